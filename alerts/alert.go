@@ -72,10 +72,10 @@ type Alert struct {
 	Detail
 	URL string `json:"url,omitempty"`
 
-	Shard  int16 `json:"-"`
-	RuleID int32 `json:"-"`
-	Place  Place `json:"-"` // where Outbox.Unpublished read it
-	Again  Again `json:"-"` // whether an admin has it published again
+	Shard  int16     `json:"-"`
+	RuleID int32     `json:"-"`
+	Place  OutboxKey `json:"-"` // where Outbox.Unpublished read it
+	Again  Again     `json:"-"` // whether an admin has it published again
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -9,11 +9,11 @@ import (
 // mostNamed is how many rules a remark names.
 const mostNamed = 10
 
-// Blind is the remark that events of a stream were not read: some or all of those that it took in
+// StreamLoss is the remark that events of a stream were not read: some or all of those that it took in
 // after since, and before to. why says what happened to the stream.
-func Blind(stream string, since, to time.Time, why string) Remark {
+func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	since, to = since.UTC(), to.UTC()
-	return Remark{
+	return SystemAlert{
 		Topic: "stream/" + stream, Step: "blind", Status: Firing, Severity: Error, Since: since, Source: stream,
 		Text: fmt.Sprintf("stream %s %s: events that it took in after %s and until %s may be missing; "+
 			"check what happened in that time, and create, resolve or cancel jobs by hand (deadman job)",
@@ -23,7 +23,7 @@ func Blind(stream string, since, to time.Time, why string) Remark {
 }
 
 // Affecting is the remark with the names of the rules that it affects.
-func (r Remark) Affecting(rules []string) Remark {
+func (r SystemAlert) Affecting(rules []string) SystemAlert {
 	if len(rules) == 0 {
 		return r
 	}

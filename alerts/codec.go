@@ -12,8 +12,8 @@ import (
 // An alert's row has what it is found by in columns, and the rest in a document: an alert is the most
 // that a job writes. The document leaves out what the columns tell, and the slot where the id has it.
 
-// kept is an alert's document.
-type kept struct {
+// storedAlert is an alert's document.
+type storedAlert struct {
 	Step      string            `json:"step"`
 	StepIndex int               `json:"step_index"`
 	Passed    []string          `json:"passed"`
@@ -47,7 +47,7 @@ func (a *Alert) StreamSize() int64 {
 // would read them once more, and make every < of theirs six bytes. It is written into room as far as that
 // goes; nil is none.
 func (a *Alert) Document(room []byte) ([]byte, error) {
-	o := configfile.Object(slices.Grow(room[:0], a.Size()))
+	o := configfile.ObjectEncoder(slices.Grow(room[:0], a.Size()))
 	var err error
 	value := func(name string, v any) {
 		if err == nil {
@@ -61,7 +61,7 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 	}
 	o.Text("text", a.Text)
 	o.Texts("labels", a.Labels)
-	if !a.Slot.Equal(SaidAt(a.ID)) {
+	if !a.Slot.Equal(TimeOf(a.ID)) {
 		value("slot", a.Slot)
 	}
 	if len(a.Closes) > 0 {
@@ -76,14 +76,14 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 
 // Read takes what a document says into the alert, whose id is known.
 func (a *Alert) Read(document []byte) error {
-	var k kept
+	var k storedAlert
 	if err := json.Unmarshal(document, &k); err != nil {
 		return err
 	}
 	a.Step, a.StepIndex, a.Passed, a.Text, a.Labels = k.Step, k.StepIndex, k.Passed, k.Text, k.Labels
 	a.Slot, a.Event, a.State, a.Closes, a.Source, a.Count = k.Slot, k.Event, k.State, k.Closes, k.Source, k.Count
 	if a.Slot.IsZero() {
-		a.Slot = SaidAt(a.ID)
+		a.Slot = TimeOf(a.ID)
 	}
 	return nil
 }

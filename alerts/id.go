@@ -34,17 +34,17 @@ func OriginOf(at time.Time, seq uint64) Origin {
 // At returns when the stream took the event in, to the microsecond.
 func (o Origin) At() time.Time { return time.UnixMicro(int64(o >> originSeqBits)).UTC() } //nolint:gosec // 52 bits
 
-// LeastPart is how many letters of an id have to be given where a part is enough. An id begins with
+// MinPartialID is how many letters of an id have to be given where a part is enough. An id begins with
 // the instant, which all alerts of a slot share, and ends with what is its own.
-const LeastPart = 4
+const MinPartialID = 4
 
-// IsPart reports whether a text may be what an id begins or ends with.
-func IsPart(text string) bool {
-	return len(text) >= LeastPart && strings.Trim(strings.ToLower(text), "0123456789abcdef-") == ""
+// IsPartialID reports whether a text may be what an id begins or ends with.
+func IsPartialID(text string) bool {
+	return len(text) >= MinPartialID && strings.Trim(strings.ToLower(text), "0123456789abcdef-") == ""
 }
 
-// HasPart reports whether an id begins or ends with a text.
-func HasPart(id ID, text string) bool {
+// MatchesPartialID reports whether an id begins or ends with a text.
+func MatchesPartialID(id ID, text string) bool {
 	whole, part := id.String(), strings.ToLower(text)
 	return strings.HasPrefix(whole, part) || strings.HasSuffix(whole, part)
 }
@@ -131,13 +131,13 @@ func (d Decision) hashOfOrigin() uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// SaidAt is Decision.At of the decision that an id is made of, in whole milliseconds.
-func SaidAt(id ID) time.Time {
+// TimeOf is Decision.At of the decision that an id is made of, in whole milliseconds.
+func TimeOf(id ID) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
 }
 
-// Made reports whether id is that of the decision, at whatever instant it was made.
-func (d Decision) Made(id ID) bool {
+// Matches reports whether id is that of the decision, at whatever instant it was made.
+func (d Decision) Matches(id ID) bool {
 	own := d.ID()
 	return bytes.Equal(own[8:], id[8:])
 }

@@ -22,8 +22,8 @@ func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
 		if bytes.Compare(before[:], id[:]) >= 0 {
 			t.Errorf("job %d: %s comes before %s of a job that began earlier", job, id, before)
 		}
-		if !alerts.SaidAt(id).Equal(slot) {
-			t.Errorf("job %d: said at %s", job, alerts.SaidAt(id))
+		if !alerts.TimeOf(id).Equal(slot) {
+			t.Errorf("job %d: said at %s", job, alerts.TimeOf(id))
 		}
 		before = id
 	}
@@ -36,8 +36,8 @@ func TestIDsOfASlotSortByTheEventsOfTheirJobs(t *testing.T) {
 	for i, age := range []time.Duration{0, 2 * time.Millisecond, time.Second, 10 * time.Minute} {
 		origin := alerts.OriginOf(hour.Add(age), uint64(4095+i))
 		id := alerts.Decision{Origin: origin, JobID: int64(100 - i), Status: alerts.Firing, At: slot}.ID()
-		if id.Version() != 8 || id.Variant() != uuid.RFC4122 || !alerts.SaidAt(id).Equal(slot) {
-			t.Errorf("%s is of version %d, variant %s and said at %s", id, id.Version(), id.Variant(), alerts.SaidAt(id))
+		if id.Version() != 8 || id.Variant() != uuid.RFC4122 || !alerts.TimeOf(id).Equal(slot) {
+			t.Errorf("%s is of version %d, variant %s and said at %s", id, id.Version(), id.Variant(), alerts.TimeOf(id))
 		}
 		if !origin.At().Equal(hour.Add(age)) {
 			t.Errorf("the origin at %s is of an event at %s", hour.Add(age), origin.At())

@@ -36,10 +36,10 @@ func (a Alert) Field(name string) string {
 // Match is a pattern for each field that an alert has to have. In a pattern, * is any text.
 type Match map[string]string
 
-// Has reports whether an alert has all that is asked for.
-func (m Match) Has(a Alert) bool {
+// Matches reports whether an alert has all that is asked for.
+func (m Match) Matches(a Alert) bool {
 	for name, pattern := range m {
-		if !Like(a.Field(name), pattern) {
+		if !MatchPattern(a.Field(name), pattern) {
 			return false
 		}
 	}
@@ -74,8 +74,8 @@ func (m Match) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Like reports whether a text is as a pattern says, in which * is any text, also none.
-func Like(text, pattern string) bool {
+// MatchPattern reports whether a text is as a pattern says, in which * is any text, also none.
+func MatchPattern(text, pattern string) bool {
 	begin, rest, open := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, begin)
 	if !open || !ok {

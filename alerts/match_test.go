@@ -30,7 +30,7 @@ func TestLike(t *testing.T) {
 		{"late", "**", true},
 		{"x", "", false},
 	} {
-		if got := alerts.Like(c.text, c.pattern); got != c.want {
+		if got := alerts.MatchPattern(c.text, c.pattern); got != c.want {
 			t.Errorf("%q is like %q: %t", c.text, c.pattern, got)
 		}
 	}
@@ -51,7 +51,7 @@ func TestMatch(t *testing.T) {
 		{alerts.Match{"rule": "no label"}, false},
 		{alerts.Match{"other": "*x"}, false},
 	} {
-		if got := c.match.Has(a); got != c.want {
+		if got := c.match.Matches(a); got != c.want {
 			t.Errorf("%s: %t", c.match, got)
 		}
 	}

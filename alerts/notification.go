@@ -2,9 +2,9 @@ package alerts
 
 import "time"
 
-// Notice is one message to one channel, about one alert or many. It is open to further
+// Notification is one message to one channel, about one alert or many. It is open to further
 // alerts until it is tried for the first time.
-type Notice struct {
+type Notification struct {
 	ID        int64
 	Channel   string
 	Route     string
@@ -36,9 +36,9 @@ type Delivery struct {
 	Mute    int64  // 0: not muted
 }
 
-// Placed is an alert's place in a plan: the message that it is told in, or the mute that
+// Assignment is an alert's place in a plan: the message that it is told in, or the mute that
 // keeps it from being told.
-type Placed struct {
+type Assignment struct {
 	Alert    Alert
 	Channel  string
 	Notice   int // among the plan's notices; -1: muted
@@ -48,21 +48,21 @@ type Placed struct {
 
 // Plan is who is told what of news. It is carried out whole, or not at all.
 type Plan struct {
-	News    []Alert  // what is news no longer, and closes what it names
-	Notices []Notice // new ones, and open ones (with an ID) with how many alerts they gain
-	Placed  []Placed
+	News    []Alert        // what is news no longer, and closes what it names
+	Notices []Notification // new ones, and open ones (with an ID) with how many alerts they gain
+	Placed  []Assignment
 }
 
-// Heard is where an alert was told before.
-type Heard struct {
+// PriorDelivery is where an alert was told before.
+type PriorDelivery struct {
 	Alert   ID
 	Channel string
 	Route   string
 	Topic   string
 }
 
-// Lane is the messages of a route to a channel.
-type Lane struct {
+// RouteChannel is the messages of a route to a channel.
+type RouteChannel struct {
 	Channel string
 	Route   string
 }

@@ -17,8 +17,8 @@ type Outbox interface {
 	MarkPublished(ctx context.Context, sent []Alert) error
 }
 
-// Place is the row of an outbox that an alert waits in. It means something to that outbox alone.
-type Place struct {
+// OutboxKey is the row of an outbox that an alert waits in. It means something to that outbox alone.
+type OutboxKey struct {
 	At    time.Time
 	First ID
 }
@@ -50,15 +50,15 @@ type Publisher interface {
 	Publish(ctx context.Context, batch []Alert) (sent []Alert, err error)
 }
 
-// Refusal means that alerts were refused, each for a reason of its own. What is behind them in
+// RejectedError means that alerts were refused, each for a reason of its own. What is behind them in
 // their lines was not sent; everything else was.
-type Refusal struct {
+type RejectedError struct {
 	Alerts []Alert
 	Err    error // of the first of them
 }
 
 // Error implements error.
-func (r *Refusal) Error() string {
+func (r *RejectedError) Error() string {
 	if len(r.Alerts) == 1 {
 		return r.Err.Error()
 	}
@@ -66,4 +66,4 @@ func (r *Refusal) Error() string {
 }
 
 // Unwrap returns why the first alert was refused.
-func (r *Refusal) Unwrap() error { return r.Err }
+func (r *RejectedError) Unwrap() error { return r.Err }

@@ -12,13 +12,13 @@ import (
 
 // The rhythm of a relay.
 const (
-	relayLanes   = 4 // while one waits for the stream, others read and mark
-	relayBatch   = 1000
-	relayPoll    = time.Second
-	relayBackoff = 100 * time.Millisecond // after the first failure; doubled with each
-	relayPatient = 10 * time.Second       // and never more than this
-	relayRefused = time.Second            // after the first refusal of an alert; doubled up to relayPatient
-	relayFinish  = 5 * time.Second        // to mark what is in the stream when stopped
+	relayLanes        = 4 // while one waits for the stream, others read and mark
+	relayBatch        = 1000
+	relayPollInterval = time.Second
+	relayBackoff      = 100 * time.Millisecond // after the first failure; doubled with each
+	relayMaxBackoff   = 10 * time.Second       // and never more than this
+	relayRefusalRetry = time.Second            // after the first refusal of an alert; doubled up to relayPatient
+	relayMarkTimeout  = 5 * time.Second        // to mark what is in the stream when stopped
 )
 
 // Relay puts the alerts that were decided into the stream. A row is marked after the stream
@@ -33,8 +33,8 @@ type Relay struct {
 	publisher Publisher
 	shards    func() []int16
 	log       *slog.Logger
-	lanes     [relayLanes]lane
-	all       lane // Step's
+	lanes     [relayLanes]relayWorker
+	all       relayWorker // Step's
 
 	mu     sync.Mutex
 	failed [relayLanes]error
@@ -44,9 +44,9 @@ type Relay struct {
 func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
 	r := &Relay{outbox: o, publisher: p, shards: shards, log: log}
 	for i := range r.lanes {
-		r.lanes[i] = lane{Relay: r, number: i, wake: make(chan struct{}, 1)}
+		r.lanes[i] = relayWorker{Relay: r, number: i, wake: make(chan struct{}, 1)}
 	}
-	r.all = lane{Relay: r}
+	r.all = relayWorker{Relay: r}
 	return r
 }
 
@@ -97,17 +97,17 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayFinish)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayMarkTimeout)
 	defer cancel()
 	if err := r.outbox.MarkPublished(ctx, sent); err != nil {
 		return fmt.Errorf("mark alerts as published: %w", err)
 	}
-	failpoints.Here("relay.marked")
+	failpoints.Point("relay.marked")
 	return nil
 }
 
-// say logs when relaying begins to fail and when it works again.
-func (r *Relay) say(ctx context.Context, lane int, err error) {
+// setErr logs when relaying begins to fail and when it works again.
+func (r *Relay) setErr(ctx context.Context, lane int, err error) {
 	if ctx.Err() != nil {
 		return
 	}

@@ -37,7 +37,7 @@ type world struct {
 	bus    *bus.Bus
 	store  *store.Store
 	rule   *futurejobs.Rule
-	held   []futurejobs.Held
+	held   []futurejobs.HeldShard
 }
 
 func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
@@ -79,7 +79,7 @@ func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Option
 // of makes a rule, of which everything is that is decided from now on.
 func (w *world) of(name string) {
 	w.t.Helper()
-	saved, err := w.store.Save(w.t.Context(), rules.Saved{Name: name, Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
+	saved, err := w.store.Save(w.t.Context(), rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func (w *world) takeShards() {
 		w.t.Fatal(err)
 	}
 	for _, l := range leases {
-		got, ok, err := w.store.Take(w.t.Context(), node, l.Held, time.Hour)
+		got, ok, err := w.store.Take(w.t.Context(), node, l.HeldShard, time.Hour)
 		if err != nil || !ok {
 			w.t.Fatal(ok, err)
 		}
-		w.held = append(w.held, got.Held)
+		w.held = append(w.held, got.HeldShard)
 	}
 }
 
@@ -127,11 +127,11 @@ func (w *world) decide(n int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	batch := futurejobs.Batch{RuleSet: revision}
+	batch := futurejobs.EffectBatch{RuleSet: revision}
 	for i := range n {
 		key := fmt.Sprint(now.UnixMicro(), "-", i)
 		ref := futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.store.Shards()), RuleID: w.rule.ID, Key: key}
-		batch.Effects = append(batch.Effects, futurejobs.Effect{Rule: w.rule, Ref: ref, Ask: futurejobs.Start{
+		batch.Effects = append(batch.Effects, futurejobs.Effect{Rule: w.rule, Ref: ref, Action: futurejobs.Start{
 			Job: futurejobs.Job{Version: w.rule.Version, Since: now, FirstCheckAt: w.rule.Grid.Up(now)},
 		}})
 	}
@@ -150,9 +150,9 @@ func (w *world) decide(n int) {
 	}
 }
 
-func (w *world) jobs() []futurejobs.Listed {
+func (w *world) jobs() []futurejobs.ListedJob {
 	w.t.Helper()
-	var all []futurejobs.Listed
+	var all []futurejobs.ListedJob
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {
 		page, err := w.store.Jobs(w.t.Context(), f)
@@ -232,7 +232,7 @@ func (w *world) follow(n int) (seen []alerts.Alert) {
 }
 
 // again decides another alert about each of some jobs.
-func (w *world) again(severity alerts.Severity, jobs ...futurejobs.Listed) {
+func (w *world) again(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
 	if err != nil {
@@ -352,7 +352,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	}
 	eventually(t, "the broker has forgotten the ids", func() bool {
 		sent, err := w.bus.Publish(t.Context(), []alerts.Alert{other})
-		var refusal *alerts.Refusal
+		var refusal *alerts.RejectedError
 		if err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)
 		}

@@ -33,8 +33,8 @@ const (
 )
 
 // Remark returns the alert that the database went back.
-func (r Restore) Remark() Remark {
-	return Remark{
+func (r Restore) Remark() SystemAlert {
+	return SystemAlert{
 		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
 		Text: fmt.Sprintf("the database went back to its state of %s; that was found at %s. %s. %s",
 			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), counted(r.Lost, "alert of the stream was", "alerts of the stream were")+
@@ -44,7 +44,7 @@ func (r Restore) Remark() Remark {
 
 // Over returns the alert that closes Remark: so many open alerts were taken back by their jobs, and so many
 // closed because no job waits for them any more.
-func (r Restore) Over(adopted, closed int) Remark {
+func (r Restore) Over(adopted, closed int) SystemAlert {
 	over := r.Remark()
 	over.Status, over.Count = Resolved, closed
 	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
@@ -61,7 +61,7 @@ func counted(n int, one, many string) string {
 }
 
 // Again returns the alert that closes Remark because the database went back once more; next says how far.
-func (r Restore) Again(next Restore) Remark {
+func (r Restore) Again(next Restore) SystemAlert {
 	again := r.Remark()
 	again.Status = Resolved
 	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and is reported by another alert", next.FoundAt.UTC().Format(time.RFC3339))
@@ -81,8 +81,8 @@ func (r Restore) Closed(a Alert, at time.Time) Alert {
 	c.Text = fmt.Sprintf("%s %s: closed, as the database was restored to its state of %s and no job waits for it any more",
 		a.Entity, a.Key, r.Since.UTC().Format(time.RFC3339))
 	c.ID = Decision{
-		JobID: int64(binary.BigEndian.Uint64(a.ID[8:])), CreatedAt: SaidAt(a.ID), Status: Resolved, //nolint:gosec // the same bits
-		Place: int(binary.BigEndian.Uint16(a.ID[6:]) & 0x0fff), At: SaidAt(a.ID).Add(time.Millisecond),
+		JobID: int64(binary.BigEndian.Uint64(a.ID[8:])), CreatedAt: TimeOf(a.ID), Status: Resolved, //nolint:gosec // the same bits
+		Place: int(binary.BigEndian.Uint16(a.ID[6:]) & 0x0fff), At: TimeOf(a.ID).Add(time.Millisecond),
 	}.ID()
 	return c
 }

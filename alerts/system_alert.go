@@ -7,15 +7,15 @@ import (
 
 // Of an alert that the node says about itself, and of no job.
 const (
-	OwnRule   = "deadman" // no rule can have this name
-	OwnRuleID = 0
-	OwnEntity = "node"
+	SystemRule   = "deadman" // no rule can have this name
+	SystemRuleID = 0
+	SystemEntity = "node"
 )
 
-// Remark is something that a node says about itself, or about what it depends on. Whoever
+// SystemAlert is something that a node says about itself, or about what it depends on. Whoever
 // says it, and however often, it is one alert: its id follows from Topic, Step, Status and
 // Since.
-type Remark struct {
+type SystemAlert struct {
 	Topic    string // what it is about, such as "channel/pager" or "stream/ORDERS": the alert's key
 	Step     string // what kind of remark it is, such as "blind"; may be empty
 	Status   Status
@@ -29,9 +29,9 @@ type Remark struct {
 
 // Alert is the alert that r comes to, decided at an instant. A Resolved one closes the firing
 // one of the same Topic, Step and Since. The store knows its shard.
-func (r Remark) Alert(at time.Time) Alert {
+func (r SystemAlert) Alert(at time.Time) Alert {
 	a := Alert{
-		ID: r.id(), Rule: OwnRule, RuleID: OwnRuleID, Entity: OwnEntity, Key: r.Topic, DecidedAt: at.UTC(),
+		ID: r.id(), Rule: SystemRule, RuleID: SystemRuleID, Entity: SystemEntity, Key: r.Topic, DecidedAt: at.UTC(),
 		Detail: Detail{
 			Draft: Draft{Status: r.Status, Severity: r.Severity, Step: r.Step, Text: r.Text, Labels: r.Labels},
 			Since: r.Since.UTC(), Slot: r.Since.UTC(), Source: r.Source, Count: r.Count,
@@ -44,7 +44,7 @@ func (r Remark) Alert(at time.Time) Alert {
 	return a
 }
 
-func (r Remark) id() ID {
+func (r SystemAlert) id() ID {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(r.Topic + "\x00" + r.Step)) // it never fails
 	at := r.Since

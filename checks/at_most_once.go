@@ -10,9 +10,9 @@ type AtMostOnce interface {
 	AtMostOnce()
 }
 
-// Once makes a Handler one with effects of its own.
-func Once(h Handler) AtMostOnce { return once{h} }
+// WithAtMostOnce makes a Handler one with effects of its own.
+func WithAtMostOnce(h Handler) AtMostOnce { return atMostOnce{h} }
 
-type once struct{ Handler }
+type atMostOnce struct{ Handler }
 
-func (once) AtMostOnce() {}
+func (atMostOnce) AtMostOnce() {}

@@ -84,9 +84,9 @@ type Handler interface {
 	Check(ctx context.Context, c Check) (Answer, error)
 }
 
-// Prompt is a Handler that does no I/O and is bounded in itself, as a condition over what
+// Inline is a Handler that does no I/O and is bounded in itself, as a condition over what
 // the job carries is. It is run in line, without a goroutine and a timer of its own.
-type Prompt interface {
+type Inline interface {
 	Handler
 	// Prompt says nothing; having it is what counts.
 	Prompt()

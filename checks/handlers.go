@@ -53,9 +53,9 @@ func (h *Handlers) Register(name string, handler Handler) error {
 	return nil
 }
 
-// Named returns the handler of a name: the registered one, that of Fallback, or one by which
+// Lookup returns the handler of a name: the registered one, that of Fallback, or one by which
 // nothing can be found out, for which it is an Outage of "handler/NAME". A nil h has none.
-func (h *Handlers) Named(name string) Handler {
+func (h *Handlers) Lookup(name string) Handler {
 	if h == nil {
 		return unknown(name)
 	}

@@ -23,7 +23,7 @@ func TestHandlersAreFoundByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]checks.Outcome{"mine": "here", "yours": "elsewhere-yours"} {
-		if got, err := handlers.Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != want {
+		if got, err := handlers.Lookup(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != want {
 			t.Errorf("%s: %q, %v; want %q", name, got.Outcome, err, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestHandlersAreFoundByName(t *testing.T) {
 
 func TestAHandlerThatIsNotThereIsAnOutage(t *testing.T) {
 	for name, handlers := range map[string]*checks.Handlers{"none": nil, "empty": {}} {
-		_, err := handlers.Named("mine").Check(t.Context(), checks.Check{})
+		_, err := handlers.Lookup("mine").Check(t.Context(), checks.Check{})
 		var outage *checks.Outage
 		if !errors.As(err, &outage) || outage.Source != "handler/mine" || !errors.Is(err, checks.ErrNoHandler) {
 			t.Errorf("%s: %v", name, err)
@@ -55,7 +55,7 @@ func TestANodeHasItsOwnFallback(t *testing.T) {
 			{Fallback: func(string) checks.Handler { return ends("own") }}: {"yours": "own"},
 		} {
 			for name, outcome := range want {
-				if got, err := which.With(fallback).Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != outcome {
+				if got, err := which.With(fallback).Lookup(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != outcome {
 					t.Errorf("%s node, %s: %q, %v; want %q", node, name, got.Outcome, err, outcome)
 				}
 			}
@@ -71,7 +71,7 @@ func TestRegisterRefuses(t *testing.T) {
 	if err := handlers.Register("mine", ends("here")); err != nil {
 		t.Fatal(err)
 	}
-	handlers.Named("looked-for")
+	handlers.Lookup("looked-for")
 	for _, c := range []struct {
 		name    string
 		handler checks.Handler
@@ -97,7 +97,7 @@ func TestHandlersAreUsedByMany(t *testing.T) {
 			if err := handlers.Register(name, ends(checks.Outcome(name))); err != nil {
 				t.Error(err)
 			}
-			if got, err := handlers.Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != checks.Outcome(name) {
+			if got, err := handlers.Lookup(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != checks.Outcome(name) {
 				t.Errorf("%s: %q, %v", name, got.Outcome, err)
 			}
 		})

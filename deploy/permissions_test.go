@@ -101,7 +101,7 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if _, err := b.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("asking a handler that is not there"), err)
 	}
-	if _, err := remotehandlers.NewServices(b).Find(ctx); err != nil {
+	if _, err := remotehandlers.NewServices(b).Discover(ctx); err != nil {
 		return err
 	}
 	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
@@ -127,7 +127,7 @@ func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
 	ctx, done := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Answer(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
+		ended <- b.Respond(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
 	}()
 	var err error
 	for tries := 0; tries == 0 || tries < 30 && errors.Is(err, nats.ErrNoResponders); tries++ {
@@ -197,7 +197,7 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 	if _, err := r.Drained(ctx, 0, 1); err != nil {
 		return err
 	}
-	for _, err := range b.Past(ctx, stream, []string{subject}, time.Now().Add(-time.Hour), 1) {
+	for _, err := range b.Replay(ctx, stream, []string{subject}, time.Now().Add(-time.Hour), 1) {
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"deadman/checks"
 )
 
-// ErrOver means that an alert is not of a job that is pending: there is nothing to acknowledge.
-var ErrOver = errors.New("only an alert of a wait that goes on can be acknowledged")
+// ErrJobEnded means that an alert is not of a job that is pending: there is nothing to acknowledge.
+var ErrJobEnded = errors.New("only an alert of a wait that goes on can be acknowledged")
 
 // Ack is that somebody knows of what was said about a job: its steps stay unsaid until an instant.
 type Ack struct {
@@ -21,8 +21,8 @@ type Ack struct {
 	Note  string
 }
 
-// Good reports whether the acknowledgement is for good.
-func (a Ack) Good() bool { return a.Until.Equal(checks.Forever) }
+// Active reports whether the acknowledgement is for good.
+func (a Ack) Active() bool { return a.Until.Equal(checks.Forever) }
 
 // Holds reports whether steps stay unsaid at an instant. One that is over is kept until the job's
 // next look, and means nothing.
@@ -40,7 +40,7 @@ type AckOf struct {
 // back what was not acknowledged changes nothing. A job that did not say the alert is missed.
 type Acknowledge struct{ Ack Ack }
 
-func (a Acknowledge) play(f *fold, e Effect, s *standing) {
+func (a Acknowledge) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil || !slices.Contains(s.job.Alerts, a.Ack.Alert) {
 		f.net.Missed++
 		return
@@ -60,19 +60,19 @@ func (a Acknowledge) play(f *fold, e Effect, s *standing) {
 		kind = Reopened
 	}
 	if e.Rule.Upcoming != nil {
-		s.job.bringForward(e.Rule, e.Rule.Upcoming(s.job, f.now), f.now)
+		s.job.advanceNextCheck(e.Rule, e.Rule.Upcoming(s.job, f.now), f.now)
 	}
-	f.trace(e, s, kind)
+	f.addTrail(e, s, kind)
 	f.net.Changed++
 }
 
-// bringForward looks at a job at a slot, or at the first after now, unless that is after it is
+// advanceNextCheck looks at a job at a slot, or at the first after now, unless that is after it is
 // looked at anyway; zero leaves it.
-func (j *Job) bringForward(r *Rule, slot, now time.Time) {
+func (j *Job) advanceNextCheck(r *Rule, slot, now time.Time) {
 	if slot.IsZero() {
 		return
 	}
-	if slot = r.notBehind(r.rested(*j, slot), now); slot.Before(j.due()) {
+	if slot = r.notBeforeNextSlot(r.afterSnooze(*j, slot), now); slot.Before(j.due()) {
 		j.reschedule(slot)
 	}
 }

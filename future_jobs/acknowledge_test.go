@@ -17,7 +17,7 @@ func said() (rule *Rule, job Job, alert alerts.ID) {
 	return rule, job, alert
 }
 
-func acknowledged(rule *Rule, job Job, ack Ack, now time.Time) Net {
+func acknowledged(rule *Rule, job Job, ack Ack, now time.Time) FoldResult {
 	return folded([]Effect{one(rule, Acknowledge{ack})}, map[Ref]Job{job.Ref: job}, now)
 }
 
@@ -33,7 +33,7 @@ func TestAnAcknowledgementBringsTheNextLookForward(t *testing.T) {
 		"never later":          {noon.Add(8 * time.Hour), false, noon.Add(6 * time.Hour)},
 		"sooner":               {noon.Add(5 * time.Hour), false, noon.Add(5 * time.Hour)},
 		"not behind the sweep": {noon.Add(3 * time.Hour), false, noon.Add(4*time.Hour + time.Minute)},
-		"while time is still":  {noon.Add(5 * time.Hour), true, Never},
+		"while time is still":  {noon.Add(5 * time.Hour), true, FarFuture},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule, job, alert := said()
@@ -90,11 +90,11 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 	job.CheckCount = 2
 	now := job.NextCheckAt
 	answer := checks.Answer{Next: now.Add(time.Hour), Nominal: true, Step: 1, Held: true}
-	if d := decided(rule, job, Look{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
+	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
 		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.Checks)
 	}
 	answer.Held = false
-	if d := decided(rule, job, Look{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
+	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
 		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.GuardMaxChecks)
 	}
 }
@@ -102,7 +102,7 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 func TestAHandlerIsToldOfTheAcknowledgement(t *testing.T) {
 	rule, job, _ := said()
 	job.AckedUntil = noon.Add(8 * time.Hour)
-	if c := rule.question(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
+	if c := rule.checkOf(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
 		t.Errorf("it is told %s", c.AckedUntil)
 	}
 }

@@ -12,21 +12,21 @@ import (
 // How many jobs of a version a source is asked about at once, and how long the first of them
 // waits for others while there is more to read.
 const (
-	findMost = 2000
-	findWait = 100 * time.Millisecond
+	maxLookupBatch = 2000
+	lookupLinger   = 100 * time.Millisecond
 )
 
-// gathering is jobs of one version on their way to a source. It has a place in the line there.
-type gathering struct {
-	jobs  []*verdict
+// lookupBatch is jobs of one version on their way to a source. It has a place in the line there.
+type lookupBatch struct {
+	jobs  []*task
 	bytes int // of their bodies
 	begun time.Time
 }
 
-// enter sees to it that jobs of a version can be gathered; false: the line before their source
+// reserveLookup sees to it that jobs of a version can be gathered; false: the line before their source
 // is full, and no more of the version is read in this pass.
-func (s *Sweeper) enter(p *pass, rule *Rule, now time.Time) bool {
-	made := Edition{rule.ID, rule.Version}
+func (s *Sweeper) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
+	made := VersionRef{rule.ID, rule.Version}
 	if p.finds[made] != nil {
 		return true
 	}
@@ -35,55 +35,55 @@ func (s *Sweeper) enter(p *pass, rule *Rule, now time.Time) bool {
 		p.horizons[made] = horizon{isBusy: true}
 		return false
 	}
-	p.finds[made] = &gathering{begun: now}
+	p.finds[made] = &lookupBatch{begun: now}
 	return true
 }
 
-// gather puts a job among those that its source is asked about, and asks about a batch that is
+// addToLookup puts a job among those that its source is asked about, and asks about a batch that is
 // full.
-func (p *pass) gather(v *verdict) {
-	made := Edition{v.rule.ID, v.rule.Version}
+func (p *sweepRun) addToLookup(v *task) {
+	made := VersionRef{v.rule.ID, v.rule.Version}
 	g := p.finds[made]
 	g.jobs, g.bytes = append(g.jobs, v), g.bytes+v.Job.Size()
-	if len(g.jobs) == findMost || g.bytes >= settleBytes {
-		p.send(made)
+	if len(g.jobs) == maxLookupBatch || g.bytes >= settleBytes {
+		p.flushLookup(made)
 	}
 }
 
-// send has the source asked about what was gathered of a version.
-func (p *pass) send(made Edition) {
+// flushLookup has the source asked about what was gathered of a version.
+func (p *sweepRun) flushLookup(made VersionRef) {
 	g := p.finds[made]
 	delete(p.finds, made)
 	p.search(g.jobs)
 }
 
-// sendOld sends what has waited by now; all there is where now is the zero time.
-func (p *pass) sendOld(now time.Time) {
+// flushOldLookups sends what has waited by now; all there is where now is the zero time.
+func (p *sweepRun) flushOldLookups(now time.Time) {
 	for made, g := range p.finds {
-		if now.IsZero() || now.Sub(g.begun) > findWait {
-			p.send(made)
+		if now.IsZero() || now.Sub(g.begun) > lookupLinger {
+			p.flushLookup(made)
 		}
 	}
 }
 
-// find asks a source about jobs of one version, and their handler about each. Where ctx ends
+// lookUp asks a source about jobs of one version, and their handler about each. Where ctx ends
 // first, nothing is decided: a node that stops waits for no source, since to look up has no
 // effects, and the next holder of the shard does so again.
-func (s *Sweeper) find(ctx context.Context, batch []*verdict, decided chan<- []*verdict) {
+func (s *Sweeper) lookUp(ctx context.Context, batch []*task, decided chan<- []*task) {
 	rule, now := batch[0].rule, s.clock.Now()
 	questions := make([]checks.Check, len(batch))
 	for i, v := range batch {
 		questions[i] = v.question(now)
 	}
-	findings := find(ctx, rule.Finder, questions)
-	failpoints.Here("find.found")
+	findings := lookUp(ctx, rule.Finder, questions)
+	failpoints.Point("find.found")
 	if ctx.Err() != nil {
 		for _, v := range batch {
-			v.shard.land(v.Job.ID, v.slot)
+			v.shard.finish(v.Job.ID, v.slot)
 		}
 		return
 	}
-	s.outages.heard(rule, findings, s.clock.Now())
+	s.outages.noteFindings(rule, findings, s.clock.Now())
 	for i, found := range findings {
 		v, c := batch[i], questions[i]
 		v.Job.Last.StartedAt = now
@@ -91,21 +91,21 @@ func (s *Sweeper) find(ctx context.Context, batch []*verdict, decided chan<- []*
 		err := found.Err
 		if err == nil {
 			c.Asked, c.Found = true, found.Value
-			answer, err = ask(ctx, rule.Handler, c)
+			answer, err = callHandler(ctx, rule.Handler, c)
 		}
-		s.conclude(v, answer, err)
+		s.decideTask(v, answer, err)
 	}
 	decided <- batch
-	s.room()
+	s.capacityFreed()
 }
 
-// find asks a source; a panic is an error of these checks and of no other.
-func find(ctx context.Context, f checks.Finder, questions []checks.Check) (found []checks.Finding) {
+// lookUp asks a source; a panic is an error of these checks and of no other.
+func lookUp(ctx context.Context, f checks.Finder, questions []checks.Check) (found []checks.Finding) {
 	defer func() {
 		if p := recover(); p != nil {
 			found = make([]checks.Finding, len(questions))
 			for i := range found {
-				found[i].Err = panicked{p, debug.Stack()}
+				found[i].Err = panicError{p, debug.Stack()}
 			}
 		}
 	}()

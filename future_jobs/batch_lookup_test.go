@@ -327,7 +327,7 @@ func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
 				firing++
 			}
 		}
-		if len(after) != 22 || firing != 20 || !slices.ContainsFunc(after, func(a futurejobs.Said) bool { return a.Status == alerts.Resolved }) {
+		if len(after) != 22 || firing != 20 || !slices.ContainsFunc(after, func(a futurejobs.ListedAlert) bool { return a.Status == alerts.Resolved }) {
 			t.Errorf("%d alerts, %d of them firing, want the step of each job and the end of the outage", len(after), firing)
 		}
 	})
@@ -338,7 +338,7 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 		var ran []string
 		var mu sync.Mutex
 		e := run(t, map[string]checks.Handler{
-			"pays": checks.Once(checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
+			"pays": checks.WithAtMostOnce(checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				ran = append(ran, c.Key)
@@ -358,8 +358,8 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := leases[crashed.Shard].Held // a check begins, and the node that began it is gone
-		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.Beginning{Held: held, JobID: crashed.ID, Checks: crashed.Checks}); !ok || err != nil {
+		held := leases[crashed.Shard].HeldShard // a check begins, and the node that began it is gone
+		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.CheckStart{HeldShard: held, JobID: crashed.ID, Checks: crashed.Checks}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		time.Sleep(9*time.Second + 500*time.Millisecond)
@@ -393,7 +393,7 @@ func TestACheckWithEffectsThatAnsweredIsSettled(t *testing.T) {
 		var mu sync.Mutex
 		ran := 0
 		e = run(t, map[string]checks.Handler{
-			"pays": checks.Once(checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+			"pays": checks.WithAtMostOnce(checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if ran++; ran == 1 {

@@ -12,28 +12,28 @@ import (
 // CatchUp says what becomes of a job that is found later than After behind its slot.
 type CatchUp struct {
 	After time.Duration // 0: however late
-	Do    Late
+	Do    LateAction
 }
 
-// Late is what is done with a job that is found late.
-type Late uint8
+// LateAction is what is done with a job that is found late.
+type LateAction uint8
 
 // What is done with it.
 const (
-	Run    Late = iota // it is looked at all the same
-	Skip               // it is looked at a slot later
-	Expire             // it ends, and that is said
+	Run    LateAction = iota // it is looked at all the same
+	Skip                     // it is looked at a slot later
+	Expire                   // it ends, and that is said
 )
 
-// unreadAfter is how long a job of a rule without catch_up.after waits for its streams.
-const unreadAfter = time.Hour
+// defaultStreamTimeout is how long a job of a rule without catch_up.after waits for its streams.
+const defaultStreamTimeout = time.Hour
 
-// patient is how long a job waits for its streams.
-func (r *Rule) patient() time.Duration { return cmp.Or(r.CatchUp.After, unreadAfter) }
+// streamTimeout is how long a job waits for its streams.
+func (r *Rule) streamTimeout() time.Duration { return cmp.Or(r.CatchUp.After, defaultStreamTimeout) }
 
-// unread decides on a job whose stream could not be read for too long: whether it happened is
+// streamTimedOut decides on a job whose stream could not be read for too long: whether it happened is
 // not known.
-func (r *Rule) unread(d *Decision, stream string, now time.Time) {
+func (r *Rule) streamTimedOut(d *Decision, stream string, now time.Time) {
 	j := &d.Job
 	if !r.Limits.Spent(j.Undecided) {
 		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it was waited for long enough
@@ -43,11 +43,11 @@ func (r *Rule) unread(d *Decision, stream string, now time.Time) {
 	r.undetermined(d, &checks.Outage{
 		Source: StreamSource(stream), Err: fmt.Errorf("it is not read past %s yet", slot.UTC().Format(time.RFC3339)),
 	}, slot, now)
-	d.trace(slot, now, checks.Answer{})
+	d.addTrail(slot, now, checks.Answer{})
 }
 
-// foregone decides on a job whose handler is not to be asked, and reports whether it is one.
-func (r *Rule) foregone(d *Decision, now time.Time) bool {
+// skipIfLate decides on a job whose handler is not to be asked, and reports whether it is one.
+func (r *Rule) skipIfLate(d *Decision, now time.Time) bool {
 	j := &d.Job
 	slot := j.NextCheckAt
 	late := now.Sub(slot)
@@ -62,10 +62,10 @@ func (r *Rule) foregone(d *Decision, now time.Time) bool {
 	if r.CatchUp.Do == Skip {
 		j.NextCheckAt = r.Grid.After(now)
 		d.Reason = reason
-		d.trace(slot, now, checks.Answer{})
+		d.addTrail(slot, now, checks.Answer{})
 		return true
 	}
-	r.become(d, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{{
+	r.end(d, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{{
 		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": nobody looked in time: " + reason,
 	}})

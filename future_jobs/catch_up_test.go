@@ -30,7 +30,7 @@ func (a *answering) Check(_ context.Context, c checks.Check) (checks.Answer, err
 func TestALateJobIsHandledAsTheRuleSays(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		do      Late
+		do      LateAction
 		late    time.Duration
 		deleted bool
 		asked   int
@@ -51,7 +51,7 @@ func TestALateJobIsHandledAsTheRuleSays(t *testing.T) {
 			rule.Handler, rule.Deleted = handler, c.deleted
 			rule.CatchUp = CatchUp{After: time.Hour, Do: c.do}
 			rule.Limits = guards.Limits{Timeout: time.Second}
-			d := rule.Look(t.Context(), Job{ID: 1, CreatedAt: noon, NextCheckAt: noon, CheckCount: 2}, noon.Add(c.late))
+			d := rule.Check(t.Context(), Job{ID: 1, CreatedAt: noon, NextCheckAt: noon, CheckCount: 2}, noon.Add(c.late))
 			if handler.asked != c.asked || d.Outcome != c.outcome || d.Ends() != (c.outcome != "") {
 				t.Errorf("asked %d times, outcome %q", handler.asked, d.Outcome)
 			}
@@ -90,14 +90,14 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			handler := &answering{answer: c.answer, err: c.err}
 			rule.Handler = handler
-			effect, ends, err := rule.LookNow(t.Context(), job, noon)
+			effect, ends, err := rule.CheckNow(t.Context(), job, noon)
 			if ends != c.ends || !errors.Is(err, c.err) || !handler.last.Manual {
 				t.Fatalf("ends %t, %v", ends, err)
 			}
 			if !ends {
 				return
 			}
-			end := effect.Ask.(End)
+			end := effect.Action.(End)
 			if end.Outcome != checks.Cleared || *effect.Rev != 5 || end.Close(job).Text != "closed" || string(end.State) != `{"found":1}` {
 				t.Errorf("effect %+v", effect)
 			}
@@ -117,7 +117,7 @@ func TestALookByHandIsAbandonedInTime(t *testing.T) {
 			return checks.Answer{}, nil
 		})
 		began := time.Now()
-		_, ends, err := rule.LookNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
+		_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
 		if ends || !errors.Is(err, errAbandoned) || time.Since(began) > 3*time.Second {
 			t.Errorf("after %s: %v, %v", time.Since(began), ends, err)
 		}
@@ -126,8 +126,8 @@ func TestALookByHandIsAbandonedInTime(t *testing.T) {
 
 func TestALookByHandHasNoEffects(t *testing.T) {
 	rule, handler := orderRule(), &answering{answer: checks.Answer{Outcome: checks.Cleared}}
-	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.Once(handler)
-	_, ends, err := rule.LookNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
+	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.WithAtMostOnce(handler)
+	_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
 	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.asked > 0 {
 		t.Errorf("ends %t, %v, asked %d times", ends, err, handler.asked)
 	}
@@ -139,7 +139,7 @@ func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for id := range int64(50) {
 		for undecided, least := range map[int]time.Duration{1: 10 * time.Minute, 2: 20 * time.Minute, 3: 40 * time.Minute} {
-			got := rule.patience(&Job{ID: id, Undecided: undecided})
+			got := rule.retryDelay(&Job{ID: id, Undecided: undecided})
 			if got < least || got > least+time.Hour {
 				t.Errorf("attempt %d of job %d waits %s", undecided, id, got)
 			}
@@ -152,7 +152,7 @@ func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
 		t.Errorf("50 jobs wait %d different times", len(seen))
 	}
 	rule.Limits.Attempts, rule.Limits.Jitter = 100, 0
-	if got := rule.patience(&Job{Undecided: 99}); got != Day {
+	if got := rule.retryDelay(&Job{Undecided: 99}); got != Day {
 		t.Errorf("attempt 99 waits %s", got)
 	}
 }

@@ -12,17 +12,17 @@ type Update struct {
 	// Begin takes apart what is known, for News and those of later updates of the same run.
 	Begin func(known json.RawMessage) Merging
 	News  json.RawMessage
-	Sets  []Gather // the rule's sets: news may say how many members they have
+	Sets  []AddMember // the rule's sets: news may say how many members they have
 }
 
 // changing is an ask that changes a job, and may change a job that would have begun with a kept trigger.
 type changing interface {
-	Ask
+	Action
 	// change changes a job of which known may know more than the job itself.
 	change(f *fold, e Effect, j *Job, known *knowledge)
 }
 
-func (a Update) play(f *fold, e Effect, s *standing) {
+func (a Update) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil {
 		f.miss(e)
 		return
@@ -32,7 +32,7 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		err = a.merge(&s.job, &s.known)
 	}
 	if err != nil {
-		f.refuse(e, Updates, err)
+		f.deadLetter(e, Updates, err)
 		return
 	}
 	for _, news := range f.order.newer(e, &s.job) {
@@ -43,7 +43,7 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 	s.updated = true
 	f.order.changeKept(e, s, a)
 	f.order.note(e, s)
-	f.trace(e, s, Updated)
+	f.addTrail(e, s, Updated)
 	f.net.Updated++
 	for _, set := range a.Sets {
 		if s.job.Members.count(set.Set) == 0 {
@@ -101,7 +101,7 @@ type Merging interface {
 // Pause makes time stand still.
 type Pause struct{}
 
-func (a Pause) play(f *fold, e Effect, s *standing) {
+func (a Pause) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil {
 		f.miss(e)
 		return
@@ -112,18 +112,18 @@ func (a Pause) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
-	s.job.pause(f.when(e))
-	if o := s.job.Order; o != nil && o.Resumed.After(f.when(e)) { // its resume was read first
-		s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(s.job.resume(o.Resumed))), f.now)
+	s.job.pause(f.eventTime(e))
+	if o := s.job.Order; o != nil && o.Resumed.After(f.eventTime(e)) { // its resume was read first
+		s.job.NextCheckAt = e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(s.job, e.Rule.Grid.Up(s.job.resume(o.Resumed))), f.now)
 	}
 	s.changed = true
-	f.trace(e, s, Paused)
+	f.addTrail(e, s, Paused)
 	f.net.Paused++
 }
 
 func (Pause) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	if j.PausedAt().IsZero() {
-		j.pause(f.when(e))
+		j.pause(f.eventTime(e))
 	}
 }
 
@@ -136,14 +136,14 @@ type Resume struct {
 	Next func(Job) time.Time
 }
 
-func (a Resume) play(f *fold, e Effect, s *standing) {
+func (a Resume) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil {
 		f.miss(e)
 		return
 	}
 	f.order.changeKept(e, s, a)
 	f.order.note(e, s)
-	switch at := f.when(e); {
+	switch at := f.eventTime(e); {
 	case s.job.PausedAt().IsZero():
 		if a.Apart && (s.job.Order == nil || at.After(s.job.Order.Resumed)) {
 			s.reorder().Resumed = at
@@ -156,7 +156,7 @@ func (a Resume) play(f *fold, e Effect, s *standing) {
 	}
 	a.resume(f, e, &s.job)
 	s.changed = true
-	f.trace(e, s, Resumed)
+	f.addTrail(e, s, Resumed)
 	f.net.Resumed++
 }
 
@@ -168,13 +168,13 @@ func (a Resume) change(f *fold, e Effect, j *Job, _ *knowledge) {
 
 // resume lets time go on for a job.
 func (a Resume) resume(f *fold, e Effect, j *Job) {
-	next := j.resume(f.when(e))
+	next := j.resume(f.eventTime(e))
 	if a.Next != nil {
 		if at := a.Next(*j); !at.IsZero() {
 			next = at
 		}
 	}
-	j.NextCheckAt = e.Rule.notBehind(e.Rule.rested(*j, e.Rule.Grid.Up(next)), f.now)
+	j.NextCheckAt = e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, e.Rule.Grid.Up(next)), f.now)
 }
 
 // Snooze puts the next look off until an instant, before which nothing but another snooze brings it
@@ -184,29 +184,29 @@ type Snooze struct {
 	By    string // the person who wants it; empty: unknown
 }
 
-func (a Snooze) play(f *fold, e Effect, s *standing) {
+func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil {
 		f.net.Missed++
 		return
 	}
-	next := e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now)
-	if due := s.job.due(); due.After(next) && !e.Rule.putOff(s.job) {
+	next := e.Rule.notBeforeNextSlot(e.Rule.Grid.Up(a.Until), f.now)
+	if due := s.job.due(); due.After(next) && !e.Rule.isSnoozed(s.job) {
 		next = due
 	}
 	s.job.SnoozedUntil = a.Until
 	s.job.reschedule(next)
 	s.changed = true
-	f.trace(e, s, Snoozed)
+	f.addTrail(e, s, Snoozed)
 	f.net.Changed++
 }
 
-// Move takes a job to the version of the effect's rule.
-type Move struct {
+// MoveToVersion takes a job to the version of the effect's rule.
+type MoveToVersion struct {
 	// Next is when to look at it next, at that version; zero: as before.
 	Next func(Job) time.Time
 }
 
-func (a Move) play(f *fold, e Effect, s *standing) {
+func (a MoveToVersion) play(f *fold, e Effect, s *foldedJob) {
 	if s == nil || s.job.Version >= e.Rule.Version {
 		f.net.Missed++
 		return
@@ -214,16 +214,16 @@ func (a Move) play(f *fold, e Effect, s *standing) {
 	a.change(f, e, &s.job, &s.known)
 	f.order.moveKept(e, s, a)
 	s.changed = true
-	f.trace(e, s, Moved)
+	f.addTrail(e, s, Moved)
 	f.net.Changed++
 }
 
-func (a Move) change(f *fold, e Effect, j *Job, _ *knowledge) {
+func (a MoveToVersion) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	j.Version = e.Rule.Version
 	if a.Next == nil {
 		return
 	}
 	if at := a.Next(*j); !at.IsZero() {
-		j.reschedule(e.Rule.notBehind(e.Rule.rested(*j, at), f.now))
+		j.reschedule(e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, at), f.now))
 	}
 }

@@ -12,34 +12,34 @@ import (
 	"deadman/checks"
 )
 
-// mercy is how long a handler may take to return after its time is over.
-const mercy = 100 * time.Millisecond
+// abandonGrace is how long a handler may take to return after its time is over.
+const abandonGrace = 100 * time.Millisecond
 
 // errAbandoned means that a handler did not return when its time was over.
 var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned: %w", context.DeadlineExceeded)
 
-// question is what the handler is asked about a job at the time now.
-func (r *Rule) question(j *Job, now time.Time) checks.Check {
+// checkOf is what the handler is asked about a job at the time now.
+func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
 		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
 	}
 	if len(j.Alerts) > 0 {
-		c.SaidAt = alerts.SaidAt(j.Alerts[0])
+		c.SaidAt = alerts.TimeOf(j.Alerts[0])
 	}
 	return c
 }
 
-// Look asks the rule's handler about a job, in line, and decides. now is the database's
+// Check asks the rule's handler about a job, in line, and decides. now is the database's
 // time, not before the job's slot.
-func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
+func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
 	d := Decision{Job: j}
-	if r.foregone(&d, now) {
+	if r.skipIfLate(&d, now) {
 		return d
 	}
-	answer, err := r.answer(ctx, r.question(&j, now))
-	look := Look{PickedAt: now, StartedAt: now, CompletedAt: now}
+	answer, err := r.answer(ctx, r.checkOf(&j, now))
+	look := CheckTimes{PickedAt: now, StartedAt: now, CompletedAt: now}
 	if err != nil {
 		look.CompletedAt, look.FailedAt = time.Time{}, now
 	}
@@ -47,15 +47,15 @@ func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
 	return d
 }
 
-// LookNow asks about a job because a person wants to know. It may end the job, by the
+// CheckNow asks about a job because a person wants to know. It may end the job, by the
 // effect that is returned, and takes no step; ends is false where the wait goes on.
-func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
-	if once(r) {
-		return Effect{}, false, errOnce
+func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
+	if isAtMostOnce(r) {
+		return Effect{}, false, errHasSideEffects
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
 	defer cancel()
-	c := r.question(&j, now)
+	c := r.checkOf(&j, now)
 	c.Manual = true
 	answer, err := r.answerNow(ctx, c)
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
@@ -67,63 +67,63 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 			end.Close = func(Job) alerts.Draft { return draft }
 		}
 	}
-	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: end}, true, nil
+	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: end}, true, nil
 }
 
-// errOnce means that a handler has effects, which a look by hand is not to have: nothing keeps
+// errHasSideEffects means that a handler has effects, which a look by hand is not to have: nothing keeps
 // it from being the second.
-var errOnce = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
+var errHasSideEffects = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
 
-// errBusy means that a source has as much to answer as it may.
-var errBusy = errors.New("the source is busy with other looks; try again")
+// errSourceBusy means that a source has as much to answer as it may.
+var errSourceBusy = errors.New("the source is busy with other looks; try again")
 
 // answer finds out what there is to find out about one check, and asks the handler.
 func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	if r.Finder == nil {
-		return ask(ctx, r.Handler, c)
+		return callHandler(ctx, r.Handler, c)
 	}
 	if !r.Finder.Enter() {
-		return checks.Answer{}, errBusy
+		return checks.Answer{}, errSourceBusy
 	}
-	found := find(ctx, r.Finder, []checks.Check{c})[0]
+	found := lookUp(ctx, r.Finder, []checks.Check{c})[0]
 	if found.Err != nil {
 		return checks.Answer{}, found.Err
 	}
 	c.Asked, c.Found = true, found.Value
-	return ask(ctx, r.Handler, c)
+	return callHandler(ctx, r.Handler, c)
 }
 
 // answerNow is answer for somebody who waits for it: a handler that ignores its timeout is
 // abandoned.
 func (r *Rule) answerNow(ctx context.Context, c checks.Check) (checks.Answer, error) {
-	if r.Finder != nil || prompt(r) {
+	if r.Finder != nil || isInline(r) {
 		return r.answer(ctx, c)
 	}
-	answer, _, err := askWithin(ctx, r.Limits.Timeout, r.Handler, c)
+	answer, _, err := callWithTimeout(ctx, r.Limits.Timeout, r.Handler, c)
 	return answer, err
 }
 
-// panicked is the error of a handler that panicked.
-type panicked struct {
+// panicError is the error of a handler that panicked.
+type panicError struct {
 	value any
 	stack []byte // for the log
 }
 
-func (p panicked) Error() string { return fmt.Sprintf("the handler panicked: %v", p.value) }
+func (p panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", p.value) }
 
-// ask asks a handler; a panic is an error of this check and of no other.
-func ask(ctx context.Context, h checks.Handler, c checks.Check) (a checks.Answer, err error) {
+// callHandler asks a handler; a panic is an error of this check and of no other.
+func callHandler(ctx context.Context, h checks.Handler, c checks.Check) (a checks.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			a, err = checks.Answer{}, panicked{p, debug.Stack()}
+			a, err = checks.Answer{}, panicError{p, debug.Stack()}
 		}
 	}()
 	return h.Check(ctx, c)
 }
 
-// askWithin asks a handler that may take up to timeout; returned is closed when it has
+// callWithTimeout asks a handler that may take up to timeout; returned is closed when it has
 // really returned, which may be much later.
-func askWithin(ctx context.Context, timeout time.Duration, h checks.Handler, c checks.Check) (a checks.Answer, returned <-chan struct{}, err error) {
+func callWithTimeout(ctx context.Context, timeout time.Duration, h checks.Handler, c checks.Check) (a checks.Answer, returned <-chan struct{}, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -131,14 +131,14 @@ func askWithin(ctx context.Context, timeout time.Duration, h checks.Handler, c c
 	var gotErr error
 	go func() {
 		defer close(done)
-		got, gotErr = ask(ctx, h, c)
+		got, gotErr = callHandler(ctx, h, c)
 	}()
 	select {
 	case <-done:
 		return got, done, gotErr
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(mercy)
+	grace := time.NewTimer(abandonGrace)
 	defer grace.Stop()
 	select {
 	case <-done:
@@ -151,16 +151,16 @@ func askWithin(ctx context.Context, timeout time.Duration, h checks.Handler, c c
 	}
 }
 
-// prompt reports whether the rule's handler only computes.
-func prompt(r *Rule) bool {
-	_, is := r.Handler.(checks.Prompt)
+// isInline reports whether the rule's handler only computes.
+func isInline(r *Rule) bool {
+	_, is := r.Handler.(checks.Inline)
 	return is
 }
 
 // Patience is how long after its slot a check may lawfully take: the rule's timeout where the check waits for a source
 // or a handler, and nothing where it only computes.
 func (r *Rule) Patience() time.Duration {
-	if r.Finder == nil && prompt(r) {
+	if r.Finder == nil && isInline(r) {
 		return 0
 	}
 	return r.Limits.Timeout
@@ -171,7 +171,7 @@ var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }
 
 // check asks the handlers of a chunk. Those that only compute are asked in line and their
 // verdicts go on together; the others go their own way.
-func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []*verdict) {
+func (s *Sweeper) check(ctx context.Context, chunk []*task, decided chan<- []*task) {
 	ready, now := chunk[:0], s.clock.Now()
 	for _, v := range chunk {
 		if v.unasked {
@@ -179,43 +179,43 @@ func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []
 			continue
 		}
 		v.Job.Last.StartedAt = now
-		if prompt(v.rule) {
-			answer, err := ask(ctx, v.rule.Handler, v.question(now))
-			now = s.conclude(v, answer, err) // the next one is asked then: to decide takes less than a microsecond
+		if isInline(v.rule) {
+			answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
+			now = s.decideTask(v, answer, err) // the next one is asked then: to decide takes less than a microsecond
 			if err != nil {
 				now = s.clock.Now() // but to log a stack
 			}
 			ready = append(ready, v)
 			continue
 		}
-		s.wander(ctx, v, decided)
+		s.checkAsync(ctx, v, decided)
 	}
 	if len(ready) > 0 {
 		decided <- ready
 	}
 }
 
-// wander has a handler that may wait for something find out by itself, in a lane of its own.
-func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verdict) {
+// checkAsync has a handler that may wait for something find out by itself, in a lane of its own.
+func (s *Sweeper) checkAsync(ctx context.Context, v *task, decided chan<- []*task) {
 	found := func(answer checks.Answer, err error) {
-		s.conclude(v, answer, err)
-		decided <- []*verdict{v}
+		s.decideTask(v, answer, err)
+		decided <- []*task{v}
 	}
 	s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 		if before, ok := s.unsettled.of(v.Job); ok {
 			found(before.answer, before.err)
 			return done
 		}
-		if err := s.begin(ctx, v); err != nil {
+		if err := s.recordStart(ctx, v); err != nil {
 			found(checks.Answer{}, err)
 			return done
 		}
-		answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
+		answer, returned, err := callWithTimeout(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
 		if errors.Is(err, errAbandoned) {
 			s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 		}
-		s.outages.answered(v.rule, err, s.clock.Now())
-		if once(v.rule) {
+		s.outages.noteAnswer(v.rule, err, s.clock.Now())
+		if isAtMostOnce(v.rule) {
 			s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
 		}
 		found(answer, err)
@@ -223,14 +223,14 @@ func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verd
 	})
 }
 
-// conclude decides on what a handler answered, and returns when that was.
-func (s *Sweeper) conclude(v *verdict, answer checks.Answer, err error) (now time.Time) {
+// decideTask decides on what a handler answered, and returns when that was.
+func (s *Sweeper) decideTask(v *task, answer checks.Answer, err error) (now time.Time) {
 	now = s.clock.Now()
 	look := v.Job.Last
 	if err != nil {
 		look.FailedAt = now
-		err = s.outages.speakFor(v.rule, err)
-		if p := (panicked{}); errors.As(err, &p) {
+		err = s.outages.attribute(v.rule, err)
+		if p := (panicError{}); errors.As(err, &p) {
 			s.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
 		}
 	} else {

@@ -11,8 +11,8 @@ import (
 
 // How the clock judges the database's answers.
 const (
-	// jump is how far an answer may be off the time that passed since the last one.
-	jump = time.Second
+	// maxClockJump is how far an answer may be off the time that passed since the last one.
+	maxClockJump = time.Second
 	// drift is the part of the time that passed by which two clocks that run evenly may differ besides.
 	drift = 1000
 	// confirmFor is how long a step of the database's clock has to last until the engine goes by it.
@@ -48,24 +48,24 @@ type Clock struct {
 
 // clockState is what the clock knows. It does not change; the next one replaces it.
 type clockState struct {
-	last   *reading // that is believed; nil: there was none
-	former *reading // the last from before the last step; nil: none
-	doubt  *doubt   // nil: the database's clock runs evenly
-	steps  int64    // that were believed
-	latest Step     // that was seen
-	seen   int64    // steps, whether they were believed or not
-	isBack bool     // the last step that was believed took back the one before
+	last   *clockSample // that is believed; nil: there was none
+	former *clockSample // the last from before the last step; nil: none
+	doubt  *doubt       // nil: the database's clock runs evenly
+	steps  int64        // that were believed
+	latest Step         // that was seen
+	seen   int64        // steps, whether they were believed or not
+	isBack bool         // the last step that was believed took back the one before
 }
 
-// reading is an answer of the database.
-type reading struct {
+// clockSample is an answer of the database.
+type clockSample struct {
 	said          time.Time     // in UTC
 	sent, arrived time.Time     // between when and when, by the local clock
 	lead          time.Duration // by how much the clock was after said when the answer arrived; it is caught up with slowly
 }
 
 // doubt is that the database's answers do not fit the time that passed.
-type doubt struct{ first, last *reading }
+type doubt struct{ first, last *clockSample }
 
 // Step is a step of the database's clock: what it showed, and what it had to show by the time that passed.
 type Step struct {
@@ -86,12 +86,12 @@ func NewClock(ask func(ctx context.Context) (time.Time, error), local func() tim
 	return c
 }
 
-// Jumped is the error of a database clock that did not pass as time did.
-type Jumped struct {
+// ClockJumpError is the error of a database clock that did not pass as time did.
+type ClockJumpError struct {
 	By time.Duration // ahead, or back where negative
 }
 
-func (j Jumped) Error() string {
+func (j ClockJumpError) Error() string {
 	return fmt.Sprintf("the database's clock stepped by %s; checks go by the time that passed until the clock is back, or for %s", j.By, confirmFor)
 }
 
@@ -106,7 +106,7 @@ func (c *Clock) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		before := c.state.Load()
-		_ = c.syncWithin(ctx, jump) // the sweep says what keeps the database from answering
+		_ = c.syncWithin(ctx, maxClockJump) // the sweep says what keeps the database from answering
 		if after := c.state.Load(); after.steps != before.steps || after.seen != before.seen || (after.doubt == nil) != (before.doubt == nil) {
 			c.Changed()
 		}
@@ -130,7 +130,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 	c.sync.Lock()
 	defer c.sync.Unlock()
 	before := c.state.Load()
-	next := before.judge(&reading{said: t.UTC(), sent: sent, arrived: c.local()})
+	next := before.judge(&clockSample{said: t.UTC(), sent: sent, arrived: c.local()})
 	if next.steps > before.steps {
 		if err := c.follow(ctx, next); err != nil {
 			return errors.Join(err, c.Err())
@@ -162,7 +162,7 @@ func (c *Clock) follow(ctx context.Context, next *clockState) error {
 //  2. one that takes back the last step is believed: the time that passed since before it says the same;
 //  3. one that fits the answers in doubt is believed once they have lasted long enough;
 //  4. any other is in doubt from now on.
-func (s *clockState) judge(fresh *reading) *clockState {
+func (s *clockState) judge(fresh *clockSample) *clockState {
 	next := *s
 	switch {
 	case s.last == nil:
@@ -192,13 +192,13 @@ func (s *clockState) judge(fresh *reading) *clockState {
 }
 
 // see notes a step.
-func (s *clockState) see(fresh *reading) {
+func (s *clockState) see(fresh *clockSample) {
 	s.seen++
 	s.latest = Step{From: s.last.at(fresh.arrived), To: fresh.said, At: s.last.at(fresh.arrived)}
 }
 
 // believe goes by an answer from now on.
-func (s *clockState) believe(fresh *reading) {
+func (s *clockState) believe(fresh *clockSample) {
 	s.former, s.last, s.doubt = s.last, fresh, nil
 	s.steps++
 	s.latest.Over, s.latest.Believed = true, true
@@ -207,25 +207,25 @@ func (s *clockState) believe(fresh *reading) {
 // after is the reading that the clock goes by after an earlier one. When the answer arrived, it was between said and said plus
 // the answer's trip. Where the clock shows a time between, the answer does not say that it is wrong, so it does not go back: it
 // goes a little slower until the answer's time has caught up with it.
-func (r *reading) after(earlier *reading) *reading {
+func (r *clockSample) after(earlier *clockSample) *clockSample {
 	next := *r
 	next.lead = min(max(earlier.at(r.arrived).Sub(r.said), 0), r.arrived.Sub(r.sent))
 	return &next
 }
 
 // at is the time at a local instant, by the reading.
-func (r *reading) at(local time.Time) time.Time {
+func (r *clockSample) at(local time.Time) time.Time {
 	passed := local.Sub(r.arrived)
 	return r.said.Add(passed + max(r.lead-passed/drift, 0)).Truncate(time.Microsecond)
 }
 
 // age is how long before another one the reading was.
-func (r *reading) age(fresh *reading) time.Duration { return fresh.arrived.Sub(r.arrived) }
+func (r *clockSample) age(fresh *clockSample) time.Duration { return fresh.arrived.Sub(r.arrived) }
 
 // off is how far another reading is off the time that passed since r; 0: no more than clocks that run evenly are.
 // Each answer was given between its sending and its arrival; what is beyond both trips is the clock's own doing.
-func (r *reading) off(fresh *reading) time.Duration {
-	slack := jump + r.age(fresh).Abs()/drift
+func (r *clockSample) off(fresh *clockSample) time.Duration {
+	slack := maxClockJump + r.age(fresh).Abs()/drift
 	early := r.said.Add(fresh.sent.Sub(r.arrived)).Sub(fresh.said)
 	late := fresh.said.Sub(r.said.Add(fresh.arrived.Sub(r.sent)))
 	switch {
@@ -243,7 +243,7 @@ func (c *Clock) Err() error {
 	if s.doubt == nil {
 		return nil
 	}
-	return Jumped{By: s.last.off(s.doubt.last)}
+	return ClockJumpError{By: s.last.off(s.doubt.last)}
 }
 
 // InDoubt reports whether the database's answers do not fit the time that passed.
@@ -276,7 +276,7 @@ func (c *Clock) Now() time.Time {
 // Correct returns the time that the engine goes by when said is the database's time: said itself, unless it is off by more
 // than an answer takes.
 func (c *Clock) Correct(said time.Time) time.Time {
-	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*jump {
+	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*maxClockJump {
 		return now
 	}
 	return said
@@ -288,7 +288,7 @@ const sharedEvery = 10 * time.Millisecond
 // PlaceShared is Place of an instant by the database's own clock, which is asked where it was not just now.
 func (c *Clock) PlaceShared(ctx context.Context, at time.Time) time.Time {
 	if c.Stale(sharedEvery) {
-		_ = c.syncWithin(ctx, jump) // what is not known is not put right; the sweep says what is wrong
+		_ = c.syncWithin(ctx, maxClockJump) // what is not known is not put right; the sweep says what is wrong
 	}
 	return c.Place(at, true)
 }
@@ -309,8 +309,8 @@ func (c *Clock) Place(at time.Time, shared bool) time.Time {
 	switch {
 	case shared && !step.Believed && !step.To.IsZero():
 		since, right := at.Sub(step.To), at.Add(-step.By())
-		isWrong := step.By() > 0 && at.Sub(now) > jump/2 || step.By() < 0 && right.Sub(now) <= jump
-		if isWrong && since > -confirmEvery-jump && since < confirmFor+jump {
+		isWrong := step.By() > 0 && at.Sub(now) > maxClockJump/2 || step.By() < 0 && right.Sub(now) <= maxClockJump
+		if isWrong && since > -confirmEvery-maxClockJump && since < confirmFor+maxClockJump {
 			at = right
 		}
 	case !shared && step.Believed && step.By() > 0:

@@ -73,7 +73,7 @@ func (w *world) stamped(subject, key string, at time.Time) {
 	if len(refused) > 0 {
 		w.Fatal(refused)
 	}
-	if _, err := w.store.Apply(w.Context(), futurejobs.Batch{
+	if _, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
 		Stream: "S", After: w.seq - 1, Last: w.seq, RuleSet: w.book.Revision(), Effects: effects,
 	}); err != nil {
 		w.Fatal(err)
@@ -99,13 +99,16 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
 	e := w.engine
 	e.save(ticking)
-	e.save(beating, rules.Read{Subject: "device.beat", Stream: "S"})
+	e.save(beating, rules.StreamBinding{Subject: "device.beat", Stream: "S"})
 	if err := e.book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ticker := scheduler.New(scheduler.Options{
 		Book: e.book, Ledger: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
-		Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := e.store.Announce(ctx, r); return err },
+		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
+			_, _, err := e.store.WriteSystemAlert(ctx, r)
+			return err
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

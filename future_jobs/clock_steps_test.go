@@ -196,7 +196,7 @@ func TestLeasesOfFutureEnd(t *testing.T) {
 			if _, err := e.store.Free(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
-			if got, ok, err := e.store.Take(t.Context(), "dead", l.Held, time.Hour); err != nil || !ok {
+			if got, ok, err := e.store.Take(t.Context(), "dead", l.HeldShard, time.Hour); err != nil || !ok {
 				t.Fatal(ok, err)
 			} else if i == 0 && got.Left < 59*time.Minute {
 				t.Fatalf("it lasts %s", got.Left)

@@ -73,7 +73,7 @@ func newSetClock(t *testing.T) *setClock {
 func (c *setClock) pass(d time.Duration) {
 	for end := c.local + d; c.local < end; {
 		c.local += min(confirmEvery, end-c.local)
-		var jumped Jumped
+		var jumped ClockJumpError
 		if err := c.Sync(c.Context()); err != nil && !errors.As(err, &jumped) {
 			c.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestClockGoesByTimeThatPassedUntilStepHasLasted(t *testing.T) {
 		c.pass(time.Minute)
 		c.offset = by
 		c.pass(confirmFor)
-		var jumped Jumped
+		var jumped ClockJumpError
 		if err := c.Err(); !errors.As(err, &jumped) || (jumped.By-by).Abs() > confirmEvery || c.shows() != 0 || c.Steps() != 0 {
 			t.Errorf("a step by %s that lasted 10 s: %v, it shows %s", by, err, c.shows())
 		}
@@ -166,7 +166,7 @@ func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
 	if got := c.Correct(passed.Add(time.Hour)); !got.Equal(passed) {
 		t.Errorf("an hour ahead is %s", got)
 	}
-	if got := c.Correct(passed.Add(jump)); !got.Equal(passed.Add(jump)) {
+	if got := c.Correct(passed.Add(maxClockJump)); !got.Equal(passed.Add(maxClockJump)) {
 		t.Errorf("a second ahead is %s", got)
 	}
 	c.pass(confirmFor + confirmEvery)

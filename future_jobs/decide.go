@@ -22,17 +22,17 @@ import (
 //  2. No next time ends the job, for the handler's reason.
 //  3. A next time that a guard forbids ends the job, and that is said.
 //  4. Any other next time is rounded up to a slot after now.
-func (r *Rule) decide(d *Decision, look Look, answer checks.Answer, failure error, now time.Time) {
+func (r *Rule) decide(d *Decision, look CheckTimes, answer checks.Answer, failure error, now time.Time) {
 	slot := d.Job.NextCheckAt
 	d.Job.Last = look
-	d.Job.Cost = d.Job.Cost.add(look.Duration())
+	d.Job.CheckStats = d.Job.CheckStats.add(look.Duration())
 	if failure != nil {
 		r.undetermined(d, failure, slot, now)
 	} else {
 		r.determined(d, answer, slot, now)
-		d.know(answer.State)
+		d.mergeState(answer.State)
 	}
-	d.trace(slot, now, answer)
+	d.addTrail(slot, now, answer)
 }
 
 // determined is for what was found out: steps 2 to 4.
@@ -44,7 +44,7 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	}
 	j.Step = answer.Step
 	if answer.Next.IsZero() {
-		r.become(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, answer.Due, now, answer.Alerts)
+		r.end(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, answer.Due, now, answer.Alerts)
 		return
 	}
 
@@ -54,14 +54,14 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	}
 	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
 		reason := limits.Explain(breach, slot, answer.Next)
-		r.become(d, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, r.gaveUp(j, reason)))
+		r.end(d, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, r.gaveUp(j, reason)))
 		return
 	}
 	j.NextCheckAt = r.Grid.Up(answer.Next)
 	if !j.NextCheckAt.After(now) {
 		j.NextCheckAt = r.Grid.After(now)
 	}
-	r.become(d, "", "", slot, answer.Due, now, answer.Alerts)
+	r.end(d, "", "", slot, answer.Due, now, answer.Alerts)
 }
 
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
@@ -71,34 +71,34 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 // them after that, it says itself.
 func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 	j := &d.Job
-	before := j.Undecided > 0 && r.spent(j.Undecided)
+	before := j.Undecided > 0 && r.attemptsExhausted(j.Undecided)
 	j.Undecided++
-	spent := r.spent(j.Undecided)
-	j.NextCheckAt = r.retries(spent).After(now.Add(r.patience(j)))
+	spent := r.attemptsExhausted(j.Undecided)
+	j.NextCheckAt = r.retries(spent).After(now.Add(r.retryDelay(j)))
 	reason := clip(failure.Error())
 	var outage *checks.Outage
 	out := errors.As(failure, &outage)
 
-	if spent && (r.Limits.End || errors.Is(failure, errBegun)) {
+	if spent && (r.Limits.End || errors.Is(failure, errAlreadyStarted)) {
 		var said []alerts.Draft
 		if !out {
 			said = []alerts.Draft{r.gaveUp(j, reason)}
 		}
-		r.become(d, outcomeOf(failure), reason, slot, time.Time{}, now, said)
-		d.met(outage)
+		r.end(d, outcomeOf(failure), reason, slot, time.Time{}, now, said)
+		d.byOutage(outage)
 		return
 	}
 	if !spent || before && !out && (isSpokenFor(failure) || r.said(j)) {
-		r.become(d, "", reason, slot, time.Time{}, now, nil)
+		r.end(d, "", reason, slot, time.Time{}, now, nil)
 		return
 	}
 	if out {
-		r.become(d, "", reason, slot, time.Time{}, now, nil)
-		d.met(outage)
+		r.end(d, "", reason, slot, time.Time{}, now, nil)
+		d.byOutage(outage)
 		d.Again = before
 		return
 	}
-	r.become(d, "", reason, slot, time.Time{}, now, []alerts.Draft{{
+	r.end(d, "", reason, slot, time.Time{}, now, []alerts.Draft{{
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
@@ -110,7 +110,7 @@ func (r *Rule) said(j *Job) bool {
 		d := r.decision(j, check, alerts.Undetermined, j.Step, 0, time.Time{})
 		before := d // of a node of the version before, which knows no origins
 		before.Origin = 0
-		if slices.ContainsFunc(j.Alerts, d.Made) || slices.ContainsFunc(j.Alerts, before.Made) {
+		if slices.ContainsFunc(j.Alerts, d.Matches) || slices.ContainsFunc(j.Alerts, before.Matches) {
 			return true
 		}
 	}
@@ -126,16 +126,18 @@ func outcomeOf(failure error) checks.Outcome {
 	return checks.Undetermined
 }
 
-// met has an outage speak for the job.
-func (d *Decision) met(o *checks.Outage) {
+// byOutage has an outage speak for the job.
+func (d *Decision) byOutage(o *checks.Outage) {
 	if o != nil {
 		d.Outage = o.Source
 	}
 }
 
-// spent reports whether that many checks in a row that could not find out are one too many.
+// attemptsExhausted reports whether that many checks in a row that could not find out are one too many.
 // One with effects is not tried again.
-func (r *Rule) spent(undecided int) bool { return once(r) || r.Limits.Spent(undecided) }
+func (r *Rule) attemptsExhausted(undecided int) bool {
+	return isAtMostOnce(r) || r.Limits.Spent(undecided)
+}
 
 // second is the finest grid there is.
 const second = Grid(time.Second)
@@ -144,25 +146,25 @@ const second = Grid(time.Second)
 // are attempts, asking again is for the moment after a hiccup, not for the next slot; what only
 // computes will come to the same until then.
 func (r *Rule) retries(spent bool) Grid {
-	if spent || r.Finder == nil && prompt(r) {
+	if spent || r.Finder == nil && isInline(r) {
 		return r.Grid
 	}
 	return min(r.Grid, second)
 }
 
-// rarest is the longest time between two looks that cannot find out, where slots are not
+// maxRetryDelay is the longest time between two looks that cannot find out, where slots are not
 // further apart.
-const rarest = 5 * time.Minute
+const maxRetryDelay = 5 * time.Minute
 
-// patience is how long to wait, before the next slot, after the checks in a row of j that
+// retryDelay is how long to wait, before the next slot, after the checks in a row of j that
 // could not find out: the rule's interval, doubled each time, while there are attempts; then
 // a slot, two, four and so on.
-func (r *Rule) patience(j *Job) time.Duration {
+func (r *Rule) retryDelay(j *Job) time.Duration {
 	over := j.Undecided - max(r.Limits.Attempts, 1)
 	if over <= 0 {
 		return min(r.Limits.Interval<<min(j.Undecided-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
 	}
-	return min(time.Duration(r.Grid)<<min(over-1, 9), rarest)
+	return min(time.Duration(r.Grid)<<min(over-1, 9), maxRetryDelay)
 }
 
 // chance is a number from 0 to 1 that is another for each job and attempt, and the same
@@ -190,17 +192,17 @@ func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 	}
 }
 
-// become has the decision say what becomes of the job, and puts what is said on it. An alert that
+// end has the decision say what becomes of the job, and puts what is said on it. An alert that
 // resolves names all that was said before it. due is when the step was due that the check takes; zero: it takes none,
 // or does not know.
-func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
+func (r *Rule) end(d *Decision, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
 	j := &d.Job
 	before := j.Alerts
 	d.Outcome, d.Reason, d.Alerts = outcome, reason, nil
 	if len(drafts) == 0 {
 		return
 	}
-	d.Alerts = r.say(j, j.Checks, slot, r.planned(j, slot, due), now, drafts)
+	d.Alerts = r.alertsOf(j, j.Checks, slot, r.planned(j, slot, due), now, drafts)
 	j.Alerts = before[:len(before):len(before)]
 	for i := range d.Alerts {
 		said := &d.Alerts[i]
@@ -211,8 +213,8 @@ func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, 
 	}
 }
 
-// know has the alerts carry what was known when they were decided; nil: what the job knows.
-func (d *Decision) know(state json.RawMessage) {
+// mergeState has the alerts carry what was known when they were decided; nil: what the job knows.
+func (d *Decision) mergeState(state json.RawMessage) {
 	if state == nil {
 		return
 	}

@@ -26,7 +26,7 @@ func TestAlertsCarryWhatWasFound(t *testing.T) {
 				answer.State = json.RawMessage(state)
 			}
 			rule := &Rule{Grid: Grid(time.Minute), Limits: guards.Limits{MaxChecks: 9}}
-			d := decided(rule, job, Look{}, answer, nil, noon)
+			d := decided(rule, job, CheckTimes{}, answer, nil, noon)
 			if len(d.Alerts) == 0 {
 				t.Fatalf("%s: nothing is said", name)
 			}
@@ -48,7 +48,7 @@ func TestALookByHandSaysWhatItFound(t *testing.T) {
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := Job{ID: 7, Ref: ref, CreatedAt: noon, State: json.RawMessage(`{"status":"OLD"}`), Alerts: []alerts.ID{{1}}}
 	found := end(rule, "1")
-	ask := found.Ask.(End)
+	ask := found.Action.(End)
 	ask.State = json.RawMessage(`{"status":"NEW"}`)
 	for want, effect := range map[string]Effect{`{"status":"OLD"}`: found, `{"status":"NEW"}`: found.asking(ask)} {
 		net := folded([]Effect{effect}, map[Ref]Job{ref: job}, noon)

@@ -24,11 +24,11 @@ var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answ
 // told is a job that could not be found out about in a row of checks, and said so at one of them.
 func told(at, undecided int) Job {
 	d := alerts.Decision{JobID: 1, CreatedAt: noon.Add(-time.Hour), Check: at, Status: alerts.Undetermined, At: noon.Add(-time.Minute)}
-	return Job{Undecided: undecided, Cost: Cost{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
+	return Job{Undecided: undecided, CheckStats: CheckStats{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
 
 // decided is what becomes of a job.
-func decided(r *Rule, j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
+func decided(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
 	d := Decision{Job: j}
 	r.decide(&d, look, answer, failure, now)
 	return d
@@ -99,12 +99,12 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
 		},
 		{
-			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, Cost: Cost{Checks: 3}},
+			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, CheckStats: CheckStats{Checks: 3}},
 			err: failed, next: 2 * time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, Cost: Cost{Checks: 3}},
-			err: spokenFor{failed}, next: 2 * time.Minute,
+			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, CheckStats: CheckStats{Checks: 3}},
+			err: outageError{failed}, next: 2 * time.Minute,
 		},
 		{name: "once", limits: guards.Limits{Attempts: 3}, job: told(4, 6), err: failed, next: 6 * time.Minute},
 		{
@@ -112,11 +112,11 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
 		},
 		{
-			name: "what has effects is not tried again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.Once(asking),
+			name: "what has effects is not tried again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.WithAtMostOnce(asking),
 			next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "and ends where nobody knows how it went", limits: guards.Limits{Attempts: 3}, err: errBegun, handler: checks.Once(asking),
+			name: "and ends where nobody knows how it went", limits: guards.Limits{Attempts: 3}, err: errAlreadyStarted, handler: checks.WithAtMostOnce(asking),
 			outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 			job.ID, job.NextCheckAt, job.CreatedAt = 1, slot, noon.Add(-time.Hour)
 			now := slot.Add(c.late)
 
-			d := decided(rule, job, Look{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
+			d := decided(rule, job, CheckTimes{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
 			if d.Outcome != c.outcome {
 				t.Fatalf("outcome %q, want %q (%s)", d.Outcome, c.outcome, d.Reason)
 			}
@@ -173,13 +173,13 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 	rule := orderRule()
 	job := Job{ID: 9, CreatedAt: noon, NextCheckAt: noon}
 	answer := checks.Answer{Alerts: []alerts.Draft{{Status: alerts.Firing, StepIndex: 1}}}
-	once := decided(rule, job, Look{}, answer, nil, noon).Alerts[0].ID
-	again := decided(rule, job, Look{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
+	once := decided(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID
+	again := decided(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
 	if once != again {
 		t.Errorf("decided again, the alert is %s and not %s", again, once)
 	}
 	job.Checks++
-	if other := decided(rule, job, Look{}, answer, nil, noon).Alerts[0].ID; other == once {
+	if other := decided(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID; other == once {
 		t.Error("another check's alert has the same id")
 	}
 }
@@ -187,7 +187,7 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 func TestALongErrorIsClipped(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Attempts: 1}
-	d := decided(rule, Job{NextCheckAt: noon}, Look{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
+	d := decided(rule, Job{NextCheckAt: noon}, CheckTimes{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
 	if n := len(d.Reason); n > reasonMost+len("…") || !utf8.ValidString(d.Reason) {
 		t.Errorf("a reason of %d bytes, valid: %t", n, utf8.ValidString(d.Reason))
 	}
@@ -202,7 +202,7 @@ func TestAskWithinBoundsTheHandler(t *testing.T) {
 		<-hang
 		return checks.Answer{}, nil
 	})
-	_, returned, err := askWithin(t.Context(), time.Millisecond, deaf, checks.Check{})
+	_, returned, err := callWithTimeout(t.Context(), time.Millisecond, deaf, checks.Check{})
 	if !errors.Is(err, errAbandoned) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a deaf handler: %v", err)
 	}
@@ -215,7 +215,7 @@ func TestAskWithinBoundsTheHandler(t *testing.T) {
 	<-returned
 
 	panics := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { panic("boom") })
-	if _, _, err := askWithin(t.Context(), time.Second, panics, checks.Check{}); err == nil {
+	if _, _, err := callWithTimeout(t.Context(), time.Second, panics, checks.Check{}); err == nil {
 		t.Error("a panic passes for an answer")
 	}
 
@@ -223,7 +223,7 @@ func TestAskWithinBoundsTheHandler(t *testing.T) {
 		<-ctx.Done()
 		return checks.Answer{}, ctx.Err()
 	})
-	if _, _, err := askWithin(t.Context(), time.Millisecond, polite, checks.Check{}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errAbandoned) {
+	if _, _, err := callWithTimeout(t.Context(), time.Millisecond, polite, checks.Check{}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errAbandoned) {
 		t.Errorf("a polite handler: %v", err)
 	}
 }

@@ -22,23 +22,23 @@ type Event struct {
 
 // Effect is what one event, or a person, asks of one job.
 type Effect struct {
-	Rule  *Rule
-	Ref   Ref
-	Event *Event // nil: a person asks
-	Rev   *int32 // what the job has to be at, or it is missed; nil: any
-	Late  bool   // the event is out of its order: it says nothing of a wait that began after it
-	Apart bool   // the event comes by another stream than the rule's triggers: its time puts it in order, within ClockSkew
-	Ask   Ask
+	Rule   *Rule
+	Ref    Ref
+	Event  *Event // nil: a person asks
+	Rev    *int32 // what the job has to be at, or it is missed; nil: any
+	Late   bool   // the event is out of its order: it says nothing of a wait that began after it
+	Apart  bool   // the event comes by another stream than the rule's triggers: its time puts it in order, within ClockSkew
+	Action Action
 }
 
-// Ask is what is asked: Start, Lapse, Beat, End, Gather, Update, Pause, Resume, Snooze, Move or Acknowledge.
-type Ask interface {
+// Action is what is asked: Start, Lapse, Beat, End, Gather, Update, Pause, Resume, Snooze, Move or Acknowledge.
+type Action interface {
 	// play is called with the job that waits for the effect's key, or nil.
-	play(f *fold, e Effect, s *standing)
+	play(f *fold, e Effect, s *foldedJob)
 }
 
-// Closing drafts the alert that closes what was said about a job; nil: it stays unsaid.
-type Closing func(Job) alerts.Draft
+// CloseAlert drafts the alert that closes what was said about a job; nil: it stays unsaid.
+type CloseAlert func(Job) alerts.Draft
 
 // Refusal is an event that a rule could not take in.
 type Refusal struct {
@@ -64,18 +64,18 @@ func Cancel(rule *Rule, ref Ref, by string) Effect {
 	if by != "" {
 		reason = "by " + by
 	}
-	return Effect{Rule: rule, Ref: ref, Ask: End{
+	return Effect{Rule: rule, Ref: ref, Action: End{
 		Outcome: checks.Cancelled, Reason: reason, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": cancelled by hand" }),
 	}}
 }
 
 // Purge is the effect of a rule's deletion on a job of it. Nothing is said any more.
 func Purge(rule *Rule, ref Ref) Effect {
-	return Effect{Rule: rule, Ref: ref, Ask: End{Outcome: checks.RuleDeleted}}
+	return Effect{Rule: rule, Ref: ref, Action: End{Outcome: checks.RuleDeleted}}
 }
 
 // closing is how the rule closes a job with a text; nil if it says nothing then.
-func (r *Rule) closing(text func(Job) string) Closing {
+func (r *Rule) closing(text func(Job) string) CloseAlert {
 	if r.Closing == nil {
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"deadman/checks"
 )
 
-// Ends is how many jobs of one rule ended in one hour, in one way.
-type Ends struct {
+// OutcomeCount is how many jobs of one rule ended in one hour, in one way.
+type OutcomeCount struct {
 	Hour    time.Time // when it begins
 	Rule    string
 	Entity  string

@@ -18,19 +18,19 @@ import (
 //     leaves the wait of a trigger that was kept and came after it.
 //  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
 //     brings no look forward but one that another snooze put off.
-func Fold(effects []Effect, known Known, now time.Time) Net {
+func Fold(effects []Effect, known FoldInput, now time.Time) FoldResult {
 	return FoldWithin(nil, effects, known, now)
 }
 
 // FoldWithin is Fold within quotas: a job that one has no room for does not begin, and its event becomes a dead letter of the rule. A
 // job that is pending goes on, is changed and ends whatever the quotas say. nil: there are none.
-func FoldWithin(quotas Quotas, effects []Effect, known Known, now time.Time) Net {
-	f := &fold{now: now, known: known, at: make(map[Ref]*standing, len(effects)), usage: usage{quotas: quotas}}
-	f.met = make([]*standing, 0, len(effects))
-	f.order = ordering{fold: f, early: make(map[Ref]*Early)}
+func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time) FoldResult {
+	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: quotas}}
+	f.met = make([]*foldedJob, 0, len(effects))
+	f.order = ordering{fold: f, early: make(map[Ref]*EarlyEvent)}
 	for i, e := range effects {
 		f.place = i
-		s := f.find(e)
+		s := f.lookup(e)
 		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
 			s = nil
 		}
@@ -38,29 +38,29 @@ func FoldWithin(quotas Quotas, effects []Effect, known Known, now time.Time) Net
 			f.order.older(e, s)
 			continue
 		}
-		if _, isUpdate := e.Ask.(Update); s != nil && !isUpdate {
+		if _, isUpdate := e.Action.(Update); s != nil && !isUpdate {
 			s.endRun() // what follows may change what is known
 		}
-		e.Ask.play(f, e, s)
+		e.Action.play(f, e, s)
 	}
-	return f.sum()
+	return f.result()
 }
 
 // fold is a run of effects being played.
 type fold struct {
 	now   time.Time
-	known Known
-	place int               // of the effect that is played
-	fresh []standing        // room for those to come: a bulk has thousands
-	at    map[Ref]*standing // jobs as they stand; nil: ended
-	met   []*standing       // the jobs of at, and those that ended, as they were met
+	known FoldInput
+	place int                // of the effect that is played
+	fresh []foldedJob        // room for those to come: a bulk has thousands
+	at    map[Ref]*foldedJob // jobs as they stand; nil: ended
+	met   []*foldedJob       // the jobs of at, and those that ended, as they were met
 	order ordering
 	usage usage
-	net   Net
+	net   FoldResult
 }
 
-// standing is a job in the middle of a run.
-type standing struct {
+// foldedJob is a job in the middle of a run.
+type foldedJob struct {
 	job     Job
 	isNew   bool // it is not in the table yet
 	gone    bool
@@ -78,7 +78,7 @@ type standing struct {
 }
 
 // put gives the job, and the triggers that it keeps, what is known after the updates so far.
-func (s *standing) put() {
+func (s *foldedJob) put() {
 	s.known.put(&s.job.State)
 	for i := range s.kept {
 		s.kept[i].put(&s.job.Order.Kept[i].State)
@@ -86,13 +86,13 @@ func (s *standing) put() {
 }
 
 // endRun ends a run of updates.
-func (s *standing) endRun() {
+func (s *foldedJob) endRun() {
 	s.put()
 	s.known, s.kept = knowledge{}, nil
 }
 
 // reorder is the job's memory of the order of events, to be changed.
-func (s *standing) reorder() *Order {
+func (s *foldedJob) reorder() *Order {
 	o := Order{}
 	if s.job.Order != nil {
 		o = *s.job.Order
@@ -101,7 +101,7 @@ func (s *standing) reorder() *Order {
 	return &o
 }
 
-func (f *fold) find(e Effect) *standing {
+func (f *fold) lookup(e Effect) *foldedJob {
 	if s, met := f.at[e.Ref]; met {
 		return s
 	}
@@ -109,18 +109,18 @@ func (f *fold) find(e Effect) *standing {
 	if !pending {
 		return nil
 	}
-	s := f.stand(e.Ref, standing{job: job})
+	s := f.track(e.Ref, foldedJob{job: job})
 	f.usage.meet(e.Rule, s)
 	return s
 }
 
-// standAtOnce is for how many jobs room is made at once. The runtime has no spare room of more than 32 kB, and clears
+// foldAllocChunk is for how many jobs room is made at once. The runtime has no spare room of more than 32 kB, and clears
 // such room anew.
-const standAtOnce = 48
+const foldAllocChunk = 48
 
-func (f *fold) stand(ref Ref, as standing) *standing {
+func (f *fold) track(ref Ref, as foldedJob) *foldedJob {
 	if len(f.fresh) == 0 {
-		f.fresh = make([]standing, min(standAtOnce, cap(f.met)-len(f.met)+1))
+		f.fresh = make([]foldedJob, min(foldAllocChunk, cap(f.met)-len(f.met)+1))
 	}
 	s := &f.fresh[0]
 	f.fresh = f.fresh[1:]
@@ -130,8 +130,8 @@ func (f *fold) stand(ref Ref, as standing) *standing {
 	return s
 }
 
-// sum is the net effect once all is played.
-func (f *fold) sum() Net {
+// result is the net effect once all is played.
+func (f *fold) result() FoldResult {
 	creates := 0
 	for _, s := range f.met {
 		if s.isNew && !s.gone {
@@ -174,21 +174,21 @@ func (f *fold) miss(e Effect) {
 	}
 }
 
-// refuse makes a dead letter of the event. What a person asks is refused before it comes
+// deadLetter makes a dead letter of the event. What a person asks is refused before it comes
 // here, but for want of room.
-func (f *fold) refuse(e Effect, part Part, err error) {
+func (f *fold) deadLetter(e Effect, part Part, err error) {
 	f.net.Refused++
 	if e.Event == nil {
 		f.net.Over = append(f.net.Over, f.place)
 	} else {
-		f.net.Letters = append(f.net.Letters, DeadLetter{
+		f.net.DeadLetters = append(f.net.DeadLetters, DeadLetter{
 			Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now,
 		})
 	}
 }
 
-// when is when it happened what asks for an effect.
-func (f *fold) when(e Effect) time.Time {
+// eventTime is when it happened what asks for an effect.
+func (f *fold) eventTime(e Effect) time.Time {
 	if e.Event == nil {
 		return f.now
 	}
@@ -196,14 +196,14 @@ func (f *fold) when(e Effect) time.Time {
 }
 
 // end takes a job away. Of a rule that was deleted nothing is said any more.
-func (f *fold) end(e Effect, s *standing, a End) {
+func (f *fold) end(e Effect, s *foldedJob, a End) {
 	s.gone = true
 	f.at[e.Ref] = nil
 	f.net.Ended++
 	f.usage.end(e.Rule, s)
 	d := Decision{Job: s.job, Outcome: a.Outcome, Reason: a.Reason}
 	if s.isNew {
-		f.net.Born = append(f.net.Born, d)
+		f.net.StartedAndEnded = append(f.net.StartedAndEnded, d)
 		return
 	}
 	said := a.Say
@@ -213,7 +213,7 @@ func (f *fold) end(e Effect, s *standing, a End) {
 	if said != nil && !e.Rule.Deleted {
 		d.close(e.Rule, said(s.job), f.decidedAt(e), f.now)
 	}
-	d.know(a.State)
+	d.mergeState(a.State)
 	f.net.End = append(f.net.End, d)
 }
 
@@ -221,16 +221,16 @@ func (f *fold) end(e Effect, s *standing, a End) {
 // tick. What a person asks is decided now.
 func (f *fold) decidedAt(e Effect) time.Time {
 	var began alerts.Origin
-	switch ask := e.Ask.(type) {
+	switch ask := e.Action.(type) {
 	case Start:
 		began = ask.Job.Origin
-	case Lapse:
+	case StartExpired:
 		began = ask.Job.Origin
 	}
 	if e.Event == nil && began != 0 {
 		return began.At()
 	}
-	return f.when(e)
+	return f.eventTime(e)
 }
 
 // close adds the alert that resolves the open ones. at is when that was decided.
@@ -239,7 +239,7 @@ func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	if d.Job.Origin != 0 {
 		planned = at
 	}
-	said := rule.say(&d.Job, 0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
+	said := rule.alertsOf(&d.Job, 0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
 	if len(said) == 0 {
 		return // the job has the alert already
 	}
@@ -255,7 +255,7 @@ const checkAhead = 10 * time.Second
 // afterCheck returns now, or the instant after the last check of the job where that ended later: the transaction of the
 // event began before the check ended, and waited for its settlement. Alerts are published again in the order of their
 // decisions. A check that ended later than checkAhead was dated by a clock that has been set back since.
-func afterCheck(last Look, now time.Time) time.Time {
+func afterCheck(last CheckTimes, now time.Time) time.Time {
 	end := last.EndedAt()
 	if end.Before(now) || end.Sub(now) > checkAhead {
 		return now

@@ -12,17 +12,17 @@ import (
 // beaten is a beat that has the job looked at next at a slot, and another way where something was
 // said.
 func beaten(next time.Time, news bool) Effect {
-	return one(orderRule(), Beat{Play: func(j *Job) (Beaten, error) {
+	return one(orderRule(), Beat{Play: func(j *Job) (BeatResult, error) {
 		switch {
 		case j == nil:
-			return Beaten{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+			return BeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
 		case len(j.Alerts) > 0:
 			end := &End{Outcome: checks.Resolved, Close: func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }}
-			return Beaten{End: end, Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+			return BeatResult{End: end, Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
 		}
 		after := *j
 		after.Since = next.Add(-time.Hour)
-		return Beaten{Job: &after, Next: next, News: news}, nil
+		return BeatResult{Job: &after, Next: next, News: news}, nil
 	}})
 }
 
@@ -55,7 +55,7 @@ func TestABeatInAPauseKeepsItsTimeForTheEnd(t *testing.T) {
 	rule, pending := waiting()
 	slot := noon.Add(5 * time.Hour)
 	net := folded([]Effect{one(rule, Pause{}).by(noon), beaten(slot, false)}, pending, noon)
-	if j := net.Change[0]; !j.NextCheckAt.Equal(Never) || !j.PausedNext.Equal(slot) {
+	if j := net.Change[0]; !j.NextCheckAt.Equal(FarFuture) || !j.PausedNext.Equal(slot) {
 		t.Errorf("due at %s, after the pause at %s", j.NextCheckAt, j.PausedNext)
 	}
 	paused := net.Change[0]
@@ -82,12 +82,12 @@ func TestABeatAfterAnAlertBeginsAnew(t *testing.T) {
 
 func TestABeatThatCannotBePlayedIsALetter(t *testing.T) {
 	rule, pending := waiting()
-	bad := Beat{Play: func(*Job) (Beaten, error) { return Beaten{}, errors.New("no room") }}
+	bad := Beat{Play: func(*Job) (BeatResult, error) { return BeatResult{}, errors.New("no room") }}
 	net := folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
-	if len(net.Letters) != 1 || net.Letters[0].Part != Triggers || len(net.Change) != 0 {
+	if len(net.DeadLetters) != 1 || net.DeadLetters[0].Part != Triggers || len(net.Change) != 0 {
 		t.Errorf("net %+v", net)
 	}
-	nothing := Beat{Play: func(*Job) (Beaten, error) { return Beaten{}, nil }}
+	nothing := Beat{Play: func(*Job) (BeatResult, error) { return BeatResult{}, nil }}
 	if net := folded([]Effect{one(rule, nothing)}, nil, noon); net.Missed != 1 {
 		t.Errorf("a beat that nobody waits for and that begins nothing: %+v", net)
 	}

@@ -25,14 +25,16 @@ func waiting() (*Rule, map[Ref]Job) {
 	}}
 }
 
-func one(rule *Rule, a Ask) Effect { return Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: "1"}, Ask: a} }
+func one(rule *Rule, a Action) Effect {
+	return Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: "1"}, Action: a}
+}
 
 func TestAPauseMovesTheNextCheckByItsLength(t *testing.T) {
 	rule, pending := waiting()
 	paused := noon.Add(time.Hour)
 	net := folded([]Effect{one(rule, Pause{}).by(paused)}, pending, paused.Add(time.Second))
 	job := net.Change[0]
-	if !job.NextCheckAt.Equal(Never) || !job.PausedAt().Equal(paused) || net.Paused != 1 {
+	if !job.NextCheckAt.Equal(FarFuture) || !job.PausedAt().Equal(paused) || net.Paused != 1 {
 		t.Fatalf("paused at %s, due at %s", job.PausedAt(), job.NextCheckAt)
 	}
 
@@ -95,7 +97,7 @@ func TestAnUpdateLeavesTheRevAlone(t *testing.T) {
 
 	bad := Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no object") }}
 	net = folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
-	if len(net.Update) != 0 || len(net.Letters) != 1 || net.Letters[0].Reason != "no object" || net.Letters[0].Rule != rule.Name {
+	if len(net.Update) != 0 || len(net.DeadLetters) != 1 || net.DeadLetters[0].Reason != "no object" || net.DeadLetters[0].Rule != rule.Name {
 		t.Errorf("a bad update came to %+v", net)
 	}
 }
@@ -153,7 +155,7 @@ func TestARestartArchivesTheWaitAndBeginsAnother(t *testing.T) {
 	job.Alerts = []alerts.ID{said}
 	pending[ref] = job
 	again := start(rule, "1", noon.Add(9*time.Hour))
-	ask := again.Ask.(Start)
+	ask := again.Action.(Start)
 	ask.Restart = true
 	ask.Close = func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }
 
@@ -163,21 +165,21 @@ func TestARestartArchivesTheWaitAndBeginsAnother(t *testing.T) {
 		t.Errorf("ended %+v", net.End)
 	case len(net.End[0].Alerts) != 1 || !slices.Equal(net.End[0].Alerts[0].Closes, []alerts.ID{said}):
 		t.Errorf("closing %+v", net.End[0].Alerts)
-	case len(net.Born) != 1 || net.Born[0].Outcome != checks.Restarted:
-		t.Errorf("born %+v", net.Born)
+	case len(net.StartedAndEnded) != 1 || net.StartedAndEnded[0].Outcome != checks.Restarted:
+		t.Errorf("born %+v", net.StartedAndEnded)
 	case len(net.Create) != 1 || net.Restarted != 2 || net.Created != 2 || net.Ended != 2:
-		t.Errorf("net %+v", net.Tally)
+		t.Errorf("net %+v", net.EffectCounts)
 	}
 }
 
 func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 	rule := orderRule()
 	early := end(rule, "1")
-	ask := early.Ask.(End)
+	ask := early.Action.(End)
 	ask.Early = time.Hour
 	early = early.asking(ask).by(noon.Add(time.Minute))
 	begin := start(rule, "1", noon.Add(3*time.Hour))
-	starting := begin.Ask.(Start)
+	starting := begin.Action.(Start)
 	starting.Early = true
 	begin = begin.asking(starting)
 
@@ -190,9 +192,9 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 		t.Errorf("remembered %+v", stored)
 	}
 
-	later := Known{Early: map[Ref]Early{stored.Ref: stored}}
+	later := FoldInput{Early: map[Ref]EarlyEvent{stored.Ref: stored}}
 	net = Fold([]Effect{begin}, later, noon.Add(2*time.Minute))
-	if len(net.Born) != 1 || net.Born[0].Outcome != checks.Resolved || net.Born[0].Reason == "" || len(net.Create) != 0 {
+	if len(net.StartedAndEnded) != 1 || net.StartedAndEnded[0].Outcome != checks.Resolved || net.StartedAndEnded[0].Reason == "" || len(net.Create) != 0 {
 		t.Errorf("a trigger that is not newer came to %+v", net)
 	}
 	if !slices.Equal(net.Forget, []Ref{stored.Ref}) {
@@ -201,15 +203,15 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 
 	starting.Job.Since = noon.Add(5 * time.Minute)
 	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(5*time.Minute))
-	if len(net.Create) != 1 || len(net.Born) != 0 || len(net.Forget) != 0 {
+	if len(net.Create) != 1 || len(net.StartedAndEnded) != 0 || len(net.Forget) != 0 {
 		t.Errorf("a newer trigger came to %+v", net)
 	}
 	net = Fold([]Effect{begin}, later, stored.Until)
 	if len(net.Create) != 1 {
-		t.Errorf("what is remembered no longer still ends %+v", net.Born)
+		t.Errorf("what is remembered no longer still ends %+v", net.StartedAndEnded)
 	}
 	both := folded([]Effect{early, begin}, nil, noon.Add(2*time.Minute))
-	if len(both.Born) != 1 || len(both.Remember) != 0 || len(both.Forget) != 0 {
+	if len(both.StartedAndEnded) != 1 || len(both.Remember) != 0 || len(both.Forget) != 0 {
 		t.Errorf("in one run: %+v", both)
 	}
 }
@@ -217,7 +219,7 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 func TestASetEndsWithItsLastMember(t *testing.T) {
 	rule, pending := waiting()
 	file := func(name string) Effect {
-		return one(rule, Gather{
+		return one(rule, AddMember{
 			Set: 1, Member: name, Need: func(Job) (int, error) { return 3, nil },
 			End: End{Outcome: checks.Resolved, Early: time.Hour},
 		}).by(noon)
@@ -233,10 +235,10 @@ func TestASetEndsWithItsLastMember(t *testing.T) {
 
 	// Files that come before the batch is announced.
 	begin := start(rule, "1", noon.Add(time.Hour))
-	starting := begin.Ask.(Start)
-	starting.Early, starting.Sets = true, []Gather{file("x").Ask.(Gather)}
+	starting := begin.Action.(Start)
+	starting.Early, starting.Sets = true, []AddMember{file("x").Action.(AddMember)}
 	net = folded([]Effect{file("a"), file("b"), file("c"), begin.asking(starting)}, nil, noon)
-	if len(net.Born) != 1 || len(net.Create) != 0 {
+	if len(net.StartedAndEnded) != 1 || len(net.Create) != 0 {
 		t.Errorf("all members came before: %+v", net)
 	}
 	net = folded([]Effect{file("a"), file("b"), begin.asking(starting)}, nil, noon)
@@ -254,7 +256,7 @@ func TestWhatAPersonDoes(t *testing.T) {
 
 	newer := *rule
 	newer.Version = 2
-	move := Move{Next: func(Job) time.Time { return noon.Add(-time.Hour) }}
+	move := MoveToVersion{Next: func(Job) time.Time { return noon.Add(-time.Hour) }}
 	net = folded([]Effect{one(&newer, move), one(&newer, move)}, pending, noon)
 	if net.Change[0].Version != 2 || !net.Change[0].NextCheckAt.Equal(noon.Add(time.Minute)) || net.Changed != 1 || net.Missed != 1 {
 		t.Errorf("moved %+v", net)
@@ -276,14 +278,14 @@ func TestFoldAtOnceIsFoldOneByOne(t *testing.T) {
 		effects := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Effect { return drawEffect(t, rule) }), 0, 20).Draw(t, "effects")
 		now := noon.Add(time.Hour)
 
-		stored := Known{Pending: map[Ref]Job{}, Early: map[Ref]Early{}}
-		var single Tally
+		stored := FoldInput{Pending: map[Ref]Job{}, Early: map[Ref]EarlyEvent{}}
+		var single EffectCounts
 		outcomes := []string{}
 		for _, e := range effects {
 			outcomes = append(outcomes, stored.write(Fold([]Effect{e}, stored, now), &single)...)
 		}
-		atOnce := Known{Pending: map[Ref]Job{}, Early: map[Ref]Early{}}
-		var tally Tally
+		atOnce := FoldInput{Pending: map[Ref]Job{}, Early: map[Ref]EarlyEvent{}}
+		var tally EffectCounts
 		net := Fold(effects, atOnce, now)
 		together := atOnce.write(net, &tally)
 		slices.Sort(outcomes)
@@ -304,8 +306,8 @@ func TestFoldAtOnceIsFoldOneByOne(t *testing.T) {
 }
 
 // write does to what is known what a store does, and returns how jobs ended.
-func (k *Known) write(net Net, sum *Tally) (ended []string) {
-	for _, d := range slices.Concat(net.End, net.Born) {
+func (k *FoldInput) write(net FoldResult, sum *EffectCounts) (ended []string) {
+	for _, d := range slices.Concat(net.End, net.StartedAndEnded) {
 		delete(k.Pending, d.Job.Ref)
 		ended = append(ended, d.Job.Key+" "+string(d.Outcome))
 	}
@@ -340,12 +342,12 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}}.by(at)
 	early := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "early")
 	done := End{Outcome: checks.Resolved, Early: early}
-	gather := Gather{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}
+	gather := AddMember{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}
 	switch rapid.IntRange(0, 7).Draw(t, "ask") {
 	case 0, 1:
 		return e.asking(Start{
 			Job:     Job{Version: 1, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))},
-			Restart: rapid.Bool().Draw(t, "restart"), Early: true, Sets: []Gather{gather},
+			Restart: rapid.Bool().Draw(t, "restart"), Early: true, Sets: []AddMember{gather},
 		})
 	case 2:
 		return e.asking(done)
@@ -387,14 +389,14 @@ func TestMembersAreBounded(t *testing.T) {
 	job := pending[ref]
 	job.Members = make(Members, MaxMembers*memberSize)
 	pending[ref] = job
-	gather := Gather{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("nobody knows") }, End: End{Early: time.Hour}}
+	gather := AddMember{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("nobody knows") }, End: End{Early: time.Hour}}
 	net := folded([]Effect{one(rule, gather).by(noon)}, pending, noon)
-	if len(net.Update) != 0 || len(net.Letters) != 1 || net.Letters[0].Reason != errFull.Error() {
-		t.Errorf("net %+v", net.Tally)
+	if len(net.Update) != 0 || len(net.DeadLetters) != 1 || net.DeadLetters[0].Reason != errFull.Error() {
+		t.Errorf("net %+v", net.EffectCounts)
 	}
-	early := Known{Early: map[Ref]Early{ref: {Ref: ref, Until: noon.Add(time.Hour), Members: job.Members}}}
+	early := FoldInput{Early: map[Ref]EarlyEvent{ref: {Ref: ref, Until: noon.Add(time.Hour), Members: job.Members}}}
 	net = Fold([]Effect{one(rule, gather).by(noon)}, early, noon)
-	if len(net.Letters) != 1 || len(net.Remember) != 1 || len(net.Remember[0].Members) != len(job.Members) {
-		t.Errorf("early: %+v", net.Tally)
+	if len(net.DeadLetters) != 1 || len(net.Remember) != 1 || len(net.Remember[0].Members) != len(job.Members) {
+		t.Errorf("early: %+v", net.EffectCounts)
 	}
 }

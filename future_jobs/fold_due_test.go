@@ -16,7 +16,7 @@ func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
 	due := pending[anew.Ref].NextCheckAt
 	for _, now := range []time.Time{due.Add(-time.Second), due} {
 		isDue := now.Equal(due)
-		if got := Unlooked([]Effect{anew}, Known{Pending: pending}, now); got != isDue {
+		if got := RestartsDueJob([]Effect{anew}, FoldInput{Pending: pending}, now); got != isDue {
 			t.Errorf("unlooked %s before it is due: %v", due.Sub(now), got)
 		}
 		net := folded([]Effect{anew}, pending, now)
@@ -28,7 +28,7 @@ func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
 			t.Errorf("%s before it is due: %+v", due.Sub(now), net)
 		}
 	}
-	if Unlooked([]Effect{one(rule, Start{}), one(rule, End{})}, Known{Pending: pending}, due) {
+	if RestartsDueJob([]Effect{one(rule, Start{}), one(rule, End{})}, FoldInput{Pending: pending}, due) {
 		t.Error("what begins nothing anew waits for a look")
 	}
 }

@@ -63,27 +63,27 @@ func TestFoldWithinQuotas(t *testing.T) {
 	first := noon.Add(time.Hour)
 	restart := func(key string) Effect {
 		e := start(rule, key, first)
-		ask := e.Ask.(Start)
+		ask := e.Action.(Start)
 		ask.Restart = true
 		return e.asking(ask)
 	}
 	named := func(key string) Effect {
 		e := start(rule, key, first)
-		ask := e.Ask.(Start)
+		ask := e.Action.(Start)
 		ask.Named = true
 		return e.asking(ask)
 	}
 	// beat puts a pending job off, or begins one; over: it ends the pending one, and begins another.
 	beat := func(key string, over bool) Effect {
-		return start(rule, key, first).asking(Beat{Play: func(j *Job) (Beaten, error) {
+		return start(rule, key, first).asking(Beat{Play: func(j *Job) (BeatResult, error) {
 			begun := Job{Version: 1, Since: noon, FirstCheckAt: first}
 			switch {
 			case j == nil:
-				return Beaten{Begin: &begun}, nil
+				return BeatResult{Begin: &begun}, nil
 			case over:
-				return Beaten{End: &End{Outcome: "resolved"}, Begin: &begun}, nil
+				return BeatResult{End: &End{Outcome: "resolved"}, Begin: &begun}, nil
 			}
-			return Beaten{Job: j, Next: first.Add(time.Hour)}, nil
+			return BeatResult{Job: j, Next: first.Add(time.Hour)}, nil
 		}})
 	}
 	a, b := start(rule, "a", first).by(noon), start(rule, "b", first).by(noon)
@@ -118,11 +118,11 @@ func TestFoldWithinQuotas(t *testing.T) {
 				ref := Ref{RuleID: rule.ID, Key: key}
 				pending[ref] = Job{ID: int64(i + 1), Ref: ref, Version: 1, CreatedAt: noon, Since: noon, NextCheckAt: first, FirstCheckAt: first}
 			}
-			net := FoldWithin(tenantQuotas{acme}, c.effects, Known{Pending: pending}, noon)
-			if net.Created != c.created || len(net.Letters) != c.letters || len(net.Over) != c.over || int64(net.Kept) != c.kept || net.Refused != c.letters+c.over {
-				t.Errorf("%d created, %d letters, %d over, %d kept: %+v", net.Created, len(net.Letters), len(net.Over), net.Kept, net.Tally)
+			net := FoldWithin(tenantQuotas{acme}, c.effects, FoldInput{Pending: pending}, noon)
+			if net.Created != c.created || len(net.DeadLetters) != c.letters || len(net.Over) != c.over || int64(net.Kept) != c.kept || net.Refused != c.letters+c.over {
+				t.Errorf("%d created, %d letters, %d over, %d kept: %+v", net.Created, len(net.DeadLetters), len(net.Over), net.Kept, net.EffectCounts)
 			}
-			for _, l := range net.Letters {
+			for _, l := range net.DeadLetters {
 				if l.Rule != rule.Name || l.Part != Triggers || l.Reason != errNoRoom.Error() {
 					t.Errorf("letter %+v", l)
 				}
@@ -161,7 +161,7 @@ func TestFoldCountsBytes(t *testing.T) {
 	rule, first := orderRule(), noon.Add(time.Hour)
 	sized := func(key string, bytes int) Effect {
 		e := start(rule, key, first).by(noon)
-		ask := e.Ask.(Start)
+		ask := e.Action.(Start)
 		ask.Job.Event = make([]byte, bytes)
 		return e.asking(ask)
 	}
@@ -190,10 +190,10 @@ func TestFoldCountsBytes(t *testing.T) {
 				ref := Ref{RuleID: rule.ID, Key: "p"}
 				pending[ref] = Job{ID: 1, Ref: ref, Version: 1, CreatedAt: noon.Add(-time.Hour), Since: noon.Add(-time.Hour), NextCheckAt: first, FirstCheckAt: first, Event: make([]byte, c.pending)}
 			}
-			net := FoldWithin(tenantQuotas{acme}, c.effects, Known{Pending: pending}, noon)
+			net := FoldWithin(tenantQuotas{acme}, c.effects, FoldInput{Pending: pending}, noon)
 			net.Use()
-			if net.Created != c.created || len(net.Letters) != c.letter || acme.grown != c.grown {
-				t.Errorf("%d created, %d letters, grown by %d: %+v", net.Created, len(net.Letters), acme.grown, net.Tally)
+			if net.Created != c.created || len(net.DeadLetters) != c.letter || acme.grown != c.grown {
+				t.Errorf("%d created, %d letters, grown by %d: %+v", net.Created, len(net.DeadLetters), acme.grown, net.EffectCounts)
 			}
 		})
 	}
@@ -204,16 +204,16 @@ func TestFoldCountsBytes(t *testing.T) {
 func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	first, body := noon.Add(time.Hour), make([]byte, shareBytes/4)
 	shared := &Event{Stream: "S", Subject: "s", Seq: 7, At: noon, Data: body}
-	asking := func(id int32, name, key string, event *Event, ask Ask) Effect {
+	asking := func(id int32, name, key string, event *Event, ask Action) Effect {
 		r := &Rule{ID: id, Version: 1, Name: name, Entity: "order", Grid: Grid(time.Minute)}
-		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Ask: ask}
+		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Action: ask}
 	}
 	begin := func(id int32, name string, event *Event) Effect {
 		return asking(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})
 	}
-	beat := func(body []byte) func(*Job) (Beaten, error) {
-		return func(*Job) (Beaten, error) {
-			return Beaten{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}}, nil
+	beat := func(body []byte) func(*Job) (BeatResult, error) {
+		return func(*Job) (BeatResult, error) {
+			return BeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}}, nil
 		}
 	}
 	var effects []Effect
@@ -244,9 +244,9 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	if Scarce(quotas, effects[:4]) != nil {
 		t.Error("an event that has room for all makes something scarce")
 	}
-	net := FoldWithin(quotas, effects, Known{Pending: pending}, noon)
+	net := FoldWithin(quotas, effects, FoldInput{Pending: pending}, noon)
 	var refused []string
-	for _, l := range net.Letters {
+	for _, l := range net.DeadLetters {
 		refused = append(refused, l.Rule+" "+string(l.Part))
 		if !strings.Contains(l.Reason, "acme-*") || !strings.Contains(l.Reason, "4194304 bytes") || !strings.Contains(l.Reason, "retry") {
 			t.Error(l.Reason)
@@ -256,7 +256,7 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	if net.Restarted != 0 || net.Ended != 1 || net.Missed != 1 || net.Created != 8 {
-		t.Errorf("%+v", net.Tally)
+		t.Errorf("%+v", net.EffectCounts)
 	}
 	for _, j := range net.Create {
 		if (j.RuleID == 93) != (j.Event == nil) {

@@ -2,25 +2,25 @@ package futurejobs
 
 import "time"
 
-// Net is what a run of effects comes to.
-type Net struct {
-	Create []*Job     // new jobs, without an id
-	End    []Decision // of jobs that were pending before
-	Born   []Decision // of jobs that began and ended within the run: history only
-	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
-	Acks   []AckOf    // of jobs that go on: what is acknowledged of them now
-	Update []Job      // of which more is known: State, Members; rev stays
+// FoldResult is what a run of effects comes to.
+type FoldResult struct {
+	Create          []*Job     // new jobs, without an id
+	End             []Decision // of jobs that were pending before
+	StartedAndEnded []Decision // of jobs that began and ended within the run: history only
+	Change          []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
+	Acks            []AckOf    // of jobs that go on: what is acknowledged of them now
+	Update          []Job      // of which more is known: State, Members; rev stays
 
 	Reorder []Job // that go on and remember something else of the order of events; each may be in Change or Update, too
 
-	Remember []Early      // what happened before anybody waited for it
-	Forget   []Ref        // whose Early somebody waited for
-	Stood    []int        // places of the starts that a person asked for, of keys that were waited for already
-	Over     []int        // places of the starts that a person asked for, and that a quota has no room for
-	Unbegun  []Unbegun    // jobs that did not begin, as a quota had no room for them
-	Letters  []DeadLetter // events that could not be played
-	Quotas   []QuotaUse   // what the run comes to for quotas
-	Tally
+	Remember       []EarlyEvent // what happened before anybody waited for it
+	Forget         []Ref        // whose Early somebody waited for
+	AlreadyPending []int        // places of the starts that a person asked for, of keys that were waited for already
+	Over           []int        // places of the starts that a person asked for, and that a quota has no room for
+	Unbegun        []Unbegun    // jobs that did not begin, as a quota had no room for them
+	DeadLetters    []DeadLetter // events that could not be played
+	Quotas         []QuotaUse   // what the run comes to for quotas
+	EffectCounts
 }
 
 // Unbegun is a job that did not begin for want of room. It is remembered that it did not, so that an end that comes before the dead
@@ -31,8 +31,8 @@ type Unbegun struct {
 	Until time.Time // how long that is remembered; zero: a person asked for the job, and it is not
 }
 
-// Tally counts what became of effects.
-type Tally struct {
+// EffectCounts counts what became of effects.
+type EffectCounts struct {
 	Created    int
 	Ended      int
 	Kept       int // triggers for keys that were waited for already
@@ -48,8 +48,8 @@ type Tally struct {
 	Refused    int
 }
 
-// Known is what a run of effects finds: the jobs and what is remembered, of its refs.
-type Known struct {
+// FoldInput is what a run of effects finds: the jobs and what is remembered, of its refs.
+type FoldInput struct {
 	Pending map[Ref]Job
-	Early   map[Ref]Early
+	Early   map[Ref]EarlyEvent
 }

@@ -18,13 +18,13 @@ func orderRule() *Rule {
 }
 
 func start(rule *Rule, key string, first time.Time) Effect {
-	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Ask: Start{
+	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Action: Start{
 		Job: Job{Version: rule.Version, Since: noon, FirstCheckAt: first},
 	}}
 }
 
 func end(rule *Rule, key string) Effect {
-	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Ask: End{
+	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Action: End{
 		Outcome: checks.Resolved,
 		Close:   func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical} },
 	}}
@@ -36,13 +36,13 @@ func (e Effect) by(at time.Time) Effect {
 	return e
 }
 
-func (e Effect) asking(a Ask) Effect {
-	e.Ask = a
+func (e Effect) asking(a Action) Effect {
+	e.Action = a
 	return e
 }
 
-func folded(effects []Effect, pending map[Ref]Job, now time.Time) Net {
-	return Fold(effects, Known{Pending: pending}, now)
+func folded(effects []Effect, pending map[Ref]Job, now time.Time) FoldResult {
+	return Fold(effects, FoldInput{Pending: pending}, now)
 }
 
 func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
@@ -124,9 +124,9 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 
 		net := folded(effects, pending, noon)
 		if net.Kept != kept || net.Missed != missed || net.Created != created || net.Ended != ended ||
-			len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
+			len(net.Create)+len(net.StartedAndEnded) != created || len(net.End)+len(net.StartedAndEnded) != ended {
 			t.Fatalf("net: kept %d, missed %d, created %d, ended %d; one by one: %d, %d, %d, %d",
-				net.Kept, net.Missed, len(net.Create)+len(net.Born), len(net.End)+len(net.Born), kept, missed, created, ended)
+				net.Kept, net.Missed, len(net.Create)+len(net.StartedAndEnded), len(net.End)+len(net.StartedAndEnded), kept, missed, created, ended)
 		}
 		left := map[string]bool{}
 		for ref := range pending {
@@ -160,7 +160,7 @@ func TestFoldLeavesALaterWaitAlone(t *testing.T) {
 	}
 	again := start(rule, "1", noon).by(noon.Add(-time.Hour))
 	again.Late = true
-	again.Ask = Start{Job: Job{FirstCheckAt: noon}, Restart: true}
+	again.Action = Start{Job: Job{FirstCheckAt: noon}, Restart: true}
 	if net := folded([]Effect{again}, waits, noon.Add(time.Minute)); len(net.End)+len(net.Create) != 0 {
 		t.Errorf("an old trigger began a newer wait anew: %+v", net)
 	}
@@ -173,7 +173,7 @@ func TestAnEventIsDecidedAfterTheCheckThatItWaitedFor(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		-time.Minute: 0, 0: time.Microsecond, 3 * time.Millisecond: 3001 * time.Microsecond, time.Hour: 0,
 	} {
-		for name, last := range map[string]Look{"completed": {CompletedAt: noon.Add(ahead)}, "failed": {FailedAt: noon.Add(ahead)}} {
+		for name, last := range map[string]CheckTimes{"completed": {CompletedAt: noon.Add(ahead)}, "failed": {FailedAt: noon.Add(ahead)}} {
 			job := Job{Ref: Ref{RuleID: rule.ID, Key: "1"}, ID: 1, Since: noon.Add(-time.Hour), Alerts: []alerts.ID{{1}}, Last: last}
 			net := folded([]Effect{end(rule, "1")}, map[Ref]Job{job.Ref: job}, noon)
 			if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {

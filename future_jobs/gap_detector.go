@@ -10,31 +10,31 @@ import (
 
 // When a node could not hear.
 const (
-	// listenEvery is less than the sweep pauses when the database's clock jumped.
-	listenEvery = jump / 2
-	// deafAfter is how long the node may have stood still, or the database not have answered,
+	// gapCheckInterval is less than the sweep pauses when the database's clock jumped.
+	gapCheckInterval = maxClockJump / 2
+	// gapThreshold is how long the node may have stood still, or the database not have answered,
 	// before it counts: nobody waits longer for a ping to be taken.
-	deafAfter    = 3 * time.Second
-	answerWithin = 2 * time.Second
+	gapThreshold = 3 * time.Second
+	dbTimeout    = 2 * time.Second
 )
 
-// Ears is where it stands since when is heard what tells of life. Implementations are safe for
+// GapStore is where it stands since when is heard what tells of life. Implementations are safe for
 // concurrent use.
-type Ears interface {
-	// Hear records that what comes by a topic, a stream or "" for pings, is heard since an
+type GapStore interface {
+	// RecordGap records that what comes by a topic, a stream or "" for pings, is heard since an
 	// instant, and was not all the while before.
-	Hear(ctx context.Context, topic string, since time.Time) error
-	// SeenBeside reports whether another node than this was alive after an instant.
-	SeenBeside(ctx context.Context, node string, since time.Time) (bool, error)
+	RecordGap(ctx context.Context, topic string, since time.Time) error
+	// OtherNodeAlive reports whether another node than this was alive after an instant.
+	OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Hearing notices when this node could not take pings, and has it recorded before anybody is
+// GapDetector notices when this node could not take pings, and has it recorded before anybody is
 // judged by their absence: before its first sweep, unless another node took them meanwhile; after
 // the process stood still; after the database could not be reached. It is safe for concurrent use.
-type Hearing struct {
-	ears  Ears
+type GapDetector struct {
+	ears  GapStore
 	node  string
 	local func() time.Time
 	log   *slog.Logger
@@ -51,18 +51,18 @@ type Hearing struct {
 	deaf     bool      // there was a gap that is not recorded
 }
 
-// NewHearing returns the hearing of a node that begins to listen now. local is a monotonic clock.
-func NewHearing(e Ears, node string, local func() time.Time, log *slog.Logger) *Hearing {
+// NewGapDetector returns the hearing of a node that begins to listen now. local is a monotonic clock.
+func NewGapDetector(e GapStore, node string, local func() time.Time, log *slog.Logger) *GapDetector {
 	now := local()
-	return &Hearing{ears: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
+	return &GapDetector{ears: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
 }
 
 // Run looks twice a second until ctx ends.
-func (h *Hearing) Run(ctx context.Context) error {
-	tick := time.NewTicker(listenEvery)
+func (h *GapDetector) Run(ctx context.Context) error {
+	tick := time.NewTicker(gapCheckInterval)
 	defer tick.Stop()
 	for {
-		h.look(ctx)
+		h.poll(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -71,53 +71,53 @@ func (h *Hearing) Run(ctx context.Context) error {
 	}
 }
 
-// Listening returns once a gap until now is recorded. With an error, one is not.
-func (h *Hearing) Listening(ctx context.Context) error {
+// Flush returns once a gap until now is recorded. With an error, one is not.
+func (h *GapDetector) Flush(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.run()
+	h.noteRunning()
 	if err := h.begin(ctx); err != nil {
 		return err
 	}
 	return h.record(ctx)
 }
 
-// Missed says that a ping came and could not be kept.
-func (h *Hearing) Missed() { h.missed.Store(true) }
+// MarkMissed says that a ping came and could not be kept.
+func (h *GapDetector) MarkMissed() { h.missed.Store(true) }
 
-// Awake is how long the process has run without standing still.
-func (h *Hearing) Awake() time.Duration {
+// Uptime is how long the process has run without standing still.
+func (h *GapDetector) Uptime() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.run()
+	h.noteRunning()
 	return h.local().Sub(h.awake)
 }
 
-// run notes that the process runs, and whether it stood still until now. Whoever comes first
+// noteRunning notes that the process runs, and whether it stood still until now. Whoever comes first
 // afterwards notices.
-func (h *Hearing) run() {
+func (h *GapDetector) noteRunning() {
 	now := h.local()
-	if now.Sub(h.ran) > deafAfter {
+	if now.Sub(h.ran) > gapThreshold {
 		h.awake = now
 	}
-	h.deaf = h.deaf || now.Sub(h.answered) > deafAfter // it answers nobody who stands still
+	h.deaf = h.deaf || now.Sub(h.answered) > gapThreshold // it answers nobody who stands still
 	h.ran = now
 }
 
-// look asks the database, and records what was missed.
-func (h *Hearing) look(ctx context.Context) {
+// poll asks the database, and records what was missed.
+func (h *GapDetector) poll(ctx context.Context) {
 	h.mu.Lock()
-	h.run()
+	h.noteRunning()
 	h.mu.Unlock()
 
 	asked := h.local()
-	within, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	now, err := h.ears.Now(within)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.run()
+	h.noteRunning()
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -126,7 +126,7 @@ func (h *Hearing) look(ctx context.Context) {
 		return
 	case h.began.IsZero():
 		h.began = now
-	case now.Sub(h.told)-asked.Sub(h.answered) > deafAfter: // a machine that slept counts no time by its own clock
+	case now.Sub(h.told)-asked.Sub(h.answered) > gapThreshold: // a machine that slept counts no time by its own clock
 		h.deaf = true
 	}
 	h.answered, h.told = asked, now
@@ -140,7 +140,7 @@ func (h *Hearing) look(ctx context.Context) {
 
 // begin finds out whether somebody heard before this node did. A node that is seen after this one
 // began heard until then.
-func (h *Hearing) begin(ctx context.Context) error {
+func (h *GapDetector) begin(ctx context.Context) error {
 	if h.swept {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (h *Hearing) begin(ctx context.Context) error {
 		}
 		h.began = now
 	}
-	others, err := h.ears.SeenBeside(ctx, h.node, h.began)
+	others, err := h.ears.OtherNodeAlive(ctx, h.node, h.began)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (h *Hearing) begin(ctx context.Context) error {
 }
 
 // record records a gap, if there was one.
-func (h *Hearing) record(ctx context.Context) error {
+func (h *GapDetector) record(ctx context.Context) error {
 	h.deaf = h.missed.Swap(false) || h.deaf
 	if !h.deaf {
 		return nil
@@ -172,7 +172,7 @@ func (h *Hearing) record(ctx context.Context) error {
 		return err
 	}
 	h.answered, h.told = asked, now
-	if err := h.ears.Hear(ctx, "", now); err != nil {
+	if err := h.ears.RecordGap(ctx, "", now); err != nil {
 		return err
 	}
 	h.deaf = false
@@ -182,23 +182,23 @@ func (h *Hearing) record(ctx context.Context) error {
 
 // present takes what readings say of the future for what it is: by a clock that was wrong. A stream is not read
 // through it, and what was not heard until then may be heard from now on.
-func present(through map[string]Reading, now time.Time) {
+func present(through map[string]StreamProgress, now time.Time) {
 	for stream, r := range through {
-		if r.Through.Sub(now) > 2*jump {
+		if r.Through.Sub(now) > 2*maxClockJump {
 			r.Through = time.Time{}
 		}
-		if r.HeardSince.Sub(now) > 2*jump {
+		if r.HeardSince.Sub(now) > 2*maxClockJump {
 			r.HeardSince = now
 		}
 		through[stream] = r
 	}
 }
 
-// heardSince is since when all that the rule's beats come by is heard; zero: as far back as
+// receivingSince is since when all that the rule's beats come by is heard; zero: as far back as
 // matters.
-func (r *Rule) heardSince(through map[string]Reading) (since time.Time) {
-	for _, topic := range r.Hears {
-		since = later(since, through[topic].HeardSince)
+func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
+	for _, topic := range r.BeatStreams {
+		since = latest(since, through[topic].HeardSince)
 	}
 	return since
 }

@@ -18,7 +18,7 @@ import (
 type listener struct {
 	*store.Store
 	t *testing.T
-	*futurejobs.Hearing
+	*futurejobs.GapDetector
 	away  atomic.Bool
 	ahead atomic.Int64 // the database's clock, ns
 	stood atomic.Int64 // the local clock, ns
@@ -43,7 +43,7 @@ func listening(t *testing.T, play func(l *listener)) {
 		}
 		l := &listener{Store: s, t: t}
 		local := func() time.Time { return time.Now().Add(time.Duration(l.stood.Load())) }
-		l.Hearing = futurejobs.NewHearing(l, "me", local, slog.New(slog.DiscardHandler))
+		l.GapDetector = futurejobs.NewGapDetector(l, "me", local, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
@@ -61,7 +61,7 @@ func listening(t *testing.T, play func(l *listener)) {
 // since is since when pings are heard, once that is what the sweep goes by.
 func (l *listener) since() time.Time {
 	l.t.Helper()
-	if err := l.Listening(l.t.Context()); err != nil {
+	if err := l.Flush(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
 	read, err := l.ReadThrough(l.t.Context())
@@ -89,11 +89,11 @@ func TestHearing(t *testing.T) {
 		"the process stood still":  {func(l *listener) { l.stood.Add(int64(5 * time.Second)) }, true},
 		"it stood for a moment":    {func(l *listener) { l.stood.Add(int64(2 * time.Second)) }, false},
 		"the machine slept":        {func(l *listener) { l.ahead.Add(int64(time.Minute)); time.Sleep(time.Second) }, true},
-		"a ping could not be kept": {func(l *listener) { l.Missed() }, true},
+		"a ping could not be kept": {func(l *listener) { l.MarkMissed() }, true},
 		"the database was not there": {func(l *listener) {
 			l.away.Store(true)
 			time.Sleep(time.Minute)
-			if err := l.Listening(l.t.Context()); err == nil {
+			if err := l.Flush(l.t.Context()); err == nil {
 				l.t.Error("a sweep goes on while nobody knows what was heard")
 			}
 			l.away.Store(false)
@@ -157,15 +157,15 @@ func (l *listener) leave(node string) {
 func TestAwake(t *testing.T) {
 	listening(t, func(l *listener) {
 		time.Sleep(time.Hour)
-		if got := l.Awake(); got < time.Hour {
+		if got := l.Uptime(); got < time.Hour {
 			t.Errorf("awake for %s", got)
 		}
 		l.stood.Add(int64(time.Minute))
-		if got := l.Awake(); got != 0 {
+		if got := l.Uptime(); got != 0 {
 			t.Errorf("awake for %s after a minute of standing still", got)
 		}
 		time.Sleep(time.Minute)
-		if got := l.Awake(); got != time.Minute {
+		if got := l.Uptime(); got != time.Minute {
 			t.Errorf("awake for %s, want a minute", got)
 		}
 	})

@@ -52,13 +52,13 @@ type Job struct {
 	// key. It is read nowhere else.
 	Trail Trail
 
-	Last Look
-	Cost
+	Last CheckTimes
+	CheckStats
 }
 
-// Look is when the last check of a job went through which stage. A check has one of
+// CheckTimes is when the last check of a job went through which stage. A check has one of
 // CompletedAt and FailedAt; a zero time means that it did not come to that.
-type Look struct {
+type CheckTimes struct {
 	PickedAt    time.Time
 	StartedAt   time.Time
 	CompletedAt time.Time
@@ -66,7 +66,7 @@ type Look struct {
 }
 
 // EndedAt is when the handler returned; zero: no check was made.
-func (l Look) EndedAt() time.Time {
+func (l CheckTimes) EndedAt() time.Time {
 	if l.CompletedAt.IsZero() {
 		return l.FailedAt
 	}
@@ -74,7 +74,7 @@ func (l Look) EndedAt() time.Time {
 }
 
 // Duration is how long the handler took.
-func (l Look) Duration() time.Duration {
+func (l CheckTimes) Duration() time.Duration {
 	end := l.EndedAt()
 	if end.IsZero() || l.StartedAt.IsZero() {
 		return 0
@@ -82,16 +82,16 @@ func (l Look) Duration() time.Duration {
 	return end.Sub(l.StartedAt)
 }
 
-// Cost is what all checks of a job took, decided or not.
-type Cost struct {
+// CheckStats is what all checks of a job took, decided or not.
+type CheckStats struct {
 	Checks       int
 	CheckTotal   time.Duration
 	CheckSlowest time.Duration
 }
 
 // add counts one more check.
-func (c Cost) add(d time.Duration) Cost {
-	return Cost{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
+func (c CheckStats) add(d time.Duration) CheckStats {
+	return CheckStats{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
 }
 
 // Of is the job with another key.
@@ -134,7 +134,7 @@ type Decision struct {
 func (d Decision) Ends() bool { return d.Outcome != "" }
 
 // ShardOf returns the shard, out of n, of an entity's key.
-func ShardOf(entity, key string, n int) int16 { return int16(TurnOf(entity, key, n)) } //nolint:gosec // n is a number of shards
+func ShardOf(entity, key string, n int) int16 { return int16(SpreadIndex(entity, key, n)) } //nolint:gosec // n is a number of shards
 
 // mix spreads a hash over all its bits: FNV's low ones are weak.
 func mix(x uint64) uint64 {

@@ -79,11 +79,11 @@ func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
 // bound is a binder of subjects whose streams are known.
 type bound struct {
 	rules.Binder
-	reads []rules.Read
+	reads []rules.StreamBinding
 }
 
-func (b bound) Bind(context.Context, []string) ([]rules.Read, error)  { return b.reads, nil }
-func (b bound) Roads(context.Context, []string) ([]rules.Road, error) { return nil, nil }
+func (b bound) Bind(context.Context, []string) ([]rules.StreamBinding, error)  { return b.reads, nil }
+func (b bound) Routes(context.Context, []string) ([]rules.SubjectRoute, error) { return nil, nil }
 
 // Where pending jobs go on with a new version, so does the job of a trigger that was kept: it would be pending, had the end
 // been read in its place.
@@ -97,9 +97,9 @@ func TestAKeptTriggerGoesOnWithTheVersionThatItsJobIsMovedTo(t *testing.T) {
 			s.take(event("door.opened", key, 1, ""), event("door.opened", key, 3, ""))
 		}
 		s.take(event("door.held", "back", 4, `,"held":true`))
-		var reads []rules.Read
+		var reads []rules.StreamBinding
 		for subject, stream := range s.of {
-			reads = append(reads, rules.Read{Subject: subject, Stream: stream, From: s.seq[stream]})
+			reads = append(reads, rules.StreamBinding{Subject: subject, Stream: stream, From: s.seq[stream]})
 		}
 		r := &rules.Registry{Store: s.store, Binder: bound{reads: reads}, Book: s.book, Jobs: s.store, Log: slog.New(slog.DiscardHandler)}
 		text := strings.ReplaceAll(fmt.Sprintf(door, s.rule, "door.opened", "keep"), "48h", "24h")

@@ -40,7 +40,7 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 	}
 	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
 	saveIn(t, s, fmt.Sprintf(noResolve, "small", "small"))
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 		}
 		return futurejobs.Effect{
 			Rule: r, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("thing", key, s.Shards()), RuleID: rule, Key: key},
-			Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now.Add(-10 * time.Second), FirstCheckAt: r.Grid.After(now), Event: []byte(body)}},
+			Action: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now.Add(-10 * time.Second), FirstCheckAt: r.Grid.After(now), Event: []byte(body)}},
 		}
 	}
 	for from := 0; from < jobs; from += 50 {
-		batch := futurejobs.Batch{RuleSet: book.Revision()}
+		batch := futurejobs.EffectBatch{RuleSet: book.Revision()}
 		for i := from; i < from+50; i++ {
 			batch.Effects = append(batch.Effects, start(1, fmt.Sprint(i), noise(i, size)))
 		}
@@ -67,7 +67,7 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{start(2, "small", `{}`)}}); err != nil {
+	if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{start(2, "small", `{}`)}}); err != nil {
 		t.Fatal(err)
 	}
 

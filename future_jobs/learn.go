@@ -29,7 +29,7 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 	if len(before) == 0 || c.isRecent(before, interval) {
 		return nil
 	}
-	for until := c.local().Add(interval + 2*jump); c.local().Before(until); {
+	for until := c.local().Add(interval + 2*maxClockJump); c.local().Before(until); {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -44,8 +44,8 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 			if before[id].Equal(at) {
 				continue
 			}
-			c.state.Store(&clockState{last: &reading{said: at.UTC(), sent: sent, arrived: c.local()}})
-			var jumped Jumped
+			c.state.Store(&clockState{last: &clockSample{said: at.UTC(), sent: sent, arrived: c.local()}})
+			var jumped ClockJumpError
 			if err := c.Sync(ctx); !errors.As(err, &jumped) {
 				return err
 			}
@@ -59,7 +59,7 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 // isRecent reports whether one of the nodes beat within the interval, by the clock.
 func (c *Clock) isRecent(seen map[string]time.Time, interval time.Duration) bool {
 	for _, at := range seen {
-		if c.Now().Sub(at).Abs() <= interval+jump {
+		if c.Now().Sub(at).Abs() <= interval+maxClockJump {
 			return true
 		}
 	}

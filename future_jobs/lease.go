@@ -22,7 +22,7 @@ type Node struct {
 
 // Lease is who holds a shard.
 type Lease struct {
-	Held
+	HeldShard
 	Node      string // empty: free
 	ExpiresAt time.Time
 	LowWater  time.Time // no job is due before this slot, but what came in late
@@ -40,10 +40,10 @@ type Leases interface {
 	Leases(ctx context.Context) ([]Lease, error)
 	// Renew prolongs the node's leases by d and stores their low water and how far they are swept. It returns those
 	// that are still the node's.
-	Renew(ctx context.Context, node string, held []Lease, d time.Duration) ([]Held, error)
+	Renew(ctx context.Context, node string, held []Lease, d time.Duration) ([]HeldShard, error)
 	// Take takes one shard over from the epoch that was seen, if it is free or expired.
 	// ok is false when somebody else was faster.
-	Take(ctx context.Context, node string, seen Held, d time.Duration) (got Lease, ok bool, err error)
+	Take(ctx context.Context, node string, seen HeldShard, d time.Duration) (got Lease, ok bool, err error)
 	// Free ends the lease of another node that has not changed since it was seen. ok is false where it has.
 	Free(ctx context.Context, seen Lease) (ok bool, err error)
 	// Release gives shards back, with their low water, and is no error for lost ones.

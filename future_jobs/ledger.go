@@ -10,12 +10,12 @@ import (
 	"deadman/alerts"
 )
 
-// ErrMoved means that somebody else advanced the cursor of a stream. Nothing was written.
-var ErrMoved = errors.New("the stream's cursor was moved by another node")
+// ErrCursorMoved means that somebody else advanced the cursor of a stream. Nothing was written.
+var ErrCursorMoved = errors.New("the stream's cursor was moved by another node")
 
-// ErrDue means that a wait which would begin anew is due, and nobody has looked yet. Nothing was
+// ErrJobDue means that a wait which would begin anew is due, and nobody has looked yet. Nothing was
 // written.
-var ErrDue = errors.New("a wait that is due has to be looked at before it begins anew")
+var ErrJobDue = errors.New("a wait that is due has to be looked at before it begins anew")
 
 // ErrRefused means that the database does not take what a batch would write, now or later,
 // because of a value in it. Nothing was written.
@@ -54,8 +54,8 @@ type DeadLetter struct {
 	LastTriedAt time.Time
 }
 
-// LetterReason is how many dead letters there are of one rule and one reason.
-type LetterReason struct {
+// DeadLetterReason is how many dead letters there are of one rule and one reason.
+type DeadLetterReason struct {
 	Rule    string // empty: no rule's fault
 	Reason  string
 	Letters int64
@@ -63,9 +63,9 @@ type LetterReason struct {
 	At      time.Time
 }
 
-// LetterReasons is why events could not be taken in, most letters first.
-type LetterReasons struct {
-	Reasons []LetterReason
+// DeadLetterReasons is why events could not be taken in, most letters first.
+type DeadLetterReasons struct {
+	Reasons []DeadLetterReason
 	Letters int64 // that were counted: the newest
 	More    bool  // there may be older letters, which were not counted
 }
@@ -76,8 +76,8 @@ const (
 	DeedRetry = "dead-letter.retry"
 )
 
-// Batch is a run of events of one stream, folded into effects.
-type Batch struct {
+// EffectBatch is a run of events of one stream, folded into effects.
+type EffectBatch struct {
 	Stream      string // empty: by hand, no cursor moves
 	After       uint64 // where the cursor has to stand
 	Last        uint64 // where it moves to
@@ -87,7 +87,7 @@ type Batch struct {
 	Rules       []int32 // that were evaluated beside those of the effects; see RestsOn
 	Effects     []Effect
 	DeadLetters []DeadLetter
-	Deed        string // what a person did, for the audit: one of access.Actions, such as job.cancel; empty: nobody did
+	AuditAction string // what a person did, for the audit: one of access.Actions, such as job.cancel; empty: nobody did
 	Bulk        bool   // the deed is one: it is audited once for each rule, with how many waits of it began
 
 	// Once is the request that the batch carries out; empty: none. What the batch came to is kept with
@@ -108,11 +108,11 @@ type Batch struct {
 
 // OfReaders reports whether the batch rests on all rules that read its stream: it is a run of events of the
 // broker, which may be for any of them. A stream of the broker has no slash in its name.
-func (b Batch) OfReaders() bool { return b.Stream != "" && !strings.Contains(b.Stream, "/") }
+func (b EffectBatch) OfReaders() bool { return b.Stream != "" && !strings.Contains(b.Stream, "/") }
 
 // RestsOn returns the rules that the batch rests on where it is not OfReaders, sorted: they have to be as they
 // were at RuleSet.
-func (b Batch) RestsOn() []int32 {
+func (b EffectBatch) RestsOn() []int32 {
 	if b.OfReaders() {
 		return nil
 	}
@@ -127,9 +127,9 @@ func (b Batch) RestsOn() []int32 {
 	return slices.Compact(rules)
 }
 
-// Applied is what a batch came to.
-type Applied struct {
-	Tally
+// ApplyResult is what a batch came to.
+type ApplyResult struct {
+	EffectCounts
 	Said   []alerts.Alert
 	Stood  []int  // places of the effects of a deed that would begin a wait for a key that is waited for
 	Over   []int  // places of the effects of a deed that would begin a job for which a quota has no room
@@ -137,8 +137,8 @@ type Applied struct {
 	Again  string // why the batch's Letter stays; empty: it went, or there was none
 }
 
-// Ledger is where events become jobs. Implementations are safe for concurrent use.
-type Ledger interface {
+// EffectStore is where events become jobs. Implementations are safe for concurrent use.
+type EffectStore interface {
 	// Cursor returns where a stream stands; ok is false when it was never read.
 	Cursor(ctx context.Context, stream string) (c Cursor, ok bool, err error)
 	// OpenCursor starts reading a stream after c.LastSeq, unless it has a cursor; that one
@@ -149,7 +149,7 @@ type Ledger interface {
 	// once for each effect or, in bulk, for each rule. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
 	// ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound where the batch's Letter is gone, having
 	// written nothing.
-	Apply(ctx context.Context, b Batch) (Applied, error)
+	Apply(ctx context.Context, b EffectBatch) (ApplyResult, error)
 	// HoldOff keeps changes of the rules that read a stream waiting until the next batch of it is applied, or
 	// for a moment. What is evaluated after it stands until then.
 	HoldOff(ctx context.Context, stream string) error
@@ -166,8 +166,8 @@ type Ledger interface {
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
 	// ReportLost writes the alert of n lost events, which the cursor's Lost counts, and counts them
 	// no longer, in one transaction. said is false where it counts fewer: another node wrote it.
-	ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (a alerts.Alert, said bool, err error)
-	// Hear records that what comes by a stream is heard since an instant, and was not all the
+	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
+	// RecordGap records that what comes by a stream is heard since an instant, and was not all the
 	// while before. It is recorded before MarkRead tells of that time.
-	Hear(ctx context.Context, stream string, since time.Time) error
+	RecordGap(ctx context.Context, stream string, since time.Time) error
 }

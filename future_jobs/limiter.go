@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lanes bound the checks that wait for something: so many in all, and for one rule no more than
+// limiter bound the checks that wait for something: so many in all, and for one rule no more than
 // half of what the others leave, so that rules whose handlers hang leave room. A handler that
 // was abandoned keeps a lane of its rule until it has really returned, and none of the others'.
-type lanes struct {
+type limiter struct {
 	most  int
 	freed func() // is called when there is room again
 
@@ -29,12 +29,12 @@ type running struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-func newLanes(most int, freed func()) *lanes {
-	return &lanes{most: most, freed: freed, rules: map[int32]int{}, left: map[int32]int{}, running: map[int64]running{}}
+func newLimiter(most int, freed func()) *limiter {
+	return &limiter{most: most, freed: freed, rules: map[int32]int{}, left: map[int32]int{}, running: map[int64]running{}}
 }
 
-// enter takes a lane for a check of the rule; false: none is free.
-func (l *lanes) enter(rule int32) bool {
+// acquire takes a lane for a check of the rule; false: none is free.
+func (l *limiter) acquire(rule int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	others := l.all - (l.rules[rule] - l.left[rule])
@@ -47,7 +47,7 @@ func (l *lanes) enter(rule int32) bool {
 }
 
 // abandon leaves the lane to a handler that has not returned.
-func (l *lanes) abandon(rule int32) {
+func (l *limiter) abandon(rule int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
@@ -55,7 +55,7 @@ func (l *lanes) abandon(rule int32) {
 }
 
 // abandoned is how many handlers were abandoned and have not returned.
-func (l *lanes) abandoned() int {
+func (l *limiter) abandoned() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -65,8 +65,8 @@ func (l *lanes) abandoned() int {
 	return n
 }
 
-// exit frees the lane of a handler that has returned, however late.
-func (l *lanes) exit(rule int32, abandoned bool) {
+// release frees the lane of a handler that has returned, however late.
+func (l *limiter) release(rule int32, abandoned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !abandoned {
@@ -81,7 +81,7 @@ func (l *lanes) exit(rule int32, abandoned bool) {
 
 // run runs a check in the lane that was entered for it, and frees the lane when the
 // handler has returned.
-func (l *lanes) run(rule *Rule, j Job, check func() (returned <-chan struct{})) {
+func (l *limiter) run(rule *Rule, j Job, check func() (returned <-chan struct{})) {
 	l.mu.Lock()
 	l.running[j.ID] = running{rule.ID, rule.Name, rule.Entity, j.Key, j.Last.StartedAt}
 	l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *lanes) run(rule *Rule, j Job, check func() (returned <-chan struct{})) 
 		l.mu.Lock()
 		delete(l.running, j.ID)
 		l.mu.Unlock()
-		l.exit(rule.ID, abandoned)
+		l.release(rule.ID, abandoned)
 		l.freed()
 	}()
 }
@@ -114,10 +114,10 @@ func isClosed(c <-chan struct{}) bool {
 
 // wait waits until every check has its answer or was abandoned, which each check's timeout
 // bounds.
-func (l *lanes) wait() { l.idle.Wait() }
+func (l *limiter) wait() { l.idle.Wait() }
 
-// doing describes some of the running checks as JSON; empty when there are none.
-func (l *lanes) doing() string {
+// runningJSON describes some of the running checks as JSON; empty when there are none.
+func (l *limiter) runningJSON() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.running) == 0 {

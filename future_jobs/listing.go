@@ -56,8 +56,8 @@ type Page[T any] struct {
 	Next  string // empty: that was all
 }
 
-// Listed is a pending job as people see it.
-type Listed struct {
+// ListedJob is a pending job as people see it.
+type ListedJob struct {
 	Job
 	Rule    string
 	Entity  string
@@ -65,16 +65,16 @@ type Listed struct {
 	Omitted bool // what it carries is left out, because it is large
 }
 
-// Ended is a job in history.
-type Ended struct {
-	Listed
+// EndedJob is a job in history.
+type EndedJob struct {
+	ListedJob
 	Outcome checks.Outcome
 	Reason  string
 	EndedAt time.Time
 }
 
-// Said is an alert with what became of it.
-type Said struct {
+// ListedAlert is an alert with what became of it.
+type ListedAlert struct {
 	alerts.Alert
 	Published bool // it is in the stream
 	Withheld  bool // a quota had no room for it in the stream

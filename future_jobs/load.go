@@ -15,8 +15,8 @@ const LoadWidth = time.Minute
 // the others of the minute are counted together. It bounds what is kept.
 const loadsApart = 200
 
-// Load is what was checked of a rule's jobs whose slots lie in one minute.
-type Load struct {
+// SlotLoad is what was checked of a rule's jobs whose slots lie in one minute.
+type SlotLoad struct {
 	At     time.Time // the beginning of the minute
 	RuleID int32     // 0: of rules that are not counted apart
 	Checks int64     // looks that were settled; what a job was tried again for counts again
@@ -24,8 +24,8 @@ type Load struct {
 	Lag    time.Duration
 }
 
-// Span is a stretch of time in parts of one width.
-type Span struct {
+// BucketRange is a stretch of time in parts of one width.
+type BucketRange struct {
 	From  time.Time
 	Until time.Time // not part of it
 	Width time.Duration
@@ -33,43 +33,43 @@ type Span struct {
 }
 
 // Parts is how many parts the span has. The last one may reach past its end.
-func (s Span) Parts() int { return int((s.Until.Sub(s.From) + s.Width - 1) / s.Width) }
+func (s BucketRange) Parts() int { return int((s.Until.Sub(s.From) + s.Width - 1) / s.Width) }
 
 // Part is the part that an instant lies in.
-func (s Span) Part(at time.Time) int { return int(at.Sub(s.From) / s.Width) }
+func (s BucketRange) Part(at time.Time) int { return int(at.Sub(s.From) / s.Width) }
 
-// Worked is the past load of one part of a span.
-type Worked struct {
+// CheckedLoad is the past load of one part of a span.
+type CheckedLoad struct {
 	Checks int64
 	Alerts int64
 	Lag    time.Duration // of the check that was the latest behind its slot
 }
 
-// Planned is how many pending jobs are due in one part of a span.
-type Planned struct {
+// PlannedLoad is how many pending jobs are due in one part of a span.
+type PlannedLoad struct {
 	Jobs int64
 	More bool // there may be more: not all were counted
 }
 
 // add adds what the same minute and rule had besides.
-func (l *Load) add(m Load) {
+func (l *SlotLoad) add(m SlotLoad) {
 	l.Checks += m.Checks
 	l.Alerts += m.Alerts
 	l.Lag = max(l.Lag, m.Lag)
 }
 
 // busy is the rank of a rule in its minute. What was counted together comes last.
-func (l *Load) busy() int64 {
+func (l *SlotLoad) busy() int64 {
 	if l.RuleID == 0 {
 		return -1
 	}
 	return l.Checks
 }
 
-// loads counts what is checked, until somebody takes it to where it is kept.
-type loads struct {
+// loadCounter counts what is checked, until somebody takes it to where it is kept.
+type loadCounter struct {
 	mu  sync.Mutex
-	all map[loadKey]*Load
+	all map[loadKey]*SlotLoad
 }
 
 type loadKey struct {
@@ -78,23 +78,23 @@ type loadKey struct {
 }
 
 // count counts the decisions of a batch that were taken.
-func (l *loads) count(batch []*verdict, got Settled, now time.Time) {
+func (l *loadCounter) count(batch []*task, got Settled, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range batch {
 		if !got.Jobs[v.Job.ID] {
 			continue
 		}
-		l.add(Load{
+		l.add(SlotLoad{
 			At: v.slot.Truncate(LoadWidth), RuleID: v.rule.ID, Checks: 1, Alerts: int64(len(v.Alerts)),
 			Lag: max(now.Sub(v.slot), 0),
 		})
 	}
 }
 
-func (l *loads) add(m Load) {
+func (l *loadCounter) add(m SlotLoad) {
 	if l.all == nil {
-		l.all = make(map[loadKey]*Load)
+		l.all = make(map[loadKey]*SlotLoad)
 	}
 	key := loadKey{m.At.Unix() / 60, m.RuleID}
 	if have := l.all[key]; have != nil {
@@ -106,10 +106,10 @@ func (l *loads) add(m Load) {
 }
 
 // take takes out what was counted, by minute and rule.
-func (l *loads) take() []Load {
+func (l *loadCounter) take() []SlotLoad {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]Load, 0, len(l.all))
+	all := make([]SlotLoad, 0, len(l.all))
 	for _, m := range l.all {
 		all = append(all, *m)
 	}
@@ -118,7 +118,7 @@ func (l *loads) take() []Load {
 }
 
 // putBack counts again what could not be kept.
-func (l *loads) putBack(all []Load) {
+func (l *loadCounter) putBack(all []SlotLoad) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range all {
@@ -127,11 +127,11 @@ func (l *loads) putBack(all []Load) {
 }
 
 // bounded counts the rules of each minute together that are not among the busiest of it.
-func bounded(all []Load) []Load {
-	slices.SortFunc(all, func(a, b Load) int {
+func bounded(all []SlotLoad) []SlotLoad {
+	slices.SortFunc(all, func(a, b SlotLoad) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.busy(), a.busy()), cmp.Compare(a.RuleID, b.RuleID))
 	})
-	var kept []Load
+	var kept []SlotLoad
 	apart := 0 // of the minute at hand
 	for i, m := range all {
 		if i == 0 || !m.At.Equal(all[i-1].At) {
@@ -147,13 +147,13 @@ func bounded(all []Load) []Load {
 		}
 		kept = append(kept, m)
 	}
-	slices.SortFunc(kept, func(a, b Load) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.RuleID, b.RuleID)) })
+	slices.SortFunc(kept, func(a, b SlotLoad) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.RuleID, b.RuleID)) })
 	return kept
 }
 
 // TakeLoads takes out what was checked since the last call, by minute and rule. Who can't keep
 // it puts it back.
-func (s *Sweeper) TakeLoads() []Load { return s.loads.take() }
+func (s *Sweeper) TakeLoads() []SlotLoad { return s.loads.take() }
 
 // PutBackLoads has loads that were taken taken again.
-func (s *Sweeper) PutBackLoads(all []Load) { s.loads.putBack(all) }
+func (s *Sweeper) PutBackLoads(all []SlotLoad) { s.loads.putBack(all) }

@@ -9,10 +9,10 @@ import (
 // and nothing is lost, be it put back or not.
 func TestLoadsAreBounded(t *testing.T) {
 	at := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	var l loads
+	var l loadCounter
 	for rule := range int32(2*loadsApart + 1) {
 		for minute := range 2 {
-			l.add(Load{At: at.Add(time.Duration(minute) * time.Minute), RuleID: rule + 1, Checks: int64(rule) + 1, Alerts: 1, Lag: time.Duration(rule)})
+			l.add(SlotLoad{At: at.Add(time.Duration(minute) * time.Minute), RuleID: rule + 1, Checks: int64(rule) + 1, Alerts: 1, Lag: time.Duration(rule)})
 		}
 	}
 	taken := l.take()
@@ -21,7 +21,7 @@ func TestLoadsAreBounded(t *testing.T) {
 	if len(taken) != 2*(loadsApart+1) || len(again) != len(taken) {
 		t.Fatalf("%d loads of two minutes, and %d after they were put back; want %d", len(taken), len(again), 2*(loadsApart+1))
 	}
-	var sum Load
+	var sum SlotLoad
 	for i, m := range again {
 		if m != taken[i] {
 			t.Errorf("%+v was put back and is %+v", taken[i], m)

@@ -38,7 +38,7 @@ slot: 10s
 		if again := e.sweeper.TakeLoads(); len(again) != 0 {
 			t.Errorf("taken twice: %+v", again)
 		}
-		e.sweeper.PutBackLoads([]futurejobs.Load{got})
+		e.sweeper.PutBackLoads([]futurejobs.SlotLoad{got})
 		if again := e.sweeper.TakeLoads(); len(again) != 1 || again[0] != got {
 			t.Errorf("put back: %+v", again)
 		}

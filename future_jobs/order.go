@@ -33,14 +33,14 @@ const ClockSkew = 100 * time.Millisecond
 // What the rules rest on is remembered beside the job (Order) or, where there is none, for the key (Early).
 type ordering struct {
 	fold  *fold
-	early map[Ref]*Early // what was remembered in this run, or used up (nil)
-	away  map[Ref]bool   // whose jobs a quota had no room for in this run
+	early map[Ref]*EarlyEvent // what was remembered in this run, or used up (nil)
+	away  map[Ref]bool        // whose jobs a quota had no room for in this run
 }
 
 // isOlder reports whether the event of an effect came before the job began, so that it does not apply to the job.
 // Events of the trigger's own stream are read in their order, and never older.
 func (o *ordering) isOlder(e Effect, j *Job) bool {
-	at := o.fold.when(e)
+	at := o.fold.eventTime(e)
 	if e.Late && at.Before(j.Since) {
 		return true
 	}
@@ -60,7 +60,7 @@ func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
 	order := Order{ByHand: a.ByHand}
 	if a.Orders {
 		order.After = after
-		if at := o.fold.when(e); at.Before(j.Since) {
+		if at := o.fold.eventTime(e); at.Before(j.Since) {
 			order.At = at
 		}
 	}
@@ -80,7 +80,7 @@ func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
 }
 
 // recall has what happened before a trigger was read end the job, or change it.
-func (o *ordering) recall(a Start, e Effect, s *standing) {
+func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 	early := o.remembered(e.Ref)
 	if early == nil {
 		return
@@ -101,7 +101,7 @@ func (o *ordering) recall(a Start, e Effect, s *standing) {
 }
 
 // recallEnd ends a job by the i-th end that is remembered.
-func (o *ordering) recallEnd(a Start, e Effect, s *standing, early Early, i int) {
+func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, i int) {
 	end := early.Ends[i]
 	o.early[e.Ref] = nil
 	if a.Orders || early.TurnedAway { // another trigger before the end may be read later, or retried
@@ -114,7 +114,7 @@ func (o *ordering) recallEnd(a Start, e Effect, s *standing, early Early, i int)
 }
 
 // recallMembers gives a job the members of its sets, and reports whether they end it.
-func (o *ordering) recallMembers(a Start, e Effect, s *standing, early Early) bool {
+func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEvent) bool {
 	s.job.Members, early.Members = early.Members, nil
 	o.put(e.Ref, early)
 	for _, set := range a.Sets {
@@ -131,7 +131,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *standing, early Early) bo
 }
 
 // recallChanges plays the changes that are remembered since an instant.
-func (o *ordering) recallChanges(a Start, e Effect, s *standing, since time.Time) {
+func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Time) {
 	early := o.remembered(e.Ref)
 	if early == nil || a.Merge == nil {
 		return
@@ -153,15 +153,15 @@ func (o *ordering) recallChanges(a Start, e Effect, s *standing, since time.Time
 }
 
 // replay plays a change that was remembered.
-func (o *ordering) replay(e Effect, s *standing) {
+func (o *ordering) replay(e Effect, s *foldedJob) {
 	s.endRun()
-	e.Ask.play(o.fold, e, s)
+	e.Action.play(o.fold, e, s)
 }
 
 // precede has a job begin with a trigger that is read after the job's own and is older, and keeps the job's own. It
 // reports false where it does not: the job was checked, or had ended by then.
-func (o *ordering) precede(a Start, e Effect, s *standing) bool {
-	f, j, at, began := o.fold, &s.job, o.fold.when(e), s.job.beganAt()
+func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
+	f, j, at, began := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
 	if a.Restart || !a.Orders || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
 		return false
 	}
@@ -182,7 +182,7 @@ func (o *ordering) precede(a Start, e Effect, s *standing) bool {
 		order.At = at
 	}
 	j.Since, j.Event, j.Version, j.State, j.Pauses, j.PausedNext = a.Job.Since, a.Job.Event, a.Job.Version, nil, nil, time.Time{}
-	j.NextCheckAt = e.Rule.notBehind(e.Rule.rested(*j, a.first()), f.now)
+	j.NextCheckAt = e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, a.first()), f.now)
 	s.changed = true
 	f.net.Kept++
 	o.recallChanges(a, e, s, at)
@@ -193,9 +193,9 @@ func (o *ordering) precede(a Start, e Effect, s *standing) bool {
 }
 
 // keep has the job remember a trigger that changed nothing.
-func (o *ordering) keep(a Start, e Effect, s *standing) {
+func (o *ordering) keep(a Start, e Effect, s *foldedJob) {
 	begins := a.Job
-	kept := Kept{At: o.fold.when(e), Since: begins.Since, First: begins.FirstCheckAt, Next: a.first(), Version: begins.Version, Event: begins.Event}
+	kept := Kept{At: o.fold.eventTime(e), Since: begins.Since, First: begins.FirstCheckAt, Next: a.first(), Version: begins.Version, Event: begins.Event}
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
@@ -203,27 +203,27 @@ func (o *ordering) keep(a Start, e Effect, s *standing) {
 	order, known := s.reorder(), knowledge{}
 	for _, c := range order.Changes.since(kept.At) {
 		by := c.effect(a, e)
-		kept.change(e.Ref, func(j *Job) { by.Ask.(changing).change(o.fold, by, j, &known) })
+		kept.change(e.Ref, func(j *Job) { by.Action.(changing).change(o.fold, by, j, &known) })
 	}
 	known.put(&kept.State)
 	order.keep(kept)
 }
 
 // changeKept has an event change the jobs that would have begun with the triggers before it.
-func (o *ordering) changeKept(e Effect, s *standing, by changing) {
+func (o *ordering) changeKept(e Effect, s *foldedJob, by changing) {
 	if e.Event == nil {
 		return
 	}
-	o.changeKeptThat(e, s, by, func(k *Kept) bool { return !e.Apart || !k.At.After(o.fold.when(e)) })
+	o.changeKeptThat(e, s, by, func(k *Kept) bool { return !e.Apart || !k.At.After(o.fold.eventTime(e)) })
 }
 
 // moveKept takes the jobs that would have begun with the triggers of older versions to the version of a move.
-func (o *ordering) moveKept(e Effect, s *standing, by Move) {
+func (o *ordering) moveKept(e Effect, s *foldedJob, by MoveToVersion) {
 	o.changeKeptThat(e, s, by, func(k *Kept) bool { return k.Version < e.Rule.Version })
 }
 
 // changeKeptThat changes the jobs that would have begun with some of the kept triggers.
-func (o *ordering) changeKeptThat(e Effect, s *standing, by changing, is func(*Kept) bool) {
+func (o *ordering) changeKeptThat(e Effect, s *foldedJob, by changing, is func(*Kept) bool) {
 	if s.job.Order == nil || len(s.job.Order.Kept) == 0 {
 		return
 	}
@@ -239,8 +239,8 @@ func (o *ordering) changeKeptThat(e Effect, s *standing, by changing, is func(*K
 }
 
 // note has the job remember a change.
-func (o *ordering) note(e Effect, s *standing) {
-	c, ok := changeOf(e, o.fold.when(e))
+func (o *ordering) note(e Effect, s *foldedJob) {
+	c, ok := changeOf(e, o.fold.eventTime(e))
 	if !ok {
 		return
 	}
@@ -254,7 +254,7 @@ func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 	if !e.Apart || e.Event == nil || j.Order == nil {
 		return nil
 	}
-	at := o.fold.when(e)
+	at := o.fold.eventTime(e)
 	for _, c := range j.Order.Changes {
 		if c.Kind == Updated && c.At.After(at) && c.Stream != e.Event.Stream {
 			news = append(news, c.News)
@@ -264,13 +264,13 @@ func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 }
 
 // finish ends a job by an event, and begins the job of the first trigger that was kept and is newer than the event.
-func (o *ordering) finish(e Effect, s *standing, a End) {
+func (o *ordering) finish(e Effect, s *foldedJob, a End) {
 	f, newer := o.fold, []Kept(nil)
 	if e.Event != nil && (e.Apart && a.Early > 0 || o.wasTurnedAway(e.Ref)) {
-		o.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome, From: s.job.beganAt()})
+		o.remember(e, a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome, From: s.job.beganAt()})
 	}
 	if e.Apart && e.Event != nil && s.job.Order != nil {
-		newer = s.job.Order.newerThan(f.when(e))
+		newer = s.job.Order.newerThan(f.eventTime(e))
 	}
 	o.release(e, s, newer)
 	f.end(e, s, a)
@@ -280,23 +280,23 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 	job := newer[0].job(e.Ref)
 	job.CreatedAt = f.now
 	if job.PausedAt().IsZero() {
-		job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
+		job.NextCheckAt = e.Rule.notBeforeNextSlot(job.NextCheckAt, f.now)
 	}
 	job.Order = &Order{After: true, Kept: slices.Clone(newer[1:]), Changes: s.job.Order.Changes.since(newer[0].At), Forgot: s.job.Order.Forgot}
 	if newer[0].At.Before(job.Since) {
 		job.Order.At = newer[0].At
 	}
 	f.net.Created++
-	f.usage.begin(e.Rule, f.stand(e.Ref, standing{job: job, isNew: true}))
+	f.usage.begin(e.Rule, f.track(e.Ref, foldedJob{job: job, isNew: true}))
 }
 
 // release remembers the changes of a job that ends which are newer than its end: the job of the first kept trigger has
 // those that are newer than that.
-func (o *ordering) release(e Effect, s *standing, kept []Kept) {
+func (o *ordering) release(e Effect, s *foldedJob, kept []Kept) {
 	if e.Event == nil || e.Rule.Early <= 0 || s.job.Order == nil {
 		return
 	}
-	for _, c := range s.job.Order.Changes.since(o.fold.when(e)) {
+	for _, c := range s.job.Order.Changes.since(o.fold.eventTime(e)) {
 		if len(kept) == 0 || e.Rule.Scattered && c.At.Before(kept[0].At) {
 			o.rememberChange(e, c)
 		}
@@ -307,22 +307,22 @@ func (o *ordering) release(e Effect, s *standing, kept []Kept) {
 // false where it does not. An end or a change that is older than the job matters only where triggers come by several
 // streams: an older trigger may be read later.
 func (o *ordering) missed(e Effect) bool {
-	if c, ok := changeOf(e, o.fold.when(e)); ok {
+	if c, ok := changeOf(e, o.fold.eventTime(e)); ok {
 		o.rememberChange(e, c)
 		return true
 	}
-	end, ok := e.Ask.(End)
+	end, ok := e.Action.(End)
 	if !ok || !e.Apart || e.Event == nil || end.Early <= 0 {
 		return false
 	}
-	o.remember(e, end.Early).add(Ending{At: o.fold.when(e), Outcome: end.Outcome})
+	o.remember(e, end.Early).add(Ending{At: o.fold.eventTime(e), Outcome: end.Outcome})
 	return true
 }
 
 // older plays an effect that is older than the job.
-func (o *ordering) older(e Effect, s *standing) {
+func (o *ordering) older(e Effect, s *foldedJob) {
 	if e.Rule.Scattered && !e.Late {
-		if a, begins := e.Ask.(Start); begins && o.precede(a, e, s) {
+		if a, begins := e.Action.(Start); begins && o.precede(a, e, s) {
 			return
 		}
 		if o.missed(e) {
@@ -334,9 +334,9 @@ func (o *ordering) older(e Effect, s *standing) {
 }
 
 // remember notes that something happened that no job waits for, for a while.
-func (o *ordering) remember(e Effect, keep time.Duration) *Early {
+func (o *ordering) remember(e Effect, keep time.Duration) *EarlyEvent {
 	early := o.hold(e.Ref, keep)
-	if at := o.fold.when(e); at.After(early.At) || len(early.Ends)+len(early.Members) == 0 {
+	if at := o.fold.eventTime(e); at.After(early.At) || len(early.Ends)+len(early.Members) == 0 {
 		early.At = at
 	}
 	return early
@@ -352,10 +352,10 @@ func (o *ordering) rememberChange(e Effect, c Change) {
 }
 
 // hold is what is remembered of a key, to be added to.
-func (o *ordering) hold(ref Ref, keep time.Duration) *Early {
+func (o *ordering) hold(ref Ref, keep time.Duration) *EarlyEvent {
 	early := o.remembered(ref)
 	if early == nil {
-		early = &Early{Ref: ref}
+		early = &EarlyEvent{Ref: ref}
 	}
 	o.early[ref] = early
 	until := o.fold.now.Add(keep)
@@ -375,7 +375,7 @@ const turnedAwayFor = 30 * Day
 
 // turnedAway notes that a quota had no room for a job.
 func (o *ordering) turnedAway(e Effect) {
-	gone := Unbegun{Ref: e.Ref, At: o.fold.when(e)}
+	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
 	if e.Event != nil {
 		gone.Until = o.fold.now.Add(turnedAwayFor)
 		if o.away == nil {
@@ -397,7 +397,7 @@ func (o *ordering) wasTurnedAway(ref Ref) bool {
 }
 
 // put puts what is remembered of a key in the place of what was.
-func (o *ordering) put(ref Ref, early Early) {
+func (o *ordering) put(ref Ref, early EarlyEvent) {
 	o.early[ref] = nil
 	if !early.isEmpty() {
 		o.early[ref] = &early
@@ -405,7 +405,7 @@ func (o *ordering) put(ref Ref, early Early) {
 }
 
 // remembered is what is remembered of a key, nil if nothing is.
-func (o *ordering) remembered(ref Ref) *Early {
+func (o *ordering) remembered(ref Ref) *EarlyEvent {
 	if early, met := o.early[ref]; met {
 		return early
 	}
@@ -419,7 +419,7 @@ func (o *ordering) remembered(ref Ref) *Early {
 }
 
 // sum adds what is remembered of keys once all is played, and what is forgotten.
-func (o *ordering) sum(net *Net) {
+func (o *ordering) sum(net *FoldResult) {
 	for ref, early := range o.early {
 		if early != nil {
 			net.Remember = append(net.Remember, *early)

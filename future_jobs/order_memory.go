@@ -128,7 +128,7 @@ func changeOf(e Effect, at time.Time) (c Change, ok bool) {
 		return c, false
 	}
 	c = Change{At: at, Stream: e.Event.Stream, Subject: e.Event.Subject, Seq: e.Event.Seq}
-	switch ask := e.Ask.(type) {
+	switch ask := e.Action.(type) {
 	case Update:
 		c.Kind, c.News = Updated, ask.News
 	case Pause:
@@ -146,11 +146,11 @@ func (c *Change) effect(a Start, trigger Effect) Effect {
 	e := Effect{Rule: trigger.Rule, Ref: trigger.Ref, Event: c.event(), Apart: true}
 	switch c.Kind {
 	case Paused:
-		e.Ask = Pause{}
+		e.Action = Pause{}
 	case Resumed:
-		e.Ask = Resume{Next: a.Next}
+		e.Action = Resume{Next: a.Next}
 	default:
-		e.Ask = Update{Begin: a.Merge, News: c.News, Sets: a.Sets}
+		e.Action = Update{Begin: a.Merge, News: c.News, Sets: a.Sets}
 	}
 	return e
 }
@@ -188,8 +188,8 @@ func (c Changes) since(at time.Time) Changes {
 	return c
 }
 
-// Early is what happened before anybody waited for it: an outcome, members of sets, or changes.
-type Early struct {
+// EarlyEvent is what happened before anybody waited for it: an outcome, members of sets, or changes.
+type EarlyEvent struct {
 	Ref
 	At      time.Time      // when it happened, the last of what is no change
 	Until   time.Time      // how long it is remembered
@@ -202,7 +202,7 @@ type Early struct {
 }
 
 // isEmpty reports whether nothing is remembered.
-func (e *Early) isEmpty() bool {
+func (e *EarlyEvent) isEmpty() bool {
 	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0 && !e.TurnedAway
 }
 
@@ -214,7 +214,7 @@ type Ending struct {
 }
 
 // add remembers an end. Of many the newest are remembered.
-func (e *Early) add(end Ending) {
+func (e *EarlyEvent) add(end Ending) {
 	e.Ends = append(slices.Clone(e.Ends), end)
 	slices.SortStableFunc(e.Ends, func(a, b Ending) int { return a.At.Compare(b.At) })
 	e.Ends = e.Ends[max(0, len(e.Ends)-maxEndings):]
@@ -222,7 +222,7 @@ func (e *Early) add(end Ending) {
 }
 
 // find returns the place of the first end that came after an instant at which a job began; -1: none did.
-func (e *Early) find(began time.Time, skew time.Duration) int {
+func (e *EarlyEvent) find(began time.Time, skew time.Duration) int {
 	return slices.IndexFunc(e.Ends, func(end Ending) bool {
 		if !end.From.IsZero() {
 			return !end.At.Before(began)
@@ -232,7 +232,7 @@ func (e *Early) find(began time.Time, skew time.Duration) int {
 }
 
 // covers reports whether a trigger came while a job was open that has ended by now.
-func (e *Early) covers(began time.Time) bool {
+func (e *EarlyEvent) covers(began time.Time) bool {
 	i := e.find(began, 0)
 	return i >= 0 && !e.Ends[i].From.IsZero() && !began.Before(e.Ends[i].From)
 }

@@ -64,7 +64,7 @@ slot: 1s
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, rule)
 		e.happen("touch.on", "1")
-		e.save(rule+"again: restart\n", rules.Read{Subject: "touch.on", Stream: "OTHER"})
+		e.save(rule+"again: restart\n", rules.StreamBinding{Subject: "touch.on", Stream: "OTHER"})
 		if err := e.book.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -32,35 +32,35 @@ type Outage struct {
 	Reason   string    // of the first
 }
 
-// Met is that jobs could not be found out about because of an outage.
-type Met struct {
-	Held    []Held // one of them has to stand
-	RuleSet int64  // the revision that was evaluated
-	Outage  Outage // without times
-	Again   int    // jobs that were spoken of before, and keep it open or have it opened again
+// OutageHit is that jobs could not be found out about because of an outage.
+type OutageHit struct {
+	Held    []HeldShard // one of them has to stand
+	RuleSet int64       // the revision that was evaluated
+	Outage  Outage      // without times
+	Again   int         // jobs that were spoken of before, and keep it open or have it opened again
 	// Say makes the alert that it is open. Jobs is then how many jobs of the rule are due.
 	Say func(Outage) alerts.Alert
 }
 
-// Outages keeps what can't be asked. At most one outage is open for a source and a rule.
+// OutageStore keeps what can't be asked. At most one outage is open for a source and a rule.
 // Implementations are safe for concurrent use.
-type Outages interface {
-	// Meet opens an outage with its alert where none is open, and otherwise counts its jobs
+type OutageStore interface {
+	// RecordOutage opens an outage with its alert where none is open, and otherwise counts its jobs
 	// to those of the open one. It returns the alert if it was written; ErrRulesChanged when
 	// the rule set moved, and ErrNotHeld when no shard is held any more.
-	Meet(ctx context.Context, m Met) (said []alerts.Alert, err error)
+	RecordOutage(ctx context.Context, m OutageHit) (said []alerts.Alert, err error)
 	// Outages returns those that are open.
 	Outages(ctx context.Context) ([]Outage, error)
-	// EndOutage closes an outage with an alert; ended is false where it is not open any more.
-	EndOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error)
+	// CloseOutage closes an outage with an alert; ended is false where it is not open any more.
+	CloseOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error)
 }
 
 // ErrNotHeld means that the shards are held by another node. Nothing was written.
 var ErrNotHeld = errors.New("the shards are held by another node")
 
-// Opening is the alert that an outage of a rule was opened with, as far as the outage tells it: it has
+// OpeningAlert is the alert that an outage of a rule was opened with, as far as the outage tells it: it has
 // its id, and what it is about.
-func (o Outage) Opening(rule, entity string) alerts.Alert {
+func (o Outage) OpeningAlert(rule, entity string) alerts.Alert {
 	return o.alert(rule, entity, alerts.Undetermined, o.OpenedAt)
 }
 
@@ -73,7 +73,7 @@ func IsOutage(a alerts.Alert) bool { return a.Source != "" && a.Key == outageTop
 
 // alert is an alert about an outage of a rule. Its id follows from when the outage was opened.
 func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) alerts.Alert {
-	a := alerts.Remark{
+	a := alerts.SystemAlert{
 		Topic: outageTopic + o.Source, Step: rule, Status: status, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
 	}.Alert(at)
 	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = rule, o.RuleID, int(o.Version), entity, ""
@@ -119,15 +119,15 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// outages is what a sweeper knows of open outages and of the answers of their sources.
-type outages struct {
+// outageCache is what a sweeper knows of open outages and of the answers of their sources.
+type outageCache struct {
 	mu    sync.Mutex
-	open  map[outageOf]Outage
-	works map[outageOf]bool // the source of an open outage answered since the outage was opened
-	last  map[outageOf]answered
+	open  map[outageKey]Outage
+	works map[outageKey]bool // the source of an open outage answered since the outage was opened
+	last  map[outageKey]answered
 }
 
-type outageOf struct {
+type outageKey struct {
 	rule   int32
 	source string
 }
@@ -144,22 +144,22 @@ const answersKept = 10 * time.Minute
 
 // sourceOf returns where the last answer of a source is kept. All handlers of a rule share one place:
 // a check does not say which of them it asked.
-func sourceOf(of outageOf) outageOf {
+func sourceOf(of outageKey) outageKey {
 	if isHandler(of.source) {
 		of.source = checks.HandlerSource("")
 	}
 	return of
 }
 
-// know takes in the outages that are open in the database at now. An answer that came after an outage was
+// replace takes in the outages that are open in the database at now. An answer that came after an outage was
 // opened, and before this node read so, counts.
-func (o *outages) know(open []Outage, now time.Time) {
+func (o *outageCache) replace(open []Outage, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.works
-	o.open, o.works = make(map[outageOf]Outage, len(open)), make(map[outageOf]bool)
+	o.open, o.works = make(map[outageKey]Outage, len(open)), make(map[outageKey]bool)
 	for _, one := range open {
-		of := outageOf{one.RuleID, one.Source}
+		of := outageKey{one.RuleID, one.Source}
 		last := o.last[sourceOf(of)]
 		o.open[of] = one
 		if before[of] || last.works && last.at.After(one.OpenedAt) {
@@ -173,44 +173,44 @@ func (o *outages) know(open []Outage, now time.Time) {
 	}
 }
 
-// met takes in that an outage is open, which this node wrote. A success that followed the failed check
+// isOpen takes in that an outage is open, which this node wrote. A success that followed the failed check
 // counts, also one from before the outage was written.
-func (o *outages) met(one Outage) {
+func (o *outageCache) isOpen(one Outage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == nil {
-		o.open, o.works = map[outageOf]Outage{}, map[outageOf]bool{}
+		o.open, o.works = map[outageKey]Outage{}, map[outageKey]bool{}
 	}
-	of := outageOf{one.RuleID, one.Source}
+	of := outageKey{one.RuleID, one.Source}
 	o.open[of] = one
 	if o.last[sourceOf(of)].works {
 		o.works[of] = true
 	}
 }
 
-// heard takes in what a source answered. An error of a key says nothing about the source: it may
+// noteFindings takes in what a source answered. An error of a key says nothing about the source: it may
 // not have been asked about that.
-func (o *outages) heard(r *Rule, found []checks.Finding, now time.Time) {
+func (o *outageCache) noteFindings(r *Rule, found []checks.Finding, now time.Time) {
 	fails := slices.ContainsFunc(found, func(f checks.Finding) bool { return isOutage(f.Err) })
 	if !fails && !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.Err == nil }) {
 		return
 	}
-	o.note(outageOf{r.ID, r.Finder.Source()}, !fails, now)
+	o.note(outageKey{r.ID, r.Finder.Source()}, !fails, now)
 }
 
-// answered takes in how a handler that finds out by itself did. One that does not answer in time
+// noteAnswer takes in how a handler that finds out by itself did. One that does not answer in time
 // can be asked no more than before.
-func (o *outages) answered(r *Rule, err error, now time.Time) {
+func (o *outageCache) noteAnswer(r *Rule, err error, now time.Time) {
 	works := !isOutage(err) && !errors.Is(err, context.DeadlineExceeded)
-	o.note(outageOf{r.ID, checks.HandlerSource("")}, works, now)
+	o.note(outageKey{r.ID, checks.HandlerSource("")}, works, now)
 }
 
 // note keeps whether a source works, also for an outage that this node does not know yet.
-func (o *outages) note(of outageOf, works bool, now time.Time) {
+func (o *outageCache) note(of outageKey, works bool, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.last == nil {
-		o.last = map[outageOf]answered{}
+		o.last = map[outageKey]answered{}
 	}
 	o.last[of] = answered{now, works}
 	for open := range o.open {
@@ -224,24 +224,24 @@ func (o *outages) note(of outageOf, works bool, now time.Time) {
 	}
 }
 
-// spokenFor is an error of a check while an outage of its rule is open, which speaks for jobs
+// outageError is an error of a check while an outage of its rule is open, which speaks for jobs
 // that it met before.
-type spokenFor struct{ error }
+type outageError struct{ error }
 
-func (s spokenFor) Unwrap() error { return s.error }
+func (s outageError) Unwrap() error { return s.error }
 
 func isSpokenFor(err error) bool {
-	var spoken spokenFor
+	var spoken outageError
 	return errors.As(err, &spoken)
 }
 
-// speakFor marks the error of a check whose rule has an outage open.
-func (o *outages) speakFor(r *Rule, err error) error {
+// attribute marks the error of a check whose rule has an outage open.
+func (o *outageCache) attribute(r *Rule, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for of := range o.open {
 		if of.rule == r.ID {
-			return spokenFor{err}
+			return outageError{err}
 		}
 	}
 	return err
@@ -255,21 +255,21 @@ func isOutage(err error) bool {
 // isHandler reports whether a source is a handler, which finds out by itself.
 func isHandler(source string) bool { return strings.HasPrefix(source, checks.HandlerSource("")) }
 
-// metBy is what a batch of decisions says about outages, once for a source and a rule.
-func metBy(batch []*verdict, held []Held) []Met {
-	var all []Met
-	at := map[outageOf]int{}
+// outageHits is what a batch of decisions says about outages, once for a source and a rule.
+func outageHits(batch []*task, held []HeldShard) []OutageHit {
+	var all []OutageHit
+	at := map[outageKey]int{}
 	for _, v := range batch {
 		if v.Outage == "" {
 			continue
 		}
-		of := outageOf{v.rule.ID, v.Outage}
+		of := outageKey{v.rule.ID, v.Outage}
 		i, known := at[of]
 		if !known {
 			i = len(all)
 			at[of] = i
 			rule := v.rule
-			all = append(all, Met{
+			all = append(all, OutageHit{
 				Held: held, RuleSet: v.ruleSet,
 				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
 				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, o.OpenedAt) },
@@ -284,19 +284,19 @@ func metBy(batch []*verdict, held []Held) []Met {
 	return all
 }
 
-// meet writes what a settlement says about outages, before it: whoever reads that a job could
+// recordOutages writes what a settlement says about outages, before it: whoever reads that a job could
 // not be found out about finds the outage that speaks for it.
-func (s *Sweeper) meet(ctx context.Context, batch []*verdict, held []Held) error {
-	for _, m := range metBy(batch, held) {
-		said, err := s.queue.Meet(ctx, m)
+func (s *Sweeper) recordOutages(ctx context.Context, batch []*task, held []HeldShard) error {
+	for _, m := range outageHits(batch, held) {
+		said, err := s.queue.RecordOutage(ctx, m)
 		if errors.Is(err, ErrNotHeld) {
 			return nil // the settlement finds that out for each job
 		}
 		if err != nil {
 			return fmt.Errorf("write an outage: %w", err)
 		}
-		failpoints.Here("outage.met")
-		s.outages.met(m.Outage)
+		failpoints.Point("outage.met")
+		s.outages.isOpen(m.Outage)
 		for _, a := range said {
 			s.Observer.Alerted(a)
 		}
@@ -311,18 +311,18 @@ const (
 	reachMost   = time.Second // that it takes to try a source
 )
 
-// quiet is how long an outage of the rule meets no job before none is left that would meet it:
+// outageIdle is how long an outage of the rule meets no job before none is left that would meet it:
 // each asks again within rarest, at a slot. Only then is what can be reached taken for what
 // can be asked, since a host may be there that answers nothing.
-func (r *Rule) quiet() time.Duration {
+func (r *Rule) outageIdle() time.Duration {
 	if r.Limits.End {
-		return rarest
+		return maxRetryDelay
 	}
-	return rarest + time.Duration(r.Grid) + outageSlack
+	return maxRetryDelay + time.Duration(r.Grid) + outageSlack
 }
 
-// mend ends the outages that are over, now and then until ctx ends.
-func (s *Sweeper) mend(ctx context.Context) {
+// closeOutages ends the outages that are over, now and then until ctx ends.
+func (s *Sweeper) closeOutages(ctx context.Context) {
 	tick := time.NewTicker(outageEvery)
 	defer tick.Stop()
 	for {
@@ -330,23 +330,23 @@ func (s *Sweeper) mend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.fail("outages", s.mendOnce(ctx))
+			s.setErr("outages", s.closeRecovered(ctx))
 		}
 	}
 }
 
-// mendOnce reads the open outages, and ends each
+// closeRecovered reads the open outages, and ends each
 //
 //  1. whose source was heard of by this node,
 //  2. whose stream is read past the last job that met it,
 //  3. that met no job for so long that none can be left, and whose source can be reached or is
 //     asked by nobody. A handler can't be tried without a check.
-func (s *Sweeper) mendOnce(ctx context.Context) error {
+func (s *Sweeper) closeRecovered(ctx context.Context) error {
 	open, err := s.queue.Outages(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	s.outages.know(open, s.clock.Now())
+	s.outages.replace(open, s.clock.Now())
 	if len(open) == 0 {
 		return nil
 	}
@@ -356,7 +356,7 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	}
 	present(through, s.clock.Now())
 	var errs []error // of one outage, which is in no other's way
-	tried := tries{}
+	tried := reachProbes{}
 	for _, o := range open {
 		rule, err := s.book.Rule(ctx, o.RuleID, o.Version)
 		if err == nil && s.isOver(ctx, o, rule, through, tried) {
@@ -367,10 +367,10 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tries are whether sources can be reached, each tried once for all rules that wait for it.
-type tries map[string]bool
+// reachProbes are whether sources can be reached, each tried once for all rules that wait for it.
+type reachProbes map[string]bool
 
-func (t tries) reach(ctx context.Context, f checks.Finder) bool {
+func (t reachProbes) reach(ctx context.Context, f checks.Finder) bool {
 	source := f.Source()
 	if _, known := t[source]; !known {
 		ctx, cancel := context.WithTimeout(ctx, reachMost)
@@ -380,14 +380,14 @@ func (t tries) reach(ctx context.Context, f checks.Finder) bool {
 	return t[source]
 }
 
-func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]Reading, tried tries) bool {
+func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]StreamProgress, tried reachProbes) bool {
 	if rule.Deleted || s.outages.isHeard(o) {
 		return true
 	}
 	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {
 		return through[stream].Through.After(o.SeenAt)
 	}
-	if s.clock.Now().Sub(o.SeenAt) < rule.quiet() {
+	if s.clock.Now().Sub(o.SeenAt) < rule.outageIdle() {
 		return false
 	}
 	if isHandler(o.Source) || rule.Finder == nil || rule.Finder.Source() != o.Source {
@@ -396,14 +396,14 @@ func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[
 	return tried.reach(ctx, rule.Finder)
 }
 
-func (o *outages) isHeard(one Outage) bool {
+func (o *outageCache) isHeard(one Outage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.works[outageOf{one.RuleID, one.Source}]
+	return o.works[outageKey{one.RuleID, one.Source}]
 }
 
 func (s *Sweeper) end(ctx context.Context, o Outage, rule *Rule) error {
-	said, _, err := s.queue.EndOutage(ctx, o, func(o Outage) alerts.Alert {
+	said, _, err := s.queue.CloseOutage(ctx, o, func(o Outage) alerts.Alert {
 		return rule.outageAlert(o, alerts.Resolved, s.clock.Now())
 	})
 	for _, a := range said {

@@ -112,7 +112,7 @@ func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
 			return known(key)
 		})
 		time.Sleep(time.Hour)
-		var own []futurejobs.Said
+		var own []futurejobs.ListedAlert
 		for _, a := range e.said() {
 			if a.Source == "" {
 				own = append(own, a)
@@ -179,10 +179,10 @@ func (e *engine) meet(source string) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	_, err = e.store.Meet(e.Context(), futurejobs.Met{
-		Held: []futurejobs.Held{leases[0].Held}, RuleSet: e.book.Revision(),
+	_, err = e.store.RecordOutage(e.Context(), futurejobs.OutageHit{
+		Held: []futurejobs.HeldShard{leases[0].HeldShard}, RuleSet: e.book.Revision(),
 		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: 1, Jobs: 1, Reason: "connection refused"},
-		Say:    func(o futurejobs.Outage) alerts.Alert { return o.Opening(rule.Name, rule.Entity) },
+		Say:    func(o futurejobs.Outage) alerts.Alert { return o.OpeningAlert(rule.Name, rule.Entity) },
 	})
 	if err != nil {
 		e.Fatal(err)

@@ -14,8 +14,8 @@ import (
 func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
 	open := []Outage{{Source: down.Source, RuleID: 1}, {Source: "shop", RuleID: 1}, {Source: down.Source, RuleID: 2}}
-	var o outages
-	o.know(open, time.Time{})
+	var o outageCache
+	o.replace(open, time.Time{})
 	rule := orderRule()
 	rule.ID = 1
 	for _, c := range []struct {
@@ -23,15 +23,15 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 		err  error
 		over bool
 	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
-		o.answered(rule, c.err, time.Time{})
+		o.noteAnswer(rule, c.err, time.Time{})
 		for i, want := range []bool{c.over, false, false} {
 			if got := o.isHeard(open[i]); got != want {
 				t.Errorf("%s: outage %d is over: %t", c.name, i, got)
 			}
 		}
 	}
-	o.know(nil, time.Time{})
-	if o.answered(rule, nil, time.Time{}); len(o.works) > 0 {
+	o.replace(nil, time.Time{})
+	if o.noteAnswer(rule, nil, time.Time{}); len(o.works) > 0 {
 		t.Error("an outage that is not open is over")
 	}
 }
@@ -46,27 +46,27 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 	rule.ID = 1
 	for name, c := range map[string]struct {
 		errs []error // one a second, from the start on
-		by   func(*outages)
+		by   func(*outageCache)
 		over bool
 	}{
-		"a success after the failed check":            {[]error{down, nil}, func(o *outages) { o.met(one) }, true},
-		"a success before the failed check":           {[]error{nil, down}, func(o *outages) { o.met(one) }, false},
-		"a success before another node opened it":     {[]error{nil}, func(o *outages) { o.know([]Outage{one}, start) }, false},
-		"a success after another node opened it":      {append(make([]error, 12), nil), func(o *outages) { o.know([]Outage{one}, start) }, true},
-		"a success and a failure after it was opened": {append(make([]error, 12), down), func(o *outages) { o.know([]Outage{one}, start) }, false},
+		"a success after the failed check":            {[]error{down, nil}, func(o *outageCache) { o.isOpen(one) }, true},
+		"a success before the failed check":           {[]error{nil, down}, func(o *outageCache) { o.isOpen(one) }, false},
+		"a success before another node opened it":     {[]error{nil}, func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
+		"a success after another node opened it":      {append(make([]error, 12), nil), func(o *outageCache) { o.replace([]Outage{one}, start) }, true},
+		"a success and a failure after it was opened": {append(make([]error, 12), down), func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
 	} {
-		var o outages
+		var o outageCache
 		for i, err := range c.errs {
-			o.answered(rule, err, start.Add(time.Duration(i)*time.Second))
+			o.noteAnswer(rule, err, start.Add(time.Duration(i)*time.Second))
 		}
 		c.by(&o)
 		if got := o.isHeard(one); got != c.over {
 			t.Errorf("%s: the outage is over: %t", name, got)
 		}
 	}
-	var o outages
-	o.answered(rule, nil, start)
-	if o.know(nil, start.Add(time.Hour)); len(o.last) > 0 {
+	var o outageCache
+	o.noteAnswer(rule, nil, start)
+	if o.replace(nil, start.Add(time.Hour)); len(o.last) > 0 {
 		t.Error("an answer is kept for an hour without an outage")
 	}
 }
@@ -75,9 +75,9 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 // not earlier, or a reader would find an alert older than what it is about.
 func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
-	v := &verdict{rule: orderRule(), Decision: Decision{Job: Job{Last: Look{FailedAt: met}}, Outage: "shop"}}
+	v := &task{rule: orderRule(), Decision: Decision{Job: Job{Last: CheckTimes{FailedAt: met}}, Outage: "shop"}}
 	opened := met.Add(50 * time.Millisecond)
-	said := metBy([]*verdict{v}, nil)[0].Say(Outage{Source: "shop", OpenedAt: opened})
+	said := outageHits([]*task{v}, nil)[0].Say(Outage{Source: "shop", OpenedAt: opened})
 	if !said.DecidedAt.Equal(opened) || !said.Since.Equal(opened) {
 		t.Errorf("an outage that was opened at %s is said at %s to be since %s", opened, said.DecidedAt, said.Since)
 	}

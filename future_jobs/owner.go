@@ -104,7 +104,7 @@ func (o *Owner) step(ctx context.Context) error {
 	is := o.fitness.judge(now, o.Unfit(), len(o.all()) > 0)
 	o.noteFitness(was, is)
 	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
-		if err := o.beat(ctx, now, len(table)); err != nil {
+		if err := o.heartbeat(ctx, now, len(table)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (o *Owner) step(ctx context.Context) error {
 	}
 	if !o.isWaiting(now) {
 		share := o.share(len(table))
-		if err := o.shed(ctx, share); err != nil {
+		if err := o.releaseExcess(ctx, share); err != nil {
 			return err
 		}
 		if err := o.take(ctx, table, share); err != nil {
@@ -155,7 +155,7 @@ const longest = 2
 
 // unlikeness is a lease that lasts longer than any should.
 type unlikeness struct {
-	held    Held
+	held    HeldShard
 	expires time.Time
 	since   time.Time // when it was first seen, by the local clock
 }
@@ -167,8 +167,8 @@ func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 		switch {
 		case l.Node == "" || l.Node == o.node.ID || l.Left <= longest*o.lease:
 			delete(o.unlike, l.Shard)
-		case seen.held != l.Held || !seen.expires.Equal(l.ExpiresAt):
-			o.unlike[l.Shard] = unlikeness{l.Held, l.ExpiresAt, now}
+		case seen.held != l.HeldShard || !seen.expires.Equal(l.ExpiresAt):
+			o.unlike[l.Shard] = unlikeness{l.HeldShard, l.ExpiresAt, now}
 		case now.Sub(seen.since) > longest*o.lease:
 			ok, err := o.leases.Free(ctx, l)
 			if err != nil {
@@ -187,8 +187,8 @@ func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 
 func free(l Lease) bool { return l.Node == "" || l.Expired }
 
-// beat registers the node and renews what it holds. What was lost is forgotten.
-func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
+// heartbeat registers the node and renews what it holds. What was lost is forgotten.
+func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
 	node.Doing, node.Unfit, node.Unreadable = o.Doing(), o.fitness.reason, o.Unreadable(ctx)
 	nodes, err := o.leases.Beat(ctx, node, o.lease)
@@ -216,7 +216,7 @@ func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 	o.nodes, o.total = nodes, total
 	var lost []int16
 	for _, s := range shards {
-		if slices.Contains(kept, s.Held) {
+		if slices.Contains(kept, s.HeldShard) {
 			s.renew(sent.Add(o.lease))
 			continue
 		}
@@ -259,19 +259,19 @@ func (o *Owner) isWaiting(now time.Time) bool {
 // Interval is how long it takes at the most until the node beats again.
 func (o *Owner) Interval() time.Duration { return o.lease/3 + o.lease/15 }
 
-// shed gives shards back, the highest first, until share are left. A shard goes when
+// releaseExcess gives shards back, the highest first, until share are left. A shard goes when
 // nothing of it is in flight.
-func (o *Owner) shed(ctx context.Context, share int) error {
+func (o *Owner) releaseExcess(ctx context.Context, share int) error {
 	shards := o.all()
 	for _, s := range shards[:min(share, len(shards))] {
-		s.stay()
+		s.cancelRelease()
 	}
 	if len(shards) <= share {
 		return nil
 	}
 	var gone []Lease
 	for _, s := range shards[share:] {
-		if s.leave(o.local(), o.fitness.reason != "") {
+		if s.startRelease(o.local(), o.fitness.reason != "") {
 			gone = append(gone, s.lease())
 		}
 	}
@@ -306,7 +306,7 @@ func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
 			continue
 		}
 		sent := o.local()
-		lease, ok, err := o.leases.Take(ctx, o.node.ID, l.Held, o.lease)
+		lease, ok, err := o.leases.Take(ctx, o.node.ID, l.HeldShard, o.lease)
 		if err != nil {
 			return fmt.Errorf("take shard %d: %w", l.Shard, err)
 		}

@@ -21,14 +21,14 @@ type slow struct {
 }
 
 // Take implements futurejobs.Leases.
-func (s *slow) Take(ctx context.Context, node string, held futurejobs.Held, lease time.Duration) (futurejobs.Lease, bool, error) {
+func (s *slow) Take(ctx context.Context, node string, held futurejobs.HeldShard, lease time.Duration) (futurejobs.Lease, bool, error) {
 	l, ok, err := s.leases.Take(ctx, node, held, lease)
 	time.Sleep(s.late)
 	return l, ok, err
 }
 
 // Renew implements futurejobs.Leases.
-func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.Held, error) {
+func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.HeldShard, error) {
 	if s.renewals--; s.renewals < 0 && ctx.Err() == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()

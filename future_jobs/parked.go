@@ -14,8 +14,8 @@ import (
 // end.
 type round struct {
 	began  time.Time // zero: none is open
-	at     place     // it has read up to here
-	recent place     // what became due since it began, or since the low water before it, is read up to here
+	at     position  // it has read up to here
+	recent position  // what became due since it began, or since the low water before it, is read up to here
 }
 
 func (r round) isOpen() bool { return !r.began.IsZero() }
@@ -26,17 +26,17 @@ func (r round) isOpen() bool { return !r.began.IsZero() }
 //
 // Jobs are parked by rule and not by version, since a change of the rule may give a job another version.
 type parking struct {
-	from    place // before the first of them
-	added   place // before the first that was parked since a read of them began; zero: none was
-	isReady bool  // some of them need not wait, such as one whose decision was not settled
-	isRead  bool  // a read of them is under way
+	from    position // before the first of them
+	added   position // before the first that was parked since a read of them began; zero: none was
+	isReady bool     // some of them need not wait, such as one whose decision was not settled
+	isRead  bool     // a read of them is under way
 }
 
 // beginning is before all slots.
 var beginning = time.Unix(0, 0).UTC()
 
 // park parks the jobs of a rule after a place. The shard is locked.
-func (s *Shard) park(rule int32, from place) *parking {
+func (s *Shard) park(rule int32, from position) *parking {
 	if from.at.Before(beginning) {
 		from.at = beginning
 	}
@@ -55,20 +55,20 @@ func (s *Shard) park(rule int32, from place) *parking {
 }
 
 // passOver parks the jobs of a rule after a place that were met or passed over.
-func (s *Shard) passOver(rule int32, from place) {
+func (s *Shard) passOver(rule int32, from position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.park(rule, from)
 }
 
 // suspend notes how far the round of reads came, or the read of what became due since it began.
-func (s *Shard) suspend(w Walk, isRecent bool) {
+func (s *Shard) suspend(w ShardCursor, isRecent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if isRecent {
-		s.round.recent = place{w.At, w.ID}
+		s.round.recent = position{w.At, w.ID}
 	} else {
-		s.round.at = place{w.At, w.ID}
+		s.round.at = position{w.At, w.ID}
 	}
 }
 
@@ -90,23 +90,23 @@ func (s *Shard) addParked(rules map[int32]bool) {
 
 // beginParked begins a read of the jobs of some rules that are parked and due by an instant; onlyReady: of those
 // rules alone of which some jobs need not wait. ok is false where there are none.
-func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w Walk, ok bool) {
+func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w ShardCursor, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var from place
+	var from position
 	for _, rule := range rules {
 		p := s.parked[rule]
 		if p == nil || onlyReady && !p.isReady || p.from.at.After(until) || !p.from.isBefore(s.lowWater) {
 			continue
 		}
 		from = first(from, p.from)
-		p.added, p.isReady, p.isRead = place{}, false, true
+		p.added, p.isReady, p.isRead = position{}, false, true
 	}
-	return Walk{Shard: s.Shard, At: from.at, ID: from.id}, !from.at.IsZero()
+	return ShardCursor{Shard: s.Shard, At: from.at, ID: from.id}, !from.at.IsZero()
 }
 
 // endParked notes how far a read of parked jobs came. What was parked meanwhile stays parked.
-func (s *Shard) endParked(rules []int32, to place) {
+func (s *Shard) endParked(rules []int32, to position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rule := range rules {
@@ -124,11 +124,11 @@ func (s *Shard) endParked(rules []int32, to place) {
 }
 
 // endOf is the place after all jobs that are due at an instant, as far as they are there for good.
-func endOf(until, now time.Time) place {
-	if settled := now.Add(-settleIn); until.After(settled) {
-		return place{at: settled}
+func endOf(until, now time.Time) position {
+	if settled := now.Add(-maxTxDelay); until.After(settled) {
+		return position{at: settled}
 	}
-	return place{at: until, id: math.MaxInt64}
+	return position{at: until, id: math.MaxInt64}
 }
 
 // horizon is how far the jobs of a version may be decided.
@@ -151,7 +151,7 @@ type unready struct {
 
 // horizonOf is how far the jobs of a rule may be decided at the instant now: as far as all of its streams are read,
 // or up to the slots that have waited for them long enough. It returns the stream that is read least far.
-func (s *Sweeper) horizonOf(rule *Rule, through map[string]Reading, now time.Time) (at time.Time, stream string) {
+func (s *Sweeper) horizonOf(rule *Rule, through map[string]StreamProgress, now time.Time) (at time.Time, stream string) {
 	at = now
 	if rule.Deleted {
 		return at, ""
@@ -167,9 +167,9 @@ func (s *Sweeper) horizonOf(rule *Rule, through map[string]Reading, now time.Tim
 	if !at.Before(now) {
 		return now, stream
 	}
-	patient := rule.patient()
+	patient := rule.streamTimeout()
 	if since, known := s.behindSince[stream]; known && now.Sub(since) > patient {
-		at = later(at, now.Add(-patient-time.Microsecond))
+		at = latest(at, now.Add(-patient-time.Microsecond))
 	}
 	return at, stream
 }
@@ -177,18 +177,18 @@ func (s *Sweeper) horizonOf(rule *Rule, through map[string]Reading, now time.Tim
 // horizons are those of the versions whose jobs are known to wait. Versions whose jobs need not wait any more are
 // forgotten, and so are those to probe: their rules are returned. A version is probed each minute, and when its rule
 // changed, since its jobs may be of another version now.
-func (s *Sweeper) horizons(p *pass) (probe []int32) {
+func (s *Sweeper) horizons(p *sweepRun) (probe []int32) {
 	for made, w := range s.waiting {
 		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
 		h, oldest := horizon{err: err}, w.slot
 		if err == nil {
 			var stream string
 			h.at, stream = s.horizonOf(rule, p.through, p.now)
-			if oldest = later(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot came since the horizon
+			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot came since the horizon
 				delete(s.waiting, made)
 				continue
 			}
-			s.behindStream(stream, p.now)
+			s.streamBehindSince(stream, p.now)
 		}
 		if s.book.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
 			delete(s.waiting, made)
@@ -203,11 +203,11 @@ func (s *Sweeper) horizons(p *pass) (probe []int32) {
 
 // readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop ends it,
 // or one page where stop is nil; of versions to probe it reads one page.
-func (s *Sweeper) readParked(ctx context.Context, p *pass, probe []int32, stop stopping) error {
+func (s *Sweeper) readParked(ctx context.Context, p *sweepRun, probe []int32, stop stopping) error {
 	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}
 	for made, h := range p.horizons {
 		if isBusy[made.RuleID] = isBusy[made.RuleID] || h.isBusy; !h.isBusy {
-			reach[made.RuleID] = later(reach[made.RuleID], h.at)
+			reach[made.RuleID] = latest(reach[made.RuleID], h.at)
 		}
 	}
 	groups, waits := map[time.Time][]int32{}, slices.Collect(maps.Keys(reach))
@@ -236,7 +236,7 @@ func (s *Sweeper) readParked(ctx context.Context, p *pass, probe []int32, stop s
 
 // readRules reads the parked jobs of some rules that are due by an instant, or only of those of which some jobs
 // need not wait.
-func (s *Sweeper) readRules(ctx context.Context, p *pass, rules []int32, until time.Time, onlyReady bool, stop stopping) error {
+func (s *Sweeper) readRules(ctx context.Context, p *sweepRun, rules []int32, until time.Time, onlyReady bool, stop stopping) error {
 	q := DueQuery{Until: until, Of: rules}
 	for _, sh := range p.shards {
 		if w, ok := sh.beginParked(rules, until, onlyReady); ok {
@@ -246,7 +246,7 @@ func (s *Sweeper) readRules(ctx context.Context, p *pass, rules []int32, until t
 	if len(q.Walks) == 0 {
 		return nil
 	}
-	slices.SortFunc(q.Walks, func(a, b Walk) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(q.Walks, func(a, b ShardCursor) int { return cmp.Compare(a.Shard, b.Shard) })
 	begun, more := q.Walks, stop
 	if stop == nil {
 		more = func(DueQuery, []Job) bool { return true }
@@ -255,7 +255,7 @@ func (s *Sweeper) readRules(ctx context.Context, p *pass, rules []int32, until t
 	for _, w := range begun {
 		to := endOf(until, p.now)
 		if r := walkOf(rest, w.Shard); r != nil {
-			to = place{r.At, r.ID}
+			to = position{r.At, r.ID}
 		}
 		p.shards[w.Shard].endParked(rules, to)
 	}
@@ -266,7 +266,7 @@ func (s *Sweeper) readRules(ctx context.Context, p *pass, rules []int32, until t
 }
 
 // walkOf is the walk of a shard; nil: it is at its end.
-func walkOf(walks []Walk, shard int16) *Walk {
+func walkOf(walks []ShardCursor, shard int16) *ShardCursor {
 	for i := range walks {
 		if walks[i].Shard == shard {
 			return &walks[i]

@@ -23,7 +23,7 @@ func BenchmarkJobsBesideManyThatWait(b *testing.B) {
 	for what, save := range map[string]func(*store.Store){
 		"stream": func(s *store.Store) { saveIn(b, s, withResolve) },
 		"version": func(s *store.Store) {
-			newer := rules.Saved{Name: "newer", Entity: "thing", Document: []byte(`{"name": "newer", "telepathy": true}`)}
+			newer := rules.RuleVersion{Name: "newer", Entity: "thing", Document: []byte(`{"name": "newer", "telepathy": true}`)}
 			if _, err := s.Save(b.Context(), newer, rules.AnyVersion); err != nil {
 				b.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func besideWaiting(b *testing.B, n int, save func(*store.Store)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	save(s)
 	saveIn(b, s, fmt.Sprintf(noResolve, "small", "small"))
 	if err := book.Refresh(b.Context()); err != nil {
@@ -93,9 +93,9 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.Apply(b.Context(), futurejobs.Batch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{{
+		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{{
 			Rule: small, Ref: futurejobs.Ref{Shard: int16(i % 16), RuleID: 2, Key: fmt.Sprint(i)}, //nolint:gosec // a shard
-			Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: small.Grid.Up(now.Add(time.Second)), Event: []byte(`{}`)}},
+			Action: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: small.Grid.Up(now.Add(time.Second)), Event: []byte(`{}`)}},
 		}}}); err != nil {
 			b.Fatal(err)
 		}

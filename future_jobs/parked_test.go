@@ -75,7 +75,7 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 					case "none":
 						e.save(strings.Replace(document, "resolve: {event: none.done, key: event.id}\n", "", 1))
 					case "two":
-						e.save(document, rules.Read{Subject: "two.done", Stream: "U"})
+						e.save(document, rules.StreamBinding{Subject: "two.done", Stream: "U"})
 					default:
 						e.save(document)
 					}
@@ -125,10 +125,10 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 }
 
 // saidAll are all alerts.
-func (e *engine) saidAll() []futurejobs.Said { return saidIn(e.T, e.store) }
+func (e *engine) saidAll() []futurejobs.ListedAlert { return saidIn(e.T, e.store) }
 
 // saidIn are all alerts of a store, page by page.
-func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.Said) {
+func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
 	tb.Helper()
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {

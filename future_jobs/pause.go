@@ -6,8 +6,8 @@ import (
 	"deadman/checks"
 )
 
-// Never is when a paused job is due. It is a slot of every grid.
-var Never = checks.Forever
+// FarFuture is when a paused job is due. It is a slot of every grid.
+var FarFuture = checks.Forever
 
 // maxPauses bounds how many pauses a job tells apart; the oldest are taken together.
 const maxPauses = 100
@@ -30,7 +30,7 @@ func (j *Job) pause(at time.Time) {
 		before = append([]checks.Pause{first}, before[2:]...)
 	}
 	j.Pauses = append(before[:len(before):len(before)], checks.Pause{From: at})
-	j.PausedNext, j.NextCheckAt = j.NextCheckAt, Never
+	j.PausedNext, j.NextCheckAt = j.NextCheckAt, FarFuture
 }
 
 // resume ends the pause and returns when the check is due that it took away. The caller

@@ -31,24 +31,24 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, batches := newBelt(), make(chan []*verdict)
+				b, batches := newPipeline(), make(chan []*task)
 				go b.batches(batches)
-				computed, waited := &verdict{unasked: true}, &verdict{rule: &Rule{}}
+				computed, waited := &task{unasked: true}, &task{rule: &Rule{}}
 				go func() {
 					b.coming.Add(1)
 					for _, n := range test.chunks {
-						if err := b.hand(t.Context(), slices.Repeat([]*verdict{computed}, n)); err != nil {
+						if err := b.submit(t.Context(), slices.Repeat([]*task{computed}, n)); err != nil {
 							t.Error(err)
 						}
 						b.decided <- <-b.due
-						b.passed()
+						b.done()
 					}
 					time.Sleep(test.reads)
-					b.passed()
+					b.done()
 					for range test.found {
-						b.decided <- []*verdict{waited}
+						b.decided <- []*task{waited}
 						b.coming.Add(1) // each leaves room, and a sweep looks for more
-						b.passed()
+						b.done()
 						time.Sleep(3 * time.Millisecond)
 					}
 					time.Sleep(time.Hour) // nothing but the end of what comes, or the time, cuts a batch
@@ -73,11 +73,11 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 // Settles that hang do not keep the sweep from finding nothing due, and from saying so.
 func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, swept := newBelt(), 0
+		b, swept := newPipeline(), 0
 		go func() {
 			for range 100 {
 				b.coming.Add(1)
-				b.passed()
+				b.done()
 				swept++
 			}
 		}()

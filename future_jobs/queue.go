@@ -12,14 +12,14 @@ import (
 // rules and decide again.
 var ErrRulesChanged = errors.New("the rules changed meanwhile")
 
-// Held is a shard that a node holds, at the epoch it holds it.
-type Held struct {
+// HeldShard is a shard that a node holds, at the epoch it holds it.
+type HeldShard struct {
 	Shard int16
 	Epoch int64
 }
 
-// Walk is where a sweep of one shard stands: due jobs after (At, ID) are still to be read.
-type Walk struct {
+// ShardCursor is where a sweep of one shard stands: due jobs after (At, ID) are still to be read.
+type ShardCursor struct {
 	Shard int16
 	At    time.Time
 	ID    int64
@@ -27,18 +27,18 @@ type Walk struct {
 
 // DueQuery asks for due jobs.
 type DueQuery struct {
-	Walks []Walk    // one a shard
-	Until time.Time // jobs due up to and including this instant
-	Not   []Unready // jobs that are left out
-	Of    []int32   // the rules whose jobs are asked for; empty: all
-	Limit int       // of the rows that a read looks at, for each shard
-	Bytes int       // of bodies, over all shards; 0: as many as there are
-	Room  []Job     // of an earlier page, which what is read may be written over
+	Walks []ShardCursor // one a shard
+	Until time.Time     // jobs due up to and including this instant
+	Not   []Unready     // jobs that are left out
+	Of    []int32       // the rules whose jobs are asked for; empty: all
+	Limit int           // of the rows that a read looks at, for each shard
+	Bytes int           // of bodies, over all shards; 0: as many as there are
+	Room  []Job         // of an earlier page, which what is read may be written over
 }
 
 // Unready are the jobs of one version of a rule whose slots are after an instant: they have to wait.
 type Unready struct {
-	Edition
+	VersionRef
 	After time.Time
 }
 
@@ -48,7 +48,7 @@ func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 // Advance returns the walks after a page: each goes on after its last job of the page, and one that is read to its
 // end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
 // than the limit. A page that has as many bytes as were asked for ends at its last job.
-func (q DueQuery) Advance(page []Job) (walks []Walk) {
+func (q DueQuery) Advance(page []Job) (walks []ShardCursor) {
 	if len(page) == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (q DueQuery) Advance(page []Job) (walks []Walk) {
 		jobs := ofShard(page, w.Shard)
 		switch n := len(jobs); {
 		case n > 0 && (n == q.Limit || q.isFiltered() || w.Shard == last && isCut()):
-			walks = append(walks, Walk{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
+			walks = append(walks, ShardCursor{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
 		case w.Shard > last && isCut():
 			walks = append(walks, w) // the page ends before it
 		}
@@ -74,13 +74,13 @@ func ofShard(page []Job, shard int16) []Job {
 	return page[begin:end]
 }
 
-// Edition is one version of a rule.
-type Edition struct{ RuleID, Version int32 }
+// VersionRef is one version of a rule.
+type VersionRef struct{ RuleID, Version int32 }
 
 // Settlement is a batch of decisions, and what must still hold for them to count.
 type Settlement struct {
-	Held      []Held // the shards of the decisions
-	RuleSet   int64  // the revision that was evaluated; of several, the lowest
+	Held      []HeldShard // the shards of the decisions
+	RuleSet   int64       // the revision that was evaluated; of several, the lowest
 	Decisions []*Decision
 }
 
@@ -93,8 +93,8 @@ type Settled struct {
 	Moved  []int32        // rules whose decisions were not taken, because what they rest on changed; refresh the rules
 }
 
-// Reading is how a stream is listened to.
-type Reading struct {
+// StreamProgress is how a stream is listened to.
+type StreamProgress struct {
 	Through    time.Time // the database time up to which nothing of it is pending; zero: it was never read to its end
 	HeardSince time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
 }
@@ -114,10 +114,10 @@ type Queue interface {
 	// and else ErrRefused or ErrTooSlow.
 	Settle(ctx context.Context, s Settlement) (Settled, error)
 	// ReadThrough returns, by stream, how far intake has read it; pings are under the empty name.
-	ReadThrough(ctx context.Context) (map[string]Reading, error)
+	ReadThrough(ctx context.Context) (map[string]StreamProgress, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
 
-	Outages
-	Beginnings
+	OutageStore
+	CheckStarts
 }

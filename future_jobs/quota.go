@@ -36,14 +36,14 @@ type QuotaUse struct {
 }
 
 // Use has the quotas take in what was committed.
-func (n Net) Use() {
+func (n FoldResult) Use() {
 	for _, u := range n.Quotas {
 		u.Quota.Settle(u.held, u.Grown, u.Refused)
 	}
 }
 
 // Release gives back the room for jobs that were not committed.
-func (n Net) Release() {
+func (n FoldResult) Release() {
 	for _, u := range n.Quotas {
 		u.Quota.Settle(u.held, 0, 0)
 	}
@@ -135,7 +135,7 @@ func (u *usage) use(q JobQuota) *QuotaUse {
 }
 
 // begin counts a job of a rule that begins, and end one that ends.
-func (u *usage) begin(r *Rule, s *standing) {
+func (u *usage) begin(r *Rule, s *foldedJob) {
 	s.uses, s.counted = u.of(r), 0
 	for _, use := range s.uses {
 		use.add(1, 0)
@@ -143,7 +143,7 @@ func (u *usage) begin(r *Rule, s *standing) {
 	s.count()
 }
 
-func (u *usage) end(r *Rule, s *standing) {
+func (u *usage) end(r *Rule, s *foldedJob) {
 	for _, use := range u.of(r) {
 		use.add(-1, -s.counted)
 	}
@@ -151,14 +151,14 @@ func (u *usage) end(r *Rule, s *standing) {
 }
 
 // meet takes note of the size that a pending job had.
-func (u *usage) meet(r *Rule, s *standing) {
+func (u *usage) meet(r *Rule, s *foldedJob) {
 	if s.uses = u.of(r); s.uses != nil {
 		s.counted = int64(s.job.Size())
 	}
 }
 
 // count counts by how much a job grew since that was last counted.
-func (s *standing) count() {
+func (s *foldedJob) count() {
 	if s.uses == nil {
 		return
 	}
@@ -237,7 +237,7 @@ func Scarce(quotas Quotas, effects []Effect) func(*Rule) bool {
 
 // mostBytes is by how much the effect makes a job grow at most, as far as that counts before others of the run begin.
 func (e *Effect) mostBytes() int64 {
-	if start, is := e.Ask.(Start); is {
+	if start, is := e.Action.(Start); is {
 		return int64(start.Job.Size())
 	}
 	if e.Event == nil {

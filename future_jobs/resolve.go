@@ -11,45 +11,45 @@ import (
 type End struct {
 	Outcome checks.Outcome
 	Reason  string
-	Close   Closing
-	Say     Closing         // in the place of Close: what is said, also where nothing was before
+	Close   CloseAlert
+	Say     CloseAlert      // in the place of Close: what is said, also where nothing was before
 	Early   time.Duration   // how long it is remembered where nobody waits
 	State   json.RawMessage // what was known, for what is said; nil: what the job knows
 }
 
-func (a End) play(f *fold, e Effect, s *standing) {
+func (a End) play(f *fold, e Effect, s *foldedJob) {
 	switch {
 	case s != nil:
 		f.order.finish(e, s, a)
 	case e.Event != nil && (a.Early > 0 || f.order.wasTurnedAway(e.Ref)):
-		f.order.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome})
+		f.order.remember(e, a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome})
 		f.net.Remembered++
 	default:
 		f.net.Missed++
 	}
 }
 
-// Gather adds a member to a set, and ends the wait if that was the last one needed.
-type Gather struct {
+// AddMember adds a member to a set, and ends the wait if that was the last one needed.
+type AddMember struct {
 	Set    uint8 // which of the rule's sets
 	Member string
 	Need   func(Job) (int, error) // how many members the set has; 0: nobody knows yet
 	End    End
 }
 
-func (a Gather) play(f *fold, e Effect, s *standing) {
+func (a AddMember) play(f *fold, e Effect, s *foldedJob) {
 	switch {
 	case s != nil:
 		members, more := s.job.Members.add(a.Set, a.Member)
 		if more && s.job.Members.full(a.Set) {
-			f.refuse(e, Resolves, errFull)
+			f.deadLetter(e, Resolves, errFull)
 			return
 		}
 		f.order.changeKept(e, s, a)
 
 		if more {
 			s.job.Members, s.updated = members, true
-			f.trace(e, s, Updated)
+			f.addTrail(e, s, Updated)
 		}
 		f.net.Updated++
 		f.complete(e, s, a)
@@ -58,7 +58,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		f.net.Remembered++
 		members, more := early.Members.add(a.Set, a.Member)
 		if more && early.Members.full(a.Set) {
-			f.refuse(e, Resolves, errFull)
+			f.deadLetter(e, Resolves, errFull)
 			return
 		}
 		early.Members = members
@@ -67,17 +67,17 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 	}
 }
 
-func (a Gather) change(_ *fold, _ Effect, j *Job, _ *knowledge) {
+func (a AddMember) change(_ *fold, _ Effect, j *Job, _ *knowledge) {
 	if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
 		j.Members = members
 	}
 }
 
 // complete ends a wait whose set has all its members, and reports whether it did.
-func (f *fold) complete(e Effect, s *standing, a Gather) bool {
+func (f *fold) complete(e Effect, s *foldedJob, a AddMember) bool {
 	need, err := a.Need(s.job)
 	if err != nil {
-		f.refuse(e, Resolves, err)
+		f.deadLetter(e, Resolves, err)
 		return false
 	}
 	if need == 0 || s.job.Members.count(a.Set) < need {

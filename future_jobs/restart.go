@@ -7,21 +7,21 @@ import (
 	"deadman/checks"
 )
 
-// before is how the wait ends that is there. One that was due, and at which nobody looked in time, is
+// endOfPrevious is how the wait ends that is there. One that was due, and at which nobody looked in time, is
 // not just begun anew.
-func (a Start) before(s *standing, now time.Time) End {
+func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
 		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
 	}
 	return End{Outcome: checks.Restarted, Close: a.Close}
 }
 
-// Unlooked reports whether one of the effects would begin a wait anew that is due, and at which
+// RestartsDueJob reports whether one of the effects would begin a wait anew that is due, and at which
 // nobody has looked yet.
-func Unlooked(effects []Effect, known Known, now time.Time) bool {
+func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
 	return slices.ContainsFunc(effects, func(e Effect) bool {
-		start, begins := e.Ask.(Start)
-		if lapse, lapses := e.Ask.(Lapse); lapses {
+		start, begins := e.Action.(Start)
+		if lapse, lapses := e.Action.(StartExpired); lapses {
 			start, begins = lapse.Start, true
 		}
 		j, pending := known.Pending[e.Ref]

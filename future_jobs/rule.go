@@ -38,7 +38,7 @@ type Rule struct {
 	Scattered bool
 	// Hears are the topics that the rule's beats come by: streams, and "" for pings. A beat counts
 	// as missing only where all of them were heard; nil: the rule waits for no beats.
-	Hears []string
+	BeatStreams []string
 	// Upcoming is the slot at which the rule wants to look at a job next, as the job is at the
 	// instant now: it may have passed. Zero: it does not know. nil: it never does.
 	Upcoming func(j Job, now time.Time) time.Time
@@ -73,28 +73,28 @@ type Book interface {
 	RuleChangedAt(id int32) int64
 	// NextSlot returns the first slot after t of any rule; the zero time when there is none.
 	NextSlot(t time.Time) time.Time
-	// Loud returns the rules with a version whose Loudest is critical, in order.
-	Loud() []int32
+	// CriticalRules returns the rules with a version whose Loudest is critical, in order.
+	CriticalRules() []int32
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }
 
-// rested is a slot or, where somebody snoozed the job until after it, the first one after that.
-func (r *Rule) rested(j Job, slot time.Time) time.Time {
+// afterSnooze is a slot or, where somebody snoozed the job until after it, the first one after that.
+func (r *Rule) afterSnooze(j Job, slot time.Time) time.Time {
 	if slot.Before(j.SnoozedUntil) {
 		return r.Grid.Up(j.SnoozedUntil)
 	}
 	return slot
 }
 
-// putOff reports whether the next look of a job is where a snooze put it: nobody knows when it would
+// isSnoozed reports whether the next look of a job is where a snooze put it: nobody knows when it would
 // be else.
-func (r *Rule) putOff(j Job) bool {
+func (r *Rule) isSnoozed(j Job) bool {
 	return !j.SnoozedUntil.IsZero() && j.due().Equal(r.Grid.Up(j.SnoozedUntil))
 }
 
-// notBehind is a slot that the sweep is still to come to.
-func (r *Rule) notBehind(slot, now time.Time) time.Time {
+// notBeforeNextSlot is a slot that the sweep is still to come to.
+func (r *Rule) notBeforeNextSlot(slot, now time.Time) time.Time {
 	if slot.After(now) {
 		return slot
 	}

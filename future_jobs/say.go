@@ -7,10 +7,10 @@ import (
 	"deadman/alerts"
 )
 
-// say makes alerts of drafts: what a handler cannot know is filled in. check is the number
+// alertsOf makes alerts of drafts: what a handler cannot know is filled in. check is the number
 // of the check that decided (0: an event did), slot the slot it looked at, and planned when the
 // alerts were to be raised.
-func (r *Rule) say(j *Job, check int, slot, planned, now time.Time, drafts []alerts.Draft) []alerts.Alert {
+func (r *Rule) alertsOf(j *Job, check int, slot, planned, now time.Time, drafts []alerts.Draft) []alerts.Alert {
 	if len(drafts) == 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (r *Rule) alertID(j *Job, d alerts.Decision) (id alerts.ID, known bool) {
 	if slices.Contains(j.Alerts, id) {
 		return id, true
 	}
-	if last := alerts.SaidAt(j.Alerts[len(j.Alerts)-1]); !d.At.After(last) {
+	if last := alerts.TimeOf(j.Alerts[len(j.Alerts)-1]); !d.At.After(last) {
 		d.At = last.Add(time.Millisecond)
 		id = d.ID()
 	}

@@ -10,9 +10,9 @@ import (
 	"deadman/checks"
 )
 
-// Scheduled is a rule that ticks. It is as the rules were at one revision, and safe for
+// TickingRule is a rule that ticks. It is as the rules were at one revision, and safe for
 // concurrent use.
-type Scheduled interface {
+type TickingRule interface {
 	Name() string
 	RuleID() int32
 	// Emits reports whether its newest version emits. What its older versions left may still be
@@ -24,18 +24,18 @@ type Scheduled interface {
 	Next(after time.Time) (time.Time, bool)
 	// Due is what comes of the ticks after one instant and not after another; ok is false where
 	// there are none. An error is that of a version that can't be run at the moment.
-	Due(after, now time.Time) (d Due, ok bool, err error)
+	Due(after, now time.Time) (d DueTicks, ok bool, err error)
 }
 
-// Due is what comes of ticks that were not applied yet: the last of them counts, and the others
+// DueTicks is what comes of ticks that were not applied yet: the last of them counts, and the others
 // are missed.
-type Due struct {
+type DueTicks struct {
 	At      time.Time // the nominal time of the last of them
 	Missed  int       // those before it
 	Outcome TickOutcome
 	Effects []Effect
-	Emit    *Emission       // nil: nothing is published
-	Remarks []alerts.Remark // what people have to know
+	Emit    *Emission            // nil: nothing is published
+	Remarks []alerts.SystemAlert // what people have to know
 }
 
 // TickOutcome is what becomes of a tick.
@@ -64,16 +64,16 @@ type Emission struct {
 // Size is how many bytes the event has, without the headers that all such events have.
 func (e Emission) Size() int { return len(e.Subject) + len(e.Data) }
 
-// Lapse begins a wait of which it was found out too late that it had to begin. It ends at once,
+// StartExpired begins a wait of which it was found out too late that it had to begin. It ends at once,
 // as expired, unless it happened meanwhile. One that is there already and is kept goes on.
-type Lapse struct {
+type StartExpired struct {
 	Start
 	Reason string
 }
 
-func (a Lapse) play(f *fold, e Effect, s *standing) {
+func (a StartExpired) play(f *fold, e Effect, s *foldedJob) {
 	a.Start.play(f, e, s)
-	if begun := f.find(e); begun != nil && begun != s {
+	if begun := f.lookup(e); begun != nil && begun != s {
 		f.end(e, begun, End{Outcome: checks.Expired, Reason: a.Reason})
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// verdict is a decided job on its way to the store, with the shard it flew from and the
+// task is a decided job on its way to the store, with the shard it flew from and the
 // rule set it was decided under.
-type verdict struct {
+type task struct {
 	shard   *Shard
 	rule    *Rule
 	ruleSet int64
@@ -30,23 +30,23 @@ type verdict struct {
 	isSlow    bool // an earlier decision on the job took longer than a transaction may, by itself
 }
 
-// forgo decides on a job whose handler is not to be asked.
-func (v *verdict) forgo(now time.Time) {
-	v.unasked = v.rule.foregone(&v.Decision, now)
+// decideWithoutCheck decides on a job whose handler is not to be asked.
+func (v *task) decideWithoutCheck(now time.Time) {
+	v.unasked = v.rule.skipIfLate(&v.Decision, now)
 }
 
 // question is what the handler is asked at the time now.
-func (v *verdict) question(now time.Time) checks.Check {
-	c := v.rule.question(&v.Job, now)
+func (v *task) question(now time.Time) checks.Check {
+	c := v.rule.checkOf(&v.Job, now)
 	c.HeardSince, c.ReadThrough = v.heard, v.through
 	return c
 }
 
-// asks reports whether a source is to be asked about the job.
-func (v *verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
+// needsLookup reports whether a source is to be asked about the job.
+func (v *task) needsLookup() bool { return !v.unasked && v.rule.Finder != nil }
 
-// standsAt is when the job is due after its decision was settled, or was not; zero: never.
-func (v *verdict) standsAt(settled bool) time.Time {
+// dueAfter is when the job is due after its decision was settled, or was not; zero: never.
+func (v *task) dueAfter(settled bool) time.Time {
 	switch {
 	case !settled:
 		return v.slot
@@ -56,27 +56,27 @@ func (v *verdict) standsAt(settled bool) time.Time {
 	return v.Job.NextCheckAt
 }
 
-// out reports whether the job is to wait for somebody else: a source, or a handler that finds out
+// waitsForIO reports whether the job is to wait for somebody else: a source, or a handler that finds out
 // by itself.
-func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
+func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil || !isInline(v.rule)) }
 
-// write settles one batch, in parts that are as large as the database takes at a time. Decisions on jobs that were too
+// settleBatch settles one batch, in parts that are as large as the database takes at a time. Decisions on jobs that were too
 // slow by themselves before go to alone, which settles one after the other, beside the settlers.
-func (s *Sweeper) write(ctx context.Context, batch []*verdict, alone func(settle func())) {
+func (s *Sweeper) settleBatch(ctx context.Context, batch []*task, alone func(settle func())) {
 	for _, v := range batch {
-		if v.out() {
+		if v.waitsForIO() {
 			v.shard.answered(v.Job.ID)
 		}
 	}
-	var slow []*verdict
-	quick := slices.DeleteFunc(batch, func(v *verdict) bool {
+	var slow []*task
+	quick := slices.DeleteFunc(batch, func(v *task) bool {
 		if v.isSlow {
 			slow = append(slow, v)
 			v.shard.rest(v.Job.ID, v.slot)
 		}
 		return v.isSlow
 	})
-	for _, part := range apart(quick) {
+	for _, part := range splitByFence(quick) {
 		s.writePart(ctx, part)
 	}
 	if len(slow) > 0 {
@@ -95,7 +95,7 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict, alone func(settle
 //  2. A decision that takes too long alone rests. After a second one in a row the database is slow for all.
 //  3. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
 //  4. What is not settled is looked at again by a later sweep; the row stands as it was.
-func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
+func (s *Sweeper) writePart(ctx context.Context, part []*task) {
 	hasRested := false
 	for len(part) > 0 {
 		n := s.fitting(part)
@@ -122,7 +122,7 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 			return
 		default:
 			hasRested = false
-			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), settleMost))
+			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), maxSettleBatch))
 		}
 		part = part[n:]
 	}
@@ -130,7 +130,7 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 
 // fitting is how many decisions are settled at a time: as many as the database was fast enough for, with as many bytes
 // as a settlement may have, or one. A source may have found more than the bodies of its jobs are long.
-func (s *Sweeper) fitting(part []*verdict) int {
+func (s *Sweeper) fitting(part []*task) int {
 	most, bytes := min(len(part), int(s.settleMost.Load())), 0
 	for n := range most {
 		if bytes += bytesOf(part[n : n+1]); bytes > settleBytes && n > 0 {
@@ -141,14 +141,14 @@ func (s *Sweeper) fitting(part []*verdict) int {
 }
 
 // settle settles decisions in one transaction, and observes them.
-func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
-	failpoints.Here("settle.write")
+func (s *Sweeper) settle(ctx context.Context, part []*task) error {
+	failpoints.Point("settle.write")
 	st := settlement(part)
 	var got Settled
-	err := s.meet(ctx, part, st.Held)
+	err := s.recordOutages(ctx, part, st.Held)
 	if err == nil {
 		got, err = s.queue.Settle(ctx, st)
-		if failed := failpoints.Fail("settle.written"); failed != nil {
+		if failed := failpoints.PointErr("settle.written"); failed != nil {
 			err = cmp.Or(err, failed)
 		}
 	}
@@ -157,25 +157,25 @@ func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
 	}
 	s.rested.Store(0)
 	s.observe(part, got)
-	s.wakeFor(part)
+	s.wakeForNext(part)
 	if len(got.Moved) > 0 {
 		err = s.book.Refresh(ctx)
-		time.AfterFunc(again, s.Wake)
+		time.AfterFunc(minRetry, s.Wake)
 	}
-	s.fail("settle", err)
+	s.setErr("settle", err)
 	for _, v := range part {
-		v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
+		v.shard.finish(v.Job.ID, v.dueAfter(got.Jobs[v.Job.ID]))
 	}
 	return nil
 }
 
 // unsettle has jobs looked at again whose decisions were not settled.
-func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
-	soon := againMost // until they are looked at again
+func (s *Sweeper) unsettle(ctx context.Context, part []*task, err error) {
+	soon := maxRetry // until they are looked at again
 	if errors.Is(err, ErrRulesChanged) {
-		err, soon = s.book.Refresh(ctx), again
+		err, soon = s.book.Refresh(ctx), minRetry
 	}
-	s.fail("settle", err)
+	s.setErr("settle", err)
 	for _, v := range part {
 		v.shard.landUnsettled(v.Job.ID, v.slot)
 	}
@@ -186,10 +186,10 @@ func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
 // one: another transaction may have locked its row. It stays in flight until then, so that it does not count as settled,
 // and its next decision is settled by itself, so that it holds up no other job. Where this comes to several jobs and
 // nothing is settled between, the database is to blame.
-func (s *Sweeper) rest(v *verdict, err error) {
+func (s *Sweeper) rest(v *task, err error) {
 	s.log.Error("a decision takes too long to settle, though it is alone; looking at the job again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
 	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
-		s.fail("settle", err)
+		s.setErr("settle", err)
 	}
 	v.shard.rest(v.Job.ID, v.slot)
 	time.AfterFunc(restFor, func() {
@@ -200,7 +200,7 @@ func (s *Sweeper) rest(v *verdict, err error) {
 
 // giveUp ends the job of a decision that the database refuses, with an alert. The alert has the key of the job and
 // nothing else of it: the refused part may be anything.
-func (v *verdict) giveUp(refused error, now time.Time) {
+func (v *task) giveUp(refused error, now time.Time) {
 	j := v.Job
 	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
 	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
@@ -208,18 +208,18 @@ func (v *verdict) giveUp(refused error, now time.Time) {
 	reason := clip("the decision cannot be stored: " + refused.Error())
 	said := v.rule.gaveUp(&j, reason)
 	said.Labels = nil
-	v.rule.become(&d, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
+	v.rule.end(&d, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
 	v.Decision, v.isGivenUp = d, true
 }
 
-// apart splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
+// splitByFence splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
 // the epoch that it was made in. In nearly all cases it comes to one part.
-func apart(batch []*verdict) [][]*verdict {
+func splitByFence(batch []*task) [][]*task {
 	if len(batch) == 0 {
 		return nil
 	}
 	terms := map[int16][]*Shard{}
-	parts := map[int][]*verdict{}
+	parts := map[int][]*task{}
 	of := make([]int, len(batch)) // the term of the shard, counted within the batch
 	for i := range batch {
 		v := batch[i]
@@ -231,7 +231,7 @@ func apart(batch []*verdict) [][]*verdict {
 		of[i] = term
 	}
 	if slices.Max(of) == 0 {
-		return [][]*verdict{batch}
+		return [][]*task{batch}
 	}
 	for i, term := range of {
 		parts[term] = append(parts[term], batch[i])
@@ -239,13 +239,13 @@ func apart(batch []*verdict) [][]*verdict {
 	return slices.Collect(maps.Values(parts))
 }
 
-// wakeFor sees to it that jobs are looked at again which are due before the sweep would wake by
+// wakeForNext sees to it that jobs are looked at again which are due before the sweep would wake by
 // itself.
-func (s *Sweeper) wakeFor(batch []*verdict) {
+func (s *Sweeper) wakeForNext(batch []*task) {
 	var next time.Time
 	for _, v := range batch {
 		if v.Outcome == "" && !v.rule.Grid.Up(v.Job.NextCheckAt).Equal(v.Job.NextCheckAt) {
-			next = older(next, v.Job.NextCheckAt)
+			next = earliest(next, v.Job.NextCheckAt)
 		}
 	}
 	if !next.IsZero() {
@@ -253,24 +253,24 @@ func (s *Sweeper) wakeFor(batch []*verdict) {
 	}
 }
 
-func settlement(batch []*verdict) Settlement {
+func settlement(batch []*task) Settlement {
 	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]*Decision, len(batch))}
-	held := map[Held]bool{}
+	held := map[HeldShard]bool{}
 	for i, v := range batch {
 		st.RuleSet = min(st.RuleSet, v.ruleSet)
 		st.Decisions[i] = &v.Decision
-		if !held[v.shard.Held] {
-			held[v.shard.Held] = true
-			st.Held = append(st.Held, v.shard.Held)
+		if !held[v.shard.HeldShard] {
+			held[v.shard.HeldShard] = true
+			st.Held = append(st.Held, v.shard.HeldShard)
 		}
 	}
 	return st
 }
 
-func (s *Sweeper) observe(batch []*verdict, got Settled) {
+func (s *Sweeper) observe(batch []*task, got Settled) {
 	s.loads.count(batch, got, s.clock.Now())
 	for _, v := range batch {
-		if got.Jobs[v.Job.ID] && once(v.rule) {
+		if got.Jobs[v.Job.ID] && isAtMostOnce(v.rule) {
 			s.unsettled.forget(v.Job.ID)
 		}
 		if !got.Jobs[v.Job.ID] {
@@ -297,8 +297,8 @@ func (s *Sweeper) observe(batch []*verdict, got Settled) {
 	}
 }
 
-// fail keeps what stands in the sweep's way, for Err, and says it when it changes.
-func (s *Sweeper) fail(doing string, err error) {
+// setErr keeps what stands in the sweep's way, for Err, and says it when it changes.
+func (s *Sweeper) setErr(doing string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.errs[doing]

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// settleIn is how late a transaction may make a due job appear behind the sweep. The low
+// maxTxDelay is how late a transaction may make a due job appear behind the sweep. The low
 // water stays this far behind now.
-const settleIn = 10 * time.Second
+const maxTxDelay = 10 * time.Second
 
-// catchUpEvery is how often a shard is swept from its very beginning, for rows that
+// fullScanInterval is how often a shard is swept from its very beginning, for rows that
 // appeared behind the low water in spite of everything.
-const catchUpEvery = 5 * time.Minute
+const fullScanInterval = 5 * time.Minute
 
 // Shard is a shard that this node holds, with what it is doing there.
 type Shard struct {
-	Held
+	HeldShard
 
 	mu       sync.Mutex
 	until    time.Time          // by the local clock; counted from before the renewal was sent
 	leaving  time.Time          // since when it is to be given back, and nothing new is read; zero: it stays
-	lowWater place              // where a round of reads begins: behind it nothing is left but what is parked
+	lowWater position           // where a round of reads begins: behind it nothing is left but what is parked
 	round    round              // the reads since then
 	parked   map[int32]*parking // by rule
 	swept    time.Time          // through by the last sweep that ended, also of another holder: what was due by then was read
 	caughtUp time.Time          // when it was last swept from the beginning; zero: not by this holder
-	flights  map[int64]flight   // the jobs being looked at
+	flights  map[int64]inFlight // the jobs being looked at
 	landed   []landing          // decided since the last read; still in flights
-	flown    place              // the first of what was forgotten since the walk began and is there still; zero: none
+	flown    position           // the first of what was forgotten since the walk began and is there still; zero: none
 	sweeps   int                // that began
 	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
@@ -49,24 +49,24 @@ type setback struct {
 
 func newShard(l Lease, until time.Time) *Shard {
 	return &Shard{
-		Held: l.Held, until: until, lowWater: place{at: l.LowWater}, swept: l.Swept,
-		flights: map[int64]flight{}, parked: map[int32]*parking{}, setBack: map[int64]setback{},
+		HeldShard: l.HeldShard, until: until, lowWater: position{at: l.LowWater}, swept: l.Swept,
+		flights: map[int64]inFlight{}, parked: map[int32]*parking{}, setBack: map[int64]setback{},
 	}
 }
 
-// place is a place in the order in which a shard's jobs are due. One with a zero instant is none.
-type place struct {
+// position is a place in the order in which a shard's jobs are due. One with a zero instant is none.
+type position struct {
 	at time.Time
 	id int64
 }
 
 // isBefore reports whether a place comes before another one, or there is no other.
-func (p place) isBefore(other place) bool {
+func (p position) isBefore(other position) bool {
 	return other.at.IsZero() || cmp.Or(p.at.Compare(other.at), cmp.Compare(p.id, other.id)) < 0
 }
 
 // first returns the one of two places that comes first.
-func first(a, b place) place {
+func first(a, b position) position {
 	if a.at.IsZero() || !b.at.IsZero() && cmp.Or(b.at.Compare(a.at), cmp.Compare(b.id, a.id)) < 0 {
 		return b
 	}
@@ -79,9 +79,9 @@ type landing struct {
 	at time.Time // where it is to be found again; zero: it has ended
 }
 
-// flight is a job that is being looked at. It holds no pointer, so that the garbage collector need not look
+// inFlight is a job that is being looked at. It holds no pointer, so that the garbage collector need not look
 // through the flights.
-type flight struct {
+type inFlight struct {
 	micros int64 // of its slot, since 1970
 	rule   int32
 	asks   bool // a source
@@ -90,15 +90,15 @@ type flight struct {
 	rests  bool // its decision takes too long to settle
 }
 
-func (f flight) slot() time.Time { return fromMicros(f.micros) }
+func (f inFlight) slot() time.Time { return fromMicros(f.micros) }
 
 func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// walk is what a sweep reads in the shard: first what became due since the low water, or since the round of reads began
+// nextCursor is what a sweep reads in the shard: first what became due since the low water, or since the round of reads began
 // that is open, and then the rest of that round; nil: there is none. Where no round is open it begins one: of all that
 // is due by now behind the low water, or from the beginning where that has not been done since the shard's turn, or not
 // by this holder. A read from the beginning may pass over very many jobs that wait, so it is never the first.
-func (s *Shard) walk(now time.Time) (recent Walk, rest *Walk) {
+func (s *Shard) nextCursor(now time.Time) (recent ShardCursor, rest *ShardCursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.round.isOpen() && !s.beginRound(now) {
@@ -108,48 +108,50 @@ func (s *Shard) walk(now time.Time) (recent Walk, rest *Walk) {
 	return s.walkFrom(s.round.recent), &old
 }
 
-func (s *Shard) walkFrom(p place) Walk { return Walk{Shard: s.Shard, At: p.at, ID: p.id} }
+func (s *Shard) walkFrom(p position) ShardCursor {
+	return ShardCursor{Shard: s.Shard, At: p.at, ID: p.id}
+}
 
 // beginRound begins a round of reads, and reports whether it goes back behind the low water. The shard is locked.
 func (s *Shard) beginRound(now time.Time) (isFull bool) {
-	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > jump { // of a clock that was ahead: what is before it is not known
-		s.lowWater, s.caughtUp = place{}, time.Time{}
+	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > maxClockJump { // of a clock that was ahead: what is before it is not known
+		s.lowWater, s.caughtUp = position{}, time.Time{}
 		clear(s.parked)
 	}
-	s.flown = place{}
-	if s.caughtUp.Before(s.turn(now)) {
+	s.flown = position{}
+	if s.caughtUp.Before(s.fullScanAt(now)) {
 		s.caughtUp = now
 		if !s.lowWater.at.IsZero() {
 			s.round = round{began: now, recent: s.lowWater}
 			return true
 		}
 	}
-	s.round = round{began: now, at: s.lowWater, recent: place{now, math.MaxInt64}}
+	s.round = round{began: now, at: s.lowWater, recent: position{now, math.MaxInt64}}
 	return false
 }
 
-// turn is when the last turn of the shard began to be swept from its beginning. An old transaction may have
+// fullScanAt is when the last turn of the shard began to be swept from its beginning. An old transaction may have
 // the database keep all that was ever there, so the shards take turns, each at a place of its own in
 // catchUpEvery: the next of 2ⁿ shards is halfway between two others, with the bits of its number reversed.
-func (s *Shard) turn(now time.Time) time.Time {
-	place := catchUpEvery * time.Duration(bits.Reverse16(uint16(s.Shard))) >> 16
-	return now.Add(-place).Truncate(catchUpEvery).Add(place)
+func (s *Shard) fullScanAt(now time.Time) time.Time {
+	place := fullScanInterval * time.Duration(bits.Reverse16(uint16(s.Shard))) >> 16
+	return now.Add(-place).Truncate(fullScanInterval).Add(place)
 }
 
-// flying reports whether a job is being looked at.
-func (s *Shard) flying(id int64) bool {
+// isInFlight reports whether a job is being looked at.
+func (s *Shard) isInFlight(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, flying := s.flights[id]
 	return flying
 }
 
-// takeOff marks a job as being looked at. What was decided without asking may have moved the job already; its row
+// begin marks a job as being looked at. What was decided without asking may have moved the job already; its row
 // is at its slot.
-func (s *Shard) takeOff(v *verdict) {
+func (s *Shard) begin(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.asks(), out: v.out()}
+	s.flights[v.Job.ID] = inFlight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.needsLookup(), out: v.waitsForIO()}
 	if set, is := s.setBack[v.Job.ID]; is {
 		set.sweep, v.isSlow = s.sweeps, set.isSlow
 		s.setBack[v.Job.ID] = set
@@ -166,10 +168,10 @@ func (s *Shard) answered(id int64) {
 	}
 }
 
-// land marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
+// finish marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
 // it was and goes on, and zero where it has ended. It stays among the flights until the next read begins, because
 // one that is under way may show the job as it was. A job behind the low water is parked, or no read would find it.
-func (s *Shard) land(id int64, at time.Time) {
+func (s *Shard) finish(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.landLocked(id, at)
@@ -177,7 +179,7 @@ func (s *Shard) land(id int64, at time.Time) {
 }
 
 func (s *Shard) landLocked(id int64, at time.Time) {
-	if p := (place{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
+	if p := (position{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
 		s.park(s.flights[id].rule, p).isReady = true
 	}
 	s.landed = append(s.landed, landing{id, at})
@@ -214,12 +216,12 @@ func (s *Shard) putBack(id int64, slot time.Time, isSlow bool) {
 	}
 }
 
-// beginRead forgets the jobs that have landed: a read that begins now shows them as they are.
-func (s *Shard) beginRead() {
+// dropFinished forgets the jobs that have landed: a read that begins now shows them as they are.
+func (s *Shard) dropFinished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.landed {
-		s.flown = first(s.flown, place{l.at, l.id - 1})
+		s.flown = first(s.flown, position{l.at, l.id - 1})
 		delete(s.flights, l.id)
 	}
 	s.landed = s.landed[:0]
@@ -234,27 +236,27 @@ func (s *Shard) oldest() (slot, own time.Time) {
 		if f.landed {
 			continue
 		}
-		slot = older(slot, f.slot())
+		slot = earliest(slot, f.slot())
 		if !f.out {
-			own = older(own, f.slot())
+			own = earliest(own, f.slot())
 		}
 	}
 	for _, set := range s.setBack { // also while their handlers are asked again
-		slot, own = older(slot, fromMicros(set.micros)), older(own, fromMicros(set.micros))
+		slot, own = earliest(slot, fromMicros(set.micros)), earliest(own, fromMicros(set.micros))
 	}
 	return slot, own
 }
 
-// raise moves the low water up after a round of reads that began at now: to then less what a slow transaction may
+// raiseLowWater moves the low water up after a round of reads that began at now: to then less what a slow transaction may
 // take, but never past a job that is in flight, or was and may be due behind what was read since: it could not be
 // settled, or took so long that its next slot is over. And never down: what is in flight from behind the low water
 // is parked when it lands. Parked jobs ahead of the low water are no longer parked: each round reads them.
-func (s *Shard) raise(now time.Time) {
+func (s *Shard) raiseLowWater(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.round = round{}
-	low := place{at: now.Add(-settleIn)}
-	for _, p := range []place{s.flown, s.firstInFlight()} {
+	low := position{at: now.Add(-maxTxDelay)}
+	for _, p := range []position{s.flown, s.firstInFlight()} {
 		if !p.at.IsZero() && !p.isBefore(s.lowWater) || s.lowWater.at.IsZero() {
 			low = first(low, p)
 		}
@@ -266,9 +268,9 @@ func (s *Shard) raise(now time.Time) {
 }
 
 // firstInFlight is the place before the first job in flight that is not behind the low water.
-func (s *Shard) firstInFlight() (p place) {
+func (s *Shard) firstInFlight() (p position) {
 	for id, f := range s.flights {
-		if at := (place{f.slot(), id - 1}); s.lowWater.at.IsZero() || !at.isBefore(s.lowWater) {
+		if at := (position{f.slot(), id - 1}); s.lowWater.at.IsZero() || !at.isBefore(s.lowWater) {
 			p = first(p, at)
 		}
 	}
@@ -279,7 +281,7 @@ func (s *Shard) firstInFlight() (p place) {
 func (s *Shard) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lowWater, s.caughtUp, s.swept, s.round = place{}, time.Time{}, time.Time{}, round{}
+	s.lowWater, s.caughtUp, s.swept, s.round = position{}, time.Time{}, time.Time{}, round{}
 	clear(s.parked)
 }
 
@@ -314,10 +316,10 @@ func (s *Shard) lease() Lease {
 			low = first(low, p.from)
 		}
 		for id, f := range s.flights {
-			low = first(low, place{f.slot(), id - 1})
+			low = first(low, position{f.slot(), id - 1})
 		}
 	}
-	return Lease{Held: s.Held, LowWater: low.at, Swept: settled}
+	return Lease{HeldShard: s.HeldShard, LowWater: low.at, Swept: settled}
 }
 
 // settledThrough is how far the shard is swept: what was due by then was read, and settled unless it waits for its
@@ -330,16 +332,16 @@ func (s *Shard) settledThrough() time.Time {
 	defer s.mu.Unlock()
 	through := s.swept
 	if s.round.isOpen() && !through.IsZero() {
-		through = older(through, later(s.round.at.at, s.lowWater.at))
+		through = earliest(through, latest(s.round.at.at, s.lowWater.at))
 	}
 	var left time.Time
 	for _, f := range s.flights {
-		if slot := f.slot(); !f.landed && !f.out && !slot.After(through.Add(-againMost)) {
-			left = older(left, slot)
+		if slot := f.slot(); !f.landed && !f.out && !slot.After(through.Add(-maxRetry)) {
+			left = earliest(left, slot)
 		}
 	}
 	for _, set := range s.setBack {
-		left = older(left, fromMicros(set.micros))
+		left = earliest(left, fromMicros(set.micros))
 	}
 	if through.IsZero() || left.IsZero() || left.After(through) {
 		return through
@@ -353,14 +355,14 @@ func (s *Shard) renew(until time.Time) {
 	s.until = until
 }
 
-// leavingMost is how long a shard that is to be given back waits for sources, and that of an unfit node for handlers.
-const leavingMost = 10 * time.Second
+// maxRelease is how long a shard that is to be given back waits for sources, and that of an unfit node for handlers.
+const maxRelease = 10 * time.Second
 
-// leave begins to give the shard back, and reports whether it can go: nothing is in flight any
+// startRelease begins to give the shard back, and reports whether it can go: nothing is in flight any
 // more, or for too long nothing but jobs that ask a source, or rest. The next holder looks at
 // them again; meanwhile all other jobs of the shard would wait.
 // An unfit node waits no longer for anything: it may be unable to settle what its handlers answer.
-func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
+func (s *Shard) startRelease(now time.Time, unfit bool) (free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving.IsZero() {
@@ -369,7 +371,7 @@ func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 	if len(s.flights) == len(s.landed) {
 		return true
 	}
-	if now.Sub(s.leaving) < leavingMost {
+	if now.Sub(s.leaving) < maxRelease {
 		return false
 	}
 	if unfit {
@@ -383,7 +385,7 @@ func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 	return true
 }
 
-func (s *Shard) stay() {
+func (s *Shard) cancelRelease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = time.Time{}

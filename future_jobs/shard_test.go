@@ -9,8 +9,8 @@ import (
 )
 
 // roundOf is where the round of reads of a shard goes on at now, or begins.
-func roundOf(s *Shard, now time.Time) Walk {
-	recent, rest := s.walk(now)
+func roundOf(s *Shard, now time.Time) ShardCursor {
+	recent, rest := s.nextCursor(now)
 	if rest != nil {
 		return *rest
 	}
@@ -18,22 +18,22 @@ func roundOf(s *Shard, now time.Time) Walk {
 }
 
 func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
-	s := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
+	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
 
-	s.walk(now)
-	s.beginRead()
-	s.takeOff(&verdict{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
-	s.land(1, slot) // it could not be settled, say; the row stands as it was
-	s.beginRead()   // of the next page, which begins after the job
-	s.raise(now)
+	s.nextCursor(now)
+	s.dropFinished()
+	s.begin(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
+	s.finish(1, slot) // it could not be settled, say; the row stands as it was
+	s.dropFinished()  // of the next page, which begins after the job
+	s.raiseLowWater(now)
 	if at := roundOf(s, now).At; at.After(slot) {
 		t.Errorf("the next sweep begins at %s, past a job that is due at %s", at, slot)
 	}
 
-	s.beginRead() // nothing is left this time
-	s.raise(now)
-	if at, want := roundOf(s, now).At, now.Add(-settleIn); !at.Equal(want) {
+	s.dropFinished() // nothing is left this time
+	s.raiseLowWater(now)
+	if at, want := roundOf(s, now).At, now.Add(-maxTxDelay); !at.Equal(want) {
 		t.Errorf("the low water is at %s after a sweep that left nothing, want %s", at, want)
 	}
 }
@@ -41,32 +41,32 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 // What was settled is not read again with all that is due at its slot: a slot of a million jobs leaves as many
 // rows that are gone.
 func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
-	s := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
+	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
-	s.walk(now)
+	s.nextCursor(now)
 	for _, id := range []int64{1, 2, 3, 4} {
-		s.takeOff(&verdict{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: id, NextCheckAt: slot.Add(time.Hour)}}})
+		s.begin(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: id, NextCheckAt: slot.Add(time.Hour)}}})
 	}
 	for _, step := range []struct {
 		lands int64
 		at    time.Time // where it is found again
-		want  Walk
+		want  ShardCursor
 	}{
-		{1, time.Time{}, Walk{Shard: 1, At: slot, ID: 1}},                            // it ended, and the second is in flight
-		{3, slot, Walk{Shard: 1, At: slot, ID: 1}},                                   // it stands as it was
-		{2, slot.Add(time.Hour), Walk{Shard: 1, At: slot, ID: 3}},                    // the walk from here read the third again
-		{4, slot.Add(time.Second), Walk{Shard: 1, At: slot.Add(time.Second), ID: 3}}, // it goes on at a slot that is long over
+		{1, time.Time{}, ShardCursor{Shard: 1, At: slot, ID: 1}},                            // it ended, and the second is in flight
+		{3, slot, ShardCursor{Shard: 1, At: slot, ID: 1}},                                   // it stands as it was
+		{2, slot.Add(time.Hour), ShardCursor{Shard: 1, At: slot, ID: 3}},                    // the walk from here read the third again
+		{4, slot.Add(time.Second), ShardCursor{Shard: 1, At: slot.Add(time.Second), ID: 3}}, // it goes on at a slot that is long over
 	} {
-		s.land(step.lands, step.at)
-		s.beginRead()
-		s.raise(now)
+		s.finish(step.lands, step.at)
+		s.dropFinished()
+		s.raiseLowWater(now)
 		if at := roundOf(s, now); at != step.want {
 			t.Errorf("the next sweep begins at %+v once %d has landed, want %+v", at, step.lands, step.want)
 		}
 	}
-	s.beginRead()
-	s.raise(now)
-	if at, want := roundOf(s, now), (Walk{Shard: 1, At: now.Add(-settleIn)}); at != want {
+	s.dropFinished()
+	s.raiseLowWater(now)
+	if at, want := roundOf(s, now), (ShardCursor{Shard: 1, At: now.Add(-maxTxDelay)}); at != want {
 		t.Errorf("the next sweep begins at %+v where nothing is left, want %+v", at, want)
 	}
 }
@@ -74,28 +74,28 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 // A shard that is to be given back waits for what a handler does, which may have effects, and not
 // for a source that takes long: nobody looks at the other jobs of the shard meanwhile.
 func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
-	s := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
+	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	handled, asks := orderRule(), orderRule()
 	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
 	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
-		s.takeOff(&verdict{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
+		s.begin(&task{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
 	}
-	late := noon.Add(leavingMost)
+	late := noon.Add(maxRelease)
 	for _, at := range []time.Time{noon, late} {
-		if s.leave(at, false) {
+		if s.startRelease(at, false) {
 			t.Errorf("it goes after %s, and a handler is at work", at.Sub(noon))
 		}
 	}
-	s.land(1, time.Time{})
-	if s.leave(late.Add(-time.Second), false) || !s.leave(late, false) {
-		t.Errorf("it is not given back after %s, or before", leavingMost)
+	s.finish(1, time.Time{})
+	if s.startRelease(late.Add(-time.Second), false) || !s.startRelease(late, false) {
+		t.Errorf("it is not given back after %s, or before", maxRelease)
 	}
-	s.stay()
-	if !s.open(late) || s.leave(late, false) {
+	s.cancelRelease()
+	if !s.open(late) || s.startRelease(late, false) {
 		t.Error("it does not stay, or leaves without waiting anew")
 	}
-	s.land(2, time.Time{})
-	if !s.leave(late, false) {
+	s.finish(2, time.Time{})
+	if !s.startRelease(late, false) {
 		t.Error("it waits for nothing")
 	}
 }
@@ -104,12 +104,12 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 type lookedUp struct{ checks.Finder }
 
 func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
-	lost := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon)
-	back := newShard(Lease{Held: Held{Shard: 1, Epoch: 2}}, noon)
-	decided := func(s *Shard, ruleSet, id int64) *verdict {
-		return &verdict{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
+	lost := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon)
+	back := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 2}}, noon)
+	decided := func(s *Shard, ruleSet, id int64) *task {
+		return &task{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
 	}
-	parts := apart([]*verdict{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
+	parts := splitByFence([]*task{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
 	if len(parts) != 2 {
 		t.Errorf("%d settlements of two epochs, want 2", len(parts))
 	}
@@ -146,20 +146,20 @@ func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
 			last := map[int16]time.Time{}
 			var held []*Shard
 			for i := range c.shards {
-				held = append(held, newShard(Lease{Held: Held{Shard: int16(i), Epoch: 1}, LowWater: noon.Add(-time.Hour)}, noon.Add(time.Hour)))
+				held = append(held, newShard(Lease{HeldShard: HeldShard{Shard: int16(i), Epoch: 1}, LowWater: noon.Add(-time.Hour)}, noon.Add(time.Hour)))
 			}
-			for now := noon; now.Before(noon.Add(4 * catchUpEvery)); now = now.Add(c.every) {
+			for now := noon; now.Before(noon.Add(4 * fullScanInterval)); now = now.Add(c.every) {
 				begun := 0
-				if taken := newShard(Lease{Held: Held{Shard: 1, Epoch: 2}, LowWater: now}, now.Add(time.Hour)); !roundOf(taken, now).At.IsZero() {
+				if taken := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 2}, LowWater: now}, now.Add(time.Hour)); !roundOf(taken, now).At.IsZero() {
 					t.Fatalf("a shard that is taken over at %s is not swept from its beginning", now)
 				}
 				for _, s := range held {
 					before, known := last[s.Shard]
 					from := roundOf(s, now).At
-					if s.raise(now); from.IsZero() {
+					if s.raiseLowWater(now); from.IsZero() {
 						last[s.Shard] = now
 						begun++
-					} else if !known || now.Sub(before) >= catchUpEvery+c.every {
+					} else if !known || now.Sub(before) >= fullScanInterval+c.every {
 						t.Fatalf("at %s shard %d is not swept from its beginning, last at %s", now, s.Shard, before)
 					}
 				}

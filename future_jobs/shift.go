@@ -32,7 +32,7 @@ type Shift struct {
 
 // Shiftable is what says whether a shift moves a job.
 type Shiftable struct {
-	Edition
+	VersionRef
 	ID        int64
 	Rev       int32
 	Next      time.Time
@@ -49,7 +49,7 @@ type Shifts interface {
 	// before would be checked by the time from before.
 	Shifts(ctx context.Context) ([]Shift, error)
 	// Shiftables returns up to limit pending jobs of a shard after a place, in the order of their slots.
-	Shiftables(ctx context.Context, after Walk, limit int) ([]Shiftable, error)
+	Shiftables(ctx context.Context, after ShardCursor, limit int) ([]Shiftable, error)
 	// ShiftJobs has move change the instants of jobs, and what they remember of instants, writes them in one transaction,
 	// and notes that the step moved them. It leaves a job out whose Rev has changed, and returns how many it wrote.
 	ShiftJobs(ctx context.Context, s Shift, jobs []Shiftable, move func(*Job)) (int, error)
@@ -86,7 +86,7 @@ const (
 func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	latest := now.Add(shiftSlack)
 	isOfFuture := j.CreatedAt.After(latest) || j.Origin != 0 && !r.NamesSince && j.Since.After(latest) && j.Origin.At().After(latest)
-	if r.Hears != nil { // it may have beaten since
+	if r.BeatStreams != nil { // it may have beaten since
 		isOfFuture = j.Since.After(latest)
 	}
 	switch {
@@ -95,7 +95,7 @@ func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	case j.Shifted >= s.Step:
 		return stays
 	case s.By < 0 && s.Undoes == 0 && j.ID <= s.LastID:
-		if r.Hears != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the beat may have been stamped a little before
+		if r.BeatStreams != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the beat may have been stamped a little before
 			return isMarked
 		}
 		return isMoved
@@ -120,10 +120,10 @@ func (s Shift) isOfPast(j Shiftable) bool {
 func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 	began := j.CreatedAt
 	switch {
-	case r.Hears != nil:
+	case r.BeatStreams != nil:
 		began = j.Since
 	case j.Origin != 0 && !r.NamesSince:
-		began = later(began, j.Since)
+		began = latest(began, j.Since)
 	}
 	if s.By < 0 && began.Add(s.By).Sub(now) > shiftSlack {
 		return now.Sub(began)
@@ -134,8 +134,8 @@ func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 // shift moves the instants of a job, whose rule it is, by a span.
 func (r *Rule) shift(j *Job, s Shift, how motion, now time.Time) {
 	if how == isPutBack {
-		if r.Upcoming == nil || !r.rested(*j, r.Upcoming(*j, now)).Equal(j.due()) {
-			j.reschedule(r.notBehind(r.rested(*j, r.Grid.Up(j.due().Add(s.By))), now))
+		if r.Upcoming == nil || !r.afterSnooze(*j, r.Upcoming(*j, now)).Equal(j.due()) {
+			j.reschedule(r.notBeforeNextSlot(r.afterSnooze(*j, r.Grid.Up(j.due().Add(s.By))), now))
 		}
 		return
 	}
@@ -185,8 +185,8 @@ func (r *Rule) shift(j *Job, s Shift, how motion, now time.Time) {
 			next = upcoming
 		}
 	}
-	if !j.due().Equal(Never) {
-		j.reschedule(r.notBehind(r.rested(*j, next), now))
+	if !j.due().Equal(FarFuture) {
+		j.reschedule(r.notBeforeNextSlot(r.afterSnooze(*j, next), now))
 	}
 }
 
@@ -321,7 +321,7 @@ func (f *Shifter) run(ctx context.Context, s Shift) error {
 
 // walk runs through the jobs of a shard, and moves them. more: it moved some, or could not move one.
 func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err error) {
-	after := Walk{Shard: s.Shard, At: beginning}
+	after := ShardCursor{Shard: s.Shard, At: beginning}
 	for {
 		page, err := f.shifts.Shiftables(ctx, after, shiftPage)
 		if err != nil {
@@ -329,13 +329,13 @@ func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err erro
 		}
 		now, motions := f.clock.Now(), make(map[int64]motion)
 		moving := slices.DeleteFunc(slices.Clone(page), func(j Shiftable) bool {
-			motions[j.ID] = s.of(j, f.ruleOf(ctx, j.Edition), now)
+			motions[j.ID] = s.of(j, f.ruleOf(ctx, j.VersionRef), now)
 			return motions[j.ID] == stays
 		})
 		more = more || len(moving) > 0
 		for chunk := range slices.Chunk(moving, shiftMost) {
 			moved, err := f.shifts.ShiftJobs(ctx, s, chunk, func(j *Job) {
-				f.ruleOf(ctx, Edition{j.RuleID, j.Version}).shift(j, s, motions[j.ID], now)
+				f.ruleOf(ctx, VersionRef{j.RuleID, j.Version}).shift(j, s, motions[j.ID], now)
 			})
 			if n += moved; err != nil {
 				return n, more, err
@@ -350,7 +350,7 @@ func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err erro
 }
 
 // ruleOf is the rule of a version. Of one that cannot be read nothing is known.
-func (f *Shifter) ruleOf(ctx context.Context, made Edition) *Rule {
+func (f *Shifter) ruleOf(ctx context.Context, made VersionRef) *Rule {
 	r, err := f.book.Rule(ctx, made.RuleID, made.Version)
 	if err != nil {
 		return &Rule{ID: made.RuleID, Version: made.Version, Grid: second}

@@ -33,7 +33,7 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 	}
 	defer s.Close()
 	saveIn(b, s, withResolve)
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 }
 
 // begin begins jobs of rule 1 that are due in a month.
-func begin(b *testing.B, s *store.Store, book *rules.Book, jobs int) {
+func begin(b *testing.B, s *store.Store, book *rules.Catalog, jobs int) {
 	b.Helper()
 	rule, err := book.Rule(b.Context(), 1, 1)
 	if err != nil {
@@ -78,11 +78,11 @@ func begin(b *testing.B, s *store.Store, book *rules.Book, jobs int) {
 	for i := range all {
 		all[i] = futurejobs.Effect{
 			Rule: rule, Ref: futurejobs.Ref{Shard: int16(i % s.Shards()), RuleID: 1, Key: fmt.Sprint(i)}, //nolint:gosec // a shard
-			Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: rule.Grid.Up(now.AddDate(0, 1, 0)), Event: []byte(`{"id":"x","total":12.5}`)}},
+			Action: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: rule.Grid.Up(now.AddDate(0, 1, 0)), Event: []byte(`{"id":"x","total":12.5}`)}},
 		}
 	}
 	for batch := range slices.Chunk(all, 1000) {
-		if _, err := s.Apply(b.Context(), futurejobs.Batch{RuleSet: book.Revision(), Effects: batch}); err != nil {
+		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: batch}); err != nil {
 			b.Fatal(err)
 		}
 	}

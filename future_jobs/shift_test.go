@@ -171,8 +171,8 @@ func TestEndIsNotOlderThanAJobOfTheFuture(t *testing.T) {
 	}{"of the future": {now.Add(time.Hour), 1}, "newer": {now.Add(-time.Second), 0}} {
 		event := futurejobs.Event{Stream: "ENDS", Seq: 1, At: now.Add(-time.Minute)}
 		net := futurejobs.Fold([]futurejobs.Effect{{
-			Rule: &futurejobs.Rule{ID: 1, Grid: futurejobs.Grid(time.Second)}, Ref: ref, Event: &event, Apart: true, Ask: futurejobs.End{Outcome: "resolved"},
-		}}, futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{ref: {Ref: ref, ID: 1, Since: c.since}}}, now)
+			Rule: &futurejobs.Rule{ID: 1, Grid: futurejobs.Grid(time.Second)}, Ref: ref, Event: &event, Apart: true, Action: futurejobs.End{Outcome: "resolved"},
+		}}, futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{ref: {Ref: ref, ID: 1, Since: c.since}}}, now)
 		if len(net.End) != c.ends {
 			t.Errorf("%s: %d jobs end, want %d", name, len(net.End), c.ends)
 		}

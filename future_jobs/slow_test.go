@@ -97,7 +97,7 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 		prepare()
 	}
 	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,12 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 	}
 	first := rule.Grid.After(now)
 	for from := 0; from < jobs; from += 50 {
-		batch := futurejobs.Batch{RuleSet: book.Revision()}
+		batch := futurejobs.EffectBatch{RuleSet: book.Revision()}
 		for i := from; i < min(from+50, jobs); i++ {
 			key := fmt.Sprint(i)
 			batch.Effects = append(batch.Effects, futurejobs.Effect{
 				Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("thing", key, s.Shards()), RuleID: 1, Key: key},
-				Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: first.Add(-10 * time.Second), FirstCheckAt: first, Event: []byte(noise(i, size))}},
+				Action: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: first.Add(-10 * time.Second), FirstCheckAt: first, Event: []byte(noise(i, size))}},
 			})
 		}
 		if _, err := s.Apply(t.Context(), batch); err != nil {

@@ -29,11 +29,11 @@ func TestASnoozeHolds(t *testing.T) {
 		"by a beat, which is later":   {quiet, []Effect{beaten(late, true)}, late},
 		"by an acknowledgement":       {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}})}, slot},
 		"by one that is taken back":   {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}}), one(rule, Acknowledge{Ack{Alert: alert}})}, slot},
-		"by another version":          {job, []Effect{one(&newer, Move{Next: next(soon)})}, slot},
-		"by another version, later":   {job, []Effect{one(&newer, Move{Next: next(late)})}, late},
+		"by another version":          {job, []Effect{one(&newer, MoveToVersion{Next: next(soon)})}, slot},
+		"by another version, later":   {job, []Effect{one(&newer, MoveToVersion{Next: next(late)})}, late},
 		"by the end of a pause":       {job, []Effect{one(rule, Pause{}).by(noon), one(rule, Resume{Next: next(soon)}).by(noon.Add(time.Minute))}, slot},
 		"but by another snooze":       {job, []Effect{one(rule, Snooze{Until: soon})}, soon},
-		"another, and what follows":   {job, []Effect{one(rule, Snooze{Until: soon}), one(&newer, Move{Next: next(noon.Add(time.Hour))})}, soon},
+		"another, and what follows":   {job, []Effect{one(rule, Snooze{Until: soon}), one(&newer, MoveToVersion{Next: next(noon.Add(time.Hour))})}, soon},
 		"by a beat while time is not": {quiet, []Effect{one(rule, Pause{}).by(noon), beaten(soon, true), one(rule, Resume{}).by(noon)}, slot},
 	} {
 		t.Run(name, func(t *testing.T) {

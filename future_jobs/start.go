@@ -9,15 +9,15 @@ import (
 
 // Start begins a wait, unless there is one.
 type Start struct {
-	Job     Job      // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
-	Restart bool     // one that is there ends, and another begins
-	Early   bool     // something may have happened before
-	Orders  bool     // other events come by other streams: the job remembers what puts them in order
-	ByHand  bool     // a person begins it
-	Named   bool     // the text of the rule names the key, or was saved with it: no quota refuses the job
-	Close   Closing  // of the one that ends
-	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
-	Sets    []Gather // the rule's sets, for members that came before
+	Job     Job         // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
+	Restart bool        // one that is there ends, and another begins
+	Early   bool        // something may have happened before
+	Orders  bool        // other events come by other streams: the job remembers what puts them in order
+	ByHand  bool        // a person begins it
+	Named   bool        // the text of the rule names the key, or was saved with it: no quota refuses the job
+	Close   CloseAlert  // of the one that ends
+	Unsaid  CloseAlert  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
+	Sets    []AddMember // the rule's sets, for members that came before
 
 	Merge func(known json.RawMessage) Merging // begins the merging of updates that came before; nil: none are remembered
 	Next  func(Job) time.Time                 // as of Resume, for resumes that came before; may be nil
@@ -34,25 +34,25 @@ func (a Start) first() time.Time {
 	return a.Job.NextCheckAt
 }
 
-func (a Start) play(f *fold, e Effect, s *standing) {
+func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	if s != nil {
 		if !a.Restart {
 			f.net.Kept++
 			switch {
 			case e.Event == nil:
-				f.net.Stood = append(f.net.Stood, f.place)
+				f.net.AlreadyPending = append(f.net.AlreadyPending, f.place)
 			case a.Orders:
 				f.order.keep(a, e, s)
 			}
 			return
 		}
 		if err := a.afford(f, e); err != nil {
-			f.refuse(e, Triggers, err)
+			f.deadLetter(e, Triggers, err)
 			return
 		}
 		f.net.Restarted++
 		f.order.release(e, s, nil)
-		f.end(e, s, a.before(s, f.now))
+		f.end(e, s, a.endOfPrevious(s, f.now))
 	}
 	after := s != nil
 	job := a.Job
@@ -71,14 +71,14 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 			err = a.afford(f, e)
 		}
 		if err != nil {
-			f.refuse(e, Triggers, err)
+			f.deadLetter(e, Triggers, err)
 			f.order.turnedAway(e)
 			return
 		}
 	}
-	job.NextCheckAt = e.Rule.notBehind(a.first(), f.now)
+	job.NextCheckAt = e.Rule.notBeforeNextSlot(a.first(), f.now)
 	f.net.Created++
-	s = f.stand(e.Ref, standing{job: job, isNew: true})
+	s = f.track(e.Ref, foldedJob{job: job, isNew: true})
 	f.usage.begin(e.Rule, s)
 
 	if a.Early || e.Late && f.order.wasTurnedAway(e.Ref) {
@@ -97,13 +97,13 @@ func (a Start) afford(f *fold, e Effect) error {
 // Beat says that came what has to come again and again.
 type Beat struct {
 	// Play returns what the beat makes of the job that waits for it; nil: none does.
-	Play func(*Job) (Beaten, error)
+	Play func(*Job) (BeatResult, error)
 	// Bare is Play without the body of the beat's event; nil: as Play.
-	Bare func(*Job) (Beaten, error)
+	Bare func(*Job) (BeatResult, error)
 }
 
-// Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
-type Beaten struct {
+// BeatResult is what a beat makes of a job. Without anything in it the beat changes nothing.
+type BeatResult struct {
 	Job  *Job      // the job as it goes on
 	Next time.Time // when it is looked at next; zero: when it was
 	News bool      // it has to be written even if that is when it was looked at anyway
@@ -113,13 +113,13 @@ type Beaten struct {
 }
 
 // isCoalesced reports whether the beat changes nothing that is worth a write.
-func (to Beaten) isCoalesced(e Effect, s *standing) bool {
-	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due()))
+func (to BeatResult) isCoalesced(e Effect, s *foldedJob) bool {
+	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.afterSnooze(s.job, to.Next).Equal(s.job.due()))
 }
 
 // play coalesces beats: one that leaves the next look at its slot is not worth a write, unless the
 // job is written anyway. One that the rules of a tenant have no room to keep counts without its body: otherwise there would be a false alarm.
-func (a Beat) play(f *fold, e Effect, s *standing) {
+func (a Beat) play(f *fold, e Effect, s *foldedJob) {
 	var pending *Job
 	if s != nil {
 		pending = &s.job
@@ -136,7 +136,7 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 	}
 	switch {
 	case err != nil:
-		f.refuse(e, Triggers, err)
+		f.deadLetter(e, Triggers, err)
 	case to.Begin != nil:
 		if to.End != nil {
 			f.end(e, s, *to.End)
@@ -149,7 +149,7 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 	default:
 		s.job = *to.Job
 		if !to.Next.IsZero() {
-			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, to.Next), f.now))
+			s.job.reschedule(e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(s.job, to.Next), f.now))
 		}
 		s.changed = true
 		f.net.Beaten++

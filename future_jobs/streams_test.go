@@ -39,7 +39,7 @@ again: %s
 type sources struct {
 	*testing.T
 	store *store.Store
-	book  *rules.Book
+	book  *rules.Catalog
 	seq   map[string]uint64
 	of    map[string]string // the stream of a subject
 	rule  string
@@ -63,7 +63,7 @@ func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, chang
 // sourcesOf saves a rule that reads subjects from streams whose names begin with the rule's.
 func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *sources {
 	t.Helper()
-	src := &sources{T: t, store: s, book: rules.NewBook(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
+	src := &sources{T: t, store: s, book: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
 	for subject, stream := range of {
 		src.of[subject] = name + stream
 	}
@@ -78,12 +78,12 @@ func (s *sources) save(document string, unread map[string]uint64) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	saved := rules.Saved{Name: s.rule, Entity: "door"}
+	saved := rules.RuleVersion{Name: s.rule, Entity: "door"}
 	for subject, stream := range s.of {
 		if strings.HasPrefix(subject, "door.opened.") {
 			subject = "door.opened.*"
 		}
-		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream, From: s.seq[stream] + unread[stream]})
+		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: stream, From: s.seq[stream] + unread[stream]})
 	}
 	if saved.Document, err = json.Marshal(documents[0]); err != nil {
 		s.Fatal(err)
@@ -105,10 +105,10 @@ type happening struct {
 }
 
 // take applies events of one stream in one batch.
-func (s *sources) take(all ...happening) futurejobs.Applied {
+func (s *sources) take(all ...happening) futurejobs.ApplyResult {
 	s.Helper()
 	stream := s.of[all[0].subject]
-	batch := futurejobs.Batch{Stream: stream, After: s.seq[stream], RuleSet: s.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: stream, After: s.seq[stream], RuleSet: s.book.Revision()}
 	for _, h := range all {
 		s.seq[stream]++
 		effects, refused := s.book.Match(futurejobs.Event{
@@ -310,11 +310,11 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		effect, err := rule.Begin("front", time.Time{}, now, nil, 4)
+		effect, err := rule.Start("front", time.Time{}, now, nil, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.store.Apply(t.Context(), futurejobs.Batch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
+		if _, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
 			t.Fatal(err)
 		}
 		s.take(happening{"door.closed", "front", now.Add(-time.Minute), ""})
@@ -434,7 +434,7 @@ func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
 			if diff := cmp.Diff(c.want, j.Pauses); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", name, diff)
 			}
-			if paused := j.NextCheckAt.Equal(futurejobs.Never); paused != c.want[0].To.IsZero() {
+			if paused := j.NextCheckAt.Equal(futurejobs.FarFuture); paused != c.want[0].To.IsZero() {
 				t.Errorf("%s: the next check is at %v", name, j.NextCheckAt)
 			}
 		}
@@ -633,7 +633,7 @@ func (s *sources) compare(key string, want *told, story []happening) {
 		if err := json.Unmarshal(j.Known(), &got.state); err != nil {
 			s.Fatal(err)
 		}
-		if paused := j.NextCheckAt.Equal(futurejobs.Never); paused == j.PausedAt().IsZero() {
+		if paused := j.NextCheckAt.Equal(futurejobs.FarFuture); paused == j.PausedAt().IsZero() {
 			s.Errorf("%s: the next check is at %v, and the pauses are %v", key, j.NextCheckAt, j.Pauses)
 		}
 	}

@@ -74,13 +74,13 @@ func TestAVersionThatCannotBeReadStopsNoOther(t *testing.T) {
 // odd begins waits under a version that is not there.
 func (e *engine) odd(subject string, keys ...string) {
 	e.Helper()
-	batch := futurejobs.Batch{RuleSet: e.book.Revision()}
+	batch := futurejobs.EffectBatch{RuleSet: e.book.Revision()}
 	for _, k := range keys {
 		effects, _ := e.book.Match(futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k)})
 		for _, effect := range effects {
-			start := effect.Ask.(futurejobs.Start)
+			start := effect.Action.(futurejobs.Start)
 			start.Job.Version = 99
-			effect.Ask = start
+			effect.Action = start
 			batch.Effects = append(batch.Effects, effect)
 		}
 	}
@@ -101,7 +101,7 @@ func TestANodeWithoutShardsIsNotBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range leases {
-			if _, ok, err := e.store.Take(t.Context(), "other", l.Held, time.Hour); !ok || err != nil {
+			if _, ok, err := e.store.Take(t.Context(), "other", l.HeldShard, time.Hour); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}

@@ -11,25 +11,25 @@ import (
 
 // How much is read and handed on at a time.
 const (
-	pageMost  = 4000     // rows that a read looks at, over all shards
-	pageLeast = 250      // of one shard, at the least
-	pageBytes = 16 << 20 // of bodies that a read returns
-	scanMost  = 2_000    // rows that a read looks at which passes over some
-	chunkMost = 250      // jobs one checker works on at a time
-	settlers  = 3
+	maxPage      = 4000     // rows that a read looks at, over all shards
+	minShardPage = 250      // of one shard, at the least
+	pageBytes    = 16 << 20 // of bodies that a read returns
+	scanMost     = 2_000    // rows that a read looks at which passes over some
+	maxChunk     = 250      // jobs one checker works on at a time
+	settlers     = 3
 )
 
-// pass is one sweep over the held shards.
-type pass struct {
+// sweepRun is one sweep over the held shards.
+type sweepRun struct {
 	ctx        context.Context
 	now        time.Time // when it began
 	revision   int64     // of the rules when it began
 	shards     map[int16]*Shard
-	through    map[string]Reading // by stream
-	belt       *belt
-	horizons   map[Edition]horizon // of versions whose jobs wait
-	finds      map[Edition]*gathering
-	search     func([]*verdict)
+	through    map[string]StreamProgress // by stream
+	belt       *pipeline
+	horizons   map[VersionRef]horizon // of versions whose jobs wait
+	finds      map[VersionRef]*lookupBatch
+	search     func([]*task)
 	page       []Job // the last page that was read
 	isLeaving  bool  // the shards are to be given back: no handler and no source is asked any more
 	isCutShort bool  // there is more to read, and the next sweep does so at once
@@ -39,15 +39,15 @@ type pass struct {
 }
 
 // leave notes the slot of a job that had to be left.
-func (p *pass) leave(slot time.Time, isBusy bool) {
-	p.left = older(p.left, slot)
+func (p *sweepRun) leave(slot time.Time, isBusy bool) {
+	p.left = earliest(p.left, slot)
 	if !isBusy {
-		p.own = older(p.own, slot)
+		p.own = earliest(p.own, slot)
 	}
 }
 
 // parkedRules are the rules with parked jobs.
-func (p *pass) parkedRules() map[int32]bool {
+func (p *sweepRun) parkedRules() map[int32]bool {
 	rules := map[int32]bool{}
 	for _, sh := range p.shards {
 		sh.addParked(rules)
@@ -59,7 +59,7 @@ func (p *pass) parkedRules() map[int32]bool {
 type stopping func(q DueQuery, page []Job) bool
 
 // cut notes walks that are not at their end.
-func (p *pass) cut(rest []Walk) {
+func (p *sweepRun) cut(rest []ShardCursor) {
 	for _, w := range rest {
 		slot := w.At
 		if !slot.After(beginning) {
@@ -71,7 +71,7 @@ func (p *pass) cut(rest []Walk) {
 }
 
 // passOver has a query pass over the jobs that have to wait, and parks them where it does.
-func (p *pass) passOver(q *DueQuery) {
+func (p *sweepRun) passOver(q *DueQuery) {
 	q.Not = q.Not[:0]
 	for made, h := range p.horizons {
 		if !h.at.Before(q.Until) || len(q.Of) > 0 && !slices.Contains(q.Of, made.RuleID) {
@@ -79,9 +79,9 @@ func (p *pass) passOver(q *DueQuery) {
 		}
 		q.Not = append(q.Not, Unready{made, h.at})
 		for _, w := range q.Walks {
-			from := place{w.At, w.ID}
+			from := position{w.At, w.ID}
 			if from.at.Before(h.at) {
-				from = place{h.at, math.MaxInt64}
+				from = position{h.at, math.MaxInt64}
 			}
 			p.shards[w.Shard].passOver(made.RuleID, from)
 		}
@@ -90,9 +90,9 @@ func (p *pass) passOver(q *DueQuery) {
 
 // readThrough is up to when all the rule's streams are read; zero: it waits for none. The readings are older than
 // the jobs, so a job has every event before that instant.
-func (r *Rule) readThrough(all map[string]Reading) (least time.Time) {
+func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
 	for _, stream := range r.Streams {
-		least = older(least, all[stream].Through)
+		least = earliest(least, all[stream].Through)
 	}
 	return least
 }
@@ -104,22 +104,22 @@ func (r *Rule) readThrough(all map[string]Reading) (least time.Time) {
 //  1. A page is read of what was parked and need not wait any more, or newer jobs would always be first.
 //  2. What became due since the last sweep is read, and what a round of reads that goes on has still to read.
 //  3. What was parked is read on, until the next slot: jobs that become due need not wait for it.
-func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)) (left time.Time, err error) {
+func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards, leaving := s.owner.Open(), s.owner.Leaving()
 	if len(shards)+len(leaving) == 0 || now.IsZero() {
 		s.swept.Store(nil) // a node that holds nothing is behind with nothing
 		if len(s.owner.Holding()) == 0 {
-			s.fail("settle", nil) // and what it could not settle is another's
-			s.fail("rules", nil)
+			s.setErr("settle", nil) // and what it could not settle is another's
+			s.setErr("rules", nil)
 			s.unreadable.clear()
 		}
 		return left, nil
 	}
-	if s.stoodStill(now) {
-		s.Resuming(ctx)
+	if s.stalled(now) {
+		s.BeforeResume(ctx)
 	}
-	if err := s.Listening(ctx); err != nil {
+	if err := s.BeforeSweep(ctx); err != nil {
 		return left, err
 	}
 	through, err := s.queue.ReadThrough(ctx)
@@ -130,32 +130,32 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
 	belt.coming.Add(1)
-	defer belt.passed()
-	pass := &pass{ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search}
+	defer belt.done()
+	pass := &sweepRun{ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search}
 	leavingPass := *pass
 	leavingPass.isLeaving = true
 	if err := s.sweepShards(ctx, pass, shards); err != nil {
 		return pass.left, err
 	}
 	if err := s.sweepShards(ctx, &leavingPass, leaving); err != nil {
-		return older(pass.left, leavingPass.left), err
+		return earliest(pass.left, leavingPass.left), err
 	}
-	left = older(pass.left, leavingPass.own) // what leaves with its shard is not waited for
+	left = earliest(pass.left, leavingPass.own) // what leaves with its shard is not waited for
 	s.last = now
 	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
-	s.swept.Store(&reach{through: now, left: left, own: older(pass.own, leavingPass.own)})
+	s.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
 	s.unreadable.recheck(ctx, s.book)
-	s.fail("rules", s.unreadable.err())
+	s.setErr("rules", s.unreadable.err())
 	return left, nil
 }
 
 // sweepShards is a pass over shards: those that stay, or those that leave.
-func (s *Sweeper) sweepShards(ctx context.Context, p *pass, shards []*Shard) error {
+func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard) error {
 	if len(shards) == 0 {
 		return nil
 	}
-	p.shards, p.horizons, p.finds = make(map[int16]*Shard, len(shards)), map[Edition]horizon{}, map[Edition]*gathering{}
-	defer p.sendOld(time.Time{})
+	p.shards, p.horizons, p.finds = make(map[int16]*Shard, len(shards)), map[VersionRef]horizon{}, map[VersionRef]*lookupBatch{}
+	defer p.flushOldLookups(time.Time{})
 	for _, sh := range shards {
 		p.shards[sh.Shard] = sh
 		sh.beginSweep()
@@ -179,11 +179,11 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *pass, shards []*Shard) err
 
 // readDue reads what became due in each shard, and then what is left of its round of reads. A round that finds little
 // among many jobs which have to wait goes on in the next sweep.
-func (s *Sweeper) readDue(ctx context.Context, p *pass, shards []*Shard, slotCame stopping) error {
+func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slotCame stopping) error {
 	fresh, old := DueQuery{Until: p.now}, DueQuery{Until: p.now}
 	isRecent := map[int16]bool{}
 	for _, sh := range shards {
-		recent, rest := sh.walk(p.now)
+		recent, rest := sh.nextCursor(p.now)
 		if fresh.Walks = append(fresh.Walks, recent); rest != nil {
 			old.Walks, isRecent[sh.Shard] = append(old.Walks, *rest), true
 		}
@@ -198,9 +198,9 @@ func (s *Sweeper) readDue(ctx context.Context, p *pass, shards []*Shard, slotCam
 			case r != nil:
 				sh.suspend(*r, isRecent[w.Shard])
 			case isRecent[w.Shard]:
-				sh.suspend(Walk{At: p.now, ID: math.MaxInt64}, true)
+				sh.suspend(ShardCursor{At: p.now, ID: math.MaxInt64}, true)
 			default:
-				sh.raise(sh.roundBegan())
+				sh.raiseLowWater(sh.roundBegan())
 			}
 		}
 		p.cut(rest)
@@ -220,11 +220,11 @@ func (q DueQuery) foundLittle(page []Job) bool {
 // read reads what a query asks for, page by page, and hands it on, until stop ends it after a page. It returns the
 // walks that are not at their end. Where it finds itself behind, it begins again with the jobs of the loud rules:
 // they do not wait for all the others.
-func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) (rest []Walk, err error) {
-	most := pageMost
+func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
+	most := maxPage
 	for isFirst := true; len(q.Walks) > 0; isFirst = false {
 		for _, sh := range p.shards {
-			sh.beginRead()
+			sh.dropFinished()
 		}
 		p.passOver(&q)
 		q.Room = p.page
@@ -244,12 +244,12 @@ func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) 
 			}
 			continue // the page is read again: some of it is decided by now
 		}
-		if err := s.handOn(ctx, p, jobs); err != nil {
+		if err := s.dispatch(ctx, p, jobs); err != nil {
 			return q.Walks, err
 		}
-		p.sendOld(s.clock.Now())
+		p.flushOldLookups(s.clock.Now())
 		isOver := stop(q, jobs)
-		if most = pageMost; q.foundLittle(jobs) {
+		if most = maxPage; q.foundLittle(jobs) {
 			most = scanMost
 		}
 		if q.Walks = q.Advance(jobs); isOver {
@@ -266,7 +266,7 @@ const pageHalvings = 6
 // and so are those after it until a page has all that is due.
 func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
 	for {
-		q.Limit = max(1, max(most/len(q.Walks), pageLeast)>>s.halvings)
+		q.Limit = max(1, max(most/len(q.Walks), minShardPage)>>s.halvings)
 		q.Bytes = pageBytes >> s.halvings
 		jobs, err := s.queue.Due(ctx, *q)
 		switch {
@@ -283,7 +283,7 @@ func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, e
 
 // loudOf are the loud rules that a query asks for among others; none where it asks for no others.
 func (s *Sweeper) loudOf(q DueQuery) []int32 {
-	loud := s.book.Loud()
+	loud := s.book.CriticalRules()
 	if len(q.Of) == 0 {
 		return loud
 	}
@@ -294,95 +294,95 @@ func (s *Sweeper) loudOf(q DueQuery) []int32 {
 	return loud
 }
 
-// behindBy is how late a job is found by a sweep that is behind.
-const behindBy = time.Minute
+// behindThreshold is how late a job is found by a sweep that is behind.
+const behindThreshold = time.Minute
 
 // behind reports whether there is more than a page to read, and some of it is late.
 func (q DueQuery) behind(jobs []Job) bool {
-	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindBy })
+	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindThreshold })
 }
 
-// stoodStill reports whether slots went by since the last sweep that came through, so many
+// stalled reports whether slots went by since the last sweep that came through, so many
 // that somebody may want to know before it goes on.
-func (s *Sweeper) stoodStill(now time.Time) bool {
+func (s *Sweeper) stalled(now time.Time) bool {
 	if s.last.IsZero() {
 		return true
 	}
 	slot := s.book.NextSlot(s.last)
-	return !slot.IsZero() && now.Sub(slot) > settleIn
+	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
 }
 
-// behindStream notes since when this node has found a stream behind a job's slot. Before that it may
+// streamBehindSince notes since when this node has found a stream behind a job's slot. Before that it may
 // have been the node that was away.
-func (s *Sweeper) behindStream(stream string, now time.Time) {
+func (s *Sweeper) streamBehindSince(stream string, now time.Time) {
 	if _, known := s.behindSince[stream]; !known {
 		s.behindSince[stream] = now
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// reach is how far a sweep came.
-type reach struct {
+// sweepProgress is how far a sweep came.
+type sweepProgress struct {
 	through time.Time // it read what was due by then
 	left    time.Time // the oldest slot that it had to leave; zero: none
 	own     time.Time // the same, without what waits for a source or a handler
 }
 
-// older returns the older of two slots, where the zero time is none.
-func older(a, b time.Time) time.Time {
+// earliest returns the older of two slots, where the zero time is none.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// handOn hands the jobs of one read to the checkers, in chunks, and parks those that have to wait.
-func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) error {
+// dispatch hands the jobs of one read to the checkers, in chunks, and parks those that have to wait.
+func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 	picked := s.clock.Now()
 	now := picked
-	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
+	chunk := make([]*task, 0, min(maxChunk, len(jobs)))
 	bytes := 0
 	for i := range jobs {
 		j := &jobs[i]
 		shard := p.shards[j.Shard]
-		if shard.flying(j.ID) {
+		if shard.isInFlight(j.ID) {
 			continue
 		}
-		j.Last = Look{PickedAt: picked}
-		v, ok := s.pick(ctx, j, p, now)
+		j.Last = CheckTimes{PickedAt: picked}
+		v, ok := s.admit(ctx, j, p, now)
 		if !ok {
-			p.leave(j.NextCheckAt, p.horizons[Edition{j.RuleID, j.Version}].isBusy)
+			p.leave(j.NextCheckAt, p.horizons[VersionRef{j.RuleID, j.Version}].isBusy)
 			s.met(j)
-			shard.passOver(j.RuleID, place{j.NextCheckAt, j.ID - 1})
+			shard.passOver(j.RuleID, position{j.NextCheckAt, j.ID - 1})
 			continue
 		}
 		v.shard = shard
-		shard.takeOff(v)
-		if v.asks() {
-			p.gather(v)
+		shard.begin(v)
+		if v.needsLookup() {
+			p.addToLookup(v)
 			continue
 		}
 		chunk, bytes = append(chunk, v), bytes+j.Size()
-		if len(chunk) == chunkMost || bytes >= chunkBytes {
-			if err := p.belt.hand(ctx, chunk); err != nil {
+		if len(chunk) == maxChunk || bytes >= chunkBytes {
+			if err := p.belt.submit(ctx, chunk); err != nil {
 				return err
 			}
-			chunk, bytes, now = make([]*verdict, 0, chunkMost), 0, s.clock.Now()
+			chunk, bytes, now = make([]*task, 0, maxChunk), 0, s.clock.Now()
 		}
 	}
-	return p.belt.hand(ctx, chunk)
+	return p.belt.submit(ctx, chunk)
 }
 
-// pick finds out who is to look at a job; ok is false for one that has to wait, for its rule, its streams or a lane,
+// admit finds out who is to look at a job; ok is false for one that has to wait, for its rule, its streams or a lane,
 // and jobs of its version with later slots are passed over in this pass. One that need not wait has its lane.
-func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *verdict, ok bool) {
-	made := Edition{j.RuleID, j.Version}
+func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
+	made := VersionRef{j.RuleID, j.Version}
 	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
 		return nil, false
 	}
@@ -393,28 +393,28 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 		s.unreadable.note(made, j.NextCheckAt, err)
 		return nil, false
 	}
-	v = &verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: *j}}
+	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
 	if at, stream := s.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
-		s.behindStream(stream, now)
+		s.streamBehindSince(stream, now)
 		s.wait(p, j, horizon{at: at})
 		return nil, false
 	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
-		rule.unread(&v.Decision, stream, now)
+		rule.streamTimedOut(&v.Decision, stream, now)
 		v.unasked = true
 		return v, true
 	}
 	v.through = rule.readThrough(p.through)
-	if v.forgo(now); v.unasked {
+	if v.decideWithoutCheck(now); v.unasked {
 		return v, true
 	}
-	if p.isLeaving && v.out() {
+	if p.isLeaving && v.waitsForIO() {
 		p.horizons[made] = horizon{isBusy: true}
 		return nil, false
 	}
-	if v.asks() {
-		return v, s.enter(p, rule, now)
+	if v.needsLookup() {
+		return v, s.reserveLookup(p, rule, now)
 	}
-	if !prompt(rule) && !s.slow.enter(rule.ID) {
+	if !isInline(rule) && !s.slow.acquire(rule.ID) {
 		s.crowded.Store(true)
 		p.horizons[made] = horizon{isBusy: true}
 		return nil, false
@@ -423,17 +423,17 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 }
 
 // wait notes that the jobs of a version have to wait after its horizon.
-func (s *Sweeper) wait(p *pass, j *Job, h horizon) {
-	made := Edition{j.RuleID, j.Version}
+func (s *Sweeper) wait(p *sweepRun, j *Job, h horizon) {
+	made := VersionRef{j.RuleID, j.Version}
 	p.horizons[made] = h
 	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
 }
 
 // met notes a job that has to wait, where its version is known to.
 func (s *Sweeper) met(j *Job) {
-	made := Edition{j.RuleID, j.Version}
+	made := VersionRef{j.RuleID, j.Version}
 	if w, known := s.waiting[made]; known {
-		w.slot = older(w.slot, j.NextCheckAt)
+		w.slot = earliest(w.slot, j.NextCheckAt)
 		s.waiting[made] = w
 	}
 }

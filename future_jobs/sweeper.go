@@ -14,15 +14,15 @@ import (
 	"deadman/alerts"
 )
 
-// Longest is how long the sweep rests where no rule has a slot earlier.
-const Longest = time.Minute
+// MaxIdle is how long the sweep rests where no rule has a slot earlier.
+const MaxIdle = time.Minute
 
 // How soon a sweep follows one that had to leave jobs behind: soon at first, then less and
 // less.
 const (
-	again     = 50 * time.Millisecond
-	againMost = time.Second
-	restFor   = 10 * time.Second // until a decision is settled again that took too long by itself
+	minRetry = 50 * time.Millisecond
+	maxRetry = time.Second
+	restFor  = 10 * time.Second // until a decision is settled again that took too long by itself
 )
 
 // syncEvery is how long the clock goes on without asking the database.
@@ -53,34 +53,34 @@ type Sweeper struct {
 	Observer Observer
 	// Resuming is called before the first sweep, and before one that comes late: what was due
 	// meanwhile is still as it was. The sweep waits for it. Set before Run.
-	Resuming func(ctx context.Context)
+	BeforeResume func(ctx context.Context)
 	// Listening is called before each sweep. Once it returned nil, what the node could not hear
 	// of until then is in the database. Set before Run.
-	Listening func(ctx context.Context) error
+	BeforeSweep func(ctx context.Context) error
 	// Stepped is called after the clock stepped. The sweep goes on once it returned nil: the instants that were
 	// written by the old time, and that would hold something up, are put right. Set before Run.
 	Stepped func(ctx context.Context) error
 
 	wake        chan struct{}
-	slow        *lanes
+	slow        *limiter
 	settleMost  atomic.Int64 // decisions that are settled at a time
 	rested      atomic.Int64 // the last job whose decision was too slow by itself; 0: something was settled since
 	crowded     atomic.Bool  // the line before a source was full, or all lanes were
-	loads       loads
-	outages     outages
-	unsettled   unsettled
+	loads       loadCounter
+	outages     outageCache
+	unsettled   answerCache
 	unreadable  unreadable
-	waiting     map[Edition]unready  // versions whose jobs wait; used by Run alone
-	behindSince map[string]time.Time // by stream; used by Run alone
-	paused      bool                 // the clock is not to be trusted; used by Run alone
-	behind      time.Duration        // the last wait for what was left behind; used by Run alone
-	isCutShort  bool                 // the last sweep left more to read; used by Run alone
-	last        time.Time            // when the last sweep began that came through; used by Run alone
-	halvings    int                  // of the pages that are read, as larger ones took too long; used by Run alone
-	steps       int64                // of the clock that the sweep knows of; used by Run alone
-	uneven      time.Time            // when the clock stepped last, by the local clock; used by Run alone
+	waiting     map[VersionRef]unready // versions whose jobs wait; used by Run alone
+	behindSince map[string]time.Time   // by stream; used by Run alone
+	paused      bool                   // the clock is not to be trusted; used by Run alone
+	behind      time.Duration          // the last wait for what was left behind; used by Run alone
+	isCutShort  bool                   // the last sweep left more to read; used by Run alone
+	last        time.Time              // when the last sweep began that came through; used by Run alone
+	halvings    int                    // of the pages that are read, as larger ones took too long; used by Run alone
+	steps       int64                  // of the clock that the sweep knows of; used by Run alone
+	uneven      time.Time              // when the clock stepped last, by the local clock; used by Run alone
 
-	swept        atomic.Pointer[reach] // by the last sweep; nil: there was none yet
+	swept        atomic.Pointer[sweepProgress] // by the last sweep; nil: there was none yet
 	mu           sync.Mutex
 	errs         map[string]error
 	failingSince map[string]time.Time // by the local clock, for each of errs
@@ -91,20 +91,20 @@ type Sweeper struct {
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
-		Observer: silent{}, Resuming: func(context.Context) {}, Listening: func(context.Context) error { return nil },
+		Observer: nopObserver{}, BeforeResume: func(context.Context) {}, BeforeSweep: func(context.Context) error { return nil },
 		Stepped: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1),
-		waiting: map[Edition]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
+		waiting: map[VersionRef]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
 	}
-	s.settleMost.Store(settleMost)
-	s.slow = newLanes(workers, s.room)
+	s.settleMost.Store(maxSettleBatch)
+	s.slow = newLimiter(workers, s.capacityFreed)
 	return s
 }
 
-type silent struct{}
+type nopObserver struct{}
 
-func (silent) Checked(string, string, time.Duration) {}
-func (silent) Alerted(alerts.Alert)                  {}
+func (nopObserver) Checked(string, string, time.Duration) {}
+func (nopObserver) Alerted(alerts.Alert)                  {}
 
 // Wake makes the next sweep begin at once: a hint that a stream was read or shards came.
 func (s *Sweeper) Wake() {
@@ -114,8 +114,8 @@ func (s *Sweeper) Wake() {
 	}
 }
 
-// room has jobs that were left for want of room read again, now that there is some.
-func (s *Sweeper) room() {
+// capacityFreed has jobs that were left for want of room read again, now that there is some.
+func (s *Sweeper) capacityFreed() {
 	if s.crowded.Swap(false) {
 		s.Wake()
 	}
@@ -124,8 +124,8 @@ func (s *Sweeper) room() {
 // Run sweeps at every slot until ctx ends; then it settles what is in hand and returns.
 // drain bounds that: handlers still running when it ends are cut off.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
-	belt := newBelt()
-	batches := make(chan []*verdict)
+	belt := newPipeline()
+	batches := make(chan []*task)
 
 	var checkers, searches, writers sync.WaitGroup
 	writers.Go(func() { belt.batches(batches) })
@@ -140,7 +140,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	for range settlers {
 		writers.Go(func() {
 			for batch := range batches {
-				s.write(drain, batch, alone)
+				s.settleBatch(drain, batch, alone)
 			}
 		})
 	}
@@ -148,13 +148,13 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 		checkers.Go(func() {
 			for chunk := range belt.due {
 				s.check(drain, chunk, belt.decided)
-				belt.passed()
+				belt.done()
 			}
 		})
 	}
 
-	writers.Go(func() { s.mend(ctx) })
-	search := func(batch []*verdict) { searches.Go(func() { s.find(ctx, batch, belt.decided) }) }
+	writers.Go(func() { s.closeOutages(ctx) })
+	search := func(batch []*task) { searches.Go(func() { s.lookUp(ctx, batch, belt.decided) }) }
 
 	s.loop(ctx, belt, search)
 	close(belt.due)
@@ -167,7 +167,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 }
 
 // loop sweeps at each slot of any rule, and sooner when jobs were left behind.
-func (s *Sweeper) loop(ctx context.Context, belt *belt, search func([]*verdict)) {
+func (s *Sweeper) loop(ctx context.Context, belt *pipeline, search func([]*task)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -177,7 +177,7 @@ func (s *Sweeper) loop(ctx context.Context, belt *belt, search func([]*verdict))
 		case <-timer.C:
 		case <-s.wake:
 		}
-		wait := s.round(ctx, belt, search)
+		wait := s.step(ctx, belt, search)
 		if ctx.Err() != nil {
 			return
 		}
@@ -190,10 +190,10 @@ func (s *Sweeper) loop(ctx context.Context, belt *belt, search func([]*verdict))
 func (s *Sweeper) followClock(ctx context.Context) bool {
 	if s.paused || s.clock.Stale(syncEvery) || s.clock.Err() != nil {
 		err := s.clock.Sync(ctx)
-		if errors.As(err, new(Jumped)) {
+		if errors.As(err, new(ClockJumpError)) {
 			err = nil // the time that passed is known
 		}
-		s.fail("clock", err)
+		s.setErr("clock", err)
 		if s.paused = err != nil; s.paused {
 			return false
 		}
@@ -203,7 +203,7 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 		return true
 	}
 	err := s.Stepped(ctx)
-	s.fail("step", err)
+	s.setErr("step", err)
 	if err == nil {
 		s.startAnew(steps)
 	}
@@ -231,19 +231,19 @@ func (s *Sweeper) soon() time.Duration {
 	case s.clock.Err() != nil:
 		return confirmEvery
 	case !s.uneven.IsZero() && s.clock.local().Sub(s.uneven) < unevenFor:
-		return againMost
+		return maxRetry
 	}
-	return Longest
+	return MaxIdle
 }
 
-// round looks at the clock, sweeps by it, and says how long to wait for the next round.
-func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)) time.Duration {
+// step looks at the clock, sweeps by it, and says how long to wait for the next round.
+func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)) time.Duration {
 	if !s.followClock(ctx) {
-		return jump
+		return maxClockJump
 	}
 	began := s.clock.Now()
 	left, err := s.sweep(ctx, belt, search)
-	s.fail("sweep", err)
+	s.setErr("sweep", err)
 	wait := s.soon()
 	if slot := s.book.NextSlot(began); !slot.IsZero() { // also one that came during the sweep, which did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))
@@ -254,7 +254,7 @@ func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)
 	case err == nil && left.IsZero():
 		s.behind = 0
 	default: // it delays no other node at the next slot
-		s.behind = min(max(2*s.behind, again), againMost)
+		s.behind = min(max(2*s.behind, minRetry), maxRetry)
 		wait = min(wait, s.behind)
 	}
 	return max(wait, time.Millisecond)
@@ -283,9 +283,9 @@ func (s *Sweeper) Unfit(d time.Duration) (reason string) {
 	return ""
 }
 
-// Swept is when the last sweep began that came through: what was due by then was read. It is
+// SweptThrough is when the last sweep began that came through: what was due by then was read. It is
 // zero while the node holds nothing, or has not swept yet.
-func (s *Sweeper) Swept() time.Time {
+func (s *Sweeper) SweptThrough() time.Time {
 	if swept := s.swept.Load(); swept != nil {
 		return swept.through
 	}
@@ -310,10 +310,10 @@ func (s *Sweeper) lags() (lag, own time.Duration) {
 		return 0, 0
 	}
 	next := s.book.NextSlot(swept.through)
-	oldest, oldestOwn := older(swept.left, next), older(swept.own, next)
+	oldest, oldestOwn := earliest(swept.left, next), earliest(swept.own, next)
 	for _, sh := range s.owner.Open() {
 		slot, ownSlot := sh.oldest()
-		oldest, oldestOwn = older(oldest, slot), older(oldestOwn, ownSlot)
+		oldest, oldestOwn = earliest(oldest, slot), earliest(oldestOwn, ownSlot)
 	}
 	return s.since(oldest), s.since(oldestOwn)
 }
@@ -329,5 +329,5 @@ func (s *Sweeper) since(slot time.Time) time.Duration {
 // Abandoned is how many handlers ignored their timeout and have not returned.
 func (s *Sweeper) Abandoned() int { return s.slow.abandoned() }
 
-// Doing describes up to 20 checks that are running, as JSON.
-func (s *Sweeper) Doing() string { return s.slow.doing() }
+// RunningJSON describes up to 20 checks that are running, as JSON.
+func (s *Sweeper) RunningJSON() string { return s.slow.runningJSON() }

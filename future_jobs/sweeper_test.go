@@ -54,12 +54,12 @@ func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejo
 
 // handlers is the book of rules, where some rules are answered by a function.
 type handlers struct {
-	*rules.Book
+	*rules.Catalog
 	by map[string]checks.Handler
 }
 
 func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rule, error) {
-	r, err := h.Book.Rule(ctx, id, version)
+	r, err := h.Catalog.Rule(ctx, id, version)
 	if err != nil || h.by[r.Name] == nil {
 		return r, err
 	}
@@ -83,7 +83,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{T: t, store: s, wall: wall, book: &handlers{rules.NewBook(s, 4), handle}, finished: make(chan struct{})}
+	e := &engine{T: t, store: s, wall: wall, book: &handlers{rules.NewCatalog(s, 4), handle}, finished: make(chan struct{})}
 	for _, d := range documents {
 		e.save(d)
 	}
@@ -109,7 +109,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 		return e.shifter.Refresh(ctx)
 	}
 	e.sweeper.Stepped = func(ctx context.Context) error { return s.PutBack(ctx, 0) }
-	e.sweeper.Listening = func(context.Context) error { return e.shifter.Ready() }
+	e.sweeper.BeforeSweep = func(context.Context) error { return e.shifter.Ready() }
 
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
@@ -139,12 +139,12 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 }
 
 // save saves a rule that listens to the stream S, and to more.
-func (e *engine) save(document string, more ...rules.Read) {
+func (e *engine) save(document string, more ...rules.StreamBinding) {
 	e.Helper()
 	saveIn(e.T, e.store, document, more...)
 }
 
-func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.Read) {
+func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.StreamBinding) {
 	tb.Helper()
 	parsed, err := rules.Parse([]byte(document), "test.yaml")
 	if err != nil {
@@ -154,11 +154,11 @@ func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.Read) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	reads := []rules.Read{{Subject: parsed[0].Trigger.Event, Stream: "S"}}
+	reads := []rules.StreamBinding{{Subject: parsed[0].Trigger.Event, Stream: "S"}}
 	for _, r := range parsed[0].Resolve {
-		reads = append(reads, rules.Read{Subject: r.Event, Stream: "S"})
+		reads = append(reads, rules.StreamBinding{Subject: r.Event, Stream: "S"})
 	}
-	if _, err := s.Save(tb.Context(), rules.Saved{
+	if _, err := s.Save(tb.Context(), rules.RuleVersion{
 		Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: append(reads, more...),
 	}, rules.AnyVersion); err != nil {
 		tb.Fatal(err)
@@ -174,7 +174,7 @@ func (e *engine) happen(subject string, keys ...string) {
 // happenAt applies events that the stream took in at an instant.
 func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
 	e.Helper()
-	batch := futurejobs.Batch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
 	for _, k := range keys {
 		e.seq++
 		effects, refused := e.book.Match(futurejobs.Event{
@@ -199,7 +199,7 @@ func (e *engine) read() {
 	}
 }
 
-func (e *engine) said() []futurejobs.Said {
+func (e *engine) said() []futurejobs.ListedAlert {
 	e.Helper()
 	page, err := e.store.Alerts(e.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -208,7 +208,7 @@ func (e *engine) said() []futurejobs.Said {
 	return page.Items
 }
 
-func (e *engine) ended() []futurejobs.Ended {
+func (e *engine) ended() []futurejobs.EndedJob {
 	e.Helper()
 	page, err := e.store.History(e.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -264,9 +264,9 @@ func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
 		e := run(t, nil)
 		for _, version := range []struct {
 			key   string
-			reads []rules.Read
+			reads []rules.StreamBinding
 		}{
-			{"old", []rules.Read{{Subject: "slow.done", Stream: "GONE"}}},
+			{"old", []rules.StreamBinding{{Subject: "slow.done", Stream: "GONE"}}},
 			{"new", nil},
 		} {
 			e.save(strings.Replace(withResolve, "only", version.key, 1), version.reads...)

@@ -52,9 +52,9 @@ const (
 	Reopened     EntryKind = "unacknowledge"
 )
 
-// line is an entry as it is kept. Instants are milliseconds since 1970. The kind comes last, so
+// trailLine is an entry as it is kept. Instants are milliseconds since 1970. The kind comes last, so
 // that the end of a trail tells what its last entry is about.
-type line struct {
+type trailLine struct {
 	At      int64  `json:"at"`
 	Late    int64  `json:"late"` // ms
 	Saw     string `json:"saw"`
@@ -69,7 +69,7 @@ type line struct {
 
 // Trail is a trail of this entry alone. What of it is long is cut short.
 func (e Entry) Trail() Trail {
-	l := line{
+	l := trailLine{
 		At: e.At.UnixMilli(), Late: e.Late.Milliseconds(), Saw: e.Saw, Took: e.Took, Held: e.Held, Why: e.Why,
 		Outcome: string(e.Outcome), By: e.By,
 	}
@@ -91,8 +91,8 @@ func (e Entry) Trail() Trail {
 }
 
 // text is a line without its end.
-func (l line) text() string {
-	o := make(configfile.Object, 0, 160)
+func (l trailLine) text() string {
+	o := make(configfile.ObjectEncoder, 0, 160)
 	o.Number("at", l.At)
 	o.Number("late", l.Late)
 	o.Text("saw", l.Saw)
@@ -135,7 +135,7 @@ func (t Trail) Entries() []Entry {
 	}
 	var all []Entry
 	for text := range strings.SplitSeq(string(t), "\n") {
-		var l line
+		var l trailLine
 		if json.Unmarshal([]byte(text), &l) != nil {
 			continue
 		}
@@ -151,16 +151,16 @@ func (t Trail) Entries() []Entry {
 	return all
 }
 
-// trace has the job keep what an effect did to it. Of several effects of one run it keeps the last.
-func (f *fold) trace(e Effect, s *standing, kind EntryKind) {
-	entry := Entry{Kind: kind, At: f.when(e)}
+// addTrail has the job keep what an effect did to it. Of several effects of one run it keeps the last.
+func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
+	entry := Entry{Kind: kind, At: f.eventTime(e)}
 	if kind != Updated && s.job.PausedAt().IsZero() {
 		entry.Next = s.job.NextCheckAt
 	}
 	if e.Event != nil {
 		entry.By = e.Event.Subject
 	}
-	switch a := e.Ask.(type) {
+	switch a := e.Action.(type) {
 	case Acknowledge:
 		entry.By = a.Ack.By
 	case Snooze:
@@ -169,10 +169,10 @@ func (f *fold) trace(e Effect, s *standing, kind EntryKind) {
 	s.job.Trail = entry.Trail()
 }
 
-// trace has the job keep what a look at slot came to. What ends a job is in its history, and
+// addTrail has the job keep what a look at slot came to. What ends a job is in its history, and
 // what is said in its alert: a look that ends it leaves no entry, unless nothing else tells what
 // the condition saw.
-func (d *Decision) trace(slot, now time.Time, answer checks.Answer) {
+func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	d.Job.Trail = ""
 	if d.Ends() && (answer.Saw == "" || len(d.Alerts) > 0) {
 		return

@@ -49,7 +49,7 @@ func TestALookLeavesAnEntry(t *testing.T) {
 			rule.Handler = computing{}
 			rule.Limits = guards.Limits{Attempts: 3}
 			before := Job{ID: 1, CreatedAt: noon, NextCheckAt: slot, Trail: "what is kept is not the look's"}
-			d := decided(rule, before, Look{}, c.answer, c.err, slot.Add(late))
+			d := decided(rule, before, CheckTimes{}, c.answer, c.err, slot.Add(late))
 			var want []Entry
 			if c.want != nil {
 				e := look
@@ -70,12 +70,12 @@ func TestWhatIsNotLookedAtLeavesAnEntry(t *testing.T) {
 	rule := orderRule()
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
-	ok := rule.foregone(&d, noon.Add(2*time.Hour))
+	ok := rule.skipIfLate(&d, noon.Add(2*time.Hour))
 	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Why, "found 2h after its slot") || got[0].Late != 2*time.Hour {
 		t.Errorf("skipped: %+v", got)
 	}
 	d = Decision{Job: Job{NextCheckAt: noon}}
-	rule.unread(&d, "ORDERS", noon.Add(time.Hour))
+	rule.streamTimedOut(&d, "ORDERS", noon.Add(time.Hour))
 	if got := entriesOf(t, d); len(got) != 1 || !strings.Contains(got[0].Why, "not read past") || got[0].Next.IsZero() {
 		t.Errorf("unread: %+v", got)
 	}
@@ -133,7 +133,7 @@ func BenchmarkDecide(b *testing.B) {
 	job := Job{ID: 1, CreatedAt: noon, NextCheckAt: noon}
 	b.ReportAllocs()
 	for b.Loop() {
-		if d := decided(rule, job, Look{}, answer, nil, noon.Add(time.Millisecond)); d.Ends() {
+		if d := decided(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Millisecond)); d.Ends() {
 			b.Fatal(fmt.Sprint(d))
 		}
 	}

@@ -20,13 +20,13 @@ type Trial struct {
 // Try asks the rule's handler once about a job that is made up, as a person does who wants to
 // know. Nothing comes of it. A handler with effects is not asked.
 func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
-	if once(r) {
+	if isAtMostOnce(r) {
 		return Trial{Err: errTrialOnce, Returned: done}
 	}
-	c := r.question(&j, now)
+	c := r.checkOf(&j, now)
 	c.Manual = true
 	var t Trial
-	t.Answer, t.Returned, t.Err = askWithin(ctx, r.Limits.Timeout, r.Handler, c)
+	t.Answer, t.Returned, t.Err = callWithTimeout(ctx, r.Limits.Timeout, r.Handler, c)
 	if t.Err != nil || t.Answer.Next.IsZero() {
 		return t
 	}

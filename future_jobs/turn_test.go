@@ -10,8 +10,8 @@ func TestTurnsAreTakenAlike(t *testing.T) {
 	counts := make([]int, turns)
 	for i := range keys {
 		key := fmt.Sprint("key-", i)
-		turn := TurnOf("herd", key, turns)
-		if turn != TurnOf("herd", key, turns) {
+		turn := SpreadIndex("herd", key, turns)
+		if turn != SpreadIndex("herd", key, turns) {
 			t.Fatalf("the turn of %s is another each time", key)
 		}
 		counts[turn]++
@@ -28,7 +28,7 @@ func TestTurnsAreTakenAlike(t *testing.T) {
 	moved := 0
 	for i := range 100 {
 		key := fmt.Sprint("key-", i)
-		if TurnOf("herd", key, turns) != TurnOf("another", key, turns) {
+		if SpreadIndex("herd", key, turns) != SpreadIndex("another", key, turns) {
 			moved++
 		}
 	}

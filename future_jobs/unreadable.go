@@ -12,7 +12,7 @@ import (
 // Unreadable is a version of a rule that a node cannot read although jobs of it are due, as when a calendar is gone or
 // a newer program saved it.
 type Unreadable struct {
-	Edition
+	VersionRef
 	Since  time.Time // the oldest slot of a job that was met
 	Reason string
 }
@@ -24,11 +24,11 @@ const maxUnreadable = 50
 // a version stays until it can be read.
 type unreadable struct {
 	mu  sync.Mutex
-	all map[Edition]Unreadable
+	all map[VersionRef]Unreadable
 }
 
 // note takes in that the version of a job could not be read.
-func (u *unreadable) note(made Edition, slot time.Time, err error) {
+func (u *unreadable) note(made VersionRef, slot time.Time, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	known, is := u.all[made]
@@ -38,9 +38,9 @@ func (u *unreadable) note(made Edition, slot time.Time, err error) {
 	case is && known.Since.Before(slot):
 		slot = known.Since
 	case u.all == nil:
-		u.all = make(map[Edition]Unreadable)
+		u.all = make(map[VersionRef]Unreadable)
 	}
-	u.all[made] = Unreadable{Edition: made, Since: slot, Reason: err.Error()}
+	u.all[made] = Unreadable{VersionRef: made, Since: slot, Reason: err.Error()}
 }
 
 // recheck forgets the versions that can be read now.
@@ -48,7 +48,7 @@ func (u *unreadable) recheck(ctx context.Context, book Book) {
 	for _, v := range u.list() {
 		if _, err := book.Rule(ctx, v.RuleID, v.Version); err == nil {
 			u.mu.Lock()
-			delete(u.all, v.Edition)
+			delete(u.all, v.VersionRef)
 			u.mu.Unlock()
 		}
 	}

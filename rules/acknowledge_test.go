@@ -27,17 +27,17 @@ const (
 func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 	t.Helper()
 	rule := compiled(t, text)
-	begin, err := rule.Begin("1", ten, ten, []byte(itBegins), 1)
+	begin, err := rule.Start("1", ten, ten, []byte(itBegins), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.Known{}, ten).Create[0]
+	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.FoldInput{}, ten).Create[0]
 	job.ID = 1
 	over := false
 	looks := func(through time.Time) {
 		for !over && !job.NextCheckAt.After(through) {
 			at, counted := job.NextCheckAt, job.CheckCount
-			d := rule.Engine().Look(t.Context(), job, at)
+			d := rule.Engine().Check(t.Context(), job, at)
 			line := rules.Duration(at.Sub(ten)).String()
 			for _, a := range d.Alerts {
 				line += fmt.Sprintf(" %s", a.Text)
@@ -68,8 +68,8 @@ func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 		default:
 			ask.Ack.Until = ten.Add(span(t, s.until))
 		}
-		effect := futurejobs.Effect{Rule: rule.Engine(), Ref: job.Ref, Ask: ask}
-		net := futurejobs.Fold([]futurejobs.Effect{effect}, futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{job.Ref: job}}, now)
+		effect := futurejobs.Effect{Rule: rule.Engine(), Ref: job.Ref, Action: ask}
+		net := futurejobs.Fold([]futurejobs.Effect{effect}, futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{job.Ref: job}}, now)
 		if len(net.Change) != 1 {
 			t.Fatalf("at %s nothing changes: %+v", s.after, net)
 		}

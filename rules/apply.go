@@ -31,14 +31,14 @@ type Report struct {
 func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	files, err := ruleFiles(dir)
 	if err != nil {
-		return Report{}, wrap("rules folder", err)
+		return Report{}, wrapErr("rules folder", err)
 	}
 	before, err := r.List(ctx)
 	if err != nil {
-		return Report{}, wrap("apply rules", err)
+		return Report{}, wrapErr("apply rules", err)
 	}
-	a := applying{
-		Registry: r, bundle: BundleOf(dir), before: make(map[string]*Listing),
+	a := bundleApply{
+		Registry: r, bundle: BundleOf(dir), before: make(map[string]*ListedRule),
 		from: make(map[string]string), refused: make(map[string]bool),
 	}
 	if r.As != nil {
@@ -49,7 +49,7 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	}
 	for _, file := range files {
 		if err := a.file(ctx, file); err != nil {
-			return a.report, wrap("apply "+file, err)
+			return a.report, wrapErr("apply "+file, err)
 		}
 	}
 	a.report.Others = a.others()
@@ -58,7 +58,7 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 
 // others are the rules that were in force before and are in none of the files, not even in
 // one that is refused.
-func (a *applying) others() []string {
+func (a *bundleApply) others() []string {
 	if a.unread {
 		return nil
 	}
@@ -106,8 +106,8 @@ func ruleFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-func newestOf(saved []Saved) map[string]Saved {
-	newest := make(map[string]Saved)
+func newestOf(saved []RuleVersion) map[string]RuleVersion {
+	newest := make(map[string]RuleVersion)
 	for _, s := range saved {
 		if s.Version > newest[s.Name].Version {
 			newest[s.Name] = s
@@ -116,11 +116,11 @@ func newestOf(saved []Saved) map[string]Saved {
 	return newest
 }
 
-// applying is one folder being applied.
-type applying struct {
+// bundleApply is one folder being applied.
+type bundleApply struct {
 	*Registry
 	bundle string
-	before map[string]*Listing
+	before map[string]*ListedRule
 	from   map[string]string // the file of each rule so far
 	report Report
 
@@ -128,7 +128,7 @@ type applying struct {
 	unread  bool            // there is a file of which nobody knows what rules it has
 }
 
-func (a *applying) file(ctx context.Context, file string) error {
+func (a *bundleApply) file(ctx context.Context, file string) error {
 	documents, err := a.parseFile(ctx, file)
 	var problems Problems
 	if errors.As(err, &problems) {
@@ -147,7 +147,7 @@ func (a *applying) file(ctx context.Context, file string) error {
 }
 
 // parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
-func (r *Registry) parseFile(ctx context.Context, path string) ([]placed, error) {
+func (r *Registry) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -162,7 +162,7 @@ func (r *Registry) parseFile(ctx context.Context, path string) ([]placed, error)
 }
 
 // document saves the rule if it changed.
-func (a *applying) document(ctx context.Context, file string, d placed) error {
+func (a *bundleApply) document(ctx context.Context, file string, d parsedDocument) error {
 	if other, taken := a.from[d.Name]; taken {
 		a.refuse(d.problem(file, "/name", fmt.Sprintf("the name is taken by the rule in %s; names are unique", other)))
 		return nil
@@ -193,7 +193,7 @@ func (a *applying) document(ctx context.Context, file string, d placed) error {
 }
 
 // refuseFile leaves out a file with all rules that it has, as far as they can be told apart.
-func (a *applying) refuseFile(documents []placed, problems Problems) {
+func (a *bundleApply) refuseFile(documents []parsedDocument, problems Problems) {
 	for _, d := range documents {
 		a.refused[d.Name] = true
 	}
@@ -203,12 +203,12 @@ func (a *applying) refuseFile(documents []placed, problems Problems) {
 }
 
 // refuse leaves out one rule.
-func (a *applying) refuse(p Problem) {
+func (a *bundleApply) refuse(p Problem) {
 	a.report.Refused++
 	a.say(p)
 }
 
-func (a *applying) say(problems ...Problem) {
+func (a *bundleApply) say(problems ...Problem) {
 	a.report.Problems = append(a.report.Problems, problems...)
 	for _, p := range problems {
 		a.Log.Error("rule refused", "problem", p.Error())
@@ -216,19 +216,19 @@ func (a *applying) say(problems ...Problem) {
 }
 
 // problem is what is wrong with a field of the document.
-func (d placed) problem(file, pointer, message string) Problem {
+func (d parsedDocument) problem(file, pointer, message string) Problem {
 	at := d.places[pointer]
 	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
 }
 
 // same reports whether saving t after s would change nothing. Which streams the subjects are read from does not count:
 // Rebind follows them, and misses nothing, where a version that is saved hears what comes after the save alone.
-func (s Saved) same(t Saved) bool {
+func (s RuleVersion) same(t RuleVersion) bool {
 	return s.Bundle == t.Bundle && s.Bounds.Equal(t.Bounds) && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
 }
 
 // subjectsOf are the subjects of reads, sorted.
-func subjectsOf(reads []Read) []string {
+func subjectsOf(reads []StreamBinding) []string {
 	all := make([]string, len(reads))
 	for i, r := range reads {
 		all[i] = r.Subject

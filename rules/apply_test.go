@@ -34,7 +34,7 @@ func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 
 // registry is one over a store and a broker of the test's own.
 func registry(b *bus.Bus, s *store.Store) *rules.Registry {
-	return &rules.Registry{Store: s, Binder: b, Book: rules.NewBook(s, s.Shards()), Jobs: s, Log: quietly()}
+	return &rules.Registry{Store: s, Binder: b, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
 }
 
 // folder writes files and returns their folder.
@@ -105,7 +105,7 @@ func TestApplyDir(t *testing.T) {
 	}
 
 	book := refreshed(t, s)
-	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, book.Reads()); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, book.SubjectsByStream()); diff != "" {
 		t.Errorf("reads (-want +got):\n%s", diff)
 	}
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// guard walks the tree of an expression: it refuses what can't be bounded, and puts our
+// astChecker walks the tree of an expression: it refuses what can't be bounded, and puts our
 // own strict comparisons and the meter in.
-type guard struct {
-	dialect  dialect
+type astChecker struct {
+	dialect  exprEnv
 	patterns map[string]*pattern // by their texts
 	reads    map[string]bool
 	wild     bool // it reads what wildcards matched
 	err      error
 }
 
-func (g *guard) refuse(format string, args ...any) {
+func (g *astChecker) refuse(format string, args ...any) {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, args...)
 	}
 }
 
 // Visit is called for each node, children first.
-func (g *guard) Visit(n *ast.Node) {
+func (g *astChecker) Visit(n *ast.Node) {
 	switch v := (*n).(type) {
 	case *ast.IdentifierNode:
 		g.identifier(v)
@@ -46,7 +46,7 @@ func (g *guard) Visit(n *ast.Node) {
 	}
 }
 
-func (g *guard) identifier(v *ast.IdentifierNode) {
+func (g *astChecker) identifier(v *ast.IdentifierNode) {
 	if v.Value == "$env" {
 		g.refuse(`"$env" is not part of the language; name what you read, such as event.total`)
 	}
@@ -58,7 +58,7 @@ func (g *guard) identifier(v *ast.IdentifierNode) {
 	}
 }
 
-func (g *guard) call(n *ast.Node, v *ast.CallNode) {
+func (g *astChecker) call(n *ast.Node, v *ast.CallNode) {
 	name, ok := v.Callee.(*ast.IdentifierNode)
 	if !ok {
 		g.refuse("only the functions of the language can be called, and no methods")
@@ -77,7 +77,7 @@ func (g *guard) call(n *ast.Node, v *ast.CallNode) {
 }
 
 // wildcard puts the token that a wildcard matched in the place of the call.
-func (g *guard) wildcard(n *ast.Node, v *ast.CallNode) {
+func (g *astChecker) wildcard(n *ast.Node, v *ast.CallNode) {
 	number, written := v.Arguments[0].(*ast.IntegerNode)
 	known := wildcardsIn(g.dialect.subject)
 	switch {
@@ -95,7 +95,7 @@ func (g *guard) wildcard(n *ast.Node, v *ast.CallNode) {
 }
 
 // builtin meters the loops, and refuses the library's functions that are not ours.
-func (g *guard) builtin(v *ast.BuiltinNode) {
+func (g *astChecker) builtin(v *ast.BuiltinNode) {
 	if !slices.Contains(builtins, v.Name) {
 		g.refuse("%q is not part of the language; use one of its functions, such as any, all, count or sum", v.Name)
 	}
@@ -106,7 +106,7 @@ func (g *guard) builtin(v *ast.BuiltinNode) {
 	}
 }
 
-func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
+func (g *astChecker) binary(n *ast.Node, v *ast.BinaryNode) {
 	switch v.Operator {
 	case "..":
 		g.refuse(`ranges ("..") are not part of the language; compare with <= and >=`)
@@ -131,7 +131,7 @@ func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
 }
 
 // literal refuses to count with numbers that are text here.
-func (g *guard) literal(v *ast.BinaryNode) {
+func (g *astChecker) literal(v *ast.BinaryNode) {
 	if slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "**", "^"}, v.Operator) {
 		l, r := v.Left.Type(), v.Right.Type()
 		if isNumber(l) && oneOf(r, reflect.Interface) || isNumber(r) && oneOf(l, reflect.Interface) {
@@ -143,7 +143,7 @@ func (g *guard) literal(v *ast.BinaryNode) {
 func isNumber(t reflect.Type) bool { return oneOf(t, reflect.Int, reflect.Float64) }
 
 // compare makes == and != strict, unless both types are known or a side is written as nil.
-func (g *guard) compare(n *ast.Node, v *ast.BinaryNode) {
+func (g *astChecker) compare(n *ast.Node, v *ast.BinaryNode) {
 	_, nilLeft := v.Left.(*ast.NilNode)
 	_, nilRight := v.Right.(*ast.NilNode)
 	if nilLeft || nilRight || settled(v.Left) && settled(v.Right) {
@@ -168,17 +168,17 @@ func invoke(name string, args ...ast.Node) *ast.CallNode {
 
 // metered makes the body of a predicate count its rounds, and what it reads in each.
 func metered(body ast.Node) ast.Node {
-	ast.Walk(&body, measuring{})
+	ast.Walk(&body, costPatcher{})
 	call := invoke(funcTick, &ast.IdentifierNode{Value: nameMeter}, body)
 	call.SetLocation(body.Location())
 	return call
 }
 
-// measuring puts a measure before what takes longer the longer its first argument is.
-type measuring struct{}
+// costPatcher puts a measure before what takes longer the longer its first argument is.
+type costPatcher struct{}
 
 // Visit is called for each node of the body.
-func (measuring) Visit(n *ast.Node) {
+func (costPatcher) Visit(n *ast.Node) {
 	switch v := (*n).(type) {
 	case *ast.BuiltinNode:
 		switch v.Name {

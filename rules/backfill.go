@@ -21,13 +21,13 @@ const maxPast = 100_000
 // begins.
 const pastTries = 200
 
-// past is what would be waited for if a rule had been there since an instant.
-type past struct {
+// backfill is what would be waited for if a rule had been there since an instant.
+type backfill struct {
 	*Registry
 	rule   *Rule
-	saved  Saved
+	saved  RuleVersion
 	since  time.Time
-	known  futurejobs.Known
+	known  futurejobs.FoldInput
 	begun  map[futurejobs.Ref]futurejobs.Event // what began the waits that are known, without its body
 	played map[string]futurejobs.Event         // the last event of each stream, without its body
 	room   []futurejobs.JobQuota               // in which places are reserved for the waits
@@ -35,15 +35,15 @@ type past struct {
 	costly int                                 // events on which the rule's expressions cost too much
 }
 
-// past plays to a rule, in memory, what its streams still have of the events up to its save.
-func (r *Registry) past(ctx context.Context, s Saved, since time.Time) (*past, error) {
+// newBackfill plays to a rule, in memory, what its streams still have of the events up to its save.
+func (r *Registry) newBackfill(ctx context.Context, s RuleVersion, since time.Time) (*backfill, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil {
 		return nil, err
 	}
-	p := &past{
+	p := &backfill{
 		Registry: r, rule: rule, saved: s, since: since,
-		known:  futurejobs.Known{Pending: make(map[futurejobs.Ref]futurejobs.Job), Early: make(map[futurejobs.Ref]futurejobs.Early)},
+		known:  futurejobs.FoldInput{Pending: make(map[futurejobs.Ref]futurejobs.Job), Early: make(map[futurejobs.Ref]futurejobs.EarlyEvent)},
 		begun:  make(map[futurejobs.Ref]futurejobs.Event),
 		played: make(map[string]futurejobs.Event),
 	}
@@ -51,15 +51,15 @@ func (r *Registry) past(ctx context.Context, s Saved, since time.Time) (*past, e
 	for _, read := range s.Reads {
 		through[read.Stream] = max(through[read.Stream], read.From)
 	}
-	if err := p.play(ctx, through); err != nil {
+	if err := p.replay(ctx, through); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// play plays the events that were not played yet, up to the sequences of their streams, in
+// replay plays the events that were not played yet, up to the sequences of their streams, in
 // the order of their times.
-func (p *past) play(ctx context.Context, through map[string]uint64) error {
+func (p *backfill) replay(ctx context.Context, through map[string]uint64) error {
 	subjects := make(map[string][]string)
 	for _, read := range p.saved.Reads {
 		subjects[read.Stream] = append(subjects[read.Stream], read.Subject)
@@ -67,12 +67,12 @@ func (p *past) play(ctx context.Context, through map[string]uint64) error {
 	var streams []iter.Seq2[futurejobs.Event, error]
 	for _, stream := range slices.Sorted(maps.Keys(subjects)) {
 		if last := p.played[stream]; through[stream] > last.Seq {
-			streams = append(streams, p.Binder.Past(ctx, stream, subjects[stream], latest(p.since, last.At), through[stream]))
+			streams = append(streams, p.Binder.Replay(ctx, stream, subjects[stream], latest(p.since, last.At), through[stream]))
 		}
 	}
-	for e, err := range inOrder(streams) {
+	for e, err := range mergeByTime(streams) {
 		if err != nil {
-			return wrap("past events", err)
+			return wrapErr("past events", err)
 		}
 		if last := p.played[e.Stream]; e.Seq > last.Seq {
 			p.event(e)
@@ -83,7 +83,7 @@ func (p *past) play(ctx context.Context, through map[string]uint64) error {
 			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d events of before; make them simpler, or take in what is newer", p.costly)}}
 		}
 		if len(p.known.Early) > maxPast {
-			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.Early) bool { return !early.Until.After(e.At) })
+			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.EarlyEvent) bool { return !early.Until.After(e.At) })
 		}
 		if max(len(p.known.Pending), len(p.known.Early)) > maxPast {
 			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("what was before comes to more than %d waits at a time; take in what is newer", maxPast)}}
@@ -93,20 +93,20 @@ func (p *past) play(ctx context.Context, through map[string]uint64) error {
 }
 
 // event plays an event. What can't be taken in is left: it was nobody's then.
-func (p *past) event(e futurejobs.Event) {
-	m, err := newMatching(e, p.Book.shards)
+func (p *backfill) event(e futurejobs.Event) {
+	m, err := newMatcher(e, p.Book.shards)
 	if err != nil {
 		return // it was nobody's then
 	}
 	own := m.budget()
-	h := hearing{matching: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
-	h.play()
+	h := ruleMatch{matcher: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
+	h.match()
 	m.body.forget()
 	if h.over != nil {
 		p.costly++
 	}
 	net := futurejobs.Fold(m.effects, p.known, e.At)
-	for _, d := range slices.Concat(net.End, net.Born) {
+	for _, d := range slices.Concat(net.End, net.StartedAndEnded) {
 		delete(p.known.Pending, d.Job.Ref)
 		delete(p.begun, d.Job.Ref)
 	}
@@ -125,8 +125,8 @@ func (p *past) event(e futurejobs.Event) {
 	}
 }
 
-// waits are those that are left and that began with an event before a save.
-func (p *past) waits(s Saved) []futurejobs.Ref {
+// remaining are those that are left and that began with an event before a save.
+func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 	v := newVersion(s, p.outside())
 	var refs []futurejobs.Ref
 	for ref, e := range p.begun {
@@ -140,32 +140,32 @@ func (p *past) waits(s Saved) []futurejobs.Ref {
 	return refs
 }
 
-// begin begins the waits that are left, now that the rule is saved, and returns how many. One
+// startJobs begins the waits that are left, now that the rule is saved, and returns how many. One
 // that began before is kept, so that it can be done again after an error.
 //
 //  1. What intake has applied since the save is played too: it may have ended what is about to
 //     begin, and intake found nobody who waited for it.
 //  2. A page of the waits begins, if intake has not gone on meanwhile and the rule is as it was
 //     saved; after that what happens is intake's.
-func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
+func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err error) {
 	for tries := 0; ; tries++ {
-		known, err := p.catchUp(ctx)
+		known, err := p.replayApplied(ctx)
 		if err != nil {
 			return n, err
 		}
-		refs := p.waits(s)
+		refs := p.remaining(s)
 		if len(refs) == 0 {
 			return n, nil
 		}
 		ruleSet := p.Book.Revision()
-		rule, err := p.inForce(ctx, s)
+		rule, err := p.activeRule(ctx, s)
 		if rule == nil || err != nil {
 			return n, err
 		}
-		b := futurejobs.Batch{RuleSet: ruleSet, Known: known}
+		b := futurejobs.EffectBatch{RuleSet: ruleSet, Known: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Action: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
 			})
 		}
 		applied, err := p.Jobs.Apply(ctx, b)
@@ -181,18 +181,18 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 			if err := p.Book.Refresh(ctx); err != nil {
 				return n, err
 			}
-		case !errors.Is(err, futurejobs.ErrMoved) || tries >= pastTries:
-			return n, wrap("take in what was before", err)
+		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= pastTries:
+			return n, wrapErr("take in what was before", err)
 		}
 	}
 }
 
 // reserve takes the places in quotas for the waits that are left, so that saves at a time do not take the same ones.
-func (p *past) reserve() error {
+func (p *backfill) reserve() error {
 	if p.Quotas == nil {
 		return nil
 	}
-	jobs := int64(len(p.waits(p.saved)))
+	jobs := int64(len(p.remaining(p.saved)))
 	if jobs == 0 {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (p *past) reserve() error {
 }
 
 // giveBack gives back places that are taken, or are not needed.
-func (p *past) giveBack(places int64) {
+func (p *backfill) giveBack(places int64) {
 	places = min(places, p.places)
 	for _, q := range p.room {
 		q.Settle(places, 0, 0)
@@ -217,7 +217,7 @@ func (p *past) giveBack(places int64) {
 
 // begunBy is a job as a save begins it, and so are those of the triggers that it kept. They have no origin: a rule may
 // have had a job of the event before.
-func begunBy(s Saved, job futurejobs.Job) futurejobs.Job {
+func begunBy(s RuleVersion, job futurejobs.Job) futurejobs.Job {
 	job.Version, job.Origin = s.Version, 0
 	if job.Order != nil && len(job.Order.Kept) > 0 {
 		order := *job.Order
@@ -230,8 +230,8 @@ func begunBy(s Saved, job futurejobs.Job) futurejobs.Job {
 	return job
 }
 
-// catchUp plays what intake has applied by now, and returns where it stands.
-func (p *past) catchUp(ctx context.Context) (map[string]uint64, error) {
+// replayApplied plays what intake has applied by now, and returns where it stands.
+func (p *backfill) replayApplied(ctx context.Context) (map[string]uint64, error) {
 	stands := make(map[string]uint64)
 	for _, read := range p.saved.Reads {
 		c, ok, err := p.Jobs.Cursor(ctx, read.Stream)
@@ -243,12 +243,12 @@ func (p *past) catchUp(ctx context.Context) (map[string]uint64, error) {
 		}
 		stands[read.Stream] = c.LastSeq
 	}
-	return stands, p.play(ctx, stands)
+	return stands, p.replay(ctx, stands)
 }
 
-// inForce is the rule of a version, nil while it begins no waits. One that was changed or
+// activeRule is the rule of a version, nil while it begins no waits. One that was changed or
 // deleted meanwhile is ErrConflict.
-func (p *past) inForce(ctx context.Context, s Saved) (*Rule, error) {
+func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error) {
 	e := p.Book.current.Load()
 	v, err := p.Book.version(ctx, e, id{s.RuleID, s.Version})
 	if err != nil {
@@ -264,8 +264,8 @@ func (p *past) inForce(ctx context.Context, s Saved) (*Rule, error) {
 	return v.compiled()
 }
 
-// inOrder merges sequences of events by their times. It ends with the first error.
-func inOrder(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.Event, error] {
+// mergeByTime merges sequences of events by their times. It ends with the first error.
+func mergeByTime(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
 		type head struct {
 			event futurejobs.Event

@@ -34,9 +34,9 @@ type meddled struct {
 	meddle func()
 }
 
-func (m *meddled) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (m *meddled) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if revision, err := m.Revision(ctx); err != nil {
-		return futurejobs.Applied{}, err
+		return futurejobs.ApplyResult{}, err
 	} else if f := m.meddle; f != nil && revision == b.RuleSet {
 		m.meddle = nil
 		f()
@@ -85,7 +85,7 @@ func (b *before) hear(subject, body string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := b.store.Store.Apply(b.Context(), futurejobs.Batch{
+	if _, err := b.store.Store.Apply(b.Context(), futurejobs.EffectBatch{
 		Stream: stream, After: c.LastSeq, Last: seq, LastAt: at, RuleSet: b.Book.Revision(), Effects: effects,
 	}); err != nil {
 		b.Fatal(err)
@@ -245,7 +245,7 @@ func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
 		if len(effects) != 1 || len(refused) != 0 {
 			t.Fatalf("the end asks for %v, %v", effects, refused)
 		}
-		applied, err := s.Apply(t.Context(), futurejobs.Batch{
+		applied, err := s.Apply(t.Context(), futurejobs.EffectBatch{
 			Stream: "REST", Last: 1, LastAt: between, RuleSet: w.Book.Revision(), Effects: effects,
 		})
 		if err != nil || applied.Ended != 1 {

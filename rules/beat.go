@@ -122,30 +122,30 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 		return futurejobs.Effect{}, Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	b.Kind, b.At = kind, b.At.UTC().Truncate(time.Microsecond)
-	event := func(p pulse) (json.RawMessage, error) {
+	event := func(p heartbeatState) (json.RawMessage, error) {
 		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
 	}
-	ask, err := beating{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
+	ask, err := beatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Rule: r.engine.Name, Message: err.Error()}}
 	}
-	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Ask: ask}, nil
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Action: ask}, nil
 }
 
 func checkRun(name string) error {
 	if name == "" {
 		return nil
 	}
-	return wrap("run", checkKey(name))
+	return wrapErr("run", checkKey(name))
 }
 
-// hearBeat takes an event in as a beat, if it is one. One of a rule that is paused or rests begins
+// matchBeat takes an event in as a beat, if it is one. One of a rule that is paused or rests begins
 // no new wait; those that are there go on.
-func (h *hearing) hearBeat() error {
+func (h *ruleMatch) matchBeat() error {
 	if h.trigger.subject == "" {
 		return nil
 	}
-	s, key, ok, err := h.keyIf(&h.trigger)
+	s, key, ok, err := h.keyWhen(&h.trigger)
 	if !ok {
 		return err
 	}
@@ -153,22 +153,22 @@ func (h *hearing) hearBeat() error {
 	if h.beats.kind != nil {
 		said, err := h.beats.kind.wordOf(s, "")
 		if err != nil {
-			return wrap("kind", err)
+			return wrapErr("kind", err)
 		}
 		if b.Kind, b.Exit, err = signalOf(said); err != nil {
-			return wrap("kind", err)
+			return wrapErr("kind", err)
 		}
 	}
 	if b.Run, err = h.beats.runOf(s); err != nil {
-		return wrap("run", err)
+		return wrapErr("run", err)
 	}
-	carries := func(body json.RawMessage) beating {
-		return beating{h.Rule, b, false, func(pulse) (json.RawMessage, error) { return body, nil }, h.made}
+	carries := func(body json.RawMessage) beatUpdate {
+		return beatUpdate{h.Rule, b, false, func(heartbeatState) (json.RawMessage, error) { return body, nil }, h.made}
 	}
 	ask, err := carries(h.body.valid()).ask()
-	ask.Bare = carries(nil).play
+	ask.Bare = carries(nil).apply
 	if err == nil {
-		h.want(key, ask)
+		h.addEffect(key, ask)
 	}
 	return err
 }
@@ -188,29 +188,29 @@ func (h *heartbeat) runOf(s scope) (string, error) {
 	return h.run.keyOf(s)
 }
 
-// beating is a beat that a rule takes in.
-type beating struct {
+// beatUpdate is a beat that a rule takes in.
+type beatUpdate struct {
 	*Rule
 	Beat
-	ping  bool                                 // it came as a ping
-	event func(pulse) (json.RawMessage, error) // what the beat carries
-	made  func(futurejobs.Job) *Rule           // the version that made a job
+	ping  bool                                          // it came as a ping
+	event func(heartbeatState) (json.RawMessage, error) // what the beat carries
+	made  func(futurejobs.Job) *Rule                    // the version that made a job
 }
 
 // ask is what the beat asks of the job of its key. What would keep a wait from beginning is an
 // error.
-func (a beating) ask() (futurejobs.Beat, error) {
+func (a beatUpdate) ask() (futurejobs.Beat, error) {
 	a.Paused = a.Paused || !a.document.Enabled
 	if a.Kind == Log {
-		return futurejobs.Beat{Play: a.play}, nil
+		return futurejobs.Beat{Play: a.apply}, nil
 	}
-	if _, err := a.begin(nil); err != nil {
+	if _, err := a.newJob(nil); err != nil {
 		return futurejobs.Beat{}, err
 	}
-	return futurejobs.Beat{Play: a.play}, nil
+	return futurejobs.Beat{Play: a.apply}, nil
 }
 
-// play is what the beat makes of the job that waits for it.
+// apply is what the beat makes of the job that waits for it.
 //
 //  1. A log changes nothing, and neither does a beat of a stream that is older than one that came.
 //     Pings count in the order in which they are committed: each node has a clock of its own, and
@@ -219,21 +219,21 @@ func (a beating) ask() (futurejobs.Beat, error) {
 //  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
 //  4. A success puts the wait off, unless another run failed that no alert reports yet. Where an alert was raised, that wait
 //     is over, and another begins.
-func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
+func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 	if a.Kind == Log {
-		return futurejobs.Beaten{}, nil
+		return futurejobs.BeatResult{}, nil
 	}
 	if j == nil {
 		if a.Paused {
-			return futurejobs.Beaten{}, nil
+			return futurejobs.BeatResult{}, nil
 		}
-		begun, err := a.begin(nil)
-		return futurejobs.Beaten{Begin: begun}, err
+		begun, err := a.newJob(nil)
+		return futurejobs.BeatResult{Begin: begun}, err
 	}
 	before := pulseOf(j.State)
 	if last := latest(j.Since, before.At); before.Kind != Expected && a.At.Before(last) {
 		if !a.ping {
-			return futurejobs.Beaten{}, nil
+			return futurejobs.BeatResult{}, nil
 		}
 		a.At = last
 	}
@@ -245,20 +245,20 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 	switch {
 	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
 		next, err := a.stillFailed(*j, after)
-		return futurejobs.Beaten{Job: &next, News: true}, err
+		return futurejobs.BeatResult{Job: &next, News: true}, err
 	case after.Kind == Success && len(j.Alerts) > 0:
-		return a.back(*j, before, after)
+		return a.resolve(*j, before, after)
 	case after.Kind == Success || !known:
-		return a.putOff(*j, before, after)
+		return a.postpone(*j, before, after)
 	}
-	next, err := a.noted(*j, after)
-	return futurejobs.Beaten{Job: &next, News: true}, err
+	next, err := a.recordBeat(*j, after)
+	return futurejobs.BeatResult{Job: &next, News: true}, err
 }
 
 // overdue is since when a job is overdue by the time of the beat; the zero time where it is not.
 // Where that is not known yet, a start does not make it so: a beat that nobody heard or kept, or a
 // pause that goes on, may be why it seems to be.
-func (a beating) overdue(j futurejobs.Job, known bool) time.Time {
+func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
 	at := a.made(j).begins(waitOf(j))
 	if known || a.Kind != Begun && !at.After(a.At) {
 		return at
@@ -267,8 +267,8 @@ func (a beating) overdue(j futurejobs.Job, known bool) time.Time {
 }
 
 // pulse is what is known after the beat; before is what was, and overdue since when it was overdue.
-func (a beating) pulse(before pulse, overdue time.Time) pulse {
-	p := pulse{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
+func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
+	p := heartbeatState{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
 	if a.Kind == Begun {
 		p.begin(a.Run, a.At)
 		p.OverdueAt, p.Reason = overdue, before.Reason
@@ -288,7 +288,7 @@ func (a beating) pulse(before pulse, overdue time.Time) pulse {
 			return before
 		}
 		p.Failed = nil
-		p.Runs, p.Dropped = younger(p.Runs, a.beats.stale(), a.At), 0
+		p.Runs, p.Dropped = runsWithin(p.Runs, a.beats.isOld(), a.At), 0
 		return p
 	}
 	p.fail(a.Run)
@@ -309,32 +309,32 @@ func failed(exit *int) string {
 	return fmt.Sprintf("failed with exit status %d", *exit)
 }
 
-// begin is the job of a wait that the beat begins; runs are those that go on in it.
-func (a beating) begin(runs []run) (*futurejobs.Job, error) {
-	p := a.pulse(pulse{Runs: runs}, time.Time{})
+// newJob is the job of a wait that the beat begins; runs are those that go on in it.
+func (a beatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
+	p := a.pulse(heartbeatState{Runs: runs}, time.Time{})
 	return a.started(p)
 }
 
 // started is a job that begins with a beat.
-func (a beating) started(p pulse) (*futurejobs.Job, error) {
+func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
 	var err error
 	if j.Event, err = a.event(p); err != nil {
 		return nil, err
 	}
-	if j.State, err = p.knowing(nil, j.Event); err != nil {
+	if j.State, err = p.mergeInto(nil, j.Event); err != nil {
 		return nil, err
 	}
-	j.FirstCheckAt, err = a.first(waitOf(j.Of(a.Key)), a.At)
+	j.FirstCheckAt, err = a.firstCheck(waitOf(j.Of(a.Key)), a.At)
 	return &j, err
 }
 
-// putOff is a job that the beat puts off, or brings forward. Where the next look stays where it is
+// postpone is a job that the beat puts off, or brings forward. Where the next look stays where it is
 // and nothing else is news there is nothing to write: beats of one slot count once.
-func (a beating) putOff(was futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
-	j, err := a.noted(was, after)
+func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
+	j, err := a.recordBeat(was, after)
 	if err != nil {
-		return futurejobs.Beaten{}, err
+		return futurejobs.BeatResult{}, err
 	}
 	if after.Kind == Success {
 		j.Since = a.At
@@ -352,20 +352,20 @@ func (a beating) putOff(was futurejobs.Job, before, after pulse) (futurejobs.Bea
 	}
 	if !moved {
 		if moved, err = a.made(j).stepsMove(was, j); err != nil {
-			return futurejobs.Beaten{}, err
+			return futurejobs.BeatResult{}, err
 		}
 	}
 	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version
-	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
+	return futurejobs.BeatResult{Job: &j, Next: next, News: news}, nil
 }
 
 // stillFailed is a job after the success of a run, of which another run failed: it goes on as it was.
-func (a beating) stillFailed(j futurejobs.Job, after pulse) (_ futurejobs.Job, err error) {
+func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	own := j.State
 	if len(a.updates) == 0 {
 		own = nil
 	}
-	j.State, err = after.knowing(own, j.Event)
+	j.State, err = after.mergeInto(own, j.Event)
 	return j, err
 }
 
@@ -389,7 +389,7 @@ func (r *Rule) stepsMove(was, now futurejobs.Job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !slices.EqualFunc(before, after, func(a, b moment) bool {
+	return !slices.EqualFunc(before, after, func(a, b stepTime) bool {
 		return a.step == b.step && r.engine.Grid.Up(a.at).Equal(r.engine.Grid.Up(b.at))
 	}), nil
 }
@@ -417,8 +417,8 @@ func (r *Rule) offsetsOf() (offsets []time.Duration) {
 // slotOf is the slot from which a job is overdue.
 func (r *Rule) slotOf(j futurejobs.Job) time.Time { return r.engine.Grid.Up(r.begins(waitOf(j))) }
 
-// noted is a job that knows of the beat, and of the rule as it is now.
-func (a beating) noted(j futurejobs.Job, after pulse) (_ futurejobs.Job, err error) {
+// recordBeat is a job that knows of the beat, and of the rule as it is now.
+func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	j.Version = max(j.Version, a.engine.Version)
 	if j.Event, err = a.event(after); err != nil {
 		return j, err
@@ -427,15 +427,15 @@ func (a beating) noted(j futurejobs.Job, after pulse) (_ futurejobs.Job, err err
 	if len(a.updates) == 0 {
 		own = nil
 	}
-	j.State, err = after.knowing(own, j.Event)
+	j.State, err = after.mergeInto(own, j.Event)
 	return j, err
 }
 
-// back is a wait that is over, because the beat came at last.
-func (a beating) back(j futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
+// resolve is a wait that is over, because the beat came at last.
+func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
 	begun, err := a.started(after)
 	if err != nil {
-		return futurejobs.Beaten{}, err
+		return futurejobs.BeatResult{}, err
 	}
 	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
 	silent := "is back after " + Duration(missed.Truncate(time.Second)).String()
@@ -447,8 +447,8 @@ func (a beating) back(j futurejobs.Job, before, after pulse) (futurejobs.Beaten,
 		end.Close = func(j futurejobs.Job) alerts.Draft {
 			w := waitOf(j)
 			w.rule = a.engine.Name
-			return a.made(j).closes(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
+			return a.made(j).closeAlert(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
 		}
 	}
-	return futurejobs.Beaten{End: end, Begin: begun}, nil
+	return futurejobs.BeatResult{End: end, Begin: begun}, nil
 }

@@ -63,7 +63,7 @@ func (d *device) late(now string, b rules.Beat) {
 func (d *device) apply(now string, effect futurejobs.Effect) {
 	d.Helper()
 	d.ref = effect.Ref
-	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
 	if d.job != nil {
 		known.Pending[d.ref] = *d.job
 	}
@@ -87,7 +87,7 @@ func (d *device) look(until string) {
 	d.Helper()
 	for d.job != nil && !d.job.NextCheckAt.After(at(until)) {
 		slot := d.job.NextCheckAt
-		decision := d.rule.Engine().Look(d.Context(), *d.job, slot)
+		decision := d.rule.Engine().Check(d.Context(), *d.job, slot)
 		d.say(slot.Format(time.TimeOnly), decision)
 		d.job = &decision.Job
 		if decision.Ends() {
@@ -347,8 +347,8 @@ func TestAStartPinsNothing(t *testing.T) {
 	t.Run("in a pause", func(t *testing.T) {
 		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
 		d.beat("10:00:00", rules.Beat{})
-		ask := func(clock string, ask futurejobs.Ask) {
-			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: ask})
+		ask := func(clock string, ask futurejobs.Action) {
+			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: ask})
 		}
 		ask("10:01:00", futurejobs.Pause{})
 		d.late("11:05:00", late)
@@ -363,7 +363,7 @@ func TestAnOlderBeatChangesNothing(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
 	b := refreshed(t, s)
-	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
 	for i, c := range []struct{ clock, status, due string }{
 		{"10:00:00", "0", "2026-03-03 10:00:00"},
 		{"10:05:00", "0", "2026-03-03 10:05:00"},
@@ -441,7 +441,7 @@ func TestWhatAPingCarries(t *testing.T) {
 	if string(d.job.Event) != want {
 		t.Errorf("the event is %s, want %s", d.job.Event, want)
 	}
-	if hears := d.rule.Engine().Hears; !slices.Equal(hears, []string{""}) {
+	if hears := d.rule.Engine().BeatStreams; !slices.Equal(hears, []string{""}) {
 		t.Errorf("the rule hears %q, want pings alone", hears)
 	}
 }
@@ -450,7 +450,7 @@ func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 	d := newDevice(t, everyTen+"escalate: [{after: 0s}, {after: 1h, step: still}]\n")
 	d.beat("10:00:00", rules.Beat{})
 	d.look("10:12:00")
-	d.apply("10:20:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: futurejobs.Snooze{Until: at("15:00:00")}})
+	d.apply("10:20:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("15:00:00")}})
 	d.beat("10:30:00", exit(1))
 	d.due("15:00:00")
 	d.beat("10:40:00", rules.Beat{Kind: rules.Begun})
@@ -465,7 +465,7 @@ func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 func TestASnoozeHoldsWhateverBeats(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{})
-	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: futurejobs.Snooze{Until: at("11:00:00")}})
+	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("11:00:00")}})
 	d.beat("10:08:00", rules.Beat{})
 	d.due("11:00:00")
 	d.beat("10:55:00", rules.Beat{})
@@ -500,7 +500,7 @@ func TestRunsAndUpdates(t *testing.T) {
 		return json.RawMessage(strings.Replace(string(known), "{", `{"size":5,`, 1)), nil
 	}}
 	d.beat("01:00:00", rules.Beat{Body: "a"})
-	d.apply("01:00:10", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: update})
+	d.apply("01:00:10", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: update})
 	d.beat("01:01:00", rules.Beat{Kind: rules.Begun, Run: "r"})
 	want := `{"body":"a","heartbeat":{"kind":"start","at":"2026-03-02T01:01:00Z","run":"r","runs":[{"run":"r","at":"2026-03-02T01:01:00Z"}]},"kind":"start","run":"r","size":5,"source":"ping"}`
 	if string(d.job.State) != want {
@@ -525,7 +525,7 @@ func TestBeatsOfAStream(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
 	b := refreshed(t, s)
-	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
 	hear := func(seq uint64, body string) (rev string, refused []string) {
 		effects, refusals := b.Match(event(seq, "backups.crm.done", body))
 		for _, r := range refusals {
@@ -565,7 +565,7 @@ func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
 		if len(effects) != 1 || len(refused) > 0 {
 			t.Fatal(effects, refused)
 		}
-		return len(futurejobs.Fold(effects, futurejobs.Known{}, at("12:00:00")).Create) > 0
+		return len(futurejobs.Fold(effects, futurejobs.FoldInput{}, at("12:00:00")).Create) > 0
 	}
 	if !begins() {
 		t.Error("a beat begins no wait")
@@ -584,13 +584,13 @@ func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.Hears, []string{"S"}) {
-		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.Hears)
+	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.BeatStreams, []string{"S"}) {
+		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.BeatStreams)
 	}
 }
 
 // written are the jobs that a batch creates or changes.
-func written(net futurejobs.Net) (jobs []futurejobs.Job) {
+func written(net futurejobs.FoldResult) (jobs []futurejobs.Job) {
 	for _, j := range net.Create {
 		jobs = append(jobs, *j)
 	}

@@ -16,7 +16,7 @@ const order = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at"
 func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{10, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n, " rules"), func(b *testing.B) {
-			book := rules.NewBook(shelf(b, n), shards)
+			book := rules.NewCatalog(shelf(b, n), shards)
 			if err := book.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}

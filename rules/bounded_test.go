@@ -25,8 +25,8 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spy, err := s.Save(t.Context(), rules.Saved{
-		Name: "acme-spy", Entity: "order", Document: document, Reads: []rules.Read{{Subject: "orders.created", Stream: "S"}},
+	spy, err := s.Save(t.Context(), rules.RuleVersion{
+		Name: "acme-spy", Entity: "order", Document: document, Reads: []rules.StreamBinding{{Subject: "orders.created", Stream: "S"}},
 		Bounds: &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}},
 	}, rules.AnyVersion)
 	if err != nil {

@@ -109,7 +109,7 @@ func patternOf(template string) string {
 }
 
 // within refuses a document that uses what is out of bounds, at the places of its text.
-func (d placed) within(b *access.Bounds) error {
+func (d parsedDocument) within(b *access.Bounds) error {
 	problems := d.outOf(b)
 	for i, p := range problems {
 		problems[i] = d.nearest(p.Pointer, p.Message)
@@ -118,7 +118,7 @@ func (d placed) within(b *access.Bounds) error {
 }
 
 // rebound says that a rule takes other bounds than it has; empty: it keeps them.
-func rebound(before *Listing, b *access.Bounds) string {
+func rebound(before *ListedRule, b *access.Bounds) string {
 	if before == nil || before.Bounds.Equal(b) {
 		return ""
 	}

@@ -56,7 +56,7 @@ func TestWhatADocumentUsesOutOfBounds(t *testing.T) {
 		if out := documents[0].outOf(nil); out != nil {
 			t.Errorf("%s: without bounds %v is out of them", c.text, out)
 		}
-		_, err = Compile(documents[0], Saved{Name: "a", Bounds: bounds}, nil)
+		_, err = Compile(documents[0], RuleVersion{Name: "a", Bounds: bounds}, nil)
 		if (err != nil) != (c.out != "") {
 			t.Errorf("%s: as it was saved it compiles to %v", c.text, err)
 		}
@@ -72,10 +72,10 @@ func TestARequestStaysWithinBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, ok := range map[string]bool{"ok": true, "other": false} {
-		if ask, err := requested(subject, bounds)(scope{key: key}); (err == nil) != ok {
+		if ask, err := requestSubject(subject, bounds)(scope{key: key}); (err == nil) != ok {
 			t.Errorf("%s: %+v, %v", key, ask, err)
 		}
-		if ask, err := requested(subject, none)(scope{key: key}); err != nil {
+		if ask, err := requestSubject(subject, none)(scope{key: key}); err != nil {
 			t.Errorf("%s without bounds: %+v, %v", key, ask, err)
 		}
 	}

@@ -65,7 +65,7 @@ func (b *budget) leave(given, left int) {
 }
 
 // isCostly reports whether an evaluation ended because it would have cost too much.
-func isCostly(err error) bool { return errors.Is(err, errCost) || errors.Is(err, errSpent) }
+func isCostly(err error) bool { return errors.Is(err, errTooExpensive) || errors.Is(err, errSpent) }
 
 // purse is the budget of all that the rule evaluates, where it has one, or that of an event or a look.
 func (r *Rule) purse(own *budget) *budget {

@@ -30,7 +30,7 @@ func bulky(t testing.TB, items, text int) []byte {
 func TestAnEvaluationIsMetered(t *testing.T) {
 	const most = 64 << 20 // bytes that one evaluation may take
 	few, many := bulky(t, 20, 20), bulky(t, 20_000, 30_000)
-	for source, d := range map[string]dialect{
+	for source, d := range map[string]exprEnv{
 		`len(map(event.list, event.s + event.t)) > 0`:                  inIf,
 		`len(string(map(event.list, event.s))) > 0`:                    inIf,
 		`len(map(event.list, upper(event.s))) > 0`:                     inIf,
@@ -57,7 +57,7 @@ func TestAnEvaluationIsMetered(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err = x.run(scope{event: newBody(many)})
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), errCost.Error()) {
+		if err == nil || !strings.Contains(err.Error(), errTooExpensive.Error()) {
 			t.Errorf("%s: %v", source, err)
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > most {
@@ -72,7 +72,7 @@ func TestATextIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := said.say(scope{key: "k", event: newBody(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errCost.Error()) || !strings.HasSuffix(text, "1") {
+	if text := said.say(scope{key: "k", event: newBody(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
 		t.Errorf("%q", text)
 	}
 	if text := said.say(scope{key: "k", event: newBody(bulky(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
@@ -96,7 +96,7 @@ func compiledRule(t testing.TB, text string) *Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Compile(documents[0], Saved{RuleID: 1, Version: 1, Name: documents[0].Name}, nil)
+	r, err := Compile(documents[0], RuleVersion{RuleID: 1, Version: 1, Name: documents[0].Name}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func compiledRule(t testing.TB, text string) *Rule {
 }
 
 // heard is what a rule makes of an event.
-func heard(r *Rule, subject string, data []byte) *hearing {
-	m := matching{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
+func heard(r *Rule, subject string, data []byte) *ruleMatch {
+	m := matcher{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
 	own := m.budget()
-	h := hearing{matching: &m, Rule: r, spend: &own, made: func(futurejobs.Job) *Rule { return r }}
-	h.play()
+	h := ruleMatch{matcher: &m, Rule: r, spend: &own, made: func(futurejobs.Job) *Rule { return r }}
+	h.match()
 	return &h
 }
 
@@ -116,7 +116,7 @@ func heard(r *Rule, subject string, data []byte) *hearing {
 // Those of other tokens, and those without bounds, are asked all the same.
 func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 	data := bulky(t, 20_000, 10)
-	var saved []Saved
+	var saved []RuleVersion
 	add := func(name string, bounds *access.Bounds) {
 		documents, err := Parse([]byte("name: "+name+"\nentity: order\ntrigger: {event: orders.changed, key: event.id, if: 'count(event.list, # == 1) > 30000'}\nescalate: [{after: 3h}]\n"), "")
 		if err != nil {
@@ -126,8 +126,8 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		saved = append(saved, Saved{
-			RuleID: int32(len(saved) + 1), Version: 1, Name: name, Entity: "order", Document: document, Bounds: bounds, SavedAt: tenPast(0), Reads: []Read{{Subject: "orders.changed", Stream: "S"}},
+		saved = append(saved, RuleVersion{
+			RuleID: int32(len(saved) + 1), Version: 1, Name: name, Entity: "order", Document: document, Bounds: bounds, SavedAt: tenPast(0), Reads: []StreamBinding{{Subject: "orders.changed", Stream: "S"}},
 		})
 	}
 	const rules = 80
@@ -136,8 +136,8 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 		add(fmt.Sprintf("plain-%d", i), nil)
 	}
 	add("beta", &access.Bounds{Token: "beta", Subjects: subjects.List{"orders.>"}})
-	b := &Book{shards: 1}
-	b.current.Store(newEdition(1, saved, nil, outside{}))
+	b := &Catalog{shards: 1}
+	b.current.Store(newSnapshot(1, saved, nil, environment{}))
 	event := futurejobs.Event{Stream: "S", Subject: "orders.changed", Seq: 100, At: tenPast(30), Data: data}
 	match := func() (refused int) {
 		_, refusals := b.Match(event)

@@ -12,7 +12,7 @@ import (
 )
 
 // heavy is a version of a rule of so many conditions, each made of a part that is repeated, with a number in place of NUMBER.
-func heavy(t *testing.T, number int32, conditions int, part string) Saved {
+func heavy(t *testing.T, number int32, conditions int, part string) RuleVersion {
 	t.Helper()
 	var updates []any
 	for i := range conditions {
@@ -34,7 +34,7 @@ func heavy(t *testing.T, number int32, conditions int, part string) Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Saved{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: tenPast(int(number))}
+	return RuleVersion{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: tenPast(int(number))}
 }
 
 // The weight of a rule is about the memory that it takes, of whatever its expressions are made.
@@ -50,7 +50,7 @@ func TestWeightIsAboutTheMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var versions []*version
 			for n := range int32(40) {
-				versions = append(versions, newVersion(heavy(t, n, 20, part), outside{calendars: calendars.Set{}}))
+				versions = append(versions, newVersion(heavy(t, n, 20, part), environment{calendars: calendars.Set{}}))
 			}
 			before := heap()
 			var weight int64
@@ -84,7 +84,7 @@ func heap() int64 {
 func TestRuleCacheIsBounded(t *testing.T) {
 	const most = 2 << 20
 	cache := &ruleCache{most: most}
-	world := outside{calendars: calendars.Set{}, cache: cache}
+	world := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(60) {
 		versions = append(versions, newVersion(heavy(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), world))
@@ -130,7 +130,7 @@ func TestRuleCacheIsBounded(t *testing.T) {
 // A rule that weighs more than all may is compiled, and goes with the next one.
 func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
 	cache := &ruleCache{most: 1}
-	world := outside{calendars: calendars.Set{}, cache: cache}
+	world := environment{calendars: calendars.Set{}, cache: cache}
 	for n := range int32(3) {
 		if _, err := newVersion(heavy(t, n, 1, "event.total > NUMBER"), world).compiled(); err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
 // Many at once get the same rules from a cache that evicts all the time.
 func TestRuleCacheServesManyAtOnce(t *testing.T) {
 	cache := &ruleCache{most: 200 << 10}
-	world := outside{calendars: calendars.Set{}, cache: cache}
+	world := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(20) {
 		versions = append(versions, newVersion(heavy(t, n, 5, "event.total > NUMBER"), world))

@@ -14,9 +14,9 @@ import (
 	"deadman/internal/calendars"
 )
 
-// Book knows the rules as they were when it was last refreshed. It is safe for concurrent
+// Catalog knows the rules as they were when it was last refreshed. It is safe for concurrent
 // use.
-type Book struct {
+type Catalog struct {
 	// Changed is called when a refresh found other rules. It has to return at once. Set before
 	// the parts run; may be nil.
 	Changed func()
@@ -36,7 +36,7 @@ type Book struct {
 
 	store    Store
 	shards   int
-	current  atomic.Pointer[edition]
+	current  atomic.Pointer[snapshot]
 	costs    costs
 	drawn    allowances // what tenants may cost the intake
 	foreseen allowances // what they may cost the senders of events
@@ -45,50 +45,50 @@ type Book struct {
 	refreshing sync.Mutex
 }
 
-var _ futurejobs.Book = (*Book)(nil)
+var _ futurejobs.Book = (*Catalog)(nil)
 
 // id names a version.
 type id struct{ rule, version int32 }
 
-// NewBook returns an empty book; Refresh fills it. shards is how many shards jobs are
+// NewCatalog returns an empty book; Refresh fills it. shards is how many shards jobs are
 // hashed into.
-func NewBook(store Store, shards int) *Book {
-	b := &Book{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
-	b.current.Store(newEdition(-1, nil, nil, outside{}))
+func NewCatalog(store Store, shards int) *Catalog {
+	b := &Catalog{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
+	b.current.Store(newSnapshot(-1, nil, nil, environment{}))
 	return b
 }
 
 // LimitCompiled sets about how much memory compiled rules take, in bytes; 1 GiB where it is not called. It is called before
 // the first refresh. A rule beyond the limit is compiled each time that it is needed.
-func (b *Book) LimitCompiled(bytes int64) { b.cache.most = bytes }
+func (b *Catalog) LimitCompiled(bytes int64) { b.cache.most = bytes }
 
 // Revision is the revision of the rule set that answers are given from; -1 before the first
 // refresh.
-func (b *Book) Revision() int64 { return b.current.Load().revision }
+func (b *Catalog) Revision() int64 { return b.current.Load().revision }
 
-// outside is what rules may name.
-func (b *Book) outside() outside {
-	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
+// environment is what rules may name.
+func (b *Catalog) environment() environment {
+	return environment{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
 }
 
 // ChangedAt is the revision of the last change of the rules that a stream is read for.
-func (b *Book) ChangedAt(stream string) int64 {
+func (b *Catalog) ChangedAt(stream string) int64 {
 	e := b.current.Load()
 	return max(e.whole, e.changed[stream])
 }
 
 // RuleChangedAt is the revision of the last change of a rule.
-func (b *Book) RuleChangedAt(id int32) int64 {
+func (b *Catalog) RuleChangedAt(id int32) int64 {
 	return b.current.Load().changeOf(id)
 }
 
 // Refresh reads what changed in the rules since they were read.
-func (b *Book) Refresh(ctx context.Context) error {
+func (b *Catalog) Refresh(ctx context.Context) error {
 	b.refreshing.Lock()
 	defer b.refreshing.Unlock()
 	revision, err := b.store.Revision(ctx)
 	if err != nil {
-		return wrap("refresh rules", err)
+		return wrapErr("refresh rules", err)
 	}
 	before := b.current.Load()
 	if revision == before.revision {
@@ -96,9 +96,9 @@ func (b *Book) Refresh(ctx context.Context) error {
 	}
 	changes, err := b.store.Changes(ctx, before.revision)
 	if err != nil {
-		return wrap("refresh rules", err)
+		return wrapErr("refresh rules", err)
 	}
-	b.current.Store(before.with(changes, b.outside()))
+	b.current.Store(before.with(changes, b.environment()))
 	if b.Changed != nil {
 		b.Changed()
 	}
@@ -106,7 +106,7 @@ func (b *Book) Refresh(ctx context.Context) error {
 }
 
 // Rule returns one version of a rule, also of one that was changed or deleted since.
-func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule, error) {
+func (b *Catalog) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule, error) {
 	which, e := id{ruleID, number}, b.current.Load()
 	v, err := b.version(ctx, e, which)
 	if err != nil {
@@ -116,12 +116,12 @@ func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule
 	if err != nil {
 		return nil, err
 	}
-	return e.engine(which, r), nil
+	return e.engineRule(which, r), nil
 }
 
 // About returns what is known of a version even where it cannot be read: the name of its rule, and the loudest severity
 // that the rule has in it or in the newest version.
-func (b *Book) About(ctx context.Context, ruleID, number int32) (name string, severity alerts.Severity) {
+func (b *Catalog) About(ctx context.Context, ruleID, number int32) (name string, severity alerts.Severity) {
 	e := b.current.Load()
 	v, err := b.version(ctx, e, id{ruleID, number})
 	if err != nil {
@@ -135,7 +135,7 @@ func (b *Book) About(ctx context.Context, ruleID, number int32) (name string, se
 }
 
 // Newest returns the newest version of the rule of a name, or futurejobs.ErrNotFound.
-func (b *Book) Newest(name string) (*Rule, error) {
+func (b *Catalog) Newest(name string) (*Rule, error) {
 	r := b.current.Load().names[name]
 	if r == nil {
 		return nil, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
@@ -144,22 +144,22 @@ func (b *Book) Newest(name string) (*Rule, error) {
 }
 
 // Paused reports whether the rule of a name begins no new waits for a while.
-func (b *Book) Paused(name string) bool {
+func (b *Catalog) Paused(name string) bool {
 	r := b.current.Load().names[name]
 	return r != nil && r.paused
 }
 
 // version returns a version, as of an edition. One that it lacks was deleted, or saved this
 // moment; it is read when the edition is there, so that it is not older than its revision says.
-func (b *Book) version(ctx context.Context, e *edition, which id) (*version, error) {
+func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version, error) {
 	if v := e.version(which); v != nil {
 		return v, nil
 	}
 	saved, err := b.store.Version(ctx, which.rule, which.version)
 	if err != nil {
-		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
+		return nil, wrapErr(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
 	}
-	v := newVersion(saved, b.outside())
+	v := newVersion(saved, b.environment())
 	e.keep(which, v)
 	return v, nil
 }
@@ -175,26 +175,26 @@ func (b *Book) version(ctx context.Context, e *edition, which id) (*version, err
 //  4. What the rules of a tenant cost beyond what is free for an event is drawn from the tenant's allowance.
 //
 // What it returns is kept until it is applied, with the events themselves; what was made of them is not.
-func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+func (b *Catalog) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	m := b.match(e, &b.drawn)
 	return m.effects, m.refusals
 }
 
 // Foresee returns what Match would, for the sender of an event. Tenants have allowances of their own for it, so that an event is
 // not paid twice; isWhole is false where rules of a tenant could not be asked because its allowance is used up.
-func (b *Book) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
+func (b *Catalog) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
 	m := b.match(e, &b.foreseen)
 	return m.effects, m.refusals, !m.tenants.refused
 }
 
-func (b *Book) match(e futurejobs.Event, drawn *allowances) matching {
-	m, err := newMatching(e, b.shards)
+func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
+	m, err := newMatcher(e, b.shards)
 	m.tenants.of = b.Tenant
 	if b.Now != nil {
 		m.tenants.allowances, m.tenants.now = drawn, b.Now
 	}
 	now := b.current.Load()
-	for _, r := range now.listening(e.Subject) {
+	for _, r := range now.rulesFor(e.Subject) {
 		v := r.inCharge(e)
 		switch {
 		case v == nil:
@@ -203,7 +203,7 @@ func (b *Book) match(e futurejobs.Event, drawn *allowances) matching {
 			return m
 		case b.isCostly(now, r, v):
 			m.refuse(v.saved.Name, "", errCostly)
-		case m.ask(r, v):
+		case m.matchRule(r, v):
 			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
 		}
 	}
@@ -211,11 +211,11 @@ func (b *Book) match(e futurejobs.Event, drawn *allowances) matching {
 	return m
 }
 
-// MatchAgain is Match for the event of a dead letter, of the rules as they are now: of the
+// MatchDeadLetter is Match for the event of a dead letter, of the rules as they are now: of the
 // part of the rule that refused it, or of all rules that listen to its subject. What comes of
 // it is late.
-func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
-	m, err := newMatching(l.Event, b.shards)
+func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m, err := newMatcher(l.Event, b.shards)
 	if err != nil {
 		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
 	}
@@ -223,8 +223,8 @@ func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futur
 	defer m.body.forget()
 	now := b.current.Load()
 	if l.Rule == "" {
-		for _, r := range now.listening(l.Event.Subject) {
-			m.ask(r, r.versions[0])
+		for _, r := range now.rulesFor(l.Event.Subject) {
+			m.matchRule(r, r.versions[0])
 		}
 		return m.effects, m.refusals
 	}
@@ -233,21 +233,21 @@ func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futur
 		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
 		return nil, m.refusals
 	}
-	m.ask(r, r.versions[0])
+	m.matchRule(r, r.versions[0])
 	return m.effects, m.refusals
 }
 
-// Reads returns the subjects to read, by stream. Those of older versions are among them,
+// SubjectsByStream returns the subjects to read, by stream. Those of older versions are among them,
 // since events may be waiting that came before the newest.
-func (b *Book) Reads() map[string][]string { return clone(b.current.Load().reads) }
+func (b *Catalog) SubjectsByStream() map[string][]string { return clone(b.current.Load().reads) }
 
-// Readers returns the names of the rules that are told by a stream, in order, those of whom only
+// RulesReading returns the names of the rules that are told by a stream, in order, those of whom only
 // older versions are included. The caller must not change it.
-func (b *Book) Readers(stream string) []string { return b.current.Load().readers[stream] }
+func (b *Catalog) RulesReading(stream string) []string { return b.current.Load().readers[stream] }
 
-// Finest returns the finest grid of the rules that wait for a stream, by stream. A rule
+// FinestGrids returns the finest grid of the rules that wait for a stream, by stream. A rule
 // waits for the streams that can end its jobs.
-func (b *Book) Finest() map[string]futurejobs.Grid {
+func (b *Catalog) FinestGrids() map[string]futurejobs.Grid {
 	finest := make(map[string]futurejobs.Grid)
 	for stream, grid := range b.current.Load().finest {
 		finest[stream] = grid
@@ -256,7 +256,7 @@ func (b *Book) Finest() map[string]futurejobs.Grid {
 }
 
 // WaitingFor returns the rules whose jobs wait for a stream, in order; never nil.
-func (b *Book) WaitingFor(stream string) []int32 {
+func (b *Catalog) WaitingFor(stream string) []int32 {
 	e, waiting := b.current.Load(), []int32{}
 	for which, v := range e.versions {
 		if slices.Contains(union(v.document.waitsFor(v.saved.Reads), e.ending[which.rule]), stream) {
@@ -267,11 +267,11 @@ func (b *Book) WaitingFor(stream string) []int32 {
 	return slices.Compact(waiting)
 }
 
-// Loud returns the rules with a version that has a critical step, in order.
-func (b *Book) Loud() []int32 { return b.current.Load().loud }
+// CriticalRules returns the rules with a version that has a critical step, in order.
+func (b *Catalog) CriticalRules() []int32 { return b.current.Load().loud }
 
 // NextSlot returns the first slot after t of any rule; the zero time when there is none.
-func (b *Book) NextSlot(t time.Time) time.Time {
+func (b *Catalog) NextSlot(t time.Time) time.Time {
 	var next time.Time
 	for _, grid := range b.current.Load().grids {
 		if slot := grid.After(t); next.IsZero() || slot.Before(next) {

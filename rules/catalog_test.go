@@ -41,7 +41,7 @@ func opened(t testing.TB) *store.Store {
 }
 
 // saved saves the rule of a text as one that reads the stream S after a sequence.
-func saved(t testing.TB, s rules.Store, from uint64, text string) rules.Saved {
+func saved(t testing.TB, s rules.Store, from uint64, text string) rules.RuleVersion {
 	t.Helper()
 	documents, err := rules.Parse([]byte(text), "")
 	if err != nil {
@@ -52,20 +52,20 @@ func saved(t testing.TB, s rules.Store, from uint64, text string) rules.Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reads []rules.Read
+	var reads []rules.StreamBinding
 	for _, subject := range d.Subjects() {
-		reads = append(reads, rules.Read{Subject: subject, Stream: "S", From: from})
+		reads = append(reads, rules.StreamBinding{Subject: subject, Stream: "S", From: from})
 	}
-	v, err := s.Save(t.Context(), rules.Saved{Name: d.Name, Entity: d.Entity, Document: document, Reads: reads}, rules.AnyVersion)
+	v, err := s.Save(t.Context(), rules.RuleVersion{Name: d.Name, Entity: d.Entity, Document: document, Reads: reads}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-func refreshed(t testing.TB, s rules.Store) *rules.Book {
+func refreshed(t testing.TB, s rules.Store) *rules.Catalog {
 	t.Helper()
-	b := rules.NewBook(s, shards)
+	b := rules.NewCatalog(s, shards)
 	if err := b.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +77,17 @@ func event(seq uint64, subject, body string) futurejobs.Event {
 }
 
 // meant is what a match comes to, a line for each effect and refusal.
-func meant(b *rules.Book, e futurejobs.Event) []string {
+func meant(b *rules.Catalog, e futurejobs.Event) []string {
 	effects, refusals := b.Match(e)
 	var lines []string
 	for _, f := range effects {
 		on := fmt.Sprintf("%s@%d %s", f.Rule.Name, f.Rule.Version, f.Ref.Key)
-		switch ask := f.Ask.(type) {
+		switch ask := f.Action.(type) {
 		case futurejobs.Start:
 			lines = append(lines, "start "+on+" "+ask.Job.FirstCheckAt.Format("15:04"))
 		case futurejobs.End:
 			lines = append(lines, "end "+on+" "+string(ask.Outcome))
-		case futurejobs.Gather:
+		case futurejobs.AddMember:
 			lines = append(lines, fmt.Sprintf("gather %s %d:%s", on, ask.Set, ask.Member))
 		case futurejobs.Update:
 			lines = append(lines, "update "+on)
@@ -103,7 +103,7 @@ func meant(b *rules.Book, e futurejobs.Event) []string {
 	return lines
 }
 
-func expect(t *testing.T, b *rules.Book, e futurejobs.Event, want ...string) {
+func expect(t *testing.T, b *rules.Catalog, e futurejobs.Event, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, meant(b, e)); diff != "" {
 		t.Errorf("%s %s (-want +got):\n%s", e.Subject, e.Data, diff)
@@ -167,7 +167,7 @@ func TestStartedJob(t *testing.T) {
 		Since:   time.Date(2026, 1, 1, 10, 5, 0, 0, time.UTC), FirstCheckAt: time.Date(2026, 1, 1, 13, 15, 0, 0, time.UTC),
 		Event: json.RawMessage(body),
 	}
-	if diff := cmp.Diff(want, effects[0].Ask.(futurejobs.Start).Job); diff != "" {
+	if diff := cmp.Diff(want, effects[0].Action.(futurejobs.Start).Job); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r := effects[0].Rule
@@ -183,7 +183,7 @@ func TestBodyThatIsNotJSON(t *testing.T) {
 	b := refreshed(t, s)
 	for body, carried := range map[string]bool{`{"a": 1}`: true, `hello`: false, ``: false, "\"\xff\"": false, strings.Repeat("[", 70) + strings.Repeat("]", 70): false} {
 		effects, refusals := b.Match(event(1, "things", body))
-		if len(effects) != 1 || len(refusals) != 0 || (effects[0].Ask.(futurejobs.Start).Job.Event != nil) != carried {
+		if len(effects) != 1 || len(refusals) != 0 || (effects[0].Action.(futurejobs.Start).Job.Event != nil) != carried {
 			t.Errorf("%q: %+v, %+v", body, effects, refusals)
 		}
 	}
@@ -206,7 +206,7 @@ func TestClose(t *testing.T) {
 	} {
 		job.Step = step
 		want.Status, want.Text, want.Labels = alerts.Resolved, "order 1: cancelled after 3h5m", map[string]string{"team": "x"}
-		if diff := cmp.Diff(want, effects[0].Ask.(futurejobs.End).Close(job)); diff != "" {
+		if diff := cmp.Diff(want, effects[0].Action.(futurejobs.End).Close(job)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", step, diff)
 		}
 	}
@@ -216,7 +216,7 @@ func TestQuiet(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders+"quiet: true\n")
 	effects, _ := refreshed(t, s).Match(event(1, "orders.shipped", `{"id": 1}`))
-	if len(effects) != 1 || effects[0].Ask.(futurejobs.End).Close != nil {
+	if len(effects) != 1 || effects[0].Action.(futurejobs.End).Close != nil {
 		t.Errorf("%+v", effects)
 	}
 }
@@ -239,7 +239,7 @@ func TestVersions(t *testing.T) {
 	expect(t, b, event(301, "orders.shipped", order), "end late@3 1 resolved")
 	expect(t, b, event(100, "orders.shipped", order))
 
-	if diff := cmp.Diff(map[string][]string{"S": {"orders.changed", "orders.created", "orders.placed", "orders.shipped"}}, b.Reads()); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"S": {"orders.changed", "orders.created", "orders.placed", "orders.shipped"}}, b.SubjectsByStream()); diff != "" {
 		t.Errorf("reads (-want +got):\n%s", diff)
 	}
 }
@@ -251,7 +251,7 @@ func TestAnotherStream(t *testing.T) {
 	saved(t, s, 0, orders)
 	v2 := saved(t, s, 0, strings.Replace(orders, "after: 3h", "after: 1h", 1))
 	document := v2.Document
-	v3, err := s.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: document, Reads: []rules.Read{{Subject: "orders.created", Stream: "T", From: 7}}}, rules.AnyVersion)
+	v3, err := s.Save(t.Context(), rules.RuleVersion{Name: "late", Entity: "order", Document: document, Reads: []rules.StreamBinding{{Subject: "orders.created", Stream: "T", From: 7}}}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +281,8 @@ escalate: [{after: 3h}]
 	e := event(1, "orders.x", `{"id": 1, "status": "SHIPPED"}`)
 	expect(t, b, e, "start late@1 1 13:05", "end late@1 1 resolved")
 	effects, _ := b.Match(e)
-	net := futurejobs.Fold(effects, futurejobs.Known{}, e.At)
-	if len(net.Create) != 0 || len(net.Born) != 1 {
+	net := futurejobs.Fold(effects, futurejobs.FoldInput{}, e.At)
+	if len(net.Create) != 0 || len(net.StartedAndEnded) != 1 {
 		t.Errorf("%+v", net)
 	}
 }
@@ -305,7 +305,7 @@ func TestRuleOfABook(t *testing.T) {
 	if _, err := b.Rule(t.Context(), v1.RuleID, 9); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("an unknown version: %v", err)
 	}
-	if got := b.Finest()["S"]; time.Duration(got) != time.Minute {
+	if got := b.FinestGrids()["S"]; time.Duration(got) != time.Minute {
 		t.Errorf("finest %v", time.Duration(got))
 	}
 	if got := b.NextSlot(time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)); !got.Equal(time.Date(2026, 1, 1, 10, 1, 0, 0, time.UTC)) {
@@ -319,7 +319,7 @@ func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
 	s := opened(t)
 	v1 := saved(t, s, 0, orders)
 	v2 := saved(t, s, 0, strings.Replace(orders, "15m", "1h", 1))
-	v2.Reads = []rules.Read{{Subject: "orders.created", Stream: "S"}, {Subject: "orders.shipped", Stream: "T"}, {Subject: "orders.changed", Stream: "T"}}
+	v2.Reads = []rules.StreamBinding{{Subject: "orders.created", Stream: "S"}, {Subject: "orders.shipped", Stream: "T"}, {Subject: "orders.changed", Stream: "T"}}
 	if _, err := s.Save(t.Context(), v2, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
 			t.Errorf("version %d was put together twice", version)
 		}
 	}
-	if got := time.Duration(b.Finest()["T"]); got != 15*time.Minute {
+	if got := time.Duration(b.FinestGrids()["T"]); got != 15*time.Minute {
 		t.Errorf("T is marked each %s, want as often as the jobs are due", got)
 	}
 }
@@ -345,8 +345,8 @@ func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
 func TestLazyVersion(t *testing.T) {
 	s := opened(t)
 	v := saved(t, s, 0, orders)
-	b := rules.NewBook(s, shards) // never refreshed
-	if !b.NextSlot(time.Now()).IsZero() || len(b.Reads()) != 0 || b.Revision() >= 0 {
+	b := rules.NewCatalog(s, shards) // never refreshed
+	if !b.NextSlot(time.Now()).IsZero() || len(b.SubjectsByStream()) != 0 || b.Revision() >= 0 {
 		t.Error("an empty book is not empty")
 	}
 	r, err := b.Rule(t.Context(), v.RuleID, v.Version)
@@ -364,9 +364,9 @@ func TestLazyVersion(t *testing.T) {
 func TestBrokenVersion(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders)
-	broken, err := s.Save(t.Context(), rules.Saved{
+	broken, err := s.Save(t.Context(), rules.RuleVersion{
 		Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`),
-		Reads: []rules.Read{{Subject: "orders.>", Stream: "S"}},
+		Reads: []rules.StreamBinding{{Subject: "orders.>", Stream: "S"}},
 	}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func kindOf(v any) string {
 }
 
 // in looks for v among the items of a list or the names of an object.
-func in(m *meter, v, list any, lenient bool) (bool, error) {
+func in(m *costMeter, v, list any, lenient bool) (bool, error) {
 	switch l := list.(type) {
 	case map[string]any:
 		name, ok := v.(string)
@@ -90,19 +90,19 @@ func in(m *meter, v, list any, lenient bool) (bool, error) {
 		}
 		return ok && slices.Contains(l, s), nil
 	case []int:
-		return inList(m, v, anys(l), lenient)
+		return inList(m, v, toAnySlice(l), lenient)
 	case nil:
 		return false, errMissing
 	}
 	return false, fmt.Errorf(`the right side of "in" has to be a list or an object`)
 }
 
-func inList(m *meter, v any, list []any, lenient bool) (bool, error) {
+func inList(m *costMeter, v any, list []any, lenient bool) (bool, error) {
 	each := 1
 	if s, ok := v.(string); ok {
 		each += len(s) / quick
 	}
-	if err := m.pay(len(list) * each); err != nil {
+	if err := m.charge(len(list) * each); err != nil {
 		return false, err
 	}
 	for _, item := range list {
@@ -117,7 +117,7 @@ func inList(m *meter, v any, list []any, lenient bool) (bool, error) {
 	return false, nil
 }
 
-func anys(list []int) []any {
+func toAnySlice(list []int) []any {
 	all := make([]any, len(list))
 	for i, v := range list {
 		all[i] = v
@@ -128,14 +128,14 @@ func anys(list []int) []any {
 // maxJoined bounds a text that is put together, in bytes.
 const maxJoined = 64 << 10
 
-func add(m *meter, a, b any) (any, error) {
+func add(m *costMeter, a, b any) (any, error) {
 	s, isText := a.(string)
 	t, both := b.(string)
 	switch {
 	case isText && both && len(s)+len(t) > maxJoined:
 		return nil, fmt.Errorf("a text of more than %d bytes is put together", maxJoined)
 	case isText && both:
-		if err := m.pay((len(s) + len(t)) / cheap); err != nil {
+		if err := m.charge((len(s) + len(t)) / cheap); err != nil {
 			return nil, err
 		}
 		return s + t, nil

@@ -48,12 +48,12 @@ const (
 // what it reads count. known are the calendars that there are; where it is nil nobody knows,
 // and a step's calendar is only looked at for the form of its name: such a rule must not run.
 // Nor can a rule find anything out that asks a source or has a handler.
-func Compile(d Document, saved Saved, known calendars.Set) (*Rule, error) {
-	return compileAmid(d, saved, outside{calendars: known})
+func Compile(d Document, saved RuleVersion, known calendars.Set) (*Rule, error) {
+	return compileAmid(d, saved, environment{calendars: known})
 }
 
 // compileAmid is Compile for a rule that asks others at its looks.
-func compileAmid(d Document, saved Saved, world outside) (*Rule, error) {
+func compileAmid(d Document, saved RuleVersion, world environment) (*Rule, error) {
 	world.bounds = saved.Bounds
 	r, problems := compile(d, saved, world, nil)
 	if err := problems.orNil(); err != nil {
@@ -77,7 +77,7 @@ const (
 // compiler collects what is wrong on its way through a document.
 type compiler struct {
 	document Document
-	outside
+	environment
 	columns  Shape           // what the lookup finds; nil: nobody knows
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
@@ -108,8 +108,8 @@ func (c *compiler) problem(pointer, format string, args ...any) {
 	}
 }
 
-// must notes the error as a problem of the field.
-func (c *compiler) must(pointer string, err error) {
+// require notes the error as a problem of the field.
+func (c *compiler) require(pointer string, err error) {
 	if err != nil {
 		c.problem(pointer, "%s", err.Error())
 	}
@@ -123,16 +123,16 @@ func (c *compiler) item(pointer string, i int) string {
 	return item(pointer, i)
 }
 
-func compile(d Document, saved Saved, world outside, single map[string]bool) (*Rule, Problems) {
+func compile(d Document, saved RuleVersion, world environment, single map[string]bool) (*Rule, Problems) {
 	return newCompiler(d, world, single, maxRulePatterns).rule(saved)
 }
 
 // newCompiler is one for a document, whose patterns may have a size.
-func newCompiler(d Document, world outside, single map[string]bool, patterns int) *compiler {
-	return &compiler{document: d, outside: world, single: single, patterns: patterns}
+func newCompiler(d Document, world environment, single map[string]bool, patterns int) *compiler {
+	return &compiler{document: d, environment: world, single: single, patterns: patterns}
 }
 
-func (c *compiler) rule(saved Saved) (*Rule, Problems) {
+func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	d := c.document
 	r := &Rule{document: d}
 	c.names(d)
@@ -147,7 +147,7 @@ func (c *compiler) rule(saved Saved) (*Rule, Problems) {
 	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
 	r.steps = c.steps(d)
-	c.unheard(d, r.steps)
+	c.checkBeatSource(d, r.steps)
 	grid := c.times(d)
 	c.spread(d)
 	c.guards(d)
@@ -157,7 +157,7 @@ func (c *compiler) rule(saved Saved) (*Rule, Problems) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
-	r.engage(saved, grid, c.outside)
+	r.newEngineRule(saved, grid, c.environment)
 	r.weight = c.weight + weightOfRule + weightOfStep*len(r.steps) + weightOfPattern*(maxRulePatterns-c.patterns)
 	return r, nil
 }
@@ -166,7 +166,7 @@ func (c *compiler) names(d Document) {
 	switch {
 	case d.Name == "":
 		c.problem("/name", "the rule has no name; write name: and %s", nameHint)
-	case d.Name == alerts.OwnRule:
+	case d.Name == alerts.SystemRule:
 		c.problem("/name", "%q is what the node's own alerts are under; take another name", d.Name)
 	case !namePattern.MatchString(d.Name):
 		c.problem("/name", "%q is not a name; write %s", clip(d.Name, 80), nameHint)
@@ -190,36 +190,36 @@ func (c *compiler) name(pointer, name, example string) {
 }
 
 // expression compiles what is there; nothing there is nil.
-func (c *compiler) expression(pointer, source string, d dialect) *expression {
+func (c *compiler) expression(pointer, source string, d exprEnv) *expression {
 	if source == "" {
 		return nil
 	}
 	d.patterns, d.ended = &c.patterns, c.ended
 	x, err := compileExpression(source, d)
-	c.must(pointer, err)
+	c.require(pointer, err)
 	c.read(pointer, x)
 	return x
 }
 
 // over is the dialect over the event that begins a wait, if one does.
-func (c *compiler) over(d dialect) dialect {
+func (c *compiler) over(d exprEnv) exprEnv {
 	switch t := c.document.Trigger; {
 	case t.Heartbeat != nil && t.Heartbeat.Event == "":
-		return d.over(pings)
+		return d.withSubject(pings)
 	case t.Schedule == "":
-		return d.over(t.subject())
+		return d.withSubject(t.subject())
 	}
-	return d.eventless()
+	return d.withoutEvent()
 }
 
 // template compiles what is there; nothing there is nil.
-func (c *compiler) template(pointer, source string, d dialect) *template {
+func (c *compiler) template(pointer, source string, d exprEnv) *template {
 	if source == "" {
 		return nil
 	}
 	d.patterns, d.ended = &c.patterns, c.ended
 	t, err := compileTemplate(source, d)
-	c.must(pointer, err)
+	c.require(pointer, err)
 	if err != nil {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (c *compiler) read(pointer string, x *expression) {
 	}
 	c.weight += x.weight()
 	for _, u := range x.uses {
-		r := reading{use: u, pointer: pointer}
+		r := reading{fieldUse: u, pointer: pointer}
 		if !u.state {
 			r.subject = x.dialect.subject
 		}
@@ -252,7 +252,7 @@ func (c *compiler) choice(pointer, noun, word string, words []string) {
 }
 
 func notOneOf(noun, word string, words []string) string {
-	if near := configfile.Nearest(word, words); near != "" {
+	if near := configfile.Suggest(word, words); near != "" {
 		return fmt.Sprintf("%q is not %s; did you mean %q?", clip(word, 40), noun, near)
 	}
 	return fmt.Sprintf("%q is not %s; write one of %s", clip(word, 40), noun, strings.Join(words, ", "))
@@ -280,7 +280,7 @@ func (c *compiler) handler(d Document) {
 
 func (c *compiler) times(d Document) futurejobs.Grid {
 	grid, err := futurejobs.NewGrid(time.Duration(d.Slot))
-	c.must("/slot", err)
+	c.require("/slot", err)
 	if d.Hold < 0 || d.Hold > longest {
 		c.problem("/hold", "%s is not between 0 and %s", d.Hold, longest)
 	}

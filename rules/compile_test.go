@@ -21,7 +21,7 @@ func compiledOf(t *testing.T, text string) *Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Compile(documents[0], Saved{}, known)
+	r, err := Compile(documents[0], RuleVersion{}, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ labels: {b: x, a: "{{key}}"}
 	if len(r.labels) != 2 || r.labels[0].name != "a" || r.labels[1].name != "b" {
 		t.Errorf("labels: %+v", r.labels)
 	}
-	if want := r.document.turns() + SpareChecks; r.engine.Limits.MaxChecks != want || want != 11 {
+	if want := r.document.stepCount() + SpareChecks; r.engine.Limits.MaxChecks != want || want != 11 {
 		t.Errorf("max_checks is %d, want %d", r.engine.Limits.MaxChecks, want)
 	}
 }
@@ -93,7 +93,7 @@ pause: {event: "a.*", key: event.id, if: event.on == true}
 escalate: [{after: 1h}]
 `)
 	var got []string
-	for _, w := range append(append(append([]watch{r.trigger}, r.updates...), r.resolves...), r.pauses...) {
+	for _, w := range append(append(append([]subscription{r.trigger}, r.updates...), r.resolves...), r.pauses...) {
 		got = append(got, fmt.Sprintf("%s wild %v, if %v, since %v, set %v %v, %s", w.subject, w.wild, w.cond != nil, w.since != nil, w.distinct != nil, w.need != nil, w.outcome))
 	}
 	want := []string{

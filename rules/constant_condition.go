@@ -8,9 +8,9 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// checkVerdict refuses a condition that comes to the same whatever is read, as far as that
+// checkConstant refuses a condition that comes to the same whatever is read, as far as that
 // shows: by what is written out, and by comparisons of one field that exclude each other.
-func checkVerdict(root ast.Node) error {
+func checkConstant(root ast.Node) error {
 	v := verdictOf(root)
 	switch {
 	case v.known && v.reason != "" && v.value:
@@ -25,16 +25,16 @@ func checkVerdict(root ast.Node) error {
 	return nil
 }
 
-// verdict is what a condition comes to, where that is known beforehand.
-type verdict struct {
+// constantResult is what a condition comes to, where that is known beforehand.
+type constantResult struct {
 	known, value bool
 	reason       string // why, where it is not written out
 }
 
-func verdictOf(n ast.Node) verdict {
+func verdictOf(n ast.Node) constantResult {
 	switch v := n.(type) {
 	case *ast.BoolNode:
-		return verdict{known: true, value: v.Value}
+		return constantResult{known: true, value: v.Value}
 	case *ast.UnaryNode:
 		if v.Operator == "not" || v.Operator == "!" {
 			inner := verdictOf(v.Node)
@@ -49,15 +49,15 @@ func verdictOf(n ast.Node) verdict {
 			return joined(operands(n, "or", "||"), true)
 		}
 	}
-	return verdict{}
+	return constantResult{}
 }
 
 // joined is what operands come to that are joined by "and", or by "or". decisive is what one
 // of them alone decides with: false for "and". What "or" is of comparisons, "and" is of
 // their opposites.
-func joined(operands []ast.Node, decisive bool) verdict {
+func joined(operands []ast.Node, decisive bool) constantResult {
 	all := true
-	bounds := make(map[string]*bound)
+	bounds := make(map[string]*valueBounds)
 	for _, n := range operands {
 		v := verdictOf(n)
 		if v.known && v.value == decisive {
@@ -72,13 +72,13 @@ func joined(operands []ast.Node, decisive bool) verdict {
 			c.operator = opposite[c.operator]
 		}
 		if bounds[c.field] == nil {
-			bounds[c.field] = &bound{}
+			bounds[c.field] = &valueBounds{}
 		}
 		if other := bounds[c.field].add(c); other != "" {
-			return verdict{known: true, value: decisive, reason: exclusion(c.field, other, c.written, decisive)}
+			return constantResult{known: true, value: decisive, reason: exclusion(c.field, other, c.written, decisive)}
 		}
 	}
-	return verdict{known: all, value: !decisive}
+	return constantResult{known: all, value: !decisive}
 }
 
 func exclusion(field, first, second string, or bool) string {
@@ -141,11 +141,11 @@ func literalOf(n ast.Node) (any, bool) {
 	return nil, false
 }
 
-// bound is what comparisons that hold together leave of a field's values.
-type bound struct{ kept []comparison }
+// valueBounds is what comparisons that hold together leave of a field's values.
+type valueBounds struct{ kept []comparison }
 
 // add keeps the comparison, and returns one kept before that excludes it, or "".
-func (b *bound) add(c comparison) string {
+func (b *valueBounds) add(c comparison) string {
 	for _, k := range b.kept {
 		if exclude(k, c) || exclude(c, k) {
 			return k.written

@@ -2,9 +2,9 @@ package rules
 
 import "errors"
 
-// meter bounds what one evaluation may cost. Its unit is a round: the body of a predicate
+// costMeter bounds what one evaluation may cost. Its unit is a round: the body of a predicate
 // once, which takes about a tenth of a microsecond.
-type meter struct {
+type costMeter struct {
 	left int // rounds
 	size int // bytes that the expression can read
 }
@@ -16,37 +16,37 @@ const (
 	roundsPerByte = 1
 )
 
-var errCost = errors.New("the expression takes too long on this event: its loops multiply")
+var errTooExpensive = errors.New("the expression takes too long on this event: its loops multiply")
 
 // most is how many rounds an evaluation may take by itself.
-func (m *meter) most() int { return leastRounds + roundsPerByte*m.size }
+func (m *costMeter) most() int { return leastRounds + roundsPerByte*m.size }
 
-func (m *meter) pay(rounds int) error {
+func (m *costMeter) charge(rounds int) error {
 	if m.left -= rounds; m.left < 0 {
-		return errCost
+		return errTooExpensive
 	}
 	return nil
 }
 
 // measure pays for what is about to be read, a round for so many bytes.
-func (m *meter) measure(bytes int, v any) error {
+func (m *costMeter) measure(bytes int, v any) error {
 	switch v := v.(type) {
 	case string:
-		return m.pay(len(v) / bytes)
+		return m.charge(len(v) / bytes)
 	case []any:
-		return m.pay(len(v))
+		return m.charge(len(v))
 	case map[string]any:
-		return m.pay(m.size / bytes)
+		return m.charge(m.size / bytes)
 	}
 	return nil
 }
 
 // weigh pays for all that a value holds, as what writes it out has to: a list may hold one long text a thousand times,
 // which takes the room of one until then.
-func (m *meter) weigh(bytes int, v any) error {
+func (m *costMeter) weigh(bytes int, v any) error {
 	switch v := v.(type) {
 	case string:
-		return m.pay(1 + len(v)/bytes)
+		return m.charge(1 + len(v)/bytes)
 	case []any:
 		for _, item := range v {
 			if err := m.weigh(bytes, item); err != nil {
@@ -55,10 +55,10 @@ func (m *meter) weigh(bytes int, v any) error {
 		}
 	case map[string]any:
 		for name, item := range v {
-			if err := errors.Join(m.pay(len(name)/bytes), m.weigh(bytes, item)); err != nil {
+			if err := errors.Join(m.charge(len(name)/bytes), m.weigh(bytes, item)); err != nil {
 				return err
 			}
 		}
 	}
-	return m.pay(1)
+	return m.charge(1)
 }

@@ -46,7 +46,7 @@ func (c *costs) note(which id, changed int64, e futurejobs.Event) {
 	}
 	known.events++
 	known.stream, known.seq = e.Stream, e.Seq
-	if c.versions == nil || len(c.versions) >= maxOld {
+	if c.versions == nil || len(c.versions) >= maxCachedVersions {
 		c.versions = make(map[id]cost)
 	}
 	c.versions[which] = known
@@ -73,7 +73,7 @@ type Costly struct {
 
 // Costly returns the rules that cost too much and are not paused for it yet, by name. Their events are dead letters
 // until they are.
-func (b *Book) Costly() []Costly {
+func (b *Catalog) Costly() []Costly {
 	if !b.costs.some.Load() {
 		return nil
 	}
@@ -82,16 +82,16 @@ func (b *Book) Costly() []Costly {
 }
 
 // Halted returns the rules that deadman paused because they cost too much, by name.
-func (b *Book) Halted() []Costly {
+func (b *Catalog) Halted() []Costly {
 	return b.current.Load().costly(func(r *rule) bool { return r.halted })
 }
 
 // isCostly reports whether events are not put to a version of a rule any more.
-func (b *Book) isCostly(e *edition, r *rule, v *version) bool {
+func (b *Catalog) isCostly(e *snapshot, r *rule, v *version) bool {
 	return r.halted || b.costs.reached(id{v.saved.RuleID, v.saved.Version}, e.changeOf(v.saved.RuleID))
 }
 
-func (e *edition) costly(is func(*rule) bool) (all []Costly) {
+func (e *snapshot) costly(is func(*rule) bool) (all []Costly) {
 	for name, r := range e.names {
 		if is(r) {
 			newest := r.versions[0]

@@ -66,7 +66,7 @@ func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 	if len(costly) != 1 || costly[0] != (rules.Costly{Rule: "acme-slow", Version: 1, Severity: "warning"}) || len(b.Halted()) != 0 {
 		t.Fatalf("%+v, halted %+v", costly, b.Halted())
 	}
-	if effects, refusals := b.MatchAgain(futurejobs.DeadLetter{Rule: "acme-slow", Event: event(7, "acme.big", `{"id": "3", "s": "z"}`)}); len(effects) != 1 || len(refusals) != 0 {
+	if effects, refusals := b.MatchDeadLetter(futurejobs.DeadLetter{Rule: "acme-slow", Event: event(7, "acme.big", `{"id": "3", "s": "z"}`)}); len(effects) != 1 || len(refusals) != 0 {
 		t.Errorf("a letter of it is tried again: %+v, %+v", effects, refusals)
 	}
 

@@ -30,7 +30,7 @@ func (r *reader) document(n node) Document {
 	d.fields().read(r, n, "")
 	late, checks := d.catchUp(), d.checks()
 	if _, written := r.places["/hold"]; !written {
-		d.Hold = d.hold()
+		d.Hold = d.holdDuration()
 	}
 	if _, written := r.places["/catch_up/after"]; !written {
 		d.CatchUp.After = late
@@ -57,7 +57,7 @@ func (r *reader) mapping(n node, pointer string, m mapping) {
 		case i < 0 && m.reserved[f.name] != "":
 			r.problem(p, "%s", m.reserved[f.name])
 		case i < 0:
-			r.problem(p, "%s", configfile.Unknown("field", f.name, m.names()))
+			r.problem(p, "%s", configfile.UnknownName("field", f.name, m.names()))
 		case f.value.kind == aNull:
 			r.problem(p, "the field has no value; give it one or leave it out")
 		default:

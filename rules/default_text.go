@@ -5,15 +5,15 @@ import "fmt"
 // unknown stands in a sentence for what is known only once a wait goes on.
 const unknown = "…"
 
-// Says is what a step says: its own text, or the sentence made from the rule, in which the key is a
+// StepText is what a step says: its own text, or the sentence made from the rule, in which the key is a
 // place to fill in as in a text.
-func (d Document) Says(s Step) string {
+func (d Document) StepText(s Step) string {
 	const key = "{{key}}"
 	switch h := d.Trigger.Heartbeat; {
 	case s.Text != "":
 		return s.Text
 	case h != nil:
-		return fmt.Sprintf("%s %s: no beat since %s, expected %s", d.Entity, key, unknown, h.Expects())
+		return fmt.Sprintf("%s %s: no beat since %s, expected %s", d.Entity, key, unknown, h.IntervalText())
 	}
 	after, called := unknown, s.Name
 	if s.After.Fixed > 0 {
@@ -39,8 +39,8 @@ func (d Document) sentence(key, after, step string) string {
 	return fmt.Sprintf("%s %s: %s have passed (%s)", d.Entity, key, after, step)
 }
 
-// Expects is how often a beat has to come, as texts say it: every 10m (grace 2m).
-func (h Heartbeat) Expects() string {
+// IntervalText is how often a beat has to come, as texts say it: every 10m (grace 2m).
+func (h Heartbeat) IntervalText() string {
 	text := "every " + h.Every.String()
 	if h.Schedule != "" {
 		text = fmt.Sprintf("after each tick of %q", h.Schedule)

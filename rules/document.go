@@ -209,8 +209,8 @@ const (
 	SpareChecks = 5
 )
 
-// hold is the default of hold. Who stays away for good is not forgotten.
-func (d Document) hold() Duration {
+// holdDuration is the default of hold. Who stays away for good is not forgotten.
+func (d Document) holdDuration() Duration {
 	if d.Trigger.Heartbeat != nil {
 		return longest
 	}
@@ -235,22 +235,22 @@ func (d Document) Canonical() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// silent reports whether the rule does not say what is said, which is then the one thing there is
+// hasNoText reports whether the rule does not say what is said, which is then the one thing there is
 // to say of a beat that stays away.
-func (d Document) silent() bool {
+func (d Document) hasNoText() bool {
 	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
 }
 
 // Steps are those that the rule takes: its own, or the one that goes without saying.
 func (d Document) Steps() []Step {
-	if d.silent() {
+	if d.hasNoText() {
 		return []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
 	}
 	return d.Escalate
 }
 
-// held reports whether the job stays after its last step.
-func (d Document) held() bool {
+// isHeld reports whether the job stays after its last step.
+func (d Document) isHeld() bool {
 	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0
 }
 

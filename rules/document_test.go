@@ -225,7 +225,7 @@ func TestOldDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Compile(d, Saved{}, calendars.Set{})
+	r, err := Compile(d, RuleVersion{}, calendars.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}

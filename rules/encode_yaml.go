@@ -39,7 +39,7 @@ func (d Document) node() (node, error) {
 // defaults is what d means where it says nothing.
 func (d Document) defaults() Document {
 	b := blank()
-	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.hold(), d.again()
+	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.holdDuration(), d.again()
 	for i := range d.Escalate {
 		b.Escalate = append(b.Escalate, blankStep(i))
 	}

@@ -15,8 +15,8 @@ import (
 
 // steps compiles the escalation, with each turn of a step that is repeated as one.
 func (c *compiler) steps(d Document) []step {
-	switch turns := d.turns(); {
-	case d.silent():
+	switch turns := d.stepCount(); {
+	case d.hasNoText():
 		d.Escalate = d.Steps()
 	case d.Trigger.Emit != nil: // which stands in the place of steps
 		return nil
@@ -30,7 +30,7 @@ func (c *compiler) steps(d Document) []step {
 		return nil
 	}
 	var list []step
-	before := rung{start: true, known: true}
+	before := stepBounds{start: true, known: true}
 	for i, s := range d.Escalate {
 		p := item("/escalate", i)
 		c.step(p, d, i)
@@ -38,8 +38,8 @@ func (c *compiler) steps(d Document) []step {
 		compiled.of, compiled.within = c.calendar(p+"/of", s.Of), c.calendar(p+"/within", s.Within)
 		compiled.name, compiled.severity = s.Name, s.Severity
 		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
-		before = c.rises(p, s, before)
-		compiled.turns, compiled.nags = d.turnsOf(i), s.Until != ""
+		before = c.checkOrder(p, s, before)
+		compiled.turns, compiled.nags = d.repeatCount(i), s.Until != ""
 		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
 			list = append(list, compiled)
 		}
@@ -133,11 +133,11 @@ func saidBy(after bool) string {
 	return "at"
 }
 
-var aWord = regexp.MustCompile(`^[A-Za-z]+$`)
+var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
 
 // after compiles a span that is computed.
-func (c *compiler) after(pointer, source string, d dialect) *expression {
-	if aWord.MatchString(source) && d.names[source] == nil {
+func (c *compiler) after(pointer, source string, d exprEnv) *expression {
+	if stepNamePattern.MatchString(source) && d.names[source] == nil {
 		_, err := ParseDuration(source)
 		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
 		return nil
@@ -146,7 +146,7 @@ func (c *compiler) after(pointer, source string, d dialect) *expression {
 }
 
 // at compiles an instant. A schedule's is a time of day.
-func (c *compiler) at(pointer, source string, d dialect) *expression {
+func (c *compiler) at(pointer, source string, d exprEnv) *expression {
 	scheduled := c.document.Trigger.Schedule != ""
 	switch is := timeOfDay.MatchString(source); {
 	case source == "" || scheduled && is:
@@ -179,7 +179,7 @@ func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
 
 func (c *compiler) noCalendar(name string) string {
 	known := slices.Sorted(maps.Keys(c.calendars))
-	switch near := configfile.Nearest(name, known); {
+	switch near := configfile.Suggest(name, known); {
 	case near != "":
 		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:
@@ -188,21 +188,21 @@ func (c *compiler) noCalendar(name string) string {
 	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
 }
 
-// rung is where a step lies, as far as that is known when the rule is saved.
-type rung struct {
+// stepBounds is where a step lies, as far as that is known when the rule is saved.
+type stepBounds struct {
 	start bool
 	at    Duration // since the wait began, at least
 	known bool     // exactly, in the time that of counts
 	of    string
 }
 
-// nowhere is where a step lies that is computed: before any other, for all that is known.
-const nowhere = Duration(math.MinInt64 / 2)
+// errNoCalendar is where a step lies that is computed: before any other, for all that is known.
+const errNoCalendar = Duration(math.MinInt64 / 2)
 
-// rises refuses a step that is not after the one before, and one beyond the horizon, where
+// checkOrder refuses a step that is not after the one before, and one beyond the horizon, where
 // the times of both are written out. It notes how close to each other they are.
-func (c *compiler) rises(pointer string, s Step, before rung) rung {
-	here := rung{at: nowhere, of: s.Of}
+func (c *compiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
+	here := stepBounds{at: errNoCalendar, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
 	switch {
 	case s.After.AtOnce && s.Every == 0:
@@ -216,12 +216,12 @@ func (c *compiler) rises(pointer string, s Step, before rung) rung {
 		if before.at > 0 && here.at <= before.at && (s.Of == "" || before.known && counted) {
 			c.problem(pointer, "%s is not after the step before, %s; steps have to rise", here.at, before.at)
 		} else if before.known && counted && !before.start {
-			c.apart(here.at - before.at)
+			c.checkSpacing(here.at - before.at)
 		}
 	case s.Every > 0 && s.After == Delay{}:
 		here.at, here.known = before.at+repeated(s.Every, s.Times), before.known && counted
 		pointer += "/every"
-		c.apart(s.Every)
+		c.checkSpacing(s.Every)
 	}
 	if horizon := c.document.Guards.Horizon; here.at > horizon && horizon > 0 {
 		c.problem(pointer, "%s is beyond the horizon, %s; raise guards.horizon or shorten it", lasting(s, here.at), horizon)
@@ -245,8 +245,8 @@ func repeated(span Duration, n int) Duration {
 	return span * Duration(n)
 }
 
-// apart notes how far apart two looks are that are written out.
-func (c *compiler) apart(span Duration) {
+// checkSpacing notes how far apart two looks are that are written out.
+func (c *compiler) checkSpacing(span Duration) {
 	if c.closest == 0 || span < c.closest {
 		c.closest = span
 	}

@@ -36,7 +36,7 @@ type scope struct {
 type machine struct {
 	vm    vm.VM
 	env   map[string]any
-	meter meter
+	meter costMeter
 }
 
 var machines = sync.Pool{New: func() any {
@@ -70,7 +70,7 @@ func (x *expression) run(s scope) (any, error) {
 	case given < m.meter.most():
 		return nil, x.blamed(s.spend.why())
 	}
-	return nil, x.blamed(errCost)
+	return nil, x.blamed(errTooExpensive)
 }
 
 // blamed is an error with the expression that it is of.
@@ -78,7 +78,7 @@ func (x *expression) blamed(err error) error { return fmt.Errorf("%s: %w", clip(
 
 // load puts what x reads where the machine finds it.
 func (m *machine) load(x *expression, s scope) (err error) {
-	m.meter = meter{size: x.bytes(s)}
+	m.meter = costMeter{size: x.bytes(s)}
 	if m.meter.left, err = s.spend.enter(x.unread(s), m.meter.most()); err != nil {
 		return x.blamed(err)
 	}

@@ -16,33 +16,33 @@ import (
 // expects to beat are waited for. No stream of the broker has a slash in its name.
 func ExpectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
 
-// Expect begins the waits for the entities that rules expect to beat, and ends those for the ones
+// SyncExpectedKeys begins the waits for the entities that rules expect to beat, and ends those for the ones
 // that a rule no longer expects: all of them, where it waits for no beats any more. It returns how
 // many began and ended. Each version is taken up once, whoever does it. What fails for one rule is
 // returned after the others are done.
-func (r *Registry) Expect(ctx context.Context) (n int, err error) {
+func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
 	var errs []error
 	for _, rule := range r.Book.current.Load().names {
-		s := takingUp{rule.versions[0].saved, rule.paused}
-		if !rule.expected() || r.taken(s) {
+		s := expectedUpdate{rule.versions[0].saved, rule.paused}
+		if !rule.expected() || r.isSynced(s) {
 			continue
 		}
-		done, err := r.expect(ctx, s)
+		done, err := r.syncExpected(ctx, s)
 		n += done
 		errs = append(errs, err)
 	}
 	return n, errors.Join(errs...)
 }
 
-// takingUp is the newest version of a rule that is taken up. One of a rule that is paused ends
+// expectedUpdate is the newest version of a rule that is taken up. One of a rule that is paused ends
 // waits, and begins none until the rule goes on.
-type takingUp struct {
-	Saved
+type expectedUpdate struct {
+	RuleVersion
 	paused bool
 }
 
-// takenUp is a version that was, if in a pause only as far as that goes.
-type takenUp struct {
+// expectedDone is a version that was, if in a pause only as far as that goes.
+type expectedDone struct {
 	version int32
 	paused  bool
 }
@@ -65,10 +65,10 @@ func (c Change) expected() bool {
 	return (&rule{versions: versions}).expected()
 }
 
-// taken reports whether a version is known to be taken up, so that nobody has to be asked.
-func (r *Registry) taken(s takingUp) bool {
+// isSynced reports whether a version is known to be taken up, so that nobody has to be asked.
+func (r *Registry) isSynced(s expectedUpdate) bool {
 	done, known := r.expecting.Load(s.RuleID)
-	return known && (done == takenUp{s.Version, false} || done == takenUp{s.Version, s.paused})
+	return known && (done == expectedDone{s.Version, false} || done == expectedDone{s.Version, s.paused})
 }
 
 // expectSaved takes up a version that was saved. What it can't do the upkeep does, also once a rule
@@ -77,11 +77,11 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 	if !c.expected() {
 		return nil
 	}
-	_, err := r.expect(ctx, takingUp{c.After, !c.After.PausedAt.IsZero()})
+	_, err := r.syncExpected(ctx, expectedUpdate{c.After, !c.After.PausedAt.IsZero()})
 	return err
 }
 
-// expect takes up a version of a rule, if that was not done.
+// syncExpected takes up a version of a rule, if that was not done.
 //
 //  1. What version was taken up last is asked.
 //  2. Where no beats are waited for any more, what older versions wait for ends.
@@ -89,7 +89,7 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 //     rested; waits for those that are named no more end.
 //  4. That is written if nobody else did meanwhile, and if the rules are as they were. What a rule
 //     that is paused begins is left for later, and so is the cursor.
-func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
+func (r *Registry) syncExpected(ctx context.Context, s expectedUpdate) (n int, err error) {
 	stream := ExpectedStream(s.RuleID)
 	for tries := 0; ; tries++ {
 		cursor, known, err := r.Jobs.Cursor(ctx, stream)
@@ -97,19 +97,19 @@ func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
 		case err != nil:
 			return 0, err
 		case known && cursor.LastSeq >= uint64(s.Version):
-			r.expecting.Store(s.RuleID, takenUp{s.Version, false})
+			r.expecting.Store(s.RuleID, expectedDone{s.Version, false})
 			return n, nil
 		case !known && !s.paused:
 			if err := r.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream}); err != nil {
 				return n, err
 			}
 		}
-		ended, err := r.endUnbeaten(ctx, s.Saved)
+		ended, err := r.endOrphanedWaits(ctx, s.RuleVersion)
 		n += ended
 		if err != nil {
 			return n, err
 		}
-		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Rules: []int32{s.RuleID}}
+		b := futurejobs.EffectBatch{RuleSet: r.Book.Revision(), Rules: []int32{s.RuleID}}
 		if !s.paused {
 			b.Stream, b.After, b.Last = stream, cursor.LastSeq, uint64(s.Version)
 		}
@@ -119,21 +119,21 @@ func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
 		applied, err := r.Jobs.Apply(ctx, b)
 		switch {
 		case err == nil:
-			r.expecting.Store(s.RuleID, takenUp{s.Version, s.paused})
+			r.expecting.Store(s.RuleID, expectedDone{s.Version, s.paused})
 			return n + applied.Created + applied.Ended, nil
 		case errors.Is(err, futurejobs.ErrRulesChanged) && tries < saveTries:
 			if err := r.Book.Refresh(ctx); err != nil {
 				return n, err
 			}
-		case !errors.Is(err, futurejobs.ErrMoved) || tries >= saveTries:
-			return n, wrap("expect the beats of rule "+s.Name, err)
+		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= saveTries:
+			return n, wrapErr("expect the beats of rule "+s.Name, err)
 		}
 	}
 }
 
-// endUnbeaten ends what older versions wait for, if a version waits for no beats any more: nobody
+// endOrphanedWaits ends what older versions wait for, if a version waits for no beats any more: nobody
 // could put these waits off.
-func (r *Registry) endUnbeaten(ctx context.Context, s Saved) (int, error) {
+func (r *Registry) endOrphanedWaits(ctx context.Context, s RuleVersion) (int, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil || rule.beats != nil {
 		return 0, err
@@ -149,13 +149,13 @@ func (r *Registry) endUnbeaten(ctx context.Context, s Saved) (int, error) {
 		}
 	}
 	return r.each(ctx, s.RuleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: rule.dropped()}, beaten[j.Version]
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: rule.endExpected()}, beaten[j.Version]
 	})
 }
 
 // expectations are what a version asks for beyond the one that was taken up last; 0: none was.
-func (r *Registry) expectations(ctx context.Context, s takingUp, last int32) ([]futurejobs.Effect, error) {
-	rule, err := newVersion(s.Saved, r.outside()).compiled()
+func (r *Registry) expectations(ctx context.Context, s expectedUpdate, last int32) ([]futurejobs.Effect, error) {
+	rule, err := newVersion(s.RuleVersion, r.outside()).compiled()
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (r *Registry) expectations(ctx context.Context, s takingUp, last int32) ([]
 	if err != nil {
 		return nil, err
 	}
-	waited, err := r.waitedSince(ctx, s, last, before.expects())
+	waited, err := r.keptKeys(ctx, s, last, before.expects())
 	if err != nil {
 		return nil, err
 	}
@@ -176,24 +176,24 @@ func (r *Registry) expectations(ctx context.Context, s takingUp, last int32) ([]
 		if s.paused || slices.Contains(waited, key) {
 			continue
 		}
-		start, err := rule.expecting(key, now)
+		start, err := rule.startExpected(key, now)
 		if err != nil {
 			return nil, fmt.Errorf("key %s: %w", key, err)
 		}
-		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, r.Book.shards), Ask: start})
+		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, r.Book.shards), Action: start})
 	}
 	named := rule.document.expected()
 	for _, key := range before.expected() {
 		if !slices.Contains(named, key) {
-			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, r.Book.shards), Ask: rule.dropped()})
+			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, r.Book.shards), Action: rule.endExpected()})
 		}
 	}
 	return effects, nil
 }
 
-// waitedSince are those of the keys of a version that was taken up which all versions after it name,
+// keptKeys are those of the keys of a version that was taken up which all versions after it name,
 // too. In a pause the waits for those that one of them did not name have ended.
-func (r *Registry) waitedSince(ctx context.Context, s takingUp, last int32, keys []string) ([]string, error) {
+func (r *Registry) keptKeys(ctx context.Context, s expectedUpdate, last int32, keys []string) ([]string, error) {
 	for v := last + 1; last > 0 && v < s.Version; v++ {
 		between, err := r.documentOf(ctx, s.RuleID, v)
 		if err != nil {
@@ -234,19 +234,19 @@ func (d Document) expects() []string {
 	return d.expected()
 }
 
-// expecting is the beginning of a wait for the first beat of an entity.
-func (r *Rule) expecting(key string, now time.Time) (start futurejobs.Start, err error) {
+// startExpected is the beginning of a wait for the first beat of an entity.
+func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)
 	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
-	if start.Job.State, err = (pulse{Kind: Expected}).knowing(nil, nil); err != nil {
+	if start.Job.State, err = (heartbeatState{Kind: Expected}).mergeInto(nil, nil); err != nil {
 		return start, err
 	}
-	start.Job.FirstCheckAt, err = r.first(waitOf(start.Job.Of(key)), now)
+	start.Job.FirstCheckAt, err = r.firstCheck(waitOf(start.Job.Of(key)), now)
 	return start, err
 }
 
-// dropped ends the wait for an entity that is no longer expected.
-func (r *Rule) dropped() futurejobs.End {
+// endExpected ends the wait for an entity that is no longer expected.
+func (r *Rule) endExpected() futurejobs.End {
 	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
 	if r.beats == nil {
 		reason, text = "the rule no longer names its key", "%s %s is no longer waited for"

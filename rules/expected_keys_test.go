@@ -47,7 +47,7 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 		if err := r.Book.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := r.Expect(t.Context()); n != 0 || err != nil {
+		if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
 			t.Errorf("upkeep found %d to do: %v", n, err)
 		}
 		if got := waitedFor(t, s); got != keys {
@@ -74,7 +74,7 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 	if err := other.Book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := other.Expect(t.Context()); n != 0 || err != nil {
+	if n, err := other.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
 		t.Errorf("another node found %d to do: %v", n, err)
 	}
 }
@@ -95,11 +95,11 @@ func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
 		}
 	}
 	pause(true)
-	if n, err := r.Expect(t.Context()); n != 0 || err != nil {
+	if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
 		t.Errorf("a paused rule began %d waits: %v", n, err)
 	}
 	pause(false)
-	if n, err := r.Expect(t.Context()); n != 2 || err != nil {
+	if n, err := r.SyncExpectedKeys(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d waits began, want 2: %v", n, err)
 	}
 	if got := waitedFor(t, s); got != "backup import" {
@@ -161,7 +161,7 @@ func expected(t *testing.T, r *rules.Registry) int {
 	if err := r.Book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := r.Expect(t.Context())
+	n, err := r.SyncExpectedKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestAHeartbeatThatIsNoneAnyMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: r.Book.Revision(), Effects: []futurejobs.Effect{beat}}); err != nil {
+		if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: r.Book.Revision(), Effects: []futurejobs.Effect{beat}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, string(expecting("pump-7")))
 	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
-	if _, err := r.Expect(t.Context()); err != nil {
+	if _, err := r.SyncExpectedKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	page, err := s.Jobs(t.Context(), futurejobs.Filter{})
@@ -339,7 +339,7 @@ func TestKeysThatAScheduleDropsAreNotWaitedFor(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, Effects: due.Effects}); err != nil {
+	if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: revision, Effects: due.Effects}); err != nil {
 		t.Fatal(err)
 	}
 	if got := waitedFor(t, s); got != "backup import" {

@@ -15,35 +15,35 @@ const (
 	maxSeenValue = 60  // characters, of one text
 )
 
-// sight is a field that a condition sees, and how it is called.
-type sight struct {
-	use
+// readField is a field that a condition sees, and how it is called.
+type readField struct {
+	fieldUse
 	name string
 }
 
 // within reports whether a field is another one, or has it as a part.
-func (u use) within(other use) bool {
+func (u fieldUse) within(other fieldUse) bool {
 	return u.state == other.state && len(u.path) <= len(other.path) && slices.Equal(u.path, other.path[:len(u.path)])
 }
 
-// sights are the fields that an expression reads, in the order in which they are written, each
+// readFields are the fields that an expression reads, in the order in which they are written, each
 // once. Of state.order and state.order.status only the longer is told.
-func sights(root ast.Node) []sight {
+func readFields(root ast.Node) []readField {
 	var r fieldReader
 	ast.Walk(&root, &r)
-	var told []sight
+	var told []readField
 	for i, u := range r.read {
-		longer := func(other use) bool { return u.within(other) && !other.within(u) }
-		again := func(other use) bool { return u.within(other) && other.within(u) }
+		longer := func(other fieldUse) bool { return u.within(other) && !other.within(u) }
+		again := func(other fieldUse) bool { return u.within(other) && other.within(u) }
 		if !slices.ContainsFunc(r.read, longer) && !slices.ContainsFunc(r.read[:i], again) {
-			told = append(told, sight{u, u.String()})
+			told = append(told, readField{u, u.String()})
 		}
 	}
 	return told
 }
 
 // fieldReader collects fields on a walk through a tree.
-type fieldReader struct{ read []use }
+type fieldReader struct{ read []fieldUse }
 
 // Visit is called for each node.
 func (r *fieldReader) Visit(n *ast.Node) {
@@ -53,10 +53,10 @@ func (r *fieldReader) Visit(n *ast.Node) {
 }
 
 // fieldAt is the field that a node names, if it names one.
-func fieldAt(n ast.Node) (u use, ok bool) {
+func fieldAt(n ast.Node) (u fieldUse, ok bool) {
 	switch v := n.(type) {
 	case *ast.IdentifierNode:
-		return use{state: v.Value == nameState}, v.Value == nameEvent || v.Value == nameState
+		return fieldUse{state: v.Value == nameState}, v.Value == nameEvent || v.Value == nameState
 	case *ast.ChainNode:
 		return fieldAt(v.Node)
 	case *ast.MemberNode:
@@ -70,8 +70,8 @@ func fieldAt(n ast.Node) (u use, ok bool) {
 	return u, false
 }
 
-// saw is what a condition that was evaluated saw, for people: state.status = "OPEN".
-func (x *expression) saw(s scope) string {
+// explain is what a condition that was evaluated saw, for people: state.status = "OPEN".
+func (x *expression) explain(s scope) string {
 	if len(x.sees) == 0 {
 		return ""
 	}

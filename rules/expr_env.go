@@ -8,9 +8,9 @@ import (
 	"github.com/expr-lang/expr/types"
 )
 
-// dialect is what one place of a document may say: the names it can read, what a missing
+// exprEnv is what one place of a document may say: the names it can read, what a missing
 // value means there, and what has to come out.
-type dialect struct {
+type exprEnv struct {
 	names types.Map
 	// lenient: a missing value is equal to nothing but nil. Otherwise comparing it is an
 	// error, because nobody knows.
@@ -31,7 +31,7 @@ type dialect struct {
 }
 
 // roomForPatterns is the size that is left for patterns.
-func (d dialect) roomForPatterns() *int {
+func (d exprEnv) roomForPatterns() *int {
 	if d.patterns != nil {
 		return d.patterns
 	}
@@ -67,7 +67,7 @@ const (
 
 var typesOf = map[string]types.Type{
 	nameEvent: types.Any, nameState: types.Any, nameKey: types.String, nameStep: types.String,
-	nameSince: types.TypeOf(time.Time{}), nameMeter: types.TypeOf(&meter{}), nameWild: types.TypeOf([]string{}),
+	nameSince: types.TypeOf(time.Time{}), nameMeter: types.TypeOf(&costMeter{}), nameWild: types.TypeOf([]string{}),
 	nameJob: types.Map{
 		"rule": types.String, "since": types.TypeOf(time.Time{}), "count": types.Int,
 		"step": types.String, "turn": types.Int, "turns": types.Int,
@@ -83,38 +83,38 @@ func vocabulary(names ...string) types.Map {
 }
 
 var (
-	inKey      = dialect{place: "key", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
-	inDistinct = dialect{place: "distinct", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
-	inIf       = dialect{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true}
-	inKind     = dialect{place: "kind", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
-	inRun      = dialect{place: "run", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
-	inSince    = dialect{place: "since", names: vocabulary(nameEvent), lenient: true, yields: instant, hand: true}
-	inNeed     = dialect{place: "need", names: vocabulary(nameEvent, nameState), yields: amount, hand: true}
+	inKey      = exprEnv{place: "key", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inDistinct = exprEnv{place: "distinct", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inIf       = exprEnv{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true}
+	inKind     = exprEnv{place: "kind", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inRun      = exprEnv{place: "run", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inSince    = exprEnv{place: "since", names: vocabulary(nameEvent), lenient: true, yields: instant, hand: true}
+	inNeed     = exprEnv{place: "need", names: vocabulary(nameEvent, nameState), yields: amount, hand: true}
 
-	inWhile   = dialect{place: "while", names: vocabulary(nameEvent, nameState, nameKey, nameSince), yields: truth}
-	inRecheck = dialect{place: "recheck", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true, yields: perhaps}
-	inAfter   = dialect{place: "after", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: span}
-	inAt      = dialect{place: "at", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: instant}
-	inLookup  = dialect{place: "lookup", names: vocabulary(nameEvent, nameState, nameKey, nameSince)}
-	inLabel   = dialect{place: "labels", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep), lenient: true}
-	inText    = dialect{place: "text", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep, nameJob), lenient: true}
+	inWhile   = exprEnv{place: "while", names: vocabulary(nameEvent, nameState, nameKey, nameSince), yields: truth}
+	inRecheck = exprEnv{place: "recheck", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true, yields: perhaps}
+	inAfter   = exprEnv{place: "after", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: span}
+	inAt      = exprEnv{place: "at", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: instant}
+	inLookup  = exprEnv{place: "lookup", names: vocabulary(nameEvent, nameState, nameKey, nameSince)}
+	inLabel   = exprEnv{place: "labels", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep), lenient: true}
+	inText    = exprEnv{place: "text", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep, nameJob), lenient: true}
 )
 
-// over is the dialect where the event that is read is of the subject.
-func (d dialect) over(subject string) dialect {
+// withSubject is the dialect where the event that is read is of the subject.
+func (d exprEnv) withSubject(subject string) exprEnv {
 	d.subject = subject
 	return d
 }
 
-// eventless is the dialect where there is no event to read.
-func (d dialect) eventless() dialect {
+// withoutEvent is the dialect where there is no event to read.
+func (d exprEnv) withoutEvent() exprEnv {
 	d.names = maps.Clone(d.names)
 	delete(d.names, nameEvent)
 	return d
 }
 
 // readable are the names that can be written, sorted.
-func (d dialect) readable() []string {
+func (d exprEnv) readable() []string {
 	var all []string
 	for n := range d.names {
 		if n != nameMeter && n != nameWild {

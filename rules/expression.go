@@ -31,19 +31,19 @@ const (
 // expression is text that was checked and compiled. It is safe for concurrent use.
 type expression struct {
 	source  string
-	dialect dialect
+	dialect exprEnv
 	program *vm.Program
-	event   extent
-	state   extent
-	reads   []string // the names that it reads
-	wild    bool     // it reads what the subject's wildcards matched
-	bare    bool     // it is the key, as in most texts
-	uses    []use    // what it takes the fields it reads for
-	sees    []sight  // of a while: what people are told of
+	event   fieldSet
+	state   fieldSet
+	reads   []string    // the names that it reads
+	wild    bool        // it reads what the subject's wildcards matched
+	bare    bool        // it is the key, as in most texts
+	uses    []fieldUse  // what it takes the fields it reads for
+	sees    []readField // of a while: what people are told of
 }
 
 // compileExpression checks the text against its dialect. Errors are for people.
-func compileExpression(source string, d dialect) (x *expression, err error) {
+func compileExpression(source string, d exprEnv) (x *expression, err error) {
 	select {
 	case <-d.ended:
 		return nil, errEnded
@@ -68,8 +68,8 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	if err != nil {
 		return nil, explain(err, d)
 	}
-	g := &guard{dialect: d, patterns: patterns}
-	program, err := expr.Compile(source, append(options(d), expr.Patch(g), expr.Patch(measuring{}))...)
+	g := &astChecker{dialect: d, patterns: patterns}
+	program, err := expr.Compile(source, append(options(d), expr.Patch(g), expr.Patch(costPatcher{}))...)
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -87,7 +87,7 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 		return nil, err
 	}
 	if d.place == inWhile.place {
-		x.sees = sights(plain.Node())
+		x.sees = readFields(plain.Node())
 	}
 	x.uses, err = usesOf(plain.Node(), d)
 	return x, err
@@ -98,7 +98,7 @@ func (x *expression) weight() int {
 	return weightOfExpression + len(x.source) + weightOfInstruction*len(x.program.Bytecode)
 }
 
-func options(d dialect) []expr.Option {
+func options(d exprEnv) []expr.Option {
 	all := append([]expr.Option{
 		expr.Env(d.names), expr.MaxNodes(maxNodes), expr.DisableAllBuiltins(),
 	}, functions(d)...)
@@ -109,7 +109,7 @@ func options(d dialect) []expr.Option {
 }
 
 // checkResult refuses an expression whose result is known beforehand, or of no use.
-func (x *expression) checkResult(root ast.Node, g *guard) error {
+func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 	t, place := x.program.Node().Type(), x.dialect.place
 	reads := len(g.reads) > 0 || g.wild
 	switch x.dialect.yields {
@@ -120,7 +120,7 @@ func (x *expression) checkResult(root ast.Node, g *guard) error {
 		if !reads {
 			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0")
 		}
-		return checkVerdict(root)
+		return checkConstant(root)
 	case instant, perhaps:
 		if !oneOf(t, reflect.String, reflect.Interface) && t != reflect.TypeFor[time.Time]() {
 			return fmt.Errorf("%s has to be an instant, not %s; write event.placed_at or date(…)", place, typeName(t))
@@ -174,7 +174,7 @@ func scanExpression(s string) error {
 }
 
 // explain says in words of the rule language what the compiler found.
-func explain(err error, d dialect) error {
+func explain(err error, d exprEnv) error {
 	message := err.Error()
 	var at *file.Error
 	if errors.As(err, &at) {
@@ -199,7 +199,7 @@ func explain(err error, d dialect) error {
 	return errors.New(message)
 }
 
-func unknownName(name string, d dialect) string {
+func unknownName(name string, d exprEnv) string {
 	known := d.readable()
 	switch {
 	case name == "now":
@@ -211,7 +211,7 @@ func unknownName(name string, d dialect) string {
 	case d.names[name] == nil && typesOf[name] != nil && len(known) > 0:
 		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
 	}
-	if near := configfile.Nearest(name, append(functionNames(), known...)); near != "" {
+	if near := configfile.Suggest(name, append(functionNames(), known...)); near != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
 	}
 	example := ""
@@ -228,7 +228,7 @@ func unknownOfJob(name string) string {
 		fields = append(fields, f)
 	}
 	slices.Sort(fields)
-	return configfile.Unknown("field of job", name, fields)
+	return configfile.UnknownName("field of job", name, fields)
 }
 
 func typeName(t reflect.Type) string {

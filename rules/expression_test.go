@@ -104,7 +104,7 @@ func TestConditions(t *testing.T) {
 		`int(event.text) == 1`:                                           {"invalid"},
 		`(event.int > 4 ? event.text : "") != ""`:                        {"+"},
 	} {
-		for i, d := range []dialect{inWhile, inIf} {
+		for i, d := range []exprEnv{inWhile, inIf} {
 			sign := want[i]
 			if sign == "" {
 				sign = want[0]
@@ -127,7 +127,7 @@ func agrees(got, want string) bool {
 }
 
 // asked is what a condition comes to, "+", "-" or an error.
-func asked(t *testing.T, source string, d dialect) string {
+func asked(t *testing.T, source string, d exprEnv) string {
 	x, err := compileExpression(source, d)
 	if err != nil {
 		return err.Error()
@@ -276,7 +276,7 @@ func TestWildcards(t *testing.T) {
 		{"orders.*.>", "orders.x.y.z", `wildcard(1) + " " + wildcard(2)`, "x y.z"},
 		{"orders.*", "orders.7", `wildcard(1) + event.id`, "75"},
 	} {
-		x, err := compileExpression(c.source, inKey.over(c.pattern))
+		x, err := compileExpression(c.source, inKey.withSubject(c.pattern))
 		if err != nil {
 			t.Errorf("%s: %v", c.source, err)
 			continue
@@ -289,7 +289,7 @@ func TestWildcards(t *testing.T) {
 			t.Errorf("%s of %s in %s: got %q, %v, want %q", c.source, c.subject, c.pattern, got, err, c.want)
 		}
 	}
-	x, err := compileExpression(`wildcard(1) == "a"`, inIf.over("orders.*"))
+	x, err := compileExpression(`wildcard(1) == "a"`, inIf.withSubject("orders.*"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,13 +114,13 @@ func (v boolean) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "boolean"}
 }
 
-// count is a whole number from 1. Compile looks at the most.
-type count struct {
+// positiveInt is a whole number from 1. Compile looks at the most.
+type positiveInt struct {
 	to   *int
 	most int // for the schema
 }
 
-func (v count) read(r *reader, n node, p string) {
+func (v positiveInt) read(r *reader, n node, p string) {
 	if i, ok := whole(n); ok {
 		*v.to = i
 		return
@@ -128,7 +128,7 @@ func (v count) read(r *reader, n node, p string) {
 	r.problem(p, "expected a whole number from 1, such as 3, not %s", describe(n))
 }
 
-func (v count) schema(jsonschema.Definitions) *jsonschema.Schema {
+func (v positiveInt) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: json.Number(strconv.Itoa(v.most))}
 }
 
@@ -154,7 +154,7 @@ func (v number) read(r *reader, n node, p string) {
 }
 
 func (v number) schema(d jsonschema.Definitions) *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{count{most: MaxNeed}.schema(d), filled()}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{positiveInt{most: MaxNeed}.schema(d), filled()}}
 }
 
 // duration is a value that is a span.
@@ -228,7 +228,7 @@ type statuses struct{ to *[]int }
 func (v statuses) read(r *reader, n node, pointer string) {
 	r.items(n, pointer, func(n node, p string) {
 		var status int
-		count{to: &status}.read(r, n, p)
+		positiveInt{to: &status}.read(r, n, p)
 		*v.to = append(*v.to, status)
 	})
 }
@@ -238,10 +238,10 @@ func (v statuses) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", Items: status, MinItems: new(uint64(1))}
 }
 
-// named is a mapping of names to text.
-type named struct{ to *map[string]string }
+// textMap is a mapping of names to text.
+type textMap struct{ to *map[string]string }
 
-func (v named) read(r *reader, n node, pointer string) {
+func (v textMap) read(r *reader, n node, pointer string) {
 	if n.kind != aMapping {
 		r.problem(pointer, "expected a mapping of names to text, not %s; write: labels: {team: fulfilment}", n.kind)
 		return
@@ -255,7 +255,7 @@ func (v named) read(r *reader, n node, pointer string) {
 	})
 }
 
-func (v named) schema(jsonschema.Definitions) *jsonschema.Schema {
+func (v textMap) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object", MaxProperties: new(uint64(MaxLabels)),
 		PropertyNames:        &jsonschema.Schema{Pattern: labelPattern.String()},
@@ -289,18 +289,18 @@ func (v mapping) names() []string {
 	return all
 }
 
-// within is a mapping that is only there if it is written.
-type within[T any] struct {
+// optionalMapping is a mapping that is only there if it is written.
+type optionalMapping[T any] struct {
 	to *(*T)
 	of func(*T) mapping
 }
 
-func (v within[T]) read(r *reader, n node, pointer string) {
+func (v optionalMapping[T]) read(r *reader, n node, pointer string) {
 	*v.to = new(T)
 	v.of(*v.to).read(r, n, pointer)
 }
 
-func (v within[T]) schema(d jsonschema.Definitions) *jsonschema.Schema {
+func (v optionalMapping[T]) schema(d jsonschema.Definitions) *jsonschema.Schema {
 	return v.of(new(T)).schema(d)
 }
 

@@ -6,30 +6,30 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// extent is what an expression reads of an event or a state. Decoding is most of what a
+// fieldSet is what an expression reads of an event or a state. Decoding is most of what a
 // condition costs, so nothing else is decoded.
-type extent struct {
+type fieldSet struct {
 	any    bool     // anything at all
 	whole  bool     // more than fields that are named
 	fields []string // of the outermost object
 }
 
 // extentOf is what an expression as it is written reads of the event or the state.
-func extentOf(root ast.Node, name string) extent {
-	f := fieldwise{name: name}
+func extentOf(root ast.Node, name string) fieldSet {
+	f := fieldCounter{name: name}
 	ast.Walk(&root, &f)
-	return extent{any: f.all > 0, whole: f.all > f.named, fields: f.fields}
+	return fieldSet{any: f.all > 0, whole: f.all > f.named, fields: f.fields}
 }
 
-// fieldwise counts how often a name stands in an expression, and how often a field of it is named.
-type fieldwise struct {
+// fieldCounter counts how often a name stands in an expression, and how often a field of it is named.
+type fieldCounter struct {
 	name       string
 	all, named int
 	fields     []string
 }
 
 // Visit is called for each node.
-func (f *fieldwise) Visit(n *ast.Node) {
+func (f *fieldCounter) Visit(n *ast.Node) {
 	switch v := (*n).(type) {
 	case *ast.IdentifierNode:
 		if v.Value == f.name {

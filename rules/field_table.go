@@ -24,7 +24,7 @@ func (d *Document) fields() mapping {
 				empty: "an empty list resolves nothing; leave the field out",
 			}},
 			{"pause", "Events that let time stand still while their condition holds, and go on when it does not.", watches(&d.Pause, "pause", "an empty list pauses nothing; leave the field out")},
-			{"lookup", "What is asked of a source at each look; the answer is merged over the state.", within[Lookup]{&d.Lookup, (*Lookup).fields}},
+			{"lookup", "What is asked of a source at each look; the answer is merged over the state.", optionalMapping[Lookup]{&d.Lookup, (*Lookup).fields}},
 			{"while", "Still not happened? A condition over event, state, key and since.", source{&d.While}},
 			{"escalate", "What is said, and when.", list[Step]{
 				to: &d.Escalate, of: (*Step).fields, blank: blankStep, most: MaxSteps,
@@ -41,7 +41,7 @@ func (d *Document) fields() mapping {
 			{"again", "What a trigger does for a key that is waited for; for a schedule it is restart where nothing is said.", choice{(*string)(&d.Again), againWords}},
 			{"guards", "What bounds the looks at one entity.", d.Guards.fields()},
 			{"quiet", "true: nothing is said when it happened after all.", boolean{&d.Quiet}},
-			{"labels", "Templates that every alert carries, by name.", named{&d.Labels}},
+			{"labels", "Templates that every alert carries, by name.", textMap{&d.Labels}},
 		},
 	}
 }
@@ -70,8 +70,8 @@ func (t *Trigger) fields() mapping {
 			{"schedule", "A crontab, @every DURATION or @at INSTANT; ? in a field is a value spread by the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
 			{"zone", "The time zone of the schedule.", text{to: &t.Zone}},
 			{"keys", "The entities that every tick begins a wait for.", keysOf(&t.Keys)},
-			{"emit", "An event that every tick publishes, in the place of a wait.", within[Emit]{&t.Emit, (*Emit).fields}},
-			{"heartbeat", "An event that has to come again and again.", within[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},
+			{"emit", "An event that every tick publishes, in the place of a wait.", optionalMapping[Emit]{&t.Emit, (*Emit).fields}},
+			{"heartbeat", "An event that has to come again and again.", optionalMapping[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},
 		},
 	}
 }
@@ -81,7 +81,7 @@ func (e *Emit) fields() mapping {
 		name: "emit", required: []string{"subject"},
 		entries: []entry{
 			{"subject", "The NATS subject that the event is published on, without wildcards.", subjectOf(&e.Subject)},
-			{"data", "The body of the event: any value.", payload{&e.Data}},
+			{"data", "The body of the event: any value.", rawValue{&e.Data}},
 		},
 	}
 }
@@ -143,10 +143,10 @@ func (l *Lookup) fields() mapping {
 	return mapping{
 		name: "lookup", either: []string{"sql", "http", "nats", "kv"},
 		entries: []entry{
-			{"sql", "One row of a database.", within[SQLLookup]{&l.SQL, (*SQLLookup).fields}},
-			{"http", "A JSON document that a GET answers.", within[HTTPLookup]{&l.HTTP, (*HTTPLookup).fields}},
-			{"nats", "A JSON document that a service answers.", within[NATSLookup]{&l.NATS, (*NATSLookup).fields}},
-			{"kv", "A JSON document in a JetStream bucket.", within[KVLookup]{&l.KV, (*KVLookup).fields}},
+			{"sql", "One row of a database.", optionalMapping[SQLLookup]{&l.SQL, (*SQLLookup).fields}},
+			{"http", "A JSON document that a GET answers.", optionalMapping[HTTPLookup]{&l.HTTP, (*HTTPLookup).fields}},
+			{"nats", "A JSON document that a service answers.", optionalMapping[NATSLookup]{&l.NATS, (*NATSLookup).fields}},
+			{"kv", "A JSON document in a JetStream bucket.", optionalMapping[KVLookup]{&l.KV, (*KVLookup).fields}},
 		},
 	}
 }
@@ -204,7 +204,7 @@ func (s *Step) fields() mapping {
 			{"after", "How long after the wait began, or a beat was overdue: a duration, or an expression over event, key and since that yields one.", delay{&s.After}},
 			{"at", "An instant over event, key and since; for a schedule a time of day.", source{&s.At}},
 			{"every", "How long after the step before, times times or until somebody acknowledges.", duration{&s.Every}},
-			{"times", "How often a step with every is taken.", count{&s.Times, MaxTurns}},
+			{"times", "How often a step with every is taken.", positiveInt{&s.Times, MaxTurns}},
 			{"until", "In the place of times: a step with every is taken until somebody acknowledges.", choice{&s.Until, untilWords}},
 			{"of", "A calendar: only its open time counts.", text{to: &s.Of, pattern: namePattern.String()}},
 			{"within", "A calendar: where it is closed, the step waits until it opens.", text{to: &s.Within, pattern: namePattern.String()}},
@@ -233,10 +233,10 @@ func (g *Guards) fields() mapping {
 		name: "guards",
 		entries: []entry{
 			{"timeout", "How long one look may take.", duration{&g.Timeout}},
-			{"attempts", "How many looks in a row may fail to find out before that is said.", count{&g.Attempts, maxAttempts}},
+			{"attempts", "How many looks in a row may fail to find out before that is said.", positiveInt{&g.Attempts, maxAttempts}},
 			{"interval", "How long to wait before the second attempt; it doubles with each.", duration{&g.Interval}},
 			{"jitter", "The most that is added to an interval.", duration{&g.Jitter}},
-			{"max_checks", "How many decided looks one wait may take.", count{&g.MaxChecks, maxChecks}},
+			{"max_checks", "How many decided looks one wait may take.", positiveInt{&g.MaxChecks, maxChecks}},
 			{"horizon", "How far ahead the next look may be.", duration{&g.Horizon}},
 			{"end", "true: a job whose attempts are spent ends.", boolean{&g.End}},
 		},
@@ -244,7 +244,7 @@ func (g *Guards) fields() mapping {
 }
 
 // checks is the default of guards.max_checks.
-func (d Document) checks() int { return d.turns() + SpareChecks }
+func (d Document) checks() int { return d.stepCount() + SpareChecks }
 
 // again is the default of again: a tick begins anew what the tick before it began.
 func (d Document) again() Again {

@@ -10,8 +10,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// use is one place where an expression takes a field of an event for something.
-type use struct {
+// fieldUse is one place where an expression takes a field of an event for something.
+type fieldUse struct {
 	state bool     // of the state, not of the event
 	path  []string // names, and each for an item of a list
 	kind  Kind     // what it is taken for; empty: that is not known
@@ -21,7 +21,7 @@ type use struct {
 const each = "[]"
 
 // String is the field as people write it: event.items[].price.
-func (u use) String() string {
+func (u fieldUse) String() string {
 	s := nameEvent
 	if u.state {
 		s = nameState
@@ -37,8 +37,8 @@ func (u use) String() string {
 
 // usesOf are the uses of an expression as it is written, its types known. What can never be,
 // since no field of an event is a time or a duration, is an error.
-func usesOf(root ast.Node, d dialect) ([]use, error) {
-	w := &uses{}
+func usesOf(root ast.Node, d exprEnv) ([]fieldUse, error) {
+	w := &fieldUses{}
 	w.walk(root)
 	switch d.yields {
 	case truth:
@@ -61,21 +61,21 @@ func usesOf(root ast.Node, d dialect) ([]use, error) {
 	return w.found, w.err
 }
 
-// uses collects the uses of an expression on a walk through its tree.
-type uses struct {
-	found []use
-	items [][]use // what "#" stands for, the innermost last
+// fieldUses collects the uses of an expression on a walk through its tree.
+type fieldUses struct {
+	found []fieldUse
+	items [][]fieldUse // what "#" stands for, the innermost last
 	err   error
 }
 
-func (w *uses) refuse(format string, args ...any) {
+func (w *fieldUses) refuse(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
 	}
 }
 
 // take notes that the fields that n yields are taken for something.
-func (w *uses) take(n ast.Node, k Kind) {
+func (w *fieldUses) take(n ast.Node, k Kind) {
 	for _, u := range w.where(n) {
 		u.kind = k
 		w.found = append(w.found, u)
@@ -83,11 +83,11 @@ func (w *uses) take(n ast.Node, k Kind) {
 }
 
 // where are the fields that n may yield; none where it is computed.
-func (w *uses) where(n ast.Node) []use {
+func (w *fieldUses) where(n ast.Node) []fieldUse {
 	switch v := n.(type) {
 	case *ast.IdentifierNode:
 		if v.Value == nameEvent || v.Value == nameState {
-			return []use{{state: v.Value == nameState}}
+			return []fieldUse{{state: v.Value == nameState}}
 		}
 	case *ast.ChainNode:
 		return w.where(v.Node)
@@ -119,7 +119,7 @@ func (w *uses) where(n ast.Node) []use {
 // maxUses bounds how many fields a value is followed to. Choices within choices multiply them.
 const maxUses = 64
 
-func either(a, b []use) []use {
+func either(a, b []fieldUse) []fieldUse {
 	if len(a)+len(b) > maxUses {
 		return nil
 	}
@@ -127,7 +127,7 @@ func either(a, b []use) []use {
 }
 
 // below are the fields that a property names of those; none where it is computed.
-func below(of []use, property ast.Node) []use {
+func below(of []fieldUse, property ast.Node) []fieldUse {
 	switch p := property.(type) {
 	case *ast.StringNode:
 		return extended(of, p.Value)
@@ -137,18 +137,18 @@ func below(of []use, property ast.Node) []use {
 	return nil
 }
 
-func itemsOf(of []use) []use { return extended(of, each) }
+func itemsOf(of []fieldUse) []fieldUse { return extended(of, each) }
 
-func extended(of []use, name string) []use {
-	all := make([]use, len(of))
+func extended(of []fieldUse, name string) []fieldUse {
+	all := make([]fieldUse, len(of))
 	for i, u := range of {
-		all[i] = use{state: u.state, path: append(slices.Clone(u.path), name)}
+		all[i] = fieldUse{state: u.state, path: append(slices.Clone(u.path), name)}
 	}
 	return all
 }
 
 // walk notes what each part of the tree takes its operands for.
-func (w *uses) walk(n ast.Node) {
+func (w *fieldUses) walk(n ast.Node) {
 	switch v := n.(type) {
 	case *ast.ChainNode:
 		w.walk(v.Node)
@@ -180,13 +180,13 @@ func (w *uses) walk(n ast.Node) {
 	}
 }
 
-func (w *uses) all(nodes ...ast.Node) {
+func (w *fieldUses) all(nodes ...ast.Node) {
 	for _, n := range nodes {
 		w.walk(n)
 	}
 }
 
-func (w *uses) member(v *ast.MemberNode) {
+func (w *fieldUses) member(v *ast.MemberNode) {
 	w.all(v.Node, v.Property)
 	switch v.Property.(type) {
 	case *ast.StringNode:
@@ -199,7 +199,7 @@ func (w *uses) member(v *ast.MemberNode) {
 
 var comparing = []string{"==", "!=", "<", "<=", ">", ">="}
 
-func (w *uses) binary(v *ast.BinaryNode) {
+func (w *fieldUses) binary(v *ast.BinaryNode) {
 	switch op := v.Operator; {
 	case slices.Contains(comparing, op), op == "??":
 		w.pair(v)
@@ -227,12 +227,12 @@ func (w *uses) binary(v *ast.BinaryNode) {
 }
 
 // pair takes each side for what the other is.
-func (w *uses) pair(v *ast.BinaryNode) {
+func (w *fieldUses) pair(v *ast.BinaryNode) {
 	w.side(v.Left, v.Right, v.Operator)
 	w.side(v.Right, v.Left, v.Operator)
 }
 
-func (w *uses) side(n, other ast.Node, op string) {
+func (w *fieldUses) side(n, other ast.Node, op string) {
 	if op == "??" {
 		if k := kindIn(other); k != Time {
 			w.take(n, k)
@@ -294,7 +294,7 @@ var taken = map[string]Kind{
 	"type": Any, // an expression that asks may read it as several
 }
 
-func (w *uses) call(v *ast.CallNode) {
+func (w *fieldUses) call(v *ast.CallNode) {
 	if name, ok := v.Callee.(*ast.IdentifierNode); ok && len(v.Arguments) > 0 {
 		if k, known := taken[name.Value]; known {
 			w.take(v.Arguments[0], k)
@@ -304,7 +304,7 @@ func (w *uses) call(v *ast.CallNode) {
 
 // builtin notes what a function takes its first argument for, and walks its predicate with
 // the items of that.
-func (w *uses) builtin(v *ast.BuiltinNode) {
+func (w *fieldUses) builtin(v *ast.BuiltinNode) {
 	if len(v.Arguments) == 0 {
 		return
 	}
@@ -332,4 +332,4 @@ func (w *uses) builtin(v *ast.BuiltinNode) {
 }
 
 // key tells uses of the same field apart from others.
-func (u use) key() string { return strings.Join(u.path, "\x00") }
+func (u fieldUse) key() string { return strings.Join(u.path, "\x00") }

@@ -11,7 +11,7 @@ import (
 
 // finder asks the source of a rule's lookup about the entities of checks.
 type finder struct {
-	question *question
+	question *lookupQuery
 	source   Source
 	timeout  time.Duration
 }
@@ -31,7 +31,7 @@ func (f *finder) Reach(ctx context.Context) error { return f.source.Reach(ctx) }
 // source is told when that is none of them: it gives the place in the line back.
 func (f *finder) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	found := make([]checks.Finding, len(all))
-	asks, of := make([]lookup.Ask, 0, len(all)), make([]int, 0, len(all))
+	asks, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))
 	for i, c := range all {
 		ask, err := f.question.ask(waitOfCheck(c).scope)
 		if err != nil {

@@ -43,25 +43,25 @@ var constants = map[string]func(string) error{
 	"duration": func(s string) error { _, err := ParseDuration(s); return err },
 }
 
-func functions(d dialect) []expr.Option {
+func functions(d exprEnv) []expr.Option {
 	all := []expr.Option{
 		expr.Function("date", func(p ...any) (any, error) { return toDate(p[0]) }, new(func(any) time.Time)),
 		expr.Function("duration", func(p ...any) (any, error) { return toDuration(p[0]) }, new(func(any) time.Duration)),
 		expr.Function("trim", func(p ...any) (any, error) { return trim(p[0]) }, new(func(any) string)),
 		expr.Function("wildcard", func(...any) (any, error) { return nil, errNoToken }, new(func(int) string)),
 		expr.Function(funcToken, func(p ...any) (any, error) { return tokenAt(p[0], p[1]) }, new(func([]string, int) string)),
-		expr.Function(funcMatch, func(p ...any) (any, error) { return p[1].(*pattern).match(p[0].(*meter), p[2]) }, new(func(*meter, *pattern, any) bool)),
+		expr.Function(funcMatch, func(p ...any) (any, error) { return p[1].(*pattern).match(p[0].(*costMeter), p[2]) }, new(func(*costMeter, *pattern, any) bool)),
 		expr.Function(funcEqual, func(p ...any) (any, error) { return equal(p[0], p[1], d.lenient) }, new(func(any, any) bool)),
 		expr.Function(funcDiffer, func(p ...any) (any, error) {
 			same, err := equal(p[0], p[1], d.lenient)
 			return !same, err
 		}, new(func(any, any) bool)),
-		expr.Function(funcIn, func(p ...any) (any, error) { return in(p[0].(*meter), p[1], p[2], d.lenient) }, new(func(*meter, any, any) bool)),
+		expr.Function(funcIn, func(p ...any) (any, error) { return in(p[0].(*costMeter), p[1], p[2], d.lenient) }, new(func(*costMeter, any, any) bool)),
 		expr.Function(funcDivide, func(p ...any) (any, error) { return divide(p[0], p[1]) }, new(func(any, any) float64)),
-		expr.Function(funcAdd, func(p ...any) (any, error) { return add(p[0].(*meter), p[1], p[2]) }, new(func(*meter, any, any) any)),
-		expr.Function(funcTick, func(p ...any) (any, error) { return p[1], p[0].(*meter).pay(1) }, new(func(*meter, any) any)),
-		expr.Function(funcMeasure, func(p ...any) (any, error) { return p[2], p[0].(*meter).measure(p[1].(int), p[2]) }, new(func(*meter, int, any) any)),
-		expr.Function(funcWeigh, func(p ...any) (any, error) { return p[1], p[0].(*meter).weigh(cheap, p[1]) }, new(func(*meter, any) any)),
+		expr.Function(funcAdd, func(p ...any) (any, error) { return add(p[0].(*costMeter), p[1], p[2]) }, new(func(*costMeter, any, any) any)),
+		expr.Function(funcTick, func(p ...any) (any, error) { return p[1], p[0].(*costMeter).charge(1) }, new(func(*costMeter, any) any)),
+		expr.Function(funcMeasure, func(p ...any) (any, error) { return p[2], p[0].(*costMeter).measure(p[1].(int), p[2]) }, new(func(*costMeter, int, any) any)),
+		expr.Function(funcWeigh, func(p ...any) (any, error) { return p[1], p[0].(*costMeter).weigh(cheap, p[1]) }, new(func(*costMeter, any) any)),
 	}
 	for name, span := range spans {
 		all = append(all, expr.Function(name, func(p ...any) (any, error) { return times(p[0], span) }, new(func(any) time.Duration)))

@@ -32,10 +32,10 @@ func FuzzExpression(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		begin := time.Now()
 		defer soon(t, begin, source)
-		for _, d := range []dialect{
-			inKey, inDistinct, inIf, inSince, inNeed, inWhile, inRecheck, inAfter, inAt, inLookup, inLabel, inText, inText.eventless(),
+		for _, d := range []exprEnv{
+			inKey, inDistinct, inIf, inSince, inNeed, inWhile, inRecheck, inAfter, inAt, inLookup, inLabel, inText, inText.withoutEvent(),
 		} {
-			x, err := compileExpression(source, d.over("a.*.>"))
+			x, err := compileExpression(source, d.withSubject("a.*.>"))
 			if err != nil {
 				continue
 			}

@@ -115,7 +115,7 @@ func TestCalendars(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = rules.Compile(documents[0], rules.Saved{}, c.known)
+		_, err = rules.Compile(documents[0], rules.RuleVersion{}, c.known)
 		if got := message(err); got != c.want {
 			t.Errorf("%s of %v: got %q, want %q", c.calendar, c.known, got, c.want)
 		}

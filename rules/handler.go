@@ -13,7 +13,7 @@ import (
 // handler answers checks with what the rule says.
 type handler struct{ rule *Rule }
 
-var _ checks.Prompt = handler{}
+var _ checks.Inline = handler{}
 
 // Prompt says that a check does no I/O and is bounded in itself.
 func (h handler) Prompt() {}
@@ -42,7 +42,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 			return checks.Answer{}, fmt.Errorf("while: %w", err)
 		}
 		if !still {
-			return r.known(c, w, r.cleared(c, w))
+			return r.withState(c, w, r.cleared(c, w))
 		}
 	}
 	if c.Manual {
@@ -53,7 +53,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		return checks.Answer{}, err
 	}
 	at := lookedAt(c)
-	answer := r.climb(c, w, line, at)
+	answer := r.takeSteps(c, w, line, at)
 	step := r.upcoming(line, answer.Step, c.AsOf(), c.AckedUntil)
 	switch {
 	case !step.IsZero():
@@ -65,7 +65,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at
 		}
-		if end := r.engine.Grid.Up(from.Add(time.Duration(r.document.Hold))); r.document.held() && end.After(at) {
+		if end := r.engine.Grid.Up(from.Add(time.Duration(r.document.Hold))); r.document.isHeld() && end.After(at) {
 			answer.Next, answer.Nominal = end, true
 		} else {
 			answer.Outcome = checks.Exhausted
@@ -75,36 +75,36 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		return checks.Answer{}, err
 	}
 	if !answer.Next.IsZero() {
-		answer.Saw = r.saw(w)
+		answer.Saw = r.explain(w)
 	}
-	return r.known(c, w, answer)
+	return r.withState(c, w, answer)
 }
 
-// saw is what the condition saw, for a look of which no alert tells.
-func (r *Rule) saw(w wait) string {
+// explain is what the condition saw, for a look of which no alert tells.
+func (r *Rule) explain(w waitContext) string {
 	if r.while == nil {
 		return ""
 	}
-	return r.while.saw(w.scope)
+	return r.while.explain(w.scope)
 }
 
-// climb takes the steps that are due, as far as the open alert is not acknowledged at the instant.
-func (r *Rule) climb(c checks.Check, w wait, line []moment, at time.Time) checks.Answer {
+// takeSteps takes the steps that are due, as far as the open alert is not acknowledged at the instant.
+func (r *Rule) takeSteps(c checks.Check, w waitContext, line []stepTime, at time.Time) checks.Answer {
 	due := max(r.due(line, c.AsOf()), c.Step)
 	if due == c.Step || at.Before(c.AckedUntil) {
 		return checks.Answer{Step: c.Step, Held: due > c.Step}
 	}
 	taken := line[c.Step:due]
-	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{r.speak(taken, due-1, w.scope)}}
+	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{r.stepAlert(taken, due-1, w.scope)}}
 	if r.beats == nil || len(taken) == 1 { // the times of a heartbeat's later steps are counted from its first alert
 		answer.Due = line[due-1].at
 	}
 	return answer
 }
 
-// known puts what was found out into an answer by which something is said, be it that a guard
+// withState puts what was found out into an answer by which something is said, be it that a guard
 // ends the job. Merging costs more than most answers are worth.
-func (r *Rule) known(c checks.Check, w wait, answer checks.Answer) (checks.Answer, error) {
+func (r *Rule) withState(c checks.Check, w waitContext, answer checks.Answer) (checks.Answer, error) {
 	last := r.engine.Limits.MaxChecks
 	if !c.Asked || len(answer.Alerts) == 0 && (last == 0 || c.Count+1 < last) {
 		return answer, nil
@@ -114,19 +114,19 @@ func (r *Rule) known(c checks.Check, w wait, answer checks.Answer) (checks.Answe
 	return answer, err
 }
 
-func (r *Rule) cleared(c checks.Check, w wait) checks.Answer {
+func (r *Rule) cleared(c checks.Check, w waitContext) checks.Answer {
 	answer := checks.Answer{Outcome: checks.Cleared, Step: c.Step}
 	if c.Said > 0 && !r.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", r.engine.Entity, c.Key)
-		answer.Alerts = []alerts.Draft{r.closes(w, c.Step, text)}
+		answer.Alerts = []alerts.Draft{r.closeAlert(w, c.Step, text)}
 	} else {
-		answer.Saw = r.saw(w)
+		answer.Saw = r.explain(w)
 	}
 	return answer
 }
 
 // due is how many steps have had their slot.
-func (r *Rule) due(line []moment, at time.Time) int {
+func (r *Rule) due(line []stepTime, at time.Time) int {
 	n := 0
 	for n < len(line) && !r.engine.Grid.Up(line[n].at).After(at) {
 		n++
@@ -142,9 +142,9 @@ func lookedAt(c checks.Check) time.Time {
 	return c.Slot
 }
 
-// speak drafts the alert of the last of the steps that are due; the others are passed over.
+// stepAlert drafts the alert of the last of the steps that are due; the others are passed over.
 // at is its place in the timeline.
-func (r *Rule) speak(due []moment, at int, s scope) alerts.Draft {
+func (r *Rule) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	last := due[len(due)-1]
 	s.step, s.turn, s.turns = last.name, last.turn, last.turns
 	if last.nags {
@@ -161,7 +161,7 @@ func (r *Rule) speak(due []moment, at int, s scope) alerts.Draft {
 }
 
 // text is what a step says: its own text, or a sentence made from the rule.
-func (r *Rule) text(m moment, s scope) string {
+func (r *Rule) text(m stepTime, s scope) string {
 	if m.text != nil {
 		return m.text.say(s)
 	}
@@ -174,7 +174,7 @@ func (r *Rule) text(m moment, s scope) string {
 
 // called is the step's name with its turn, where it has several. Of how many is not said where that
 // is until somebody acknowledges.
-func (m moment) called() string {
+func (m stepTime) called() string {
 	switch {
 	case m.nags:
 		return fmt.Sprintf("%s %d", m.name, m.turn)

@@ -19,7 +19,7 @@ func compiled(t testing.TB, text string) *rules.Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := rules.Compile(documents[0], rules.Saved{RuleID: 7, Version: 3}, nil)
+	r, err := rules.Compile(documents[0], rules.RuleVersion{RuleID: 7, Version: 3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

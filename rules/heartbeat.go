@@ -23,20 +23,20 @@ type heartbeat struct {
 }
 
 // heartbeat compiles an event that has to come again and again.
-func (c *compiler) heartbeat(t Trigger) watch {
+func (c *compiler) heartbeat(t Trigger) subscription {
 	h := t.Heartbeat
 	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys", "emit")
 	const p = "/trigger/heartbeat"
-	w := watch{}
+	w := subscription{}
 	if h.Event != "" || h.Key != "" {
 		w = c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "has to come again and again")
 		c.watched[len(c.watched)-1].merged = true
 	} else {
-		c.pinged(p, h)
+		c.checkPingFields(p, h)
 	}
 	c.beats = &heartbeat{
-		kind:  c.expression(p+"/kind", h.Kind, inKind.over(h.Event)),
-		run:   c.expression(p+"/run", h.Run, inRun.over(h.Event)),
+		kind:  c.expression(p+"/kind", h.Kind, inKind.withSubject(h.Event)),
+		run:   c.expression(p+"/run", h.Run, inRun.withSubject(h.Event)),
 		every: time.Duration(h.Every), grace: time.Duration(h.Grace),
 		max: time.Duration(h.Max), min: time.Duration(h.Min),
 	}
@@ -60,9 +60,9 @@ func (c *compiler) heartbeat(t Trigger) watch {
 	return w
 }
 
-// pinged checks a heartbeat that no event is of: what stands beside an event says nothing of a
+// checkPingFields checks a heartbeat that no event is of: what stands beside an event says nothing of a
 // ping.
-func (c *compiler) pinged(pointer string, h *Heartbeat) {
+func (c *compiler) checkPingFields(pointer string, h *Heartbeat) {
 	for _, field := range []struct {
 		name    string
 		written bool
@@ -74,8 +74,8 @@ func (c *compiler) pinged(pointer string, h *Heartbeat) {
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
 }
 
-// unheard refuses steps whose times an entity that never beat does not have.
-func (c *compiler) unheard(d Document, steps []step) {
+// checkBeatSource refuses steps whose times an entity that never beat does not have.
+func (c *compiler) checkBeatSource(d Document, steps []step) {
 	if len(d.expected()) == 0 {
 		return
 	}
@@ -99,7 +99,7 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
 		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, longest)
 	}
-	c.beats.expects = h.Expects()
+	c.beats.expects = h.IntervalText()
 	if h.Schedule != "" {
 		c.follows(pointer, h)
 	} else if h.Zone != "" {
@@ -116,21 +116,21 @@ func (c *compiler) follows(pointer string, h *Heartbeat) {
 	if ticks.Shortest() == 0 {
 		c.problem(pointer+"/schedule", "%s ticks once, and a heartbeat has to come again and again; write a crontab, or @every", clip(h.Schedule, 80))
 	}
-	c.apart(Duration(ticks.Shortest()))
+	c.checkSpacing(Duration(ticks.Shortest()))
 	c.beats.ticks = ticks
 }
 
 // deadline is when a beat is overdue. Where deadman could not hear while a beat was due, it
 // forgives.
-func (r *Rule) deadline(w wait) time.Time {
-	at, since := r.undisturbed(w)
+func (r *Rule) deadline(w waitContext) time.Time {
+	at, since := r.noGapSince(w)
 	if !w.heard.After(since) {
 		return at
 	}
-	return r.forgiven(w, at)
+	return r.deadlineAfterGap(w, at)
 }
 
-// undisturbed is when a beat is overdue, where all were heard that came after since.
+// noGapSince is when a beat is overdue, where all were heard that came after since.
 //
 //  1. It is already, and since when is known: a run failed, or the next one began after that.
 //  2. While runs are going whose length is bounded, once the first of them takes too long.
@@ -138,7 +138,7 @@ func (r *Rule) deadline(w wait) time.Time {
 //
 // In a pause time stands still. A beat may come whenever its sender likes; one that follows a
 // schedule comes after the tick. What was heard of stays, whatever came after it.
-func (r *Rule) undisturbed(w wait) (at, since time.Time) {
+func (r *Rule) noGapSince(w waitContext) (at, since time.Time) {
 	h, p := r.beats, pulseOf(w.own)
 	at, since = p.OverdueAt, w.since
 	switch begun, going := h.longest(p); {
@@ -152,22 +152,22 @@ func (r *Rule) undisturbed(w wait) (at, since time.Time) {
 		}
 	}
 	if p.Kind == Failure {
-		since = futurejobs.Never
+		since = futurejobs.FarFuture
 	}
 	return at, since
 }
 
 // longest is when the run began that is going for the longest, of those whose length is bounded.
-func (h *heartbeat) longest(p pulse) (begun time.Time, going bool) {
+func (h *heartbeat) longest(p heartbeatState) (begun time.Time, going bool) {
 	if h.max == 0 || len(p.Runs) == 0 {
 		return time.Time{}, false
 	}
 	return p.Runs[0].At, true
 }
 
-// stale is how long a run may have been going when another one ends well, to be followed further.
+// isOld is how long a run may have been going when another one ends well, to be followed further.
 // Without max it is as long as the next beat may be away: what broke off is not followed for ever.
-func (h *heartbeat) stale() time.Duration {
+func (h *heartbeat) isOld() time.Duration {
 	switch {
 	case h.max > 0:
 		return h.max
@@ -179,7 +179,7 @@ func (h *heartbeat) stale() time.Duration {
 
 // expected is when the time is over in which the next beat has to come. A tick that falls into a
 // pause is left out; the first one after it counts.
-func (h *heartbeat) expected(w wait) time.Time {
+func (h *heartbeat) expected(w waitContext) time.Time {
 	if h.ticks == nil {
 		return passed(nil, w.since, h.every+h.grace, w.pauses)
 	}
@@ -197,12 +197,12 @@ func (h *heartbeat) tick(after time.Time) time.Time {
 	if tick, more := h.ticks.Next(after); more {
 		return tick
 	}
-	return futurejobs.Never
+	return futurejobs.FarFuture
 }
 
 // missedFrom is since when a beat was missed that came at last: since the last one, or the tick or
 // the run that it was to follow; and since the failure, where that came first.
-func (h *heartbeat) missedFrom(p pulse, since time.Time) time.Time {
+func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 	begun, going := h.longest(p)
 	switch {
 	case !p.OverdueAt.IsZero():
@@ -216,16 +216,16 @@ func (h *heartbeat) missedFrom(p pulse, since time.Time) time.Time {
 }
 
 // missed is what a step says of a beat that is overdue, unless it has a text of its own.
-func (r *Rule) missed(m moment, s scope) string {
-	text := r.engine.Entity + " " + s.key + ": " + r.beats.why(pulseOf(s.own), s.since, m.at)
+func (r *Rule) missed(m stepTime, s scope) string {
+	text := r.engine.Entity + " " + s.key + ": " + r.beats.explain(pulseOf(s.own), s.since, m.at)
 	if m.nags || m.turns > 1 {
 		text += " (" + m.called() + ")"
 	}
 	return text
 }
 
-// why is why a beat is overdue at an instant.
-func (h *heartbeat) why(p pulse, since, at time.Time) string {
+// explain is why a beat is overdue at an instant.
+func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	var text string
 	switch {
 	case p.Kind == Failure && p.Run != "":
@@ -240,7 +240,7 @@ func (h *heartbeat) why(p pulse, since, at time.Time) string {
 	case p.Kind == Expected:
 		text = "has never reported, expected " + h.expects
 	default:
-		text = "no beat since " + spoken(since, at) + ", expected " + h.expects
+		text = "no beat since " + durationText(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
 		text += fmt.Sprintf(" (%d more runs that have not ended are not followed any more)", p.Dropped)
@@ -248,8 +248,8 @@ func (h *heartbeat) why(p pulse, since, at time.Time) string {
 	return text
 }
 
-// spoken is an instant as a sentence says it: without the date, where it is not long ago.
-func spoken(t, now time.Time) string {
+// durationText is an instant as a sentence says it: without the date, where it is not long ago.
+func durationText(t, now time.Time) string {
 	if now.Sub(t) < futurejobs.Day {
 		return t.UTC().Format("15:04:05 UTC")
 	}

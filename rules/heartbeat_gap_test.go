@@ -150,7 +150,7 @@ func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := rules.Compile(documents[0], rules.Saved{RuleID: 7, Version: 3}, known)
+	rule, err := rules.Compile(documents[0], rules.RuleVersion{RuleID: 7, Version: 3}, known)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// pulse is what is known of a heartbeat beside when it beat last. It is kept in the state of its
+// heartbeatState is what is known of a heartbeat beside when it beat last. It is kept in the state of its
 // job, as heartbeat, where there is anything to keep.
-type pulse struct {
+type heartbeatState struct {
 	Kind       Signal    `json:"kind"`                       // of the last beat; a log is none
 	At         time.Time `json:"at,omitzero"`                // when it came
 	ExitStatus *int      `json:"exit_status,omitempty"`      // what its run ended with; nil: nobody said
@@ -35,31 +35,31 @@ func (r run) last() time.Time { return latest(r.At, r.Again) }
 // maxRuns bounds how many runs are followed at a time.
 const maxRuns = 16
 
-// pulseField is the field of the state that a pulse is kept in.
-const pulseField = "heartbeat"
+// heartbeatField is the field of the state that a pulse is kept in.
+const heartbeatField = "heartbeat"
 
 // pulseOf is what is kept in a state of a job; nothing where the state is nil. What has another
 // form is somebody else's field.
-func pulseOf(own []byte) (p pulse) {
+func pulseOf(own []byte) (p heartbeatState) {
 	if own == nil {
 		return p
 	}
 	var kept struct {
-		Pulse pulse `json:"heartbeat"`
+		Pulse heartbeatState `json:"heartbeat"`
 	}
 	if err := json.Unmarshal(own, &kept); err != nil {
-		return pulse{}
+		return heartbeatState{}
 	}
 	return kept.Pulse
 }
 
 // plain reports whether there is nothing to keep.
-func (p pulse) plain() bool {
+func (p heartbeatState) plain() bool {
 	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
 }
 
 // fail has a run fail that has a name. Of many the newest are kept: one is enough to be overdue.
-func (p *pulse) fail(name string) {
+func (p *heartbeatState) fail(name string) {
 	if name == "" || slices.Contains(p.Failed, name) {
 		return
 	}
@@ -69,9 +69,9 @@ func (p *pulse) fail(name string) {
 
 // begin begins a run, or again one that is going. Where there are too many, the second oldest is
 // dropped: the oldest says when the first of them takes too long.
-func (p *pulse) begin(name string, at time.Time) {
+func (p *heartbeatState) begin(name string, at time.Time) {
 	p.Runs = slices.Clone(p.Runs)
-	if i := p.going(name); i >= 0 {
+	if i := p.indexOfRun(name); i >= 0 {
 		p.Runs[i].Again = at
 		return
 	}
@@ -84,8 +84,8 @@ func (p *pulse) begin(name string, at time.Time) {
 }
 
 // end ends a run, and returns when it began; the zero time where nobody knows.
-func (p *pulse) end(name string) (begun time.Time) {
-	i := p.going(name)
+func (p *heartbeatState) end(name string) (begun time.Time) {
+	i := p.indexOfRun(name)
 	if i < 0 {
 		return time.Time{}
 	}
@@ -94,19 +94,19 @@ func (p *pulse) end(name string) (begun time.Time) {
 	return begun
 }
 
-// going is the place of a run among those that have not ended; -1 where it is not one of them.
-func (p *pulse) going(name string) int {
+// indexOfRun is the place of a run among those that have not ended; -1 where it is not one of them.
+func (p *heartbeatState) indexOfRun(name string) int {
 	return slices.IndexFunc(p.Runs, func(r run) bool { return r.Name == name })
 }
 
-// younger are the runs that have not been going for longer than a span.
-func younger(runs []run, span time.Duration, at time.Time) []run {
+// runsWithin are the runs that have not been going for longer than a span.
+func runsWithin(runs []run, span time.Duration, at time.Time) []run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.At.Add(span).After(at) })
 }
 
-// knowing is the state of a job after a beat: what was known with the beat's body over it, and the
+// mergeInto is the state of a job after a beat: what was known with the beat's body over it, and the
 // pulse. It is nil where that says no more than the body does.
-func (p pulse) knowing(own, event json.RawMessage) (json.RawMessage, error) {
+func (p heartbeatState) mergeInto(own, event json.RawMessage) (json.RawMessage, error) {
 	if own == nil && p.plain() {
 		return nil, nil
 	}
@@ -123,9 +123,9 @@ func (p pulse) knowing(own, event json.RawMessage) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	delete(fields, pulseField)
+	delete(fields, heartbeatField)
 	if !p.plain() {
-		if fields[pulseField], err = json.Marshal(p); err != nil {
+		if fields[heartbeatField], err = json.Marshal(p); err != nil {
 			return nil, err
 		}
 	}

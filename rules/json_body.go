@@ -123,7 +123,7 @@ func deeper(data []byte, most int) bool {
 }
 
 // value is what an expression reads of the body: its numbers to count with, or literally.
-func (b *body) value(literal bool, read extent) (v any, err error) {
+func (b *body) value(literal bool, read fieldSet) (v any, err error) {
 	if b != nil && b.kept {
 		defer func() {
 			if recover() != nil { // somebody changed the row by hand
@@ -145,7 +145,7 @@ func (b *body) value(literal bool, read extent) (v any, err error) {
 		return known.whole, nil
 	}
 	if b.under != nil {
-		v, err := b.overlaid(literal)
+		v, err := b.mergedValue(literal)
 		known.whole = v
 		return v, err
 	}
@@ -162,7 +162,7 @@ func (b *body) value(literal bool, read extent) (v any, err error) {
 }
 
 // unread is how many bytes value has to take apart.
-func (b *body) unread(literal bool, read extent) int {
+func (b *body) unread(literal bool, read fieldSet) int {
 	if b == nil || b.gone {
 		return 0
 	}

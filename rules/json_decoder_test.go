@@ -34,7 +34,7 @@ func FuzzDecoder(f *testing.F) {
 			if object, is := got.(map[string]any); is && err == nil {
 				sameFields(t, text, literal, object)
 			}
-			if _, fine := newBody(text).value(literal, extent{any: true, fields: []string{"never there"}}); (fine == nil) != (err == nil) {
+			if _, fine := newBody(text).value(literal, fieldSet{any: true, fields: []string{"never there"}}); (fine == nil) != (err == nil) {
 				t.Errorf("%s (literal %v): %v where nothing is read of it, %v where all is", text, literal, fine, err)
 			}
 		}
@@ -59,7 +59,7 @@ func sameFields(t *testing.T, text []byte, literal bool, object map[string]any) 
 	}
 	b := newBody(text)
 	for i := range names { // one after the other, as expressions do
-		got, err := b.value(literal, extent{any: true, fields: names[:i+1]})
+		got, err := b.value(literal, fieldSet{any: true, fields: names[:i+1]})
 		if err != nil {
 			t.Fatalf("%s: fields %q: %v", text, names[:i+1], err)
 		}
@@ -71,7 +71,7 @@ func sameFields(t *testing.T, text []byte, literal bool, object map[string]any) 
 
 // TestExtent: an expression has decoded what it reads, and no more.
 func TestExtent(t *testing.T) {
-	for source, want := range map[string]extent{
+	for source, want := range map[string]fieldSet{
 		`event.total > 0 && event.status == "X" && event.total < 9`: {any: true, fields: []string{"total", "status"}},
 		`event?.a.b[0].c == 1`:       {any: true, fields: []string{"a"}},
 		`any(event.items, .n > 1)`:   {any: true, fields: []string{"items"}},

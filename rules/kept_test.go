@@ -14,7 +14,7 @@ func TestBodyThatIsNoJSONAnyMore(t *testing.T) {
 		bodies = append(bodies, whole[:i], whole[:i]+"x", whole[:i]+"x"+whole[i+1:])
 	}
 	for _, text := range bodies {
-		for _, read := range []extent{{whole: true}, {fields: []string{"status"}}} {
+		for _, read := range []fieldSet{{whole: true}, {fields: []string{"status"}}} {
 			done := make(chan error, 1)
 			go func() {
 				_, err := keptBody([]byte(text)).value(false, read)
@@ -30,7 +30,7 @@ func TestBodyThatIsNoJSONAnyMore(t *testing.T) {
 			}
 		}
 	}
-	if _, err := keptBody([]byte(`[x]`)).value(false, extent{whole: true}); !errors.Is(err, errNotJSON) {
+	if _, err := keptBody([]byte(`[x]`)).value(false, fieldSet{whole: true}); !errors.Is(err, errNotJSON) {
 		t.Errorf("[x]: %v", err)
 	}
 }

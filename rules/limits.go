@@ -20,8 +20,8 @@ func (c *compiler) guards(d Document) {
 	if g.Horizon <= 0 || g.Horizon > longest {
 		c.problem("/guards/horizon", "%s is not between 1s and %s", g.Horizon, longest)
 	}
-	need, why := d.turns(), ""
-	if d.held() {
+	need, why := d.stepCount(), ""
+	if d.isHeld() {
 		need, why = need+1, " and the one that ends the hold"
 	}
 	switch {
@@ -37,7 +37,7 @@ func (c *compiler) guards(d Document) {
 // would never be an answer before the next question.
 func (c *compiler) retries(d Document) {
 	if h := d.Trigger.Heartbeat; h != nil && h.Every > 0 {
-		c.apart(h.Every)
+		c.checkSpacing(h.Every)
 	}
 	worst := d.retries()
 	if c.closest == 0 || worst < c.closest {

@@ -65,7 +65,7 @@ type clerk struct {
 	*testing.T
 	store *store.Store
 	deals *rand.Rand
-	saved []rules.Saved // the versions that were saved
+	saved []rules.RuleVersion // the versions that were saved
 }
 
 // change makes one change of a rule, and returns its id.
@@ -97,7 +97,7 @@ func (c *clerk) change() int32 {
 		}
 		reads := slices.Clone(named[0].Reads)
 		reads[0].Stream = fmt.Sprint("T", c.deals.IntN(100))
-		if err := c.store.Rebind(c.Context(), name, revision, map[int32][]rules.Read{named[0].Version: reads}); err != nil {
+		if err := c.store.Rebind(c.Context(), name, revision, map[int32][]rules.StreamBinding{named[0].Version: reads}); err != nil {
 			c.Fatal(err)
 		}
 	default:
@@ -115,11 +115,11 @@ func (c *clerk) save(n int) int32 {
 }
 
 // seen is what a list says, as text.
-func seen(t *testing.T, list []rules.Listing) []string {
+func seen(t *testing.T, list []rules.ListedRule) []string {
 	t.Helper()
 	var lines []string
 	for _, l := range list {
-		text, err := json.Marshal([]any{l.Saved, string(l.Saved.Document), l.BeganAt})
+		text, err := json.Marshal([]any{l.RuleVersion, string(l.RuleVersion.Document), l.BeganAt})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +183,8 @@ func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
 				}
 			}
 			anew := refreshed(t, s)
-			if diff := cmp.Diff(anew.Reads(), book.Reads()); diff != "" || !slices.Equal(anew.Loud(), book.Loud()) || anew.Revision() != book.Revision() {
-				t.Fatalf("a book of what changed is another one: (-all +changed)\n%s loud %v, %v", diff, anew.Loud(), book.Loud())
+			if diff := cmp.Diff(anew.SubjectsByStream(), book.SubjectsByStream()); diff != "" || !slices.Equal(anew.CriticalRules(), book.CriticalRules()) || anew.Revision() != book.Revision() {
+				t.Fatalf("a book of what changed is another one: (-all +changed)\n%s loud %v, %v", diff, anew.CriticalRules(), book.CriticalRules())
 			}
 			for _, l := range list {
 				if got := book.RuleChangedAt(l.RuleID) > was; got != changed[l.RuleID] {
@@ -218,7 +218,7 @@ func TestEachVersionIsHandedOutOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var writing sync.WaitGroup
-		var all [clients][]rules.Saved
+		var all [clients][]rules.RuleVersion
 		for n := range clients {
 			c := &clerk{T: t, store: s, deals: rand.New(rand.NewPCG(uint64(n), 54))} //nolint:gosec // it deals cards
 			writing.Go(func() {

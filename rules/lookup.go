@@ -16,7 +16,7 @@ const (
 
 // lookup compiles what is asked at each look; nil: nothing. Whether there is such a source, and
 // whether it takes the question, is found out when the rule is saved.
-func (c *compiler) lookup(l *Lookup) *question {
+func (c *compiler) lookup(l *Lookup) *lookupQuery {
 	if l == nil {
 		return nil
 	}
@@ -57,19 +57,19 @@ func (c *compiler) source(pointer, name string) {
 
 // filled compiles a template that has to be there, and looks what it comes to where its
 // expressions yield a plain word.
-func (c *compiler) filled(pointer, source, missing string, d dialect, check func(string) error) *template {
+func (c *compiler) filled(pointer, source, missing string, d exprEnv, check func(string) error) *template {
 	if source == "" {
 		c.problem(pointer, "%s", missing)
 		return nil
 	}
 	t := c.template(pointer, source, d)
 	if t != nil {
-		c.must(pointer, check(t.sample("x")))
+		c.require(pointer, check(t.renderSample("x")))
 	}
 	return t
 }
 
-func (c *compiler) sqlLookup(p string, l *SQLLookup, d dialect) *question {
+func (c *compiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	switch {
 	case strings.TrimSpace(l.Query) == "":
@@ -89,13 +89,13 @@ func (c *compiler) sqlLookup(p string, l *SQLLookup, d dialect) *question {
 	if len(l.Params) == 0 {
 		params = append(params, c.expression(p+"/params", nameKey, d))
 	}
-	return &question{
+	return &lookupQuery{
 		Question: lookup.Question{SQL: l.Query}, source: l.Source, pointer: p + "/query",
 		params: len(params), ask: parameters(params),
 	}
 }
 
-func (c *compiler) httpLookup(p string, l *HTTPLookup, d dialect) *question {
+func (c *compiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d, checkPath)
 	for i, status := range l.Absent {
@@ -103,22 +103,22 @@ func (c *compiler) httpLookup(p string, l *HTTPLookup, d dialect) *question {
 			c.problem(item(p+"/absent", i), "%d is not between 400 and 599; no other status means that there is no such entity", status)
 		}
 	}
-	return &question{
+	return &lookupQuery{
 		Question: lookup.Question{HTTP: &lookup.HTTP{Absent: l.Absent}}, source: l.Source, pointer: p + "/path", ask: path(t),
 	}
 }
 
-func (c *compiler) natsLookup(p string, l *NATSLookup, d dialect) *question {
+func (c *compiler) natsLookup(p string, l *NATSLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
-	return &question{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requested(t, c.bounds)}
+	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requestSubject(t, c.bounds)}
 }
 
-func (c *compiler) kvLookup(p string, l *KVLookup, d dialect) *question {
+func (c *compiler) kvLookup(p string, l *KVLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	if !bucketPattern.MatchString(l.Bucket) {
 		c.problem(p+"/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.Bucket, 80))
 	}
 	t := c.filled(p+"/key", cmp.Or(l.Key, "{{"+nameKey+"}}"), "", d, checkEntryKey)
-	return &question{Question: lookup.Question{KV: l.Bucket}, source: l.Source, pointer: p + "/bucket", ask: entryKey(t)}
+	return &lookupQuery{Question: lookup.Question{KV: l.Bucket}, source: l.Source, pointer: p + "/bucket", ask: entryKey(t)}
 }

@@ -15,13 +15,13 @@ import (
 	"deadman/internal/subjects"
 )
 
-// question is what a rule asks a source at each look.
-type question struct {
+// lookupQuery is what a rule asks a source at each look.
+type lookupQuery struct {
 	lookup.Question
 	source  string
 	pointer string // to what is asked, in the document
 	params  int    // how many parameters an ask has
-	ask     func(s scope) (lookup.Ask, error)
+	ask     func(s scope) (lookup.KeyQuery, error)
 }
 
 // written is a value as a part of a question: text, a number, true or false, or an instant.
@@ -40,9 +40,9 @@ func written(v any) (string, error) {
 	return text, err
 }
 
-// fill fills a template in, each value as it has to be written there. Unlike a text that people
+// renderQuery fills a template in, each value as it has to be written there. Unlike a text that people
 // read it can't be filled in as far as possible.
-func (t *template) fill(s scope, as func(string) (string, error)) (string, error) {
+func (t *template) renderQuery(s scope, as func(string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
 		if p.x == nil {
@@ -65,8 +65,8 @@ func (t *template) fill(s scope, as func(string) (string, error)) (string, error
 	return b.String(), nil
 }
 
-// sample is the template with the same text in the place of each expression.
-func (t *template) sample(text string) string {
+// renderSample is the template with the same text in the place of each expression.
+func (t *template) renderSample(text string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
 		if p.x == nil {
@@ -79,8 +79,8 @@ func (t *template) sample(text string) string {
 }
 
 // parameters are the values for $1, $2 and so on.
-func parameters(params []*expression) func(scope) (lookup.Ask, error) {
-	return func(s scope) (lookup.Ask, error) {
+func parameters(params []*expression) func(scope) (lookup.KeyQuery, error) {
+	return func(s scope) (lookup.KeyQuery, error) {
 		values := make([]any, len(params))
 		for i, x := range params {
 			v, err := x.run(s)
@@ -88,26 +88,26 @@ func parameters(params []*expression) func(scope) (lookup.Ask, error) {
 				_, err = written(v)
 			}
 			if err != nil {
-				return lookup.Ask{}, fmt.Errorf("params[%d]: %w", i, err)
+				return lookup.KeyQuery{}, fmt.Errorf("params[%d]: %w", i, err)
 			}
 			values[i] = v
 		}
-		return lookup.Ask{Params: values}, nil
+		return lookup.KeyQuery{Params: values}, nil
 	}
 }
 
 // path is the path of a GET, with a query or without. No value leads out of the segment, or of
 // the parameter of the query, that it stands in.
-func path(t *template) func(scope) (lookup.Ask, error) {
-	return func(s scope) (lookup.Ask, error) {
-		filled, err := t.fill(s, func(v string) (string, error) { return escaped(v), nil })
+func path(t *template) func(scope) (lookup.KeyQuery, error) {
+	return func(s scope) (lookup.KeyQuery, error) {
+		filled, err := t.renderQuery(s, func(v string) (string, error) { return escaped(v), nil })
 		if err == nil {
 			err = checkPath(filled)
 		}
 		if err != nil {
-			return lookup.Ask{}, fmt.Errorf("path: %w", err)
+			return lookup.KeyQuery{}, fmt.Errorf("path: %w", err)
 		}
-		return lookup.Ask{Path: filled}, nil
+		return lookup.KeyQuery{Path: filled}, nil
 	}
 }
 
@@ -146,10 +146,10 @@ func checkPath(p string) error {
 	return nil
 }
 
-// requested is the subject of a request, within the bounds of the rule. A value is one token of it, or a part of one.
-func requested(t *template, bounds *access.Bounds) func(scope) (lookup.Ask, error) {
-	return func(s scope) (lookup.Ask, error) {
-		filled, err := t.fill(s, tokenOf)
+// requestSubject is the subject of a request, within the bounds of the rule. A value is one token of it, or a part of one.
+func requestSubject(t *template, bounds *access.Bounds) func(scope) (lookup.KeyQuery, error) {
+	return func(s scope) (lookup.KeyQuery, error) {
+		filled, err := t.renderQuery(s, subjectToken)
 		if err == nil {
 			err = checkRequested(filled)
 		}
@@ -157,14 +157,14 @@ func requested(t *template, bounds *access.Bounds) func(scope) (lookup.Ask, erro
 			err = bounds.MayPublish(filled)
 		}
 		if err != nil {
-			return lookup.Ask{}, fmt.Errorf("subject: %w", err)
+			return lookup.KeyQuery{}, fmt.Errorf("subject: %w", err)
 		}
-		return lookup.Ask{Subject: filled}, nil
+		return lookup.KeyQuery{Subject: filled}, nil
 	}
 }
 
-// tokenOf is a value that can stand in a token of a subject.
-func tokenOf(v string) (string, error) {
+// subjectToken is a value that can stand in a token of a subject.
+func subjectToken(v string) (string, error) {
 	if i := strings.IndexFunc(v, func(r rune) bool { return strings.ContainsRune(".*>", r) || unicode.IsSpace(r) || unicode.IsControl(r) }); i >= 0 {
 		return "", fmt.Errorf("%q can't be part of a subject because of the %q in it", clip(v, 80), []rune(v[i:])[0])
 	}
@@ -193,16 +193,16 @@ func checkRequested(s string) error {
 var kvKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 
 // entryKey is the key of an entry of a bucket.
-func entryKey(t *template) func(scope) (lookup.Ask, error) {
-	return func(s scope) (lookup.Ask, error) {
-		filled, err := t.fill(s, func(v string) (string, error) { return v, nil })
+func entryKey(t *template) func(scope) (lookup.KeyQuery, error) {
+	return func(s scope) (lookup.KeyQuery, error) {
+		filled, err := t.renderQuery(s, func(v string) (string, error) { return v, nil })
 		if err == nil {
 			err = checkEntryKey(filled)
 		}
 		if err != nil {
-			return lookup.Ask{}, fmt.Errorf("key: %w", err)
+			return lookup.KeyQuery{}, fmt.Errorf("key: %w", err)
 		}
-		return lookup.Ask{Key: filled}, nil
+		return lookup.KeyQuery{Key: filled}, nil
 	}
 }
 

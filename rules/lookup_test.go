@@ -129,7 +129,7 @@ func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	t.Helper()
 	db := opened(t)
 	v := saved(t, db, 0, text)
-	book := rules.NewBook(db, db.Shards())
+	book := rules.NewCatalog(db, db.Shards())
 	book.Sources = sources{s}
 	if err := book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

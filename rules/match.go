@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// matching is one event going through the rules.
-type matching struct {
+// matcher is one event going through the rules.
+type matcher struct {
 	event    futurejobs.Event
 	body     *body
 	shards   int
@@ -24,15 +24,15 @@ type matching struct {
 	refusals []futurejobs.Refusal
 }
 
-// newMatching takes an event apart. An error is that of an envelope that can't be opened.
-func newMatching(e futurejobs.Event, shards int) (matching, error) {
+// newMatcher takes an event apart. An error is that of an envelope that can't be opened.
+func newMatcher(e futurejobs.Event, shards int) (matcher, error) {
 	opened, err := openEvent(e)
-	return matching{event: opened, body: newBody(opened.Data), shards: shards}, err
+	return matcher{event: opened, body: newBody(opened.Data), shards: shards}, err
 }
 
-// hearing is one version of a rule that hears of an event.
-type hearing struct {
-	*matching
+// ruleMatch is one version of a rule that hears of an event.
+type ruleMatch struct {
+	*matcher
 	*Rule
 	// spend is what the expressions of the rule may cost together on the event; over is why they would have cost more.
 	spend *budget
@@ -43,16 +43,16 @@ type hearing struct {
 	isApart bool
 }
 
-// ask puts the event to a rule: what it begins comes first, then what it changes, then what
+// matchRule puts the event to a rule: what it begins comes first, then what it changes, then what
 // it ends. It reports whether that would have cost too much.
-func (m *matching) ask(all *rule, v *version) (tooMuch bool) {
+func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 	r, err := v.compiled()
 	if err != nil {
 		m.refuse(v.saved.Name, "", err)
 		return false
 	}
 	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
-	h := hearing{matching: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
+	h := ruleMatch{matcher: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
 		if made, err := all.of(j.Version).compiled(); err == nil {
 			return made
 		}
@@ -61,40 +61,40 @@ func (m *matching) ask(all *rule, v *version) (tooMuch bool) {
 	own := m.budget()
 	h.spend = &own
 	if v.saved.Bounds == nil {
-		h.play()
+		h.match()
 		return h.over != nil
 	}
 	t := m.tenants.tab(v.saved, own.left, m.body.size())
 	given := t.lower(&own)
-	h.play()
+	h.match()
 	m.tenants.pay(t, given-own.left)
 	m.tenants.refused = m.tenants.refused || errors.Is(h.over, errUsedUp)
 	return h.over != nil
 }
 
 // budget is what the expressions of a rule may cost on the event.
-func (m *matching) budget() budget { return budgetFor(m.body.size()) }
+func (m *matcher) budget() budget { return budgetFor(m.body.size()) }
 
-// play plays the event to the rule, or to the one part of it that is asked. Where the expressions of the rule would
+// match plays the event to the rule, or to the one part of it that is asked. Where the expressions of the rule would
 // cost too much, nothing comes of the event for the rule but one refusal.
-func (h *hearing) play() {
+func (h *ruleMatch) match() {
 	effects, refusals := len(h.effects), len(h.refusals)
 	if h.asks(futurejobs.Triggers) {
-		h.note(futurejobs.Triggers, "trigger", h.begin())
+		h.addRefusal(futurejobs.Triggers, "trigger", h.matchTrigger())
 	}
 	if h.asks(futurejobs.Updates) {
 		for i := range h.updates {
-			h.note(futurejobs.Updates, fmt.Sprintf("update[%d]", i), h.update(&h.updates[i]))
+			h.addRefusal(futurejobs.Updates, fmt.Sprintf("update[%d]", i), h.matchUpdate(&h.updates[i]))
 			if h.over != nil {
 				break
 			}
 		}
 	}
 	if h.asks(futurejobs.Pauses) {
-		h.note(futurejobs.Pauses, "pause", h.pause())
+		h.addRefusal(futurejobs.Pauses, "pause", h.matchPause())
 	}
 	if h.asks(futurejobs.Resolves) {
-		h.resolveAny()
+		h.matchResolves()
 	}
 	if h.over != nil {
 		h.effects, h.refusals = slices.Delete(h.effects, effects, len(h.effects)), h.refusals[:refusals]
@@ -103,41 +103,41 @@ func (h *hearing) play() {
 }
 
 // asks reports whether a part of the rule is asked what the event means.
-func (h *hearing) asks(part futurejobs.Part) bool {
+func (h *ruleMatch) asks(part futurejobs.Part) bool {
 	return h.over == nil && (h.only == "" || h.only == part)
 }
 
-// resolveAny ends a wait by the first of the resolves that waits for the event.
-func (h *hearing) resolveAny() {
+// matchResolves ends a wait by the first of the resolves that waits for the event.
+func (h *ruleMatch) matchResolves() {
 	for i := range h.resolves {
-		ended, err := h.resolve(i)
-		h.note(futurejobs.Resolves, fmt.Sprintf("resolve[%d]", i), err)
+		ended, err := h.matchResolve(i)
+		h.addRefusal(futurejobs.Resolves, fmt.Sprintf("resolve[%d]", i), err)
 		if ended || h.over != nil {
 			return
 		}
 	}
 }
 
-// note makes an error a refusal of the event.
-func (h *hearing) note(part futurejobs.Part, where string, err error) {
+// addRefusal makes an error a refusal of the event.
+func (h *ruleMatch) addRefusal(part futurejobs.Part, where string, err error) {
 	switch {
 	case err == nil:
 	case isCostly(err):
-		h.over = wrap(where, err)
+		h.over = wrapErr(where, err)
 	default:
-		h.refuse(h.engine.Name, part, wrap(where, err))
+		h.refuse(h.engine.Name, part, wrapErr(where, err))
 	}
 }
 
-func (m *matching) refuse(rule string, part futurejobs.Part, err error) {
+func (m *matcher) refuse(rule string, part futurejobs.Part, err error) {
 	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Part: part, Reason: err.Error()})
 }
 
-// want adds an effect on the job of a key. A wait that a tick begins has no place in the order of
+// addEffect adds an effect on the job of a key. A wait that a tick begins has no place in the order of
 // events: what happened before the tick says nothing of it, whenever it is read.
-func (h *hearing) want(key string, ask futurejobs.Ask) {
+func (h *ruleMatch) addEffect(key string, ask futurejobs.Action) {
 	h.effects = append(h.effects, futurejobs.Effect{
-		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.isApart, Ask: ask,
+		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.isApart, Action: ask,
 	})
 }
 
@@ -150,8 +150,8 @@ func (r *Rule) isApart(starts []string, stream string) bool {
 // only reports whether a stream is the only one.
 func only(streams []string, stream string) bool { return len(streams) == 1 && streams[0] == stream }
 
-// hears reports whether the watch is for the event, and what its expressions see of it.
-func (h *hearing) hears(w *watch) (scope, bool) {
+// matches reports whether the watch is for the event, and what its expressions see of it.
+func (h *ruleMatch) matches(w *subscription) (scope, bool) {
 	if !matches(w.subject, h.event.Subject) {
 		return scope{}, false
 	}
@@ -163,21 +163,21 @@ func (h *hearing) hears(w *watch) (scope, bool) {
 }
 
 // listens reports whether the rule has a watch for the event.
-func (h *hearing) listens() bool {
+func (h *ruleMatch) listens() bool {
 	return slices.ContainsFunc(h.document.Subjects(), func(s string) bool { return matches(s, h.event.Subject) })
 }
 
 // holds reports whether the watch's condition holds.
-func (w *watch) holds(s scope) (bool, error) {
+func (w *subscription) holds(s scope) (bool, error) {
 	if w.cond == nil {
 		return true, nil
 	}
 	return w.cond.holds(s)
 }
 
-// keyIf is the key of an event that the watch wants; ok is false for another one.
-func (h *hearing) keyIf(w *watch) (s scope, key string, ok bool, err error) {
-	s, ok = h.hears(w)
+// keyWhen is the key of an event that the watch wants; ok is false for another one.
+func (h *ruleMatch) keyWhen(w *subscription) (s scope, key string, ok bool, err error) {
+	s, ok = h.matches(w)
 	if !ok {
 		return s, "", false, nil
 	}
@@ -188,15 +188,15 @@ func (h *hearing) keyIf(w *watch) (s scope, key string, ok bool, err error) {
 	return s, key, err == nil, err
 }
 
-// begin begins a wait, if the event does.
-func (h *hearing) begin() error {
+// matchTrigger begins a wait, if the event does.
+func (h *ruleMatch) matchTrigger() error {
 	if h.beats != nil {
-		return h.hearBeat()
+		return h.matchBeat()
 	}
 	if !h.document.Enabled || h.paused {
 		return nil
 	}
-	s, key, ok, err := h.keyIf(&h.trigger)
+	s, key, ok, err := h.keyWhen(&h.trigger)
 	if !ok {
 		return err
 	}
@@ -206,7 +206,7 @@ func (h *hearing) begin() error {
 	}
 	start, err := h.start(key, s.since, at, h.body, h.spend)
 	if err == nil {
-		h.want(key, start)
+		h.addEffect(key, start)
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
 	}
-	first, err := r.first(wait{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
+	first, err := r.firstCheck(waitContext{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
 	if err != nil {
 		return start, err
 	}
@@ -245,26 +245,26 @@ func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget
 			return r.engine.Closing(j, fmt.Sprintf("%s %s: the wait began anew", r.engine.Entity, j.Key))
 		}
 	}
-	start.Sets = r.sets(func(checks.Outcome) futurejobs.Closing { return nil })
+	start.Sets = r.sets(func(checks.Outcome) futurejobs.CloseAlert { return nil })
 	return start, nil
 }
 
 // sets are the rule's sets, and what it is when one has all its members.
-func (r *Rule) sets(closing func(checks.Outcome) futurejobs.Closing) []futurejobs.Gather {
-	var sets []futurejobs.Gather
+func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []futurejobs.AddMember {
+	var sets []futurejobs.AddMember
 	for i := range r.resolves {
 		if w := &r.resolves[i]; w.distinct != nil {
-			sets = append(sets, futurejobs.Gather{
-				Set: uint8(i), Need: r.need(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
+			sets = append(sets, futurejobs.AddMember{
+				Set: uint8(i), Need: r.requiredMembers(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
 			})
 		}
 	}
 	return sets
 }
 
-// Begin is the effect of a wait that a person begins, at now. event is what its trigger would
+// Start is the effect of a wait that a person begins, at now. event is what its trigger would
 // have carried; nil: nothing. A zero since is now.
-func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
+func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
 	if r.document.Trigger.Emit != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and waits for nothing; begin the wait of a rule that listens to them"}}
 	}
@@ -288,12 +288,12 @@ func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, sh
 	}
 	start.Restart, start.Early, start.Orders = false, false, false // the answer to a person names the job that is there
 	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
-	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Ask: start}, nil
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, nil
 }
 
-// update merges the event into what is known of a job, if it is news.
-func (h *hearing) update(w *watch) error {
-	_, key, ok, err := h.keyIf(w)
+// matchUpdate merges the event into what is known of a job, if it is news.
+func (h *ruleMatch) matchUpdate(w *subscription) error {
+	_, key, ok, err := h.keyWhen(w)
 	if !ok {
 		return err
 	}
@@ -301,7 +301,7 @@ func (h *hearing) update(w *watch) error {
 		return err
 	}
 	news := h.body.data
-	h.want(key, futurejobs.Update{
+	h.addEffect(key, futurejobs.Update{
 		News:  news,
 		Begin: func(known json.RawMessage) futurejobs.Merging { return newMerging(known) },
 		Sets:  h.sets(h.closing),
@@ -309,13 +309,13 @@ func (h *hearing) update(w *watch) error {
 	return nil
 }
 
-// pause lets time stand still if one of the rule's pauses wants that of the event, and go on
+// matchPause lets time stand still if one of the rule's pauses wants that of the event, and go on
 // if the event is for one and none does.
-func (h *hearing) pause() error {
+func (h *ruleMatch) matchPause() error {
 	going := ""
 	for i := range h.pauses {
 		w := &h.pauses[i]
-		s, ok := h.hears(w)
+		s, ok := h.matches(w)
 		if !ok {
 			continue
 		}
@@ -328,13 +328,13 @@ func (h *hearing) pause() error {
 			return err
 		}
 		if still {
-			h.want(key, futurejobs.Pause{})
+			h.addEffect(key, futurejobs.Pause{})
 			return nil
 		}
 		going = key
 	}
 	if going != "" {
-		h.want(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
+		h.addEffect(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
 	}
 	return nil
 }
@@ -351,32 +351,32 @@ func (r *Rule) nextOf(j futurejobs.Job) time.Time {
 	if n := len(j.Pauses); n > 0 {
 		from = j.Pauses[n-1].To
 	}
-	return r.sooner(w.scope, from, r.engine.Grid.Up(line[j.Step].at))
+	return r.earlierRecheck(w.scope, from, r.engine.Grid.Up(line[j.Step].at))
 }
 
-// resolve ends a wait, or adds to a set that does, and reports whether the event is what the
+// matchResolve ends a wait, or adds to a set that does, and reports whether the event is what the
 // i-th resolve waits for.
-func (h *hearing) resolve(i int) (is bool, err error) {
+func (h *ruleMatch) matchResolve(i int) (is bool, err error) {
 	w := &h.resolves[i]
-	s, key, ok, err := h.keyIf(w)
+	s, key, ok, err := h.keyWhen(w)
 	if !ok {
 		return false, err
 	}
 	end := futurejobs.End{Outcome: w.outcome, Early: h.early(h.event.Stream), Close: h.closing(w.outcome)}
 	if w.distinct == nil {
-		h.want(key, end)
+		h.addEffect(key, end)
 		return true, nil
 	}
 	member, err := w.distinct.keyOf(s)
 	if err != nil {
-		return false, wrap("distinct", err)
+		return false, wrapErr("distinct", err)
 	}
-	h.want(key, futurejobs.Gather{Set: uint8(i), Member: member, Need: h.need(i, s), End: end})
+	h.addEffect(key, futurejobs.AddMember{Set: uint8(i), Member: member, Need: h.requiredMembers(i, s), End: end})
 	return true, nil
 }
 
-// need is how many members the i-th resolve's set has. s is what is seen of the event at hand.
-func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
+// requiredMembers is how many members the i-th resolve's set has. s is what is seen of the event at hand.
+func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error) {
 	return func(j futurejobs.Job) (int, error) {
 		w := waitOf(j)
 		if s.event != nil {
@@ -386,7 +386,7 @@ func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
 		if absent := (absentError{}); errors.As(err, &absent) {
 			return 0, nil // an update may say it
 		}
-		return n, wrap("need", err)
+		return n, wrapErr("need", err)
 	}
 }
 
@@ -400,7 +400,7 @@ func (r *Rule) early(stream string) time.Duration {
 }
 
 // closing drafts what closes a job. The steps are those of the version that made it.
-func (h *hearing) closing(outcome checks.Outcome) futurejobs.Closing {
+func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 	if h.document.Quiet {
 		return nil
 	}
@@ -413,6 +413,6 @@ func (h *hearing) closing(outcome checks.Outcome) futurejobs.Closing {
 		}
 		w := waitOf(j)
 		w.rule = r.engine.Name
-		return r.closes(w, j.Step, text)
+		return r.closeAlert(w, j.Step, text)
 	}
 }

@@ -28,12 +28,12 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
-	var reads []rules.Read
+	var reads []rules.StreamBinding
 	for _, subject := range documents[0].Subjects() {
 		stream, _, _ := strings.Cut(subject, ".") // one for each first token
-		reads = append(reads, rules.Read{Subject: subject, Stream: stream})
+		reads = append(reads, rules.StreamBinding{Subject: subject, Stream: stream})
 	}
-	rule, err := rules.Compile(documents[0], rules.Saved{Version: 1, Reads: reads}, known)
+	rule, err := rules.Compile(documents[0], rules.RuleVersion{Version: 1, Reads: reads}, known)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,19 +13,19 @@ import (
 	"deadman/checks"
 )
 
-// byName asks a handler that somebody else wrote.
-type byName struct {
+// namedHandler asks a handler that somebody else wrote.
+type namedHandler struct {
 	rule    *Rule
 	handler checks.Handler
 }
 
-// byNameOf is the handler of a rule that names one. It may do I/O, whatever it says of itself, so
+// newNamedHandler is the handler of a rule that names one. It may do I/O, whatever it says of itself, so
 // that it has a timeout; and it has effects where it or the
 // rule says so.
-func byNameOf(r *Rule, handler checks.Handler) checks.Handler {
-	n := byName{r, handler}
+func newNamedHandler(r *Rule, handler checks.Handler) checks.Handler {
+	n := namedHandler{r, handler}
 	if _, once := handler.(checks.AtMostOnce); once || r.document.AtMostOnce {
-		return checks.Once(n)
+		return checks.WithAtMostOnce(n)
 	}
 	return n
 }
@@ -33,7 +33,7 @@ func byNameOf(r *Rule, handler checks.Handler) checks.Handler {
 // Check asks the handler. What it leaves out of its alerts is filled in: that they fire, the
 // severity, and the labels of the rule beside its own. The handler counts with the instant that the events are
 // applied to, as steps of the rule would.
-func (n byName) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
+func (n namedHandler) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	c.At = c.AsOf()
 	answer, err := n.handler.Check(ctx, c)
 	if err != nil {
@@ -53,7 +53,7 @@ func (n byName) Check(ctx context.Context, c checks.Check) (checks.Answer, error
 }
 
 // labels are those of the rule with others over them.
-func (n byName) labels(c checks.Check, own map[string]string) map[string]string {
+func (n namedHandler) labels(c checks.Check, own map[string]string) map[string]string {
 	of := n.rule.label(waitOfCheck(c).scope)
 	if len(own) == 0 {
 		return of
@@ -66,12 +66,12 @@ func (n byName) labels(c checks.Check, own map[string]string) map[string]string 
 
 // Bounds of an answer.
 const (
-	maxSaid = 32     // alerts
-	maxStep = 10_000 // steps taken, far beyond what a rule can have
+	maxAnswerAlerts = 32     // alerts
+	maxStep         = 10_000 // steps taken, far beyond what a rule can have
 )
 
-// sayable are the statuses of what a handler may say; the others are the engine's.
-var sayable = []string{string(alerts.Firing), string(alerts.Resolved)}
+// allowedStatuses are the statuses of what a handler may say; the others are the engine's.
+var allowedStatuses = []string{string(alerts.Firing), string(alerts.Resolved)}
 
 // checkAnswer says what is wrong with an answer. When to look again is for the guards, unless it
 // is a time that cannot be written. What it lets pass has to be storable: a decision that is not
@@ -88,8 +88,8 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 		return fmt.Errorf("step %d is none, the most is %d", a.Step, maxStep)
 	case a.Next.Year() >= maxYear: // rounding up to a slot leads on
 		return fmt.Errorf("the next look is in the year %d, and has to be before %d; answer with an outcome to look no more", a.Next.Year(), maxYear)
-	case len(a.Alerts) > maxSaid:
-		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxSaid)
+	case len(a.Alerts) > maxAnswerAlerts:
+		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxAnswerAlerts)
 	}
 	if err := checkState(a.State); err != nil {
 		return fmt.Errorf("state: %w", err)
@@ -120,12 +120,12 @@ func checkDraft(d alerts.Draft) error {
 	switch {
 	case d.StepIndex < 0 || d.StepIndex > maxStep:
 		return fmt.Errorf("step index %d is none, from 0 to %d", d.StepIndex, maxStep)
-	case len(d.Passed) > maxSaid || slices.ContainsFunc(d.Passed, func(name string) bool { return !namePattern.MatchString(name) }):
-		return fmt.Errorf("passed has up to %d names of steps; write %s", maxSaid, nameForm)
+	case len(d.Passed) > maxAnswerAlerts || slices.ContainsFunc(d.Passed, func(name string) bool { return !namePattern.MatchString(name) }):
+		return fmt.Errorf("passed has up to %d names of steps; write %s", maxAnswerAlerts, nameForm)
 	case !d.Severity.Valid():
 		return errors.New(notOneOf("a severity", string(d.Severity), severities))
-	case !slices.Contains(sayable, string(d.Status)):
-		return errors.New(notOneOf("a status", string(d.Status), sayable))
+	case !slices.Contains(allowedStatuses, string(d.Status)):
+		return errors.New(notOneOf("a status", string(d.Status), allowedStatuses))
 	case d.Step != "" && !namePattern.MatchString(d.Step):
 		return fmt.Errorf("step: %q is not a name; write %s", clip(d.Step, 80), nameForm)
 	case len(d.Text) > maxText:

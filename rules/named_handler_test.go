@@ -31,7 +31,7 @@ func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejo
 	t.Helper()
 	db := opened(t)
 	v := saved(t, db, 0, handled+strings.Join(more, "\n"))
-	book := rules.NewBook(db, db.Shards())
+	book := rules.NewCatalog(db, db.Shards())
 	book.Handlers = handlers
 	if err := book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -114,13 +114,13 @@ func (hasty) Prompt() {}
 
 func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
 	plain := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return hasty{h} }))
-	if _, is := plain.Handler.(checks.Prompt); is {
+	if _, is := plain.Handler.(checks.Inline); is {
 		t.Error("a handler that somebody else wrote is asked in line")
 	}
 	if _, is := plain.Handler.(checks.AtMostOnce); is {
 		t.Error("a handler has effects that does not say so")
 	}
-	once := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.Once(h) }))
+	once := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.WithAtMostOnce(h) }))
 	if _, is := once.Handler.(checks.AtMostOnce); !is {
 		t.Error("a handler has effects, and may be run twice")
 	}
@@ -148,7 +148,7 @@ func TestAWaitOfAHandlerBeginsByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rule.Begin("1042", time.Time{}, clock(11, 0), nil, db.Shards()); err != nil {
+	if _, err := rule.Start("1042", time.Time{}, clock(11, 0), nil, db.Shards()); err != nil {
 		t.Error(err)
 	}
 }

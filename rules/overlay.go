@@ -7,9 +7,9 @@ import (
 	"maps"
 )
 
-// with is what is known once a source was asked: what it found merged over what was known
+// mergeFound is what is known once a source was asked: what it found merged over what was known
 // before, as a JSON merge patch (RFC 7396). nil: there is no such entity, and nothing is known.
-func (b *body) with(found json.RawMessage) *body {
+func (b *body) mergeFound(found json.RawMessage) *body {
 	if found == nil {
 		return &body{gone: true}
 	}
@@ -29,15 +29,15 @@ func (b *body) checkFound() error {
 	return nil
 }
 
-// overlaid is value for a body that lies over another.
-func (b *body) overlaid(literal bool) (any, error) {
+// mergedValue is value for a body that lies over another.
+func (b *body) mergedValue(literal bool) (any, error) {
 	if err := b.checkFound(); err != nil {
 		return nil, err
 	}
 	var known any
 	if b.under.size() > 0 {
 		var err error
-		if known, err = b.under.value(literal, extent{whole: true}); err != nil {
+		if known, err = b.under.value(literal, fieldSet{whole: true}); err != nil {
 			return nil, err
 		}
 	}

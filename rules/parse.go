@@ -40,22 +40,22 @@ func ParseAgainst(data []byte, file string, known calendars.Set) ([]Document, er
 	return docs, nil
 }
 
-// placed is a document, and where its fields stand in the text, by their pointers.
-type placed struct {
+// parsedDocument is a document, and where its fields stand in the text, by their pointers.
+type parsedDocument struct {
 	Document
 	places map[string]place
 }
 
 // parse is Parse, with the places. It returns the documents of a text that is wrong, too, as
 // far as they can be told apart.
-func parse(data []byte, file string, known calendars.Set) ([]placed, error) {
-	return parseAmid(data, file, outside{calendars: known})
+func parse(data []byte, file string, known calendars.Set) ([]parsedDocument, error) {
+	return parseAmid(data, file, environment{calendars: known})
 }
 
 // parseAmid is parse for somebody who may leave before it ends; then what it returns is of no use.
-func parseAmid(data []byte, file string, world outside) ([]placed, error) {
+func parseAmid(data []byte, file string, world environment) ([]parsedDocument, error) {
 	nodes, ps := readText(data)
-	var docs []placed
+	var docs []parsedDocument
 	seen := make(map[string]int)
 	patterns := maxTextPatterns
 	for _, n := range nodes {
@@ -103,13 +103,13 @@ func readText(data []byte) ([]node, Problems) {
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.
-func readDocument(n node, world outside, patterns *int) (placed, Problems) {
+func readDocument(n node, world environment, patterns *int) (parsedDocument, Problems) {
 	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
 	shape := slices.Clone(r.problems)
 	room := min(*patterns, maxRulePatterns)
 	c := newCompiler(d, world, r.single, room)
-	_, problems := c.rule(Saved{})
+	_, problems := c.rule(RuleVersion{})
 	*patterns -= room - c.patterns
 	for _, p := range problems {
 		if !shape.near(p.Pointer) {
@@ -125,7 +125,7 @@ func readDocument(n node, world outside, patterns *int) (placed, Problems) {
 	for i := range r.problems {
 		r.problems[i].Rule = d.Name
 	}
-	return placed{d, r.places}, r.problems
+	return parsedDocument{d, r.places}, r.problems
 }
 
 // nearestPlace is where the pointer stands, or what is around it.

@@ -33,9 +33,9 @@ func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
 }
 
 // parse parses a text when it is its turn.
-func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []placed, err error) {
+func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
 	ended := r.parsing.do(ctx, parsingAtOnce, func() {
-		documents, err = parseAmid(text, file, outside{calendars: r.Calendars, ended: ctx.Done()})
+		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
 	})
 	if ended != nil {
 		return nil, ended
@@ -44,7 +44,7 @@ func (r *Registry) parse(ctx context.Context, text []byte, file string) (documen
 }
 
 // compile compiles a document when it is its turn.
-func (r *Registry) compile(ctx context.Context, how func(outside) (*Rule, error)) (rule *Rule, err error) {
+func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
 	world := r.outside()
 	world.ended = ctx.Done()
 	if ended := r.parsing.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {

@@ -85,7 +85,7 @@ func repeats(tree *syntax.Regexp) int {
 
 // match reports whether the text has what the pattern describes, and pays for the search beforehand: a matcher cannot be
 // stopped. A missing text has not.
-func (p *pattern) match(m *meter, v any) (bool, error) {
+func (p *pattern) match(m *costMeter, v any) (bool, error) {
 	text, ok := v.(string)
 	switch {
 	case v == nil:
@@ -93,7 +93,7 @@ func (p *pattern) match(m *meter, v any) (bool, error) {
 	case !ok:
 		return false, fmt.Errorf(`"matches" needs text, and the value is %s`, naming(v))
 	}
-	if err := m.pay(len(text) * p.instructions / stepsPerRound); err != nil {
+	if err := m.charge(len(text) * p.instructions / stepsPerRound); err != nil {
 		return false, err
 	}
 	return p.MatchString(text), nil

@@ -82,13 +82,13 @@ func TestAPatternPaysForItsSearch(t *testing.T) {
 		`event.s matches "(y{0,50}){0,2}z"`: true, `not (event.s matches "(y+y+)+z")`: false,
 		`event.s matches "error"`: false, `event.s matches "(y{1,30}x?){3}z" or event.t == 1`: true,
 	} {
-		for _, d := range []dialect{inIf, inWhile} {
+		for _, d := range []exprEnv{inIf, inWhile} {
 			x, err := compileExpression(source, d)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = x.holds(scope{event: newBody(long), state: newBody(long)})
-			if is := err != nil && strings.Contains(err.Error(), errCost.Error()); is != tooMuch {
+			if is := err != nil && strings.Contains(err.Error(), errTooExpensive.Error()); is != tooMuch {
 				t.Errorf("%s: %v", source, err)
 			}
 		}

@@ -12,13 +12,13 @@ const pageMost = 500
 
 // move takes the pending jobs of a rule to a version, and returns how many. Those that moved
 // before stay where they are, so that it can be done again after an error.
-func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
+func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
 	rule, err := newVersion(to, r.outside()).compiled()
 	if err != nil {
 		return 0, err
 	}
 	n, err := r.each(ctx, to.RuleID, futurejobs.DeedMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
 	})
 	if err == nil {
 		r.moved.Store(to.RuleID, to.Version)
@@ -28,7 +28,7 @@ func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
 
 // hasMoved reports whether this registry took all pending jobs of a rule to a version, so that a
 // save that changes nothing does not look at each. Who did not see that through asks again.
-func (r *Registry) hasMoved(to Saved) bool {
+func (r *Registry) hasMoved(to RuleVersion) bool {
 	version, known := r.moved.Load(to.RuleID)
 	return known && version == to.Version
 }
@@ -48,7 +48,7 @@ func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect f
 	var after futurejobs.Ref
 	most := pageMost
 	for {
-		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
+		b := futurejobs.EffectBatch{RuleSet: r.Book.Revision(), AuditAction: deed}
 		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, most)
 		if err != nil || len(jobs) == 0 {
 			return n, err

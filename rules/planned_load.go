@@ -8,11 +8,11 @@ import (
 	"deadman/internal/schedules"
 )
 
-// Ticks is how many waits that schedules will begin are first looked at in each part of a span: one
+// PlannedTicks is how many waits that schedules will begin are first looked at in each part of a span: one
 // for each tick after now and key, at the slot of its first step. A rule that is paused, rests or
 // emits begins none, nor does one that cannot be compiled.
-func (b *Book) Ticks(span futurejobs.Span, now time.Time) []int {
-	l := load{Span: span, now: now, parts: make([]int, span.Parts())}
+func (b *Catalog) PlannedTicks(span futurejobs.BucketRange, now time.Time) []int {
+	l := load{BucketRange: span, now: now, parts: make([]int, span.Parts())}
 	for _, r := range b.current.Load().ticking {
 		v := r.versions[0]
 		d := v.document
@@ -28,7 +28,7 @@ func (b *Book) Ticks(span futurejobs.Span, now time.Time) []int {
 
 // load counts first looks by the parts of a span.
 type load struct {
-	futurejobs.Span
+	futurejobs.BucketRange
 	now   time.Time
 	parts []int
 }
@@ -39,7 +39,7 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 	even, spend := *r, budget{left: previewBudget}
 	even.spread = 1
 	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-r.ahead()))) {
-		body, err := ticked{Tick: tick}.json()
+		body, err := tickEvent{Tick: tick}.json()
 		if err != nil {
 			continue // the tick says so
 		}
@@ -49,13 +49,13 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 		if err != nil {
 			continue
 		}
-		first := moment{at: tick, step: &step{}}
+		first := stepTime{at: tick, step: &step{}}
 		if len(line) > 0 {
 			first = line[0]
 		}
 		for turn, keys := range turns {
 			at := first.within.Next(first.at.Add(time.Duration(turn) * time.Duration(r.engine.Grid)))
-			l.at(r.sooner(w.scope, tick, r.slotAfter(tick, at)), ticks*keys)
+			l.at(r.earlierRecheck(w.scope, tick, r.slotAfter(tick, at)), ticks*keys)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (r *Rule) turnsOfKeys() map[int]int {
 	}
 	turns := make(map[int]int)
 	for _, key := range keys {
-		turns[r.turn(key)]++
+		turns[r.spreadIndex(key)]++
 	}
 	return turns
 }

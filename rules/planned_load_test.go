@@ -26,11 +26,11 @@ func ticksOf(t *testing.T, text string, hours int) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Book{shards: 4}
-	b.current.Store(newEdition(1, []Saved{{RuleID: 7, Version: 1, Name: "due", Entity: "import", Document: document, SavedAt: tenPast(-120)}}, nil, outside{calendars: known}))
-	span := futurejobs.Span{From: tenPast(0), Until: tenPast(60 * hours), Width: 15 * time.Minute}
+	b := &Catalog{shards: 4}
+	b.current.Store(newSnapshot(1, []RuleVersion{{RuleID: 7, Version: 1, Name: "due", Entity: "import", Document: document, SavedAt: tenPast(-120)}}, nil, environment{calendars: known}))
+	span := futurejobs.BucketRange{From: tenPast(0), Until: tenPast(60 * hours), Width: 15 * time.Minute}
 	got := make(map[string]int)
-	for i, n := range b.Ticks(span, tenPast(-60)) {
+	for i, n := range b.PlannedTicks(span, tenPast(-60)) {
 		if n > 0 {
 			got[span.From.Add(time.Duration(i)*span.Width).Format("15:04")] = n
 		}
@@ -73,7 +73,7 @@ func TestTicksAreSpread(t *testing.T) {
 	for i := range 1000 {
 		key := "k" + time.Duration(i).String()
 		keys += key + ","
-		at := tenPast(35).Add(time.Duration(futurejobs.TurnOf("due", key, 60)) * time.Minute)
+		at := tenPast(35).Add(time.Duration(futurejobs.SpreadIndex("due", key, 60)) * time.Minute)
 		want[at.Truncate(15*time.Minute).Format("15:04")]++
 	}
 	got := ticksOf(t, `trigger: {schedule: "30 10 * * *", keys: [`+keys+"]}\nescalate: [{after: 5m}]\nslot: 1m\nspread: 1h", 3)

@@ -111,7 +111,7 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	if ask.Unasked == "" {
 		ask.Unasked = rule.document.refusesLookup(access.BoundsOf(ctx))
 	}
-	f, err := foreseeing(rule, ask.Found, ask.Unasked)
+	f, err := newPreviewLookup(rule, ask.Found, ask.Unasked)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -141,8 +141,8 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 		if err := documents[0].within(bounds); err != nil {
 			return nil, began, err
 		}
-		rule, err = r.compile(ctx, func(world outside) (*Rule, error) {
-			return previewable(documents[0].Document, Saved{Version: 1, Bounds: bounds}, world)
+		rule, err = r.compile(ctx, func(world environment) (*Rule, error) {
+			return previewable(documents[0].Document, RuleVersion{Version: 1, Bounds: bounds}, world)
 		})
 		return rule, began, err
 	}
@@ -152,7 +152,7 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 	}
 	at := 0
 	if ask.Version != 0 {
-		at = slices.IndexFunc(versions, func(s Saved) bool { return s.Version == ask.Version })
+		at = slices.IndexFunc(versions, func(s RuleVersion) bool { return s.Version == ask.Version })
 	}
 	if at < 0 {
 		return nil, began, fmt.Errorf("rule %s has no version %d: %w", ask.Name, ask.Version, futurejobs.ErrNotFound)
@@ -161,12 +161,12 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 	if err != nil {
 		return nil, began, err
 	}
-	rule, err = r.compile(ctx, func(world outside) (*Rule, error) { return previewable(document, versions[at], world) })
+	rule, err = r.compile(ctx, func(world environment) (*Rule, error) { return previewable(document, versions[at], world) })
 	return rule, beganAt(versions, versions[at].RuleID), err
 }
 
 // beganAt is when the first version of a rule was saved, of versions that are newest first.
-func beganAt(versions []Saved, ruleID int32) (at time.Time) {
+func beganAt(versions []RuleVersion, ruleID int32) (at time.Time) {
 	for _, s := range versions {
 		if s.RuleID == ruleID {
 			at = s.SavedAt
@@ -177,10 +177,10 @@ func beganAt(versions []Saved, ruleID int32) (at time.Time) {
 
 // previewable is a rule that hears all its events on one stream, whether or not new waits
 // begin.
-func previewable(d Document, saved Saved, world outside) (*Rule, error) {
+func previewable(d Document, saved RuleVersion, world environment) (*Rule, error) {
 	saved.Reads = nil
 	for _, subject := range d.Subjects() {
-		saved.Reads = append(saved.Reads, Read{Subject: subject, Stream: previewStream})
+		saved.Reads = append(saved.Reads, StreamBinding{Subject: subject, Stream: previewStream})
 	}
 	rule, err := compileAmid(d, saved, world)
 	if err == nil {
@@ -208,9 +208,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		return r.previewTicks(ctx, events, until)
 	}
 	if until.IsZero() {
-		until = futurejobs.Never
+		until = futurejobs.FarFuture
 	}
-	p := previewing{Rule: r, out: r.nothingYet(), early: make(map[futurejobs.Ref]futurejobs.Early)}
+	p := previewing{Rule: r, out: r.nothingYet(), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent)}
 	switch first := events[0]; {
 	case p.neverReports(first):
 		p.seq++
@@ -253,7 +253,7 @@ type previewing struct {
 	job *futurejobs.Job // nil: no wait yet, or it is over
 	seq uint64
 
-	early map[futurejobs.Ref]futurejobs.Early
+	early map[futurejobs.Ref]futurejobs.EarlyEvent
 
 	once bool // no wait after the first is followed
 	over bool
@@ -267,12 +267,12 @@ func (p *previewing) event(e PreviewEvent) {
 		p.ping(e)
 		return
 	}
-	m := matching{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
+	m := matcher{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
 	own := m.budget()
-	h := hearing{matching: &m, Rule: p.Rule, spend: p.purse(&own), made: func(futurejobs.Job) *Rule { return p.Rule }}
-	h.play()
+	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.purse(&own), made: func(futurejobs.Job) *Rule { return p.Rule }}
+	h.match()
 	if !h.listens() {
 		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not listen to this subject; it listens to %s",
 			e.Subject, e.At.Format(time.RFC3339), strings.Join(p.document.Subjects(), ", ")))
@@ -290,12 +290,12 @@ func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
 	if p.out.Key != "" && e.Ref.Key != p.out.Key {
 		return
 	}
-	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}, Early: p.early}
+	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}, Early: p.early}
 	if p.job != nil {
 		known.Pending[e.Ref] = *p.job
 	}
 	net := futurejobs.Fold([]futurejobs.Effect{e}, known, by.At)
-	for _, letter := range net.Letters {
+	for _, letter := range net.DeadLetters {
 		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("%s at %s: %s", by.Subject, by.At.Format(time.RFC3339), letter.Reason))
 	}
 	for _, early := range net.Remember {
@@ -304,7 +304,7 @@ func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
 	for _, ref := range net.Forget {
 		delete(p.early, ref)
 	}
-	for _, d := range slices.Concat(net.End, net.Born) {
+	for _, d := range slices.Concat(net.End, net.StartedAndEnded) {
 		p.end(d, by.At)
 	}
 	for _, j := range net.Create {
@@ -346,7 +346,7 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 	}
 	for p.job != nil && !p.missing() && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && !p.isCut(ctx) {
 		at := p.job.NextCheckAt
-		d := p.engine.Look(ctx, *p.job, at)
+		d := p.engine.Check(ctx, *p.job, at)
 		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}
 		if d.Ends() {
 			p.end(d, at)

@@ -62,8 +62,8 @@ func (p *previewing) expectation(key string, at time.Time) (e futurejobs.Effect,
 	if err := checkKey(key); err != nil {
 		return e, err
 	}
-	start, err := p.expecting(key, at)
-	return futurejobs.Effect{Rule: &p.engine, Ref: p.ref(key, 1), Ask: start}, err
+	start, err := p.startExpected(key, at)
+	return futurejobs.Effect{Rule: &p.engine, Ref: p.ref(key, 1), Action: start}, err
 }
 
 func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {

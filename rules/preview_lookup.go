@@ -9,24 +9,24 @@ import (
 	"deadman/checks"
 )
 
-// foresight finds at every look of a preview what it was given, or what the source said when it
+// previewLookup finds at every look of a preview what it was given, or what the source said when it
 // was first asked. A preview is played by one goroutine.
-type foresight struct {
+type previewLookup struct {
 	checks.Finder
 	asked bool            // the source was
 	known *checks.Finding // nil: nobody was asked yet
 }
 
-// foreseeing has the looks of a rule find what is given, or the same at all of them; nil where
+// newPreviewLookup has the looks of a rule find what is given, or the same at all of them; nil where
 // the rule looks nothing up.
-func foreseeing(r *Rule, given json.RawMessage, unasked string) (*foresight, error) {
+func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewLookup, error) {
 	if r.question == nil {
 		if given != nil {
 			return nil, fmt.Errorf("%w: the rule has no lookup that could find anything; leave found out", ErrPreview)
 		}
 		return nil, nil
 	}
-	f := &foresight{Finder: r.engine.Finder}
+	f := &previewLookup{Finder: r.engine.Finder}
 	switch found := newBody(given); {
 	case given == nil && unasked != "":
 		f.known = &checks.Finding{Err: errors.New(unasked)}
@@ -46,10 +46,10 @@ func foreseeing(r *Rule, given json.RawMessage, unasked string) (*foresight, err
 var errSourceBusy = errors.New("it is busy with looks")
 
 // Enter needs no place where nobody is asked.
-func (f *foresight) Enter() bool { return true }
+func (f *previewLookup) Enter() bool { return true }
 
 // Find asks the source once.
-func (f *foresight) Find(ctx context.Context, all []checks.Check) []checks.Finding {
+func (f *previewLookup) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	if f.known == nil {
 		f.asked, f.known = true, &checks.Finding{Err: errSourceBusy}
 		if f.Finder.Enter() {
@@ -64,7 +64,7 @@ func (f *foresight) Find(ctx context.Context, all []checks.Check) []checks.Findi
 }
 
 // said is what was found. A preview of what nobody knows would show looks that fail.
-func (f *foresight) said() (*PreviewLookup, error) {
+func (f *previewLookup) said() (*PreviewLookup, error) {
 	switch {
 	case f.known == nil:
 		return nil, nil

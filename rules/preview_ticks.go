@@ -35,11 +35,11 @@ func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until ti
 	}
 	p := previewing{
 		Rule: r, out: r.nothingYet(),
-		early: make(map[futurejobs.Ref]futurejobs.Early), once: until.IsZero(),
+		early: make(map[futurejobs.Ref]futurejobs.EarlyEvent), once: until.IsZero(),
 	}
 	p.out.Zone = cmp.Or(r.document.Trigger.Zone, "UTC")
 	if until.IsZero() {
-		until = futurejobs.Never
+		until = futurejobs.FarFuture
 	}
 	tick, ticks := r.ticking.schedule.Next(from.At)
 	for range maxPreview {
@@ -74,7 +74,7 @@ func (p *previewing) enough(ctx context.Context, events int) bool {
 // tick plays a tick.
 func (p *previewing) tick(at time.Time) {
 	p.seq++
-	d := futurejobs.Due{At: at}
+	d := futurejobs.DueTicks{At: at}
 	p.Rule.tick(&p.engine, at, 1, &d)
 	for _, remark := range d.Remarks {
 		p.out.Refusals = append(p.out.Refusals, remark.Text)
@@ -113,7 +113,7 @@ func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
 		if emit := r.document.Trigger.Emit; emit != nil {
 			t.Emits = emit.Subject
 		}
-		if body, err := (ticked{Tick: tick}).json(); err == nil {
+		if body, err := (tickEvent{Tick: tick}).json(); err == nil {
 			line, _ := r.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body}))
 			for _, m := range line {
 				if m.turn == 1 {

@@ -111,4 +111,4 @@ func under(pointer, field string) string { return pointer + "/" + escape.Replace
 func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
 // clip keeps a message readable whatever it quotes.
-func clip(s string, most int) string { return configfile.Clip(s, most) }
+func clip(s string, most int) string { return configfile.Truncate(s, most) }

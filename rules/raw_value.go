@@ -7,16 +7,16 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// payload is a value that is kept as the JSON that it comes to.
-type payload struct{ to *json.RawMessage }
+// rawValue is a value that is kept as the JSON that it comes to.
+type rawValue struct{ to *json.RawMessage }
 
-func (v payload) read(r *reader, n node, pointer string) {
+func (v rawValue) read(r *reader, n node, pointer string) {
 	var b strings.Builder
 	v.write(r, n, pointer, &b)
 	*v.to = json.RawMessage(b.String())
 }
 
-func (v payload) write(r *reader, n node, pointer string, b *strings.Builder) {
+func (v rawValue) write(r *reader, n node, pointer string, b *strings.Builder) {
 	switch n.kind {
 	case aMapping:
 		v.object(r, n, pointer, b)
@@ -45,7 +45,7 @@ func (v payload) write(r *reader, n node, pointer string, b *strings.Builder) {
 	}
 }
 
-func (v payload) object(r *reader, n node, pointer string, b *strings.Builder) {
+func (v rawValue) object(r *reader, n node, pointer string, b *strings.Builder) {
 	b.WriteByte('{')
 	first := true
 	r.each(n, pointer, func(f field, p string) {
@@ -59,4 +59,4 @@ func (v payload) object(r *reader, n node, pointer string, b *strings.Builder) {
 	b.WriteByte('}')
 }
 
-func (v payload) schema(jsonschema.Definitions) *jsonschema.Schema { return &jsonschema.Schema{} }
+func (v rawValue) schema(jsonschema.Definitions) *jsonschema.Schema { return &jsonschema.Schema{} }

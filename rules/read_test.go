@@ -10,11 +10,11 @@ import (
 func TestReadAfter(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	saved := created.Add(time.Hour)
-	read := Read{From: 10, At: saved, CreatedAt: created}
-	legacy := Read{From: 10, At: saved}
+	read := StreamBinding{From: 10, At: saved, CreatedAt: created}
+	legacy := StreamBinding{From: 10, At: saved}
 	for _, c := range []struct {
 		name string
-		read Read
+		read StreamBinding
 		e    futurejobs.Event
 		want bool
 	}{
@@ -33,8 +33,8 @@ func TestReadAfter(t *testing.T) {
 }
 
 func TestCopiesAreNoNews(t *testing.T) {
-	v := &version{saved: Saved{Reads: []Read{
-		{Subject: "a.*", Stream: "B", Given: []Given{{Stream: "A", Through: 7}}}, {Subject: "a.*", Stream: "C"},
+	v := &version{saved: RuleVersion{Reads: []StreamBinding{
+		{Subject: "a.*", Stream: "B", Given: []CopiedFrom{{Stream: "A", Through: 7}}}, {Subject: "a.*", Stream: "C"},
 	}}}
 	r := &rule{versions: []*version{v}}
 	for source, want := range map[string]bool{

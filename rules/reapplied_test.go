@@ -13,13 +13,13 @@ import (
 // history is an engine without a store: events are applied and jobs are checked, each at its time.
 type history struct {
 	*testing.T
-	book  *rules.Book
+	book  *rules.Catalog
 	jobs  map[futurejobs.Ref]futurejobs.Job
 	ids   int64 // of the last job
 	known map[string]alerts.ID
 }
 
-func newHistory(t *testing.T, book *rules.Book, ids int64) *history {
+func newHistory(t *testing.T, book *rules.Catalog, ids int64) *history {
 	return &history{T: t, book: book, jobs: map[futurejobs.Ref]futurejobs.Job{}, ids: ids, known: map[string]alerts.ID{}}
 }
 
@@ -32,11 +32,11 @@ func (h *history) apply(now time.Time, e futurejobs.Event) {
 	if len(refusals) > 0 {
 		h.Fatal(refusals)
 	}
-	net := futurejobs.Fold(effects, futurejobs.Known{Pending: h.jobs}, now)
+	net := futurejobs.Fold(effects, futurejobs.FoldInput{Pending: h.jobs}, now)
 	for _, d := range net.End {
 		h.keep(d)
 	}
-	for _, d := range net.Born {
+	for _, d := range net.StartedAndEnded {
 		delete(h.jobs, d.Job.Ref)
 	}
 	for _, j := range written(net) {
@@ -61,7 +61,7 @@ func (h *history) check(now time.Time) {
 			if err != nil {
 				h.Fatal(err)
 			}
-			h.keep(rule.Look(h.Context(), j, j.NextCheckAt))
+			h.keep(rule.Check(h.Context(), j, j.NextCheckAt))
 			checked = true
 		}
 	}
@@ -143,7 +143,7 @@ slot: 1s
 			for name, id := range again.known {
 				if id != whole.known[name] {
 					t.Errorf("%d events known, applied again after %s: %s is %s (%s), it was %s (%s)", lost, late, name,
-						id, alerts.SaidAt(id), whole.known[name], alerts.SaidAt(whole.known[name]))
+						id, alerts.TimeOf(id), whole.known[name], alerts.TimeOf(whole.known[name]))
 				}
 			}
 		}

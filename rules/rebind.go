@@ -29,15 +29,15 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	now := r.Book.current.Load()
 	roads, err := r.roads(ctx, now)
 	if err != nil {
-		return 0, wrap("rebind", err)
+		return 0, wrapErr("rebind", err)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(now.names)) {
-		changed, err := r.rebind(ctx, rebinding{Registry: r, revision: now.revision, rule: now.names[name], roads: roads})
+		changed, err := r.rebind(ctx, ruleRebind{Registry: r, revision: now.revision, rule: now.names[name], roads: roads})
 		if errors.Is(err, ErrConflict) {
 			continue // somebody changes the rule; the next round sees how it is then
 		}
-		errs = append(errs, wrap("rebind rule "+name, err))
+		errs = append(errs, wrapErr("rebind rule "+name, err))
 		if changed {
 			moved++
 		}
@@ -49,7 +49,7 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 }
 
 // roads are those of all subjects that rules read.
-func (r *Registry) roads(ctx context.Context, e *edition) (map[string]Road, error) {
+func (r *Registry) roads(ctx context.Context, e *snapshot) (map[string]SubjectRoute, error) {
 	wanted := make(map[string]bool)
 	for _, v := range e.versions {
 		for _, read := range v.saved.Reads {
@@ -63,8 +63,8 @@ func (r *Registry) roads(ctx context.Context, e *edition) (map[string]Road, erro
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	found, err := r.Binder.Roads(ctx, slices.Sorted(maps.Keys(wanted)))
-	roads := make(map[string]Road, len(found))
+	found, err := r.Binder.Routes(ctx, slices.Sorted(maps.Keys(wanted)))
+	roads := make(map[string]SubjectRoute, len(found))
 	for _, road := range found {
 		roads[road.Subject] = road
 	}
@@ -74,19 +74,19 @@ func (r *Registry) roads(ctx context.Context, e *edition) (map[string]Road, erro
 // errUnread means that a stream has events of a subject that it does not take in any more.
 var errUnread = errors.New("there is something left to read")
 
-// rebinding is the rebinding of one rule.
-type rebinding struct {
+// ruleRebind is the rebinding of one rule.
+type ruleRebind struct {
 	*Registry
 	revision int64
 	rule     *rule
-	roads    map[string]Road
-	remarks  []alerts.Remark
+	roads    map[string]SubjectRoute
+	remarks  []alerts.SystemAlert
 }
 
 // rebind changes what a rule reads, if it has to. What is to be known is said before, so that
 // it is said whatever happens; said again it is no news.
-func (r *Registry) rebind(ctx context.Context, b rebinding) (changed bool, err error) {
-	reads := make(map[int32][]Read)
+func (r *Registry) rebind(ctx context.Context, b ruleRebind) (changed bool, err error) {
+	reads := make(map[int32][]StreamBinding)
 	var errs []error
 	for _, v := range b.rule.versions {
 		now, err := b.version(ctx, v)
@@ -116,7 +116,7 @@ func (r *Registry) rebind(ctx context.Context, b rebinding) (changed bool, err e
 }
 
 // streamsOf are the streams of the newest of the versions.
-func streamsOf(reads map[int32][]Read) []string {
+func streamsOf(reads map[int32][]StreamBinding) []string {
 	var all []string
 	for _, read := range reads[slices.Max(slices.Collect(maps.Keys(reads)))] {
 		all = append(all, read.Subject+" from "+read.Stream)
@@ -126,10 +126,10 @@ func streamsOf(reads map[int32][]Read) []string {
 
 // version returns what a version is to read. New events are for the newest version: an older
 // one has its own only as long as they last.
-func (b *rebinding) version(ctx context.Context, v *version) ([]Read, error) {
-	var all []Read
+func (b *ruleRebind) version(ctx context.Context, v *version) ([]StreamBinding, error) {
+	var all []StreamBinding
 	var errs []error
-	bySubject := make(map[string][]Read)
+	bySubject := make(map[string][]StreamBinding)
 	for _, read := range v.saved.Reads {
 		bySubject[read.Subject] = append(bySubject[read.Subject], read)
 	}
@@ -143,20 +143,20 @@ func (b *rebinding) version(ctx context.Context, v *version) ([]Read, error) {
 
 // inOrderOf sorts reads as they were before, those that are new last: nothing changed is
 // nothing to write.
-func inOrderOf(before, reads []Read) []Read {
-	place := func(r Read) int {
-		at := slices.IndexFunc(before, func(b Read) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
+func inOrderOf(before, reads []StreamBinding) []StreamBinding {
+	place := func(r StreamBinding) int {
+		at := slices.IndexFunc(before, func(b StreamBinding) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
 		if at < 0 {
 			return len(before)
 		}
 		return at
 	}
-	slices.SortStableFunc(reads, func(x, y Read) int { return place(x) - place(y) })
+	slices.SortStableFunc(reads, func(x, y StreamBinding) int { return place(x) - place(y) })
 	return reads
 }
 
 // subject returns what is to be read of one subject; on an error, what is read.
-func (b *rebinding) subject(ctx context.Context, v *version, subject string, reads []Read, heard bool) ([]Read, error) {
+func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, reads []StreamBinding, heard bool) ([]StreamBinding, error) {
 	road := b.roads[subject]
 	if road.Err != nil {
 		return reads, road.Err
@@ -172,9 +172,9 @@ func (b *rebinding) subject(ctx context.Context, v *version, subject string, rea
 		}
 	}
 	stays, left := split(reads, road.Streams)
-	m := move{subject: subject, after: lastOf(reads, v.saved.SavedAt), origins: make(map[string]uint64)}
+	m := subjectMove{subject: subject, after: lastOf(reads, v.saved.SavedAt), origins: make(map[string]uint64)}
 	for _, read := range left {
-		if err := b.leave(ctx, read, &m); err != nil {
+		if err := b.drainOld(ctx, read, &m); err != nil {
 			return reads, err
 		}
 	}
@@ -182,23 +182,23 @@ func (b *rebinding) subject(ctx context.Context, v *version, subject string, rea
 		return stays, nil
 	}
 	for _, stream := range road.Streams {
-		if slices.ContainsFunc(stays, func(r Read) bool { return r.Stream == stream }) {
+		if slices.ContainsFunc(stays, func(r StreamBinding) bool { return r.Stream == stream }) {
 			continue
 		}
-		read, err := b.join(ctx, m, stream)
+		read, err := b.joinNew(ctx, m, stream)
 		if err != nil {
 			return reads, err
 		}
 		stays = append(stays, read)
 	}
 	if road.Capture && len(left) > 0 {
-		b.remarks = append(b.remarks, captured(m, road.Streams))
+		b.remarks = append(b.remarks, capturedAlert(m, road.Streams))
 	}
 	return stays, nil
 }
 
 // split parts reads by whether they are of one of the streams.
-func split(reads []Read, streams []string) (stays, left []Read) {
+func split(reads []StreamBinding, streams []string) (stays, left []StreamBinding) {
 	for _, read := range reads {
 		if slices.Contains(streams, read.Stream) {
 			stays = append(stays, read)
@@ -210,7 +210,7 @@ func split(reads []Read, streams []string) (stays, left []Read) {
 }
 
 // lastOf is the time of the last event that was before the reads, or instead.
-func lastOf(reads []Read, instead time.Time) (at time.Time) {
+func lastOf(reads []StreamBinding, instead time.Time) (at time.Time) {
 	for _, read := range reads {
 		at = latest(at, read.At)
 	}
@@ -220,22 +220,22 @@ func lastOf(reads []Read, instead time.Time) (at time.Time) {
 	return at
 }
 
-// move is a subject on its way from streams to others.
-type move struct {
+// subjectMove is a subject on its way from streams to others.
+type subjectMove struct {
 	subject string
 	after   time.Time         // the last event that was given
-	given   []Given           // what the streams gave
+	given   []CopiedFrom      // what the streams gave
 	origins map[string]uint64 // of what the last events are copies, by stream
 }
 
-// leave takes in what a stream gave that does not take in the subject any more. It returns
+// drainOld takes in what a stream gave that does not take in the subject any more. It returns
 // errUnread while that has something left to read.
-func (b *rebinding) leave(ctx context.Context, read Read, m *move) error {
+func (b *ruleRebind) drainOld(ctx context.Context, read StreamBinding, m *subjectMove) error {
 	cursor, _, err := b.Jobs.Cursor(ctx, read.Stream)
 	if err != nil {
 		return err
 	}
-	rest, err := b.Binder.Rest(ctx, read.Stream, read.Subject, max(cursor.LastSeq, read.From))
+	rest, err := b.Binder.Pending(ctx, read.Stream, read.Subject, max(cursor.LastSeq, read.From))
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (b *rebinding) leave(ctx context.Context, read Read, m *move) error {
 	switch {
 	case rest.Gone || other:
 		m.after = latest(m.after, cursor.LastAt)
-		b.remarks = append(b.remarks, lost(read, cursor, b.Now()))
+		b.remarks = append(b.remarks, unboundAlert(read, cursor, b.Now()))
 	case rest.Unread:
 		return errUnread
 	default:
@@ -252,14 +252,14 @@ func (b *rebinding) leave(ctx context.Context, read Read, m *move) error {
 	if rest.CopyOf.Stream != "" && !other {
 		m.origins[rest.CopyOf.Stream] = rest.CopyOf.Through
 	}
-	m.given = append(m.given, Given{Stream: read.Stream, Through: max(cursor.LastSeq, read.From)})
+	m.given = append(m.given, CopiedFrom{Stream: read.Stream, Through: max(cursor.LastSeq, read.From)})
 	return nil
 }
 
-// join is how a stream is read that takes in the subject now. Where what was read were its
+// joinNew is how a stream is read that takes in the subject now. Where what was read were its
 // own events, copied, the copies say where it goes on; time does not, since they came later.
-func (b *rebinding) join(ctx context.Context, m move, stream string) (Read, error) {
-	read, err := b.Binder.Resume(ctx, m.subject, stream, m.after)
+func (b *ruleRebind) joinNew(ctx context.Context, m subjectMove, stream string) (StreamBinding, error) {
+	read, err := b.Binder.ReadFrom(ctx, m.subject, stream, m.after)
 	if through, copied := m.origins[stream]; copied {
 		read.From = through
 	}
@@ -267,22 +267,22 @@ func (b *rebinding) join(ctx context.Context, m move, stream string) (Read, erro
 	return read, err
 }
 
-// lost is said of a stream that is not there any more, or is another one.
-func lost(read Read, cursor futurejobs.Cursor, now time.Time) alerts.Remark {
+// unboundAlert is said of a stream that is not there any more, or is another one.
+func unboundAlert(read StreamBinding, cursor futurejobs.Cursor, now time.Time) alerts.SystemAlert {
 	since := latest(cursor.LastAt, time.Time{})
 	if since.IsZero() {
 		since = latest(read.At, cursor.StreamCreatedAt)
 	}
-	return alerts.Blind(read.Stream, since, now, "was deleted or replaced")
+	return alerts.StreamLoss(read.Stream, since, now, "was deleted or replaced")
 }
 
-// captured is said of a subject that no stream takes in any more.
-func captured(m move, by []string) alerts.Remark {
+// capturedAlert is said of a subject that no stream takes in any more.
+func capturedAlert(m subjectMove, by []string) alerts.SystemAlert {
 	var left []string
 	for _, g := range m.given {
 		left = append(left, g.Stream)
 	}
-	return alerts.Remark{
+	return alerts.SystemAlert{
 		Topic: "subject/" + m.subject, Step: "captured", Status: alerts.Firing, Severity: alerts.Warning, Since: m.after,
 		Text: fmt.Sprintf("%s does not come by stream %s any more and is captured by %s; what was published before that, after %s, was never seen",
 			m.subject, strings.Join(left, ", "), strings.Join(by, ", "), m.after.Format(time.RFC3339Nano)),

@@ -25,22 +25,22 @@ import (
 type Binder interface {
 	// Bind returns what to read for the subjects. A subject that can't be read from, as of
 	// a work queue, is ErrSubject, with the remedy.
-	Bind(ctx context.Context, subjects []string) ([]Read, error)
+	Bind(ctx context.Context, subjects []string) ([]StreamBinding, error)
 	// Find is Bind that makes nothing: what no stream takes in is left out.
-	Find(ctx context.Context, subjects []string) ([]Read, error)
-	// Past returns the events of a stream on the subjects that it took in at an instant or
+	Find(ctx context.Context, subjects []string) ([]StreamBinding, error)
+	// Replay returns the events of a stream on the subjects that it took in at an instant or
 	// later, up to a sequence. After an error there is nothing more.
-	Past(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
-	// Roads returns by which streams subjects come, in their order.
-	Roads(ctx context.Context, subjects []string) ([]Road, error)
-	// Rest returns what a stream has on a subject after a sequence.
-	Rest(ctx context.Context, stream, subject string, after uint64) (Rest, error)
-	// Resume is how to read a subject from a stream from its first event after an instant.
-	Resume(ctx context.Context, subject, stream string, after time.Time) (Read, error)
+	Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
+	// Routes returns by which streams subjects come, in their order.
+	Routes(ctx context.Context, subjects []string) ([]SubjectRoute, error)
+	// Pending returns what a stream has on a subject after a sequence.
+	Pending(ctx context.Context, stream, subject string, after uint64) (StreamBacklog, error)
+	// ReadFrom is how to read a subject from a stream from its first event after an instant.
+	ReadFrom(ctx context.Context, subject, stream string, after time.Time) (StreamBinding, error)
 }
 
-// Road is by which streams a subject comes.
-type Road struct {
+// SubjectRoute is by which streams a subject comes.
+type SubjectRoute struct {
 	Subject string
 	Streams []string // sorted
 	Takes   []string // what the streams take in of it; nil: all that there can be
@@ -49,13 +49,13 @@ type Road struct {
 	Err     error    // ErrSubject, with the remedy; nil: it can be read
 }
 
-// Rest is what a stream has on a subject.
-type Rest struct {
+// StreamBacklog is what a stream has on a subject.
+type StreamBacklog struct {
 	Gone      bool // there is no such stream
 	CreatedAt time.Time
-	Unread    bool      // there are events after the sequence
-	LastAt    time.Time // of the last event on the subject; zero: there is none
-	CopyOf    Given     // what the last event is a copy of; without a stream: of nothing
+	Unread    bool       // there are events after the sequence
+	LastAt    time.Time  // of the last event on the subject; zero: there is none
+	CopyOf    CopiedFrom // what the last event is a copy of; without a stream: of nothing
 }
 
 // What the registry answers a change that it does not make.
@@ -72,7 +72,7 @@ var (
 type Registry struct {
 	Store     Store
 	Binder    Binder
-	Book      *Book
+	Book      *Catalog
 	Jobs      Jobs
 	Calendars calendars.Set
 	Sources   Sources           // nil: nobody knows, and lookups are saved unchecked
@@ -83,12 +83,12 @@ type Registry struct {
 	As func(ctx context.Context, bundle string) context.Context
 	// Only Rebind needs these: Announce says what is to be known of streams, and Now is the
 	// time.
-	Announce func(ctx context.Context, r alerts.Remark) error
+	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Now      func() time.Time
 
 	parsing   lanes
 	replays   lanes
-	listed    atomic.Pointer[listed]
+	listed    atomic.Pointer[ruleListCache]
 	expecting sync.Map // by rule, the version whose expected beats are waited for, as takenUp
 	moved     sync.Map // by rule, the version that all that is waited for went on with
 }
@@ -97,14 +97,14 @@ type Registry struct {
 type Jobs interface {
 	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
 	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
-	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Listing is a rule as people see it, at its newest version.
-type Listing struct {
-	Saved
+// ListedRule is a rule as people see it, at its newest version.
+type ListedRule struct {
+	RuleVersion
 	Document Document
 	Err      error     // why its document can't be read, or is out of its bounds; nil: it can be run
 	BeganAt  time.Time // when its first version was saved
@@ -112,7 +112,7 @@ type Listing struct {
 
 // NextTick is the first tick of the rule's schedule after now; ticks is false where it has none, and
 // at is zero where it does not tick any more.
-func (l Listing) NextTick(now time.Time) (at time.Time, ticks bool) {
+func (l ListedRule) NextTick(now time.Time) (at time.Time, ticks bool) {
 	s := l.Document.schedule()
 	if s == nil || l.Err != nil {
 		return at, false
@@ -122,34 +122,34 @@ func (l Listing) NextTick(now time.Time) (at time.Time, ticks bool) {
 }
 
 // outside is what rules may name.
-func (r *Registry) outside() outside {
-	return outside{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
+func (r *Registry) outside() environment {
+	return environment{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
 }
 
-// listed are the rules of a revision.
-type listed struct {
+// ruleListCache are the rules of a revision.
+type ruleListCache struct {
 	revision int64
-	saved    []Saved // all versions, by rule and version
-	rules    []Listing
+	saved    []RuleVersion // all versions, by rule and version
+	rules    []ListedRule
 }
 
 // List returns the rules that are not deleted, by name. What changed is read once a revision, and shared: whoever
 // gets the rules leaves them as they are.
-func (r *Registry) List(ctx context.Context) ([]Listing, error) {
+func (r *Registry) List(ctx context.Context) ([]ListedRule, error) {
 	revision, err := r.Store.Revision(ctx)
 	if err != nil {
-		return nil, wrap("list rules", err)
+		return nil, wrapErr("list rules", err)
 	}
 	known := r.listed.Load()
 	if known == nil {
-		known = &listed{revision: -1}
+		known = &ruleListCache{revision: -1}
 	}
 	if known.revision == revision {
 		return known.rules, nil
 	}
 	changes, err := r.Store.Changes(ctx, known.revision)
 	if err != nil {
-		return nil, wrap("list rules", err)
+		return nil, wrapErr("list rules", err)
 	}
 	now := known.with(changes)
 	r.listed.Store(now)
@@ -157,12 +157,12 @@ func (r *Registry) List(ctx context.Context) ([]Listing, error) {
 }
 
 // with is what is listed after changes. Documents that did not change are not decoded again.
-func (l *listed) with(changes Changes) *listed {
+func (l *ruleListCache) with(changes Changes) *ruleListCache {
 	saved := changes.Saved
 	if !changes.All {
 		saved = mergeSaved(l.saved, changes.Saved)
 	}
-	before := make(map[id]Listing, len(l.rules))
+	before := make(map[id]ListedRule, len(l.rules))
 	for _, r := range l.rules {
 		before[id{r.RuleID, r.Version}] = r
 	}
@@ -170,42 +170,42 @@ func (l *listed) with(changes Changes) *listed {
 	for _, s := range slices.Backward(saved) { // by rule and version
 		began[s.RuleID] = s.SavedAt
 	}
-	next := &listed{revision: changes.Revision, saved: saved}
+	next := &ruleListCache{revision: changes.Revision, saved: saved}
 	for _, s := range newestOf(saved) {
 		now, isKnown := before[id{s.RuleID, s.Version}]
 		if isKnown {
-			now.Saved, now.BeganAt = s, began[s.RuleID]
+			now.RuleVersion, now.BeganAt = s, began[s.RuleID]
 		} else {
 			now = listing(s, began[s.RuleID])
 		}
 		next.rules = append(next.rules, now)
 	}
-	slices.SortFunc(next.rules, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(next.rules, func(a, b ListedRule) int { return strings.Compare(a.Name, b.Name) })
 	return next
 }
 
-func listing(s Saved, began time.Time) Listing {
+func listing(s RuleVersion, began time.Time) ListedRule {
 	d, err := decodeDocument(s.Document)
 	if err == nil {
 		err = d.outOf(s.Bounds).orNil()
 	}
-	return Listing{Saved: s, Document: d, Err: err, BeganAt: began}
+	return ListedRule{RuleVersion: s, Document: d, Err: err, BeganAt: began}
 }
 
 // Get returns a rule, or futurejobs.ErrNotFound.
-func (r *Registry) Get(ctx context.Context, name string) (Listing, error) {
+func (r *Registry) Get(ctx context.Context, name string) (ListedRule, error) {
 	l, err := r.before(ctx, name)
 	if l == nil && err == nil {
 		err = fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
 	}
 	if err != nil {
-		return Listing{}, err
+		return ListedRule{}, err
 	}
 	return *l, nil
 }
 
 // before is the rule of a name as it is, nil if there is none.
-func (r *Registry) before(ctx context.Context, name string) (*Listing, error) {
+func (r *Registry) before(ctx context.Context, name string) (*ListedRule, error) {
 	named, err := r.Store.Named(ctx, name)
 	if err != nil || len(named) == 0 || !named[0].DeletedAt.IsZero() {
 		return nil, err
@@ -216,7 +216,7 @@ func (r *Registry) before(ctx context.Context, name string) (*Listing, error) {
 
 // Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. Those of
 // rules that had the name and were deleted are among them.
-func (r *Registry) Versions(ctx context.Context, name string) ([]Saved, error) {
+func (r *Registry) Versions(ctx context.Context, name string) ([]RuleVersion, error) {
 	named, err := r.Store.Named(ctx, name)
 	if err == nil && len(named) == 0 {
 		err = fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
@@ -233,7 +233,7 @@ func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (strin
 	}
 	var texts [2]string
 	for i, number := range []int32{from, to} {
-		at := slices.IndexFunc(versions, func(s Saved) bool { return s.Version == number })
+		at := slices.IndexFunc(versions, func(s RuleVersion) bool { return s.Version == number })
 		if at < 0 {
 			return "", fmt.Errorf("rule %s has no version %d: %w", name, number, futurejobs.ErrNotFound)
 		}
@@ -243,7 +243,7 @@ func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (strin
 }
 
 // textOf is a version as people write it; as it is stored where it can't be read.
-func textOf(s Saved) string {
+func textOf(s RuleVersion) string {
 	if d, err := decodeDocument(s.Document); err == nil {
 		if text, err := d.YAML(); err == nil {
 			return string(text)
@@ -272,18 +272,18 @@ func (r *Registry) Pause(ctx context.Context, name string, paused bool) error {
 	return r.Store.Pause(ctx, name, paused)
 }
 
-// Sweep ends the pending jobs of rules that were deleted, and returns how many.
-func (r *Registry) Sweep(ctx context.Context) (int, error) {
+// EndJobsOfDeletedRules ends the pending jobs of rules that were deleted, and returns how many.
+func (r *Registry) EndJobsOfDeletedRules(ctx context.Context) (int, error) {
 	deleted, err := r.Store.Deleted(ctx)
 	if err != nil {
-		return 0, wrap("deleted rules", err)
+		return 0, wrapErr("deleted rules", err)
 	}
 	total := 0
 	for _, ruleID := range deleted {
 		n, err := r.Purge(ctx, ruleID)
 		total += n
 		if err != nil {
-			return total, wrap("end the jobs of deleted rules", err)
+			return total, wrapErr("end the jobs of deleted rules", err)
 		}
 	}
 	return total, nil

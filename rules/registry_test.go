@@ -15,7 +15,7 @@ import (
 )
 
 // begun is a job of a saved rule, begun by hand.
-func begun(t *testing.T, s *store.Store, of rules.Saved, key string) {
+func begun(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
 	t.Helper()
 	revision, err := s.Revision(t.Context())
 	if err != nil {
@@ -23,9 +23,9 @@ func begun(t *testing.T, s *store.Store, of rules.Saved, key string) {
 	}
 	rule := &futurejobs.Rule{ID: of.RuleID, Version: of.Version, Name: of.Name, Entity: of.Entity, Grid: futurejobs.Grid(time.Minute)}
 	at := time.Now().UTC().Truncate(time.Microsecond)
-	applied, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, Effects: []futurejobs.Effect{{
+	applied, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: revision, Effects: []futurejobs.Effect{{
 		Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(of.Entity, key, s.Shards()), RuleID: of.RuleID, Key: key},
-		Ask: futurejobs.Start{Job: futurejobs.Job{Version: of.Version, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))}},
+		Action: futurejobs.Start{Job: futurejobs.Job{Version: of.Version, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))}},
 	}}})
 	if err != nil || applied.Created != 1 {
 		t.Fatalf("%+v, %v", applied, err)
@@ -36,18 +36,18 @@ func begun(t *testing.T, s *store.Store, of rules.Saved, key string) {
 // hold up those of others.
 func TestJobsOfDeletedRulesEnd(t *testing.T) {
 	s := opened(t)
-	broken, err := s.Save(t.Context(), rules.Saved{Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`)}, 0)
+	broken, err := s.Save(t.Context(), rules.RuleVersion{Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`)}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range []rules.Saved{broken, saved(t, s, 0, orders)} {
+	for _, rule := range []rules.RuleVersion{broken, saved(t, s, 0, orders)} {
 		begun(t, s, rule, "1")
 		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
-	if n, err := r.Sweep(t.Context()); n != 2 || err != nil {
+	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d jobs ended, want 2: %v", n, err)
 	}
 	history, err := s.History(t.Context(), futurejobs.Filter{Outcome: "rule_deleted"})
@@ -84,7 +84,7 @@ CREATE TRIGGER slow BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION slow(
 		t.Fatal(err)
 	}
 	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
-	if n, err := r.Sweep(t.Context()); n != jobs || err != nil {
+	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != jobs || err != nil {
 		t.Errorf("%d jobs ended, want %d: %v", n, jobs, err)
 	}
 }
@@ -96,7 +96,7 @@ type overtaken struct {
 	meanwhile func()
 }
 
-func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.Saved, error) {
+func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.RuleVersion, error) {
 	v, err := o.Store.Version(ctx, rule, version)
 	if f := o.meanwhile; f != nil {
 		o.meanwhile = nil

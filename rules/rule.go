@@ -17,15 +17,15 @@ import (
 type Rule struct {
 	document Document
 	engine   futurejobs.Rule
-	trigger  watch
+	trigger  subscription
 	beats    *heartbeat // nil: the trigger is something else
 	ticking  *ticking   // nil: it does not tick
-	updates  []watch
-	resolves []watch
-	pauses   []watch
+	updates  []subscription
+	resolves []subscription
+	pauses   []subscription
 	while    *expression       // nil: not resolved is still not
 	recheck  *expression       // nil: no look in between
-	question *question         // nil: nobody is asked
+	question *lookupQuery      // nil: nobody is asked
 	steps    []step            // each turn of a step that is repeated is one
 	labels   []label           // by name
 	said     map[string]string // the labels, where they say the same of every job
@@ -54,8 +54,8 @@ type ownEngine struct {
 	engine *futurejobs.Rule
 }
 
-// watch is an event that a rule listens to.
-type watch struct {
+// subscription is an event that a rule listens to.
+type subscription struct {
 	subject string
 	key     *expression
 	cond    *expression // nil: every event
@@ -105,8 +105,8 @@ func (r *Rule) Document() Document { return r.document }
 // Engine is what the engine has to know of the rule.
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 
-// engage makes the rule ready for the engine, once all of it is compiled.
-func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
+// newEngineRule makes the rule ready for the engine, once all of it is compiled.
+func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world environment) {
 	d := r.document
 	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
 	r.rising, r.said = r.written(), constant(r.labels)
@@ -125,9 +125,9 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 			Interval: time.Duration(d.Guards.Interval), Jitter: time.Duration(d.Guards.Jitter),
 			Horizon: time.Duration(d.Guards.Horizon), End: d.Guards.End,
 		},
-		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
-		Streams: d.waitsFor(saved.Reads),
-		Hears:   d.hears(saved.Reads),
+		CatchUp:     futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
+		Streams:     d.waitsFor(saved.Reads),
+		BeatStreams: d.hears(saved.Reads),
 	}
 	if r.orders {
 		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
@@ -136,7 +136,7 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		r.offsets = r.offsetsOf()
 	}
 	if d.Handler != "" {
-		r.engine.Handler = byNameOf(r, world.handlers.Named(d.Handler))
+		r.engine.Handler = newNamedHandler(r, world.handlers.Lookup(d.Handler))
 	}
 	if d.Handler == "" {
 		r.engine.Upcoming = r.upcomingOf
@@ -146,11 +146,11 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}
 	}
 	if !d.Quiet {
-		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closes(waitOf(j), j.Step, text) }
+		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closeAlert(waitOf(j), j.Step, text) }
 	}
 }
 
-var late = map[Late]futurejobs.Late{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
+var late = map[Late]futurejobs.LateAction{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
 
 // constant are labels that say the same of every job; nil where one does not.
 func constant(labels []label) map[string]string {
@@ -180,7 +180,7 @@ func loudest(steps []Step) alerts.Severity {
 }
 
 // waitsFor returns the streams whose events can change, end or restart a job of the rule, each once, sorted.
-func (d Document) waitsFor(reads []Read) []string {
+func (d Document) waitsFor(reads []StreamBinding) []string {
 	changing := make(map[string]bool)
 	if h := d.Trigger.Heartbeat; h != nil && h.Event != "" {
 		changing[h.Event] = true
@@ -198,7 +198,7 @@ func (d Document) waitsFor(reads []Read) []string {
 }
 
 // startsBy returns the streams that the trigger comes by, sorted.
-func (d Document) startsBy(reads []Read) []string {
+func (d Document) startsBy(reads []StreamBinding) []string {
 	if d.Trigger.Event == "" {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (d Document) startsBy(reads []Read) []string {
 }
 
 // streamsOf returns the streams that subjects are read from, each once, sorted.
-func (Document) streamsOf(reads []Read, subjects map[string]bool) []string {
+func (Document) streamsOf(reads []StreamBinding, subjects map[string]bool) []string {
 	var streams []string
 	for _, read := range reads {
 		if subjects[read.Subject] {
@@ -227,7 +227,7 @@ func pauseSubjects(d Document) map[string]bool {
 
 // ordersEvents reports whether the jobs of the rule have to remember the order of events: not all that triggers,
 // changes or ends them comes by one stream.
-func (r *Rule) ordersEvents(reads []Read) bool {
+func (r *Rule) ordersEvents(reads []StreamBinding) bool {
 	if r.beats != nil || len(r.starts) == 0 {
 		return false
 	}
@@ -237,7 +237,7 @@ func (r *Rule) ordersEvents(reads []Read) bool {
 // hears are the streams that the rule's beats come by, sorted; "" for pings, where no event is a
 // beat; none where no beats are waited for. Pings to a rule whose beats are events are beats too,
 // but its waits are not to begin anew for each restart that missed no event.
-func (d Document) hears(reads []Read) []string {
+func (d Document) hears(reads []StreamBinding) []string {
 	h := d.Trigger.Heartbeat
 	switch {
 	case h == nil:
@@ -259,9 +259,9 @@ func (r *Rule) ref(key string, shards int) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(r.engine.Entity, key, shards), RuleID: r.engine.ID, Key: key}
 }
 
-// closes drafts the alert that closes what was said: as loud as the last thing said, so
+// closeAlert drafts the alert that closes what was said: as loud as the last thing said, so
 // that whoever was called is told. step is how many steps were taken.
-func (r *Rule) closes(w wait, step int, text string) alerts.Draft {
+func (r *Rule) closeAlert(w waitContext, step int, text string) alerts.Draft {
 	d := alerts.Draft{
 		Status: alerts.Resolved, Severity: r.engine.Loudest, Text: text, Labels: r.label(w.scope),
 	}
@@ -272,7 +272,7 @@ func (r *Rule) closes(w wait, step int, text string) alerts.Draft {
 	return d
 }
 
-func wrap(operation string, err error) error {
+func wrapErr(operation string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -30,15 +30,15 @@ type SaveOptions struct {
 
 // Change is what saving a rule came to, or would.
 type Change struct {
-	Before   *Listing // nil: there was none
-	After    Saved    // in a dry run, without what the store fills in
+	Before   *ListedRule // nil: there was none
+	After    RuleVersion // in a dry run, without what the store fills in
 	Document Document
 	Changed  bool
-	Diff     string   // between the canonical texts, unified; empty: they are the same
-	Moved    int      // pending jobs that were taken to the new version
-	Past     int      // waits that began because of events before the save, or would
-	Partly   []Road   // wildcards of which streams take in only a part; the rest is not heard
-	Warnings []string // what could not be checked, and why; and that the rule never ticks
+	Diff     string         // between the canonical texts, unified; empty: they are the same
+	Moved    int            // pending jobs that were taken to the new version
+	Past     int            // waits that began because of events before the save, or would
+	Partly   []SubjectRoute // wildcards of which streams take in only a part; the rest is not heard
+	Warnings []string       // what could not be checked, and why; and that the rule never ticks
 }
 
 // Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
@@ -73,7 +73,7 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 }
 
 // allow refuses documents that may not be saved.
-func (o SaveOptions) allow(documents []placed) error {
+func (o SaveOptions) allow(documents []parsedDocument) error {
 	if o.May == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (o SaveOptions) allow(documents []placed) error {
 const saveTries = 20
 
 // save saves a document over the rule that is there.
-func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOptions) (Change, error) {
+func (r *Registry) save(ctx context.Context, d parsedDocument, before *ListedRule, o SaveOptions) (Change, error) {
 	at := int32(0)
 	if before != nil {
 		at = before.Version
@@ -112,7 +112,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil {
 		return Change{}, err
 	}
-	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
+	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: RuleVersion{
 		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle, Bounds: bounds,
 	}}
 	if before != nil {
@@ -120,7 +120,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	}
 	c.Changed = before == nil || !before.same(c.After) || o.Folder && !before.IsOfFolder()
 	if c.Changed && r.Now != nil {
-		c.Warnings = append(c.Warnings, d.Over(r.Now())...)
+		c.Warnings = append(c.Warnings, d.IsOver(r.Now())...)
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
@@ -128,7 +128,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	c.Diff = diffOf(before, c.After)
 	partly, risks, err := r.partly(ctx, d.Subjects())
 	if err != nil {
-		return c, wrap("bind "+d.Name, err)
+		return c, wrapErr("bind "+d.Name, err)
 	}
 	c.Partly, c.Warnings = partly, append(c.Warnings, risks...)
 	p, err := r.pastOf(ctx, &c, o)
@@ -142,13 +142,13 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 }
 
 // keep saves a change of the version that was compared, and does what follows from it. It returns the change as it came about.
-func (r *Registry) keep(ctx context.Context, c Change, p *past, at int32, o SaveOptions) (_ Change, err error) {
+func (r *Registry) keep(ctx context.Context, c Change, p *backfill, at int32, o SaveOptions) (_ Change, err error) {
 	if c.Changed {
 		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
 			return c, err
 		}
 	} else {
-		c.After = c.Before.Saved
+		c.After = c.Before.RuleVersion
 	}
 	if o.Pending || c.recurs() && !r.hasMoved(c.After) {
 		if c.Moved, err = r.move(ctx, c.After); err != nil {
@@ -156,13 +156,13 @@ func (r *Registry) keep(ctx context.Context, c Change, p *past, at int32, o Save
 		}
 	}
 	if p != nil {
-		c.Past, err = p.begin(ctx, c.After)
+		c.Past, err = p.startJobs(ctx, c.After)
 	}
 	return c, errors.Join(err, r.expectSaved(ctx, c))
 }
 
 // bind finds what to read for the subjects of a document, and sees to it that what it emits is taken in.
-func (r *Registry) bind(ctx context.Context, d placed, o SaveOptions) ([]Read, error) {
+func (r *Registry) bind(ctx context.Context, d parsedDocument, o SaveOptions) ([]StreamBinding, error) {
 	bind := r.Binder.Bind
 	if o.DryRun {
 		bind = r.Binder.Find
@@ -172,7 +172,7 @@ func (r *Registry) bind(ctx context.Context, d placed, o SaveOptions) ([]Read, e
 		return nil, Problems{d.problem("", "/trigger", err.Error())}
 	}
 	if err != nil {
-		return nil, wrap("bind "+d.Name, err)
+		return nil, wrapErr("bind "+d.Name, err)
 	}
 	return reads, d.bindEmitted(ctx, bind)
 }
@@ -189,7 +189,7 @@ func (c Change) recurs() bool {
 }
 
 // bindEmitted sees to it that a stream takes in what the rule's ticks publish.
-func (d placed) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]Read, error)) error {
+func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
 	emit := d.Trigger.Emit
 	if emit == nil {
 		return nil
@@ -198,26 +198,26 @@ func (d placed) bindEmitted(ctx context.Context, bind func(context.Context, []st
 	if errors.Is(err, ErrSubject) {
 		return Problems{d.problem("", "/trigger/emit/subject", err.Error())}
 	}
-	return wrap("bind "+d.Name, err)
+	return wrapErr("bind "+d.Name, err)
 }
 
 // partly are those of the subjects that no stream takes in as a whole, and warnings of streams that may
 // lose events.
-func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Road, warnings []string, err error) {
+func (r *Registry) partly(ctx context.Context, subjects []string) (partly []SubjectRoute, warnings []string, err error) {
 	if len(subjects) == 0 {
 		return nil, nil, nil
 	}
-	roads, err := r.Binder.Roads(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
+	roads, err := r.Binder.Routes(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
 	for _, road := range roads {
 		for _, risk := range road.Risks {
 			warnings = append(warnings, fmt.Sprintf("%s: %s; an event that goes before it is read is lost, and alerted: set the stream to keep events until they are read", road.Subject, risk))
 		}
 	}
-	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), warnings, err
+	return slices.DeleteFunc(roads, func(road SubjectRoute) bool { return road.Takes == nil }), warnings, err
 }
 
 // replaces refuses a document that can't be saved over the rule that is there, at a version, or within the bounds.
-func (d placed) replaces(before *Listing, at int32, o SaveOptions, b *access.Bounds) error {
+func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
 	switch {
 	case o.Version == 0 && before != nil:
 		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
@@ -233,30 +233,30 @@ func (d placed) replaces(before *Listing, at int32, o SaveOptions, b *access.Bou
 
 // pastOf plays what was before a change, where that is asked for, and counts it; nil where it
 // is not.
-func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past, error) {
+func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*backfill, error) {
 	if o.Since.IsZero() {
 		return nil, nil
 	}
 	saved := c.After
 	if !c.Changed {
-		saved = c.Before.Saved
+		saved = c.Before.RuleVersion
 	}
-	var p *past
+	var p *backfill
 	var err error
-	if ended := r.replays.do(ctx, replaysAtOnce, func() { p, err = r.past(ctx, saved, o.Since) }); ended != nil {
-		return nil, wrap("replay the past", ended)
+	if ended := r.replays.do(ctx, replaysAtOnce, func() { p, err = r.newBackfill(ctx, saved, o.Since) }); ended != nil {
+		return nil, wrapErr("replay the past", ended)
 	}
 	if err == nil {
-		c.Past = len(p.waits(saved))
+		c.Past = len(p.remaining(saved))
 		err = p.reserve()
 	}
 	return p, err
 }
 
-func diffOf(before *Listing, after Saved) string {
+func diffOf(before *ListedRule, after RuleVersion) string {
 	old, from := "", "nothing"
 	if before != nil {
-		old, from = textOf(before.Saved), fmt.Sprintf("%s version %d", before.Name, before.Version)
+		old, from = textOf(before.RuleVersion), fmt.Sprintf("%s version %d", before.Name, before.Version)
 	}
 	return udiff.Unified(from, after.Name, old, textOf(after))
 }

@@ -23,7 +23,7 @@ func (c *compiler) schedule(t Trigger) {
 		return
 	}
 	c.ticking = &ticking{schedule, zone}
-	c.outrun(t)
+	c.checkTickRate(t)
 	if t.Emit != nil {
 		c.emit(t)
 	}
@@ -33,21 +33,21 @@ func (c *compiler) schedule(t Trigger) {
 // in every zone.
 func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
 	zone, err := zoneOf(name)
-	c.must(pointer+"/zone", err)
+	c.require(pointer+"/zone", err)
 	if err != nil {
 		zone = time.UTC
 	}
 	schedule, err := schedules.Parse(text, zone, c.document.Name)
-	c.must(pointer+"/schedule", err)
+	c.require(pointer+"/schedule", err)
 	if err != nil {
 		return nil, zone
 	}
 	return schedule, zone
 }
 
-// outrun refuses a rule of which every tick begins waits anew before anything is said, be it for
+// checkTickRate refuses a rule of which every tick begins waits anew before anything is said, be it for
 // some keys alone. What has no step with a time that is written out is left to the preview.
-func (c *compiler) outrun(t Trigger) {
+func (c *compiler) checkTickRate(t Trigger) {
 	d := c.document
 	gap := Duration(c.ticking.schedule.Shortest())
 	if len(t.Keys) == 0 || d.Again != Restart || gap == 0 || len(d.Escalate) == 0 {
@@ -121,9 +121,9 @@ func zoneOf(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(name, 80))
 }
 
-// Over warns of a schedule that does not tick any more after now. It is no reason to refuse a rule:
+// IsOver warns of a schedule that does not tick any more after now. It is no reason to refuse a rule:
 // its files stay where they are.
-func (d Document) Over(now time.Time) []string {
+func (d Document) IsOver(now time.Time) []string {
 	s := d.schedule()
 	if s == nil || now.IsZero() {
 		return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // Scheduled returns the rules that tick, and the revision that they are of.
-func (b *Book) Scheduled() (revision int64, all []futurejobs.Scheduled) {
+func (b *Catalog) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	e := b.current.Load()
 	for _, r := range e.ticking {
 		all = append(all, scheduled{r, e, b.shards})
@@ -22,11 +22,11 @@ func (b *Book) Scheduled() (revision int64, all []futurejobs.Scheduled) {
 // was saved, up to the save of the next.
 type scheduled struct {
 	*rule
-	edition *edition
+	edition *snapshot
 	shards  int
 }
 
-var _ futurejobs.Scheduled = scheduled{}
+var _ futurejobs.TickingRule = scheduled{}
 
 // Name is the rule's name.
 func (s scheduled) Name() string { return s.versions[0].saved.Name }
@@ -47,8 +47,8 @@ func (s scheduled) From() time.Time {
 	return s.versions[0].saved.SavedAt
 }
 
-// charge is a version of a rule, and the ticks that it is in charge of.
-type charge struct {
+// versionPeriod is a version of a rule, and the ticks that it is in charge of.
+type versionPeriod struct {
 	*version
 	schedule schedules.Schedule
 	from, to time.Time // the ticks lie after from, and not after to; a zero to is no end
@@ -56,14 +56,14 @@ type charge struct {
 
 // charges are those of all versions with a schedule, oldest first. @every counts from the first
 // save of the rule.
-func (s scheduled) charges() iter.Seq[charge] {
+func (s scheduled) charges() iter.Seq[versionPeriod] {
 	began := s.began()
-	return func(yield func(charge) bool) {
+	return func(yield func(versionPeriod) bool) {
 		for i, v := range slices.Backward(s.versions) {
 			if v.schedule == nil {
 				continue
 			}
-			c := charge{version: v, schedule: v.schedule.From(began), from: v.saved.SavedAt}
+			c := versionPeriod{version: v, schedule: v.schedule.From(began), from: v.saved.SavedAt}
 			if i > 0 {
 				c.to = s.versions[i-1].saved.SavedAt
 			}
@@ -86,7 +86,7 @@ func (s scheduled) Next(after time.Time) (time.Time, bool) {
 }
 
 // Due implements futurejobs.Scheduled.
-func (s scheduled) Due(after, now time.Time) (d futurejobs.Due, ok bool, err error) {
+func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
 	var by *version
 	missed := 0
 	for c := range s.charges() {
@@ -112,12 +112,12 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.Due, ok bool, err err
 	if by == nil {
 		return d, false, nil
 	}
-	err = s.meaning(by, now, &d)
+	err = s.outcome(by, now, &d)
 	return d, err == nil, err
 }
 
-// meaning says what comes of the tick that counts.
-func (s scheduled) meaning(v *version, now time.Time, d *futurejobs.Due) error {
+// outcome says what comes of the tick that counts.
+func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) error {
 	if s.paused || !v.document.Enabled {
 		d.Outcome = futurejobs.TickResting
 		if s.paused {
@@ -129,6 +129,6 @@ func (s scheduled) meaning(v *version, now time.Time, d *futurejobs.Due) error {
 	if err != nil {
 		return err
 	}
-	r.tick(s.edition.engine(id{r.engine.ID, r.engine.Version}, r), now, s.shards, d)
+	r.tick(s.edition.engineRule(id{r.engine.ID, r.engine.Version}, r), now, s.shards, d)
 	return nil
 }

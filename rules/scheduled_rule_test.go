@@ -13,7 +13,7 @@ import (
 )
 
 // scheduledAt is a rule of which versions were saved at minutes after an hour.
-func scheduledAt(t *testing.T, versions map[int]string) futurejobs.Scheduled {
+func scheduledAt(t *testing.T, versions map[int]string) futurejobs.TickingRule {
 	t.Helper()
 	_, all := bookOf(t, versions).Scheduled()
 	if len(all) != 1 {
@@ -23,9 +23,9 @@ func scheduledAt(t *testing.T, versions map[int]string) futurejobs.Scheduled {
 }
 
 // bookOf knows a rule with versions that were saved so many minutes past ten.
-func bookOf(t *testing.T, versions map[int]string) *Book {
+func bookOf(t *testing.T, versions map[int]string) *Catalog {
 	t.Helper()
-	var saved []Saved
+	var saved []RuleVersion
 	for m := range 60 {
 		text, is := versions[m]
 		if !is {
@@ -39,13 +39,13 @@ func bookOf(t *testing.T, versions map[int]string) *Book {
 		if err != nil {
 			t.Fatal(err)
 		}
-		saved = append(saved, Saved{
+		saved = append(saved, RuleVersion{
 			RuleID: 7, Version: int32(len(saved) + 1), Name: "due", Entity: "import", Document: document, SavedAt: tenPast(m).Add(500 * time.Millisecond),
 			Reads: readsOf(documents[0]),
 		})
 	}
-	b := &Book{shards: 4}
-	b.current.Store(newEdition(1, saved, nil, outside{}))
+	b := &Catalog{shards: 4}
+	b.current.Store(newSnapshot(1, saved, nil, environment{}))
 	return b
 }
 
@@ -97,7 +97,7 @@ func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
 		5:  `trigger: {schedule: "*/10 * * * *"}` + "\nenabled: false" + steps,
 		25: `trigger: {schedule: "*/10 * * * *"}` + steps,
 	})
-	for m, want := range map[int]futurejobs.Due{
+	for m, want := range map[int]futurejobs.DueTicks{
 		21: {At: tenPast(20), Outcome: futurejobs.TickResting},
 		31: {At: tenPast(30), Outcome: futurejobs.TickBegan},
 		41: {At: tenPast(40), Outcome: futurejobs.TickBegan, Missed: 1},
@@ -152,8 +152,8 @@ func TestTicksBeginOrEmit(t *testing.T) {
 			d, ok, err := s.Due(s.From(), tenPast(30))
 			if c.late > 0 {
 				s, now := s.(scheduled), tenPast(30).Add(c.late)
-				d = futurejobs.Due{At: tenPast(30)}
-				err = s.meaning(s.versions[0], now, &d)
+				d = futurejobs.DueTicks{At: tenPast(30)}
+				err = s.outcome(s.versions[0], now, &d)
 			}
 			if !ok || err != nil {
 				t.Fatal(ok, err)
@@ -183,13 +183,13 @@ func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
 }
 
 // told is what comes of a tick, in a line.
-func told(d futurejobs.Due) string {
+func told(d futurejobs.DueTicks) string {
 	said := []string{string(d.Outcome)}
 	for _, e := range d.Effects {
-		switch ask := e.Ask.(type) {
+		switch ask := e.Action.(type) {
 		case futurejobs.Start:
 			said = append(said, e.Ref.Key+" first "+ask.Job.FirstCheckAt.Format("15:04"))
-		case futurejobs.Lapse:
+		case futurejobs.StartExpired:
 			said = append(said, e.Ref.Key+" lapses")
 		}
 	}
@@ -213,9 +213,9 @@ resolve: {event: imports.finished, key: event.id}` + steps})
 }
 
 // readsOf has a document read all that it listens to from one stream.
-func readsOf(d Document) (all []Read) {
+func readsOf(d Document) (all []StreamBinding) {
 	for _, subject := range d.Subjects() {
-		all = append(all, Read{Subject: subject, Stream: "IMPORTS"})
+		all = append(all, StreamBinding{Subject: subject, Stream: "IMPORTS"})
 	}
 	return all
 }

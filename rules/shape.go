@@ -153,7 +153,7 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	field, ok := f.Fields[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(f.Fields))
-		if near := configfile.Nearest(name, known); near != "" {
+		if near := configfile.Suggest(name, known); near != "" {
 			return "", false, fmt.Errorf("no field %q; did you mean %q?", clip(name, 40), near)
 		}
 		return "", false, fmt.Errorf("no field %q, only %s", clip(name, 40), clip(strings.Join(known, ", "), 200))
@@ -163,7 +163,7 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 
 // reading is a use, with where it stands.
 type reading struct {
-	use
+	fieldUse
 	subject string // of the event that is read; empty: it is the state
 	pointer string
 }
@@ -261,7 +261,7 @@ func (s *shapes) fits(r reading) (compared bool) {
 	if r.state {
 		from = s.merged
 	}
-	if r.state && s.beats != nil && len(r.path) > 0 && r.path[0] == pulseField {
+	if r.state && s.beats != nil && len(r.path) > 0 && r.path[0] == heartbeatField {
 		return s.beat(r)
 	}
 	if r.state && s.columns != nil && len(r.path) > 0 {
@@ -297,7 +297,7 @@ func (s *shapes) beat(r reading) (compared bool) {
 	kind, known, err := Form{Kind: Object, Fields: pulseShape}.at(r.path[1:])
 	switch {
 	case err != nil:
-		s.problem(r.pointer, "%s: %s has %v", r, pulseField, err)
+		s.problem(r.pointer, "%s: %s has %v", r, heartbeatField, err)
 	case known && !kind.fits(r.kind):
 		s.problem(r.pointer, "%s is taken for %s here, and it is %s", r, r.kind.describe(), kind.describe())
 	}
@@ -324,7 +324,7 @@ func (s *shapes) finds(r reading) (compared bool) {
 		open = open || !known
 	}
 	columns := slices.Sorted(maps.Keys(s.columns))
-	switch near := configfile.Nearest(r.path[0], columns); {
+	switch near := configfile.Suggest(r.path[0], columns); {
 	case near != "" && !(open && s.carried(r.path[0])):
 		s.problem(r.pointer, "%s: the lookup finds no %q; did you mean %q? (what the event carries by that name is event.%s)",
 			r, clip(r.path[0], 40), near, clip(r.path[0], 40))

@@ -21,7 +21,7 @@ func (r *Rule) shifts() {
 // shiftPulse moves the instants that are kept of a heartbeat. A state of another form is left as it is.
 func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
 	var fields map[string]json.RawMessage
-	if state == nil || json.Unmarshal(state, &fields) != nil || fields[pulseField] == nil {
+	if state == nil || json.Unmarshal(state, &fields) != nil || fields[heartbeatField] == nil {
 		return state
 	}
 	p := pulseOf(state)
@@ -38,7 +38,7 @@ func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
 		shift(&p.Runs[i].Again)
 	}
 	var err error
-	if fields[pulseField], err = json.Marshal(p); err != nil {
+	if fields[heartbeatField], err = json.Marshal(p); err != nil {
 		return state
 	}
 	moved, err := json.Marshal(fields)

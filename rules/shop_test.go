@@ -69,7 +69,7 @@ func (s *shop) Enter() bool {
 	return !s.full
 }
 
-func (s *shop) Ask(ctx context.Context, _ time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
+func (s *shop) Ask(ctx context.Context, _ time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
 	s.line.Add(-1)
 	found := make([]checks.Finding, len(asks))
 	for i, ask := range asks {

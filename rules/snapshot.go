@@ -10,17 +10,17 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxOld bounds how many versions of deleted rules are kept at hand.
-const maxOld = 1024
+// maxCachedVersions bounds how many versions of deleted rules are kept at hand.
+const maxCachedVersions = 1024
 
-// edition is the rule set at one revision. It is not changed once made, but for what is kept
+// snapshot is the rule set at one revision. It is not changed once made, but for what is kept
 // of other versions.
-type edition struct {
+type snapshot struct {
 	revision int64
 	whole    int64            // when all rules were read
 	changed  map[string]int64 // when rules changed after that, by the streams that they read before or since
 	altered  map[int32]int64  // when rules changed after that, by rule
-	saved    []Saved          // all versions, by rule and version
+	saved    []RuleVersion    // all versions, by rule and version
 	versions map[id]*version
 	names    map[string]*rule
 	subjects trie[*rule]
@@ -36,9 +36,9 @@ type edition struct {
 	old map[id]*version // versions of deleted rules that jobs still ask for
 }
 
-// engine is what the engine has to know of a version of the edition. Its jobs can be ended by
+// engineRule is what the engine has to know of a version of the edition. Its jobs can be ended by
 // what the newest version hears, so that they wait for its streams, too.
-func (e *edition) engine(which id, r *Rule) *futurejobs.Rule {
+func (e *snapshot) engineRule(which id, r *Rule) *futurejobs.Rule {
 	ending := e.ending[which.rule]
 	if slices.Equal(ending, r.engine.Streams) {
 		return &r.engine
@@ -67,7 +67,7 @@ func union(a, b []string) []string {
 }
 
 // version returns a version, or nil.
-func (e *edition) version(which id) *version {
+func (e *snapshot) version(which id) *version {
 	if v := e.versions[which]; v != nil {
 		return v
 	}
@@ -78,32 +78,32 @@ func (e *edition) version(which id) *version {
 
 // keep keeps a version at hand that is not of the edition. The next edition does not take it
 // over: it may be deleted by then.
-func (e *edition) keep(which id, v *version) {
+func (e *snapshot) keep(which id, v *version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.old == nil || len(e.old) >= maxOld {
+	if e.old == nil || len(e.old) >= maxCachedVersions {
 		e.old = make(map[id]*version)
 	}
 	e.old[which] = v
 }
 
 // changeOf is the revision of the last change of a rule.
-func (e *edition) changeOf(rule int32) int64 { return max(e.whole, e.altered[rule]) }
+func (e *snapshot) changeOf(rule int32) int64 { return max(e.whole, e.altered[rule]) }
 
 // sameReads reports whether two versions read the same.
-func sameReads(a, b []Read) bool {
-	return slices.EqualFunc(a, b, func(x, y Read) bool {
+func sameReads(a, b []StreamBinding) bool {
+	return slices.EqualFunc(a, b, func(x, y StreamBinding) bool {
 		return x.Subject == y.Subject && x.Stream == y.Stream && x.From == y.From && x.At.Equal(y.At) &&
 			x.CreatedAt.Equal(y.CreatedAt) && slices.Equal(x.Given, y.Given)
 	})
 }
 
 // with is the edition after changes.
-func (e *edition) with(changes Changes, world outside) *edition {
+func (e *snapshot) with(changes Changes, world environment) *snapshot {
 	if changes.All {
-		return newEdition(changes.Revision, changes.Saved, e, world)
+		return newSnapshot(changes.Revision, changes.Saved, e, world)
 	}
-	next := newEdition(changes.Revision, mergeSaved(e.saved, changes.Saved), e, world)
+	next := newSnapshot(changes.Revision, mergeSaved(e.saved, changes.Saved), e, world)
 	next.whole, next.changed = e.whole, maps.Clone(e.changed)
 	if next.changed == nil {
 		next.changed = make(map[string]int64)
@@ -128,10 +128,10 @@ func (e *edition) with(changes Changes, world outside) *edition {
 }
 
 // mergeSaved returns the versions of rules after changes. Those of a rule that was deleted are left out.
-func mergeSaved(saved, changes []Saved) []Saved {
-	rules := make(map[int32]Saved) // what the versions of a rule have in common is in each
+func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
+	rules := make(map[int32]RuleVersion) // what the versions of a rule have in common is in each
 	fresh := make(map[id]bool)
-	var all []Saved
+	var all []RuleVersion
 	for _, c := range changes {
 		rules[c.RuleID] = c
 		if c.Version != 0 && c.DeletedAt.IsZero() {
@@ -148,17 +148,17 @@ func mergeSaved(saved, changes []Saved) []Saved {
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Saved) int {
+	slices.SortFunc(all, func(a, b RuleVersion) int {
 		return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
 	})
 	return all
 }
 
-// newEdition makes an edition of what the store holds, by rule and version. Versions that
+// newSnapshot makes an edition of what the store holds, by rule and version. Versions that
 // the edition before has are taken from it, since nothing of them changes but what they read, and when
 // they were saved where the clock was wrong.
-func newEdition(revision int64, saved []Saved, before *edition, world outside) *edition {
-	e := &edition{
+func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world environment) *snapshot {
+	e := &snapshot{
 		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
 		reads: make(map[string][]string), readers: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
 	}
@@ -201,7 +201,7 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 }
 
 // add makes the rule found by its subjects, those of its older versions included.
-func (e *edition) add(r *rule) {
+func (e *snapshot) add(r *rule) {
 	seen := make(map[string]bool)
 	newest := r.versions[0]
 	ending := newest.document.waitsFor(newest.saved.Reads)
@@ -234,8 +234,8 @@ func (e *edition) add(r *rule) {
 	}
 }
 
-// listening returns the rules with a subject that the event's is one of, each once.
-func (e *edition) listening(subject string) []*rule {
+// rulesFor returns the rules with a subject that the event's is one of, each once.
+func (e *snapshot) rulesFor(subject string) []*rule {
 	var found []*rule
 	e.subjects.match(subject, func(r *rule) {
 		if !slices.Contains(found, r) {

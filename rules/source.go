@@ -31,15 +31,15 @@ type Source interface {
 	// Ask asks about up to lookup.BatchMost entities, for up to timeout from when it begins to,
 	// and gives the place in the line back. Without asks it only does that. Finding i is of
 	// asks[i].
-	Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding
+	Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding
 	// Verify is that of lookup.Client.
 	Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error)
 	// Reach reports why the source can't be reached, without asking it about anybody.
 	Reach(ctx context.Context) error
 }
 
-// outside is what rules name that is not in their document.
-type outside struct {
+// environment is what rules name that is not in their document.
+type environment struct {
 	calendars calendars.Set
 	sources   Sources          // nil: nobody knows
 	handlers  *checks.Handlers // nil: nobody knows
@@ -50,28 +50,28 @@ type outside struct {
 }
 
 // source is the source of a name, or one that nobody can find anything out by.
-func (o outside) source(name string) Source {
+func (o environment) source(name string) Source {
 	if o.sources == nil {
-		return undefined{name: name}
+		return undefinedSource{name: name}
 	}
 	if s, ok := o.sources.Source(name); ok {
 		return s
 	}
-	return undefined{name: name, known: askable(o.sources.Names(), o.bounds), bound: o.bounds != nil}
+	return undefinedSource{name: name, known: askable(o.sources.Names(), o.bounds), bound: o.bounds != nil}
 }
 
-// undefined stands in the place of a source that is not defined on this node.
-type undefined struct {
+// undefinedSource stands in the place of a source that is not defined on this node.
+type undefinedSource struct {
 	name  string
 	known []string
 	bound bool // there may be others, of which the rule is not told
 }
 
-var _ Source = undefined{}
+var _ Source = undefinedSource{}
 
 // Error says what is missing, and what there is.
-func (u undefined) Error() string {
-	switch near := configfile.Nearest(u.name, u.known); {
+func (u undefinedSource) Error() string {
+	switch near := configfile.Suggest(u.name, u.known); {
 	case near != "":
 		return fmt.Sprintf("source %q is not defined on this node; did you mean %q?", u.name, near)
 	case len(u.known) > 0:
@@ -84,11 +84,11 @@ func (u undefined) Error() string {
 }
 
 // Unwrap makes it a lookup.ErrUndefined.
-func (u undefined) Unwrap() error { return lookup.ErrUndefined }
+func (u undefinedSource) Unwrap() error { return lookup.ErrUndefined }
 
-func (u undefined) Enter() bool { return true }
+func (u undefinedSource) Enter() bool { return true }
 
-func (u undefined) Ask(_ context.Context, _ time.Duration, _ lookup.Question, asks []lookup.Ask) []checks.Finding {
+func (u undefinedSource) Ask(_ context.Context, _ time.Duration, _ lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
 	found := make([]checks.Finding, len(asks))
 	for i := range found {
 		found[i].Err = &checks.Outage{Source: u.name, Err: u}
@@ -96,8 +96,8 @@ func (u undefined) Ask(_ context.Context, _ time.Duration, _ lookup.Question, as
 	return found
 }
 
-func (u undefined) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+func (u undefinedSource) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
 	return nil, u
 }
 
-func (u undefined) Reach(context.Context) error { return u }
+func (u undefinedSource) Reach(context.Context) error { return u }

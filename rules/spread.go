@@ -6,12 +6,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// longestSpread bounds by how much a step may be late on purpose.
-const longestSpread = Duration(futurejobs.Day)
+// maxSpread bounds by how much a step may be late on purpose.
+const maxSpread = Duration(futurejobs.Day)
 
-// spreadOut is when the key's turn is to take a step that is due at an instant for all keys.
+// spreadSlot is when the key's turn is to take a step that is due at an instant for all keys.
 // Where its calendar has closed by then, it waits until that opens.
-func (r *Rule) spreadOut(w wait, s *step, at time.Time) time.Time {
+func (r *Rule) spreadSlot(w waitContext, s *step, at time.Time) time.Time {
 	if later := r.later(w.key); later > 0 {
 		return s.within.Next(at.Add(later))
 	}
@@ -21,23 +21,23 @@ func (r *Rule) spreadOut(w wait, s *step, at time.Time) time.Time {
 // later is by how much the steps of a key are later than those of the first: a whole number of
 // slots, so that as many keys have the first slot of the spread as any other.
 func (r *Rule) later(key string) time.Duration {
-	return time.Duration(r.turn(key)) * time.Duration(r.engine.Grid)
+	return time.Duration(r.spreadIndex(key)) * time.Duration(r.engine.Grid)
 }
 
-// turn is by how many slots the steps of a key are later.
-func (r *Rule) turn(key string) int {
+// spreadIndex is by how many slots the steps of a key are later.
+func (r *Rule) spreadIndex(key string) int {
 	if r.spread <= 1 {
 		return 0
 	}
-	return futurejobs.TurnOf(r.engine.Name, key, r.spread)
+	return futurejobs.SpreadIndex(r.engine.Name, key, r.spread)
 }
 
 // spread checks over which span the steps are spread.
 func (c *compiler) spread(d Document) {
 	switch {
 	case d.Spread == 0:
-	case d.Spread < 0 || d.Spread > longestSpread:
-		c.problem("/spread", "%s is not between 0 and %s", d.Spread, longestSpread)
+	case d.Spread < 0 || d.Spread > maxSpread:
+		c.problem("/spread", "%s is not between 0 and %s", d.Spread, maxSpread)
 	case d.Handler != "":
 		c.problem("/spread", "the rule has a handler, which says itself when to look; leave spread out")
 	case d.Spread < 2*d.Slot:

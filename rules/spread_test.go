@@ -13,11 +13,11 @@ import (
 // firstLook is when a job is looked at first that begins at ten.
 func firstLook(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
 	t.Helper()
-	effect, err := rule.Begin(key, ten, ten, nil, 1)
+	effect, err := rule.Start(key, ten, ten, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return effect.Ask.(futurejobs.Start).Job
+	return effect.Action.(futurejobs.Start).Job
 }
 
 // A herd that begins at one instant spreads over the slots evenly.
@@ -90,7 +90,7 @@ calendars:
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := rules.Compile(documents[0], rules.Saved{Version: 1}, known)
+	rule, err := rules.Compile(documents[0], rules.RuleVersion{Version: 1}, known)
 	if err != nil {
 		t.Fatal(err)
 	}

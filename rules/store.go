@@ -20,8 +20,8 @@ var (
 	ErrConflict = errors.New("look at the rule again before you change it")
 )
 
-// Read is one stream that a rule version listens to.
-type Read struct {
+// StreamBinding is one stream that a rule version listens to.
+type StreamBinding struct {
 	Subject string `json:"subject"` // as the rule has it, wildcards and all
 	Stream  string `json:"stream"`
 	From    uint64 `json:"from"` // the stream's last sequence at the save: only later events count
@@ -33,11 +33,11 @@ type Read struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Given are streams that gave the subject's events before this one did. Where this one
 	// has copies of those, they are no news.
-	Given []Given `json:"given,omitempty"`
+	Given []CopiedFrom `json:"given,omitempty"`
 }
 
-// Given is how far a stream was read before its subject moved to another.
-type Given struct {
+// CopiedFrom is how far a stream was read before its subject moved to another.
+type CopiedFrom struct {
 	Stream  string `json:"stream"`
 	Through uint64 `json:"through"`
 }
@@ -45,18 +45,18 @@ type Given struct {
 // after reports whether an event of the stream came after the save. In another stream of the
 // same name only its time can tell; in the same one, where that was restored to what it was
 // before the save.
-func (r Read) after(e futurejobs.Event) bool {
+func (r StreamBinding) after(e futurejobs.Event) bool {
 	other := !r.CreatedAt.IsZero() && !e.StreamCreatedAt.IsZero() && !e.StreamCreatedAt.Equal(r.CreatedAt)
 	return !other && e.Seq > r.From || !r.At.IsZero() && e.At.After(r.At)
 }
 
 // given reports whether the event is a copy of one that another stream gave before.
-func (r Read) given(e futurejobs.Event) bool {
+func (r StreamBinding) given(e futurejobs.Event) bool {
 	if len(r.Given) == 0 {
 		return false
 	}
 	stream, seq, ok := copyOf(e)
-	return ok && slices.ContainsFunc(r.Given, func(g Given) bool { return g.Stream == stream && seq <= g.Through })
+	return ok && slices.ContainsFunc(r.Given, func(g CopiedFrom) bool { return g.Stream == stream && seq <= g.Through })
 }
 
 // sourceHeader is where NATS says of which stream's message a message is a copy: the stream,
@@ -79,15 +79,15 @@ func CopyOf(header map[string][]string) (stream string, seq uint64, ok bool) {
 	return fields[0], seq, err == nil
 }
 
-// Saved is one version of a rule as it is kept. Versions are immutable; whether the rule is
+// RuleVersion is one version of a rule as it is kept. Versions are immutable; whether the rule is
 // paused or deleted is the same for all of them.
-type Saved struct {
+type RuleVersion struct {
 	RuleID   int32
 	Version  int32
 	Name     string
 	Entity   string // the same in all versions of a rule
 	Document []byte // the rule as JSON
-	Reads    []Read
+	Reads    []StreamBinding
 	Bundle   string // the set of files that it came with; empty: by API
 	SavedAt  time.Time
 	SavedBy  string // who saved it; empty: nobody knows
@@ -103,17 +103,17 @@ type Saved struct {
 
 // IsOfFolder reports whether a node read the version from its folder of rule files: the node saves in the name of the bundle,
 // which no token can have.
-func (s Saved) IsOfFolder() bool { return s.Bundle != "" && s.SavedBy == s.Bundle }
+func (s RuleVersion) IsOfFolder() bool { return s.Bundle != "" && s.SavedBy == s.Bundle }
 
 // HaltedBy is in the place of who paused a rule whose expressions cost too much. No token has such a name.
 const HaltedBy = "deadman (costly)"
 
 // isHalted reports whether the rule is paused because its expressions cost too much.
-func (s Saved) isHalted() bool { return !s.PausedAt.IsZero() && s.PausedBy == HaltedBy }
+func (s RuleVersion) isHalted() bool { return !s.PausedAt.IsZero() && s.PausedBy == HaltedBy }
 
 // WaitsFor returns the streams that can end or change the rule's pending jobs, sorted; nil where the
 // document cannot be read.
-func (s Saved) WaitsFor() []string {
+func (s RuleVersion) WaitsFor() []string {
 	d, err := decodeDocument(s.Document)
 	if err != nil {
 		return nil
@@ -127,7 +127,7 @@ type Changes struct {
 	All      bool // Saved is all that there is, of the rules that are not deleted
 	// Saved are the versions that were saved or read from other streams, by rule and version. Of a rule
 	// that changed in what its versions have in common, one of version 0 says how. A rule may be deleted.
-	Saved []Saved
+	Saved []RuleVersion
 }
 
 // AnyVersion is the version that a change is made for when it does not matter.
@@ -147,13 +147,13 @@ type Store interface {
 	Changes(ctx context.Context, since int64) (Changes, error)
 	// Named returns the versions of the rules that have or had the name, the newest rule and
 	// its newest version first; none where nothing ever had it.
-	Named(ctx context.Context, name string) ([]Saved, error)
+	Named(ctx context.Context, name string) ([]RuleVersion, error)
 	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
-	Version(ctx context.Context, ruleID, version int32) (Saved, error)
+	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
 	// Save writes the next version of the rule of that name, or the first, and opens a
 	// cursor at From for each stream that was never read. It fills in RuleID, Version, SavedAt
 	// and SavedBy. Another entity than the rule's own is ErrEntityChanged.
-	Save(ctx context.Context, s Saved, version int32) (Saved, error)
+	Save(ctx context.Context, s RuleVersion, version int32) (RuleVersion, error)
 	// Pause keeps a rule from beginning new waits, or lets it again. One that is so already
 	// stays as it is.
 	Pause(ctx context.Context, name string, paused bool) error
@@ -164,7 +164,7 @@ type Store interface {
 	// revision that they were judged at, which is ErrConflict. A stream that nobody reads yet has
 	// its cursor at From of what is new; one that was read past it is read again from there, and
 	// what all rules had of it stays what they had.
-	Rebind(ctx context.Context, name string, revision int64, reads map[int32][]Read) error
+	Rebind(ctx context.Context, name string, revision int64, reads map[int32][]StreamBinding) error
 	// Deleted returns the ids of deleted rules that still have pending jobs.
 	Deleted(ctx context.Context) ([]int32, error)
 }

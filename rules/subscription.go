@@ -24,10 +24,10 @@ func (t Trigger) keyed() string {
 	return t.Key
 }
 
-func (c *compiler) trigger(t Trigger) watch {
+func (c *compiler) trigger(t Trigger) subscription {
 	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Emit == nil && t.Shape == nil && t.Heartbeat == nil {
 		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
-		return watch{}
+		return subscription{}
 	}
 	switch {
 	case t.Schedule != "" && (t.Event != "" || t.Heartbeat != nil), t.Event != "" && t.Heartbeat != nil:
@@ -39,13 +39,13 @@ func (c *compiler) trigger(t Trigger) watch {
 	default:
 		return c.triggerEvent(t)
 	}
-	return watch{}
+	return subscription{}
 }
 
-func (c *compiler) triggerEvent(t Trigger) watch {
+func (c *compiler) triggerEvent(t Trigger) subscription {
 	c.only("event", t, "zone", "keys", "emit")
 	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "begins the wait")
-	w.since = c.expression("/trigger/since", t.Since, inSince.over(t.Event))
+	w.since = c.expression("/trigger/since", t.Since, inSince.withSubject(t.Event))
 	w.wild = w.wild || w.since != nil && w.since.wild
 	c.watched[len(c.watched)-1].merged = true
 	return w
@@ -69,7 +69,7 @@ func (c *compiler) only(kind string, t Trigger, others ...string) {
 }
 
 // watch compiles an event that a rule listens to. purpose is what the event does.
-func (c *compiler) watch(pointer string, w Watch, purpose string) watch {
+func (c *compiler) watch(pointer string, w Watch, purpose string) subscription {
 	if w.Event == "" {
 		c.problem(pointer+"/event", "the event is missing; name the subject that %s, such as orders.created", purpose)
 	} else if wrong := checkSubject(w.Event); wrong != "" {
@@ -79,10 +79,10 @@ func (c *compiler) watch(pointer string, w Watch, purpose string) watch {
 		c.problem(pointer+"/key", "the key is missing; say which entity the event is about, such as key: event.id")
 	}
 	c.watched = append(c.watched, watched{subject: w.Event, shape: w.Shape, pointer: pointer})
-	compiled := watch{
+	compiled := subscription{
 		subject: w.Event,
-		key:     c.expression(pointer+"/key", w.Key, inKey.over(w.Event)),
-		cond:    c.expression(pointer+"/if", w.If, inIf.over(w.Event)),
+		key:     c.expression(pointer+"/key", w.Key, inKey.withSubject(w.Event)),
+		cond:    c.expression(pointer+"/if", w.If, inIf.withSubject(w.Event)),
 	}
 	compiled.wild = wild(compiled.key, compiled.cond)
 	return compiled
@@ -93,11 +93,11 @@ func wild(all ...*expression) bool {
 	return slices.ContainsFunc(all, func(x *expression) bool { return x != nil && x.wild })
 }
 
-func (c *compiler) watches(pointer string, list []Watch, purpose string) []watch {
-	if c.many(pointer, len(list)) {
+func (c *compiler) watches(pointer string, list []Watch, purpose string) []subscription {
+	if c.subscriptions(pointer, len(list)) {
 		return nil
 	}
-	var compiled []watch
+	var compiled []subscription
 	for i, w := range list {
 		compiled = append(compiled, c.watch(c.item(pointer, i), w, purpose))
 		c.watched[len(c.watched)-1].merged = pointer == "/update"
@@ -105,7 +105,7 @@ func (c *compiler) watches(pointer string, list []Watch, purpose string) []watch
 	return compiled
 }
 
-func (c *compiler) many(pointer string, n int) bool {
+func (c *compiler) subscriptions(pointer string, n int) bool {
 	if n > MaxResolves {
 		c.problem(pointer, "%d events %s, the most is %d; use a wildcard", n, strings.TrimPrefix(pointer, "/"), MaxResolves)
 	}
@@ -114,7 +114,7 @@ func (c *compiler) many(pointer string, n int) bool {
 
 // pauses compiles what lets time stand still. Where no event lets it go on, the wait would be
 // lost for good.
-func (c *compiler) pauses(d Document) []watch {
+func (c *compiler) pauses(d Document) []subscription {
 	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
 		c.problem(c.item("/pause", 0), `time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`)
 	}
@@ -127,17 +127,17 @@ var reserved = []checks.Outcome{
 	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
 }
 
-func (c *compiler) resolves(d Document) []watch {
-	if c.many("/resolve", len(d.Resolve)) {
+func (c *compiler) resolves(d Document) []subscription {
+	if c.subscriptions("/resolve", len(d.Resolve)) {
 		return nil
 	}
-	var list []watch
+	var list []subscription
 	for i, s := range d.Resolve {
 		p := c.item("/resolve", i)
 		w := c.watch(p, s.Watch, "ends the wait")
 		w.outcome = c.outcome(p+"/as", s.As)
 		c.set(p, s, &w)
-		c.reached(p, d, i)
+		c.checkNeed(p, d, i)
 		list = append(list, w)
 	}
 	return list
@@ -157,25 +157,25 @@ func (c *compiler) outcome(pointer, as string) checks.Outcome {
 }
 
 // set compiles what makes a resolve one of several.
-func (c *compiler) set(pointer string, s Resolve, w *watch) {
+func (c *compiler) set(pointer string, s Resolve, w *subscription) {
 	switch {
 	case s.Distinct == "" && s.Need != "":
 		c.problem(pointer+"/need", "need counts the members of a set; say what tells them apart, such as distinct: event.parcel")
 	case s.Distinct != "" && s.Need == "":
 		c.problem(pointer+"/distinct", "the set has no size; say how many members end the wait, such as need: 3")
 	}
-	w.distinct = c.expression(pointer+"/distinct", s.Distinct, inDistinct.over(s.Event))
+	w.distinct = c.expression(pointer+"/distinct", s.Distinct, inDistinct.withSubject(s.Event))
 	if n, ok := whole(node{kind: aNumber, text: s.Need}); ok && n > MaxNeed {
 		c.problem(pointer+"/need", "%d is not between 1 and %d", n, MaxNeed)
 		return
 	}
-	w.need = c.expression(pointer+"/need", s.Need, inNeed.over(s.Event))
+	w.need = c.expression(pointer+"/need", s.Need, inNeed.withSubject(s.Event))
 	w.wild = w.wild || wild(w.distinct, w.need)
 }
 
-// reached refuses a resolve that ends each wait as it begins, and one that an earlier resolve
+// checkNeed refuses a resolve that ends each wait as it begins, and one that an earlier resolve
 // leaves nothing to.
-func (c *compiler) reached(pointer string, d Document, i int) {
+func (c *compiler) checkNeed(pointer string, d Document, i int) {
 	s := d.Resolve[i]
 	if s.Event == "" || s.Distinct != "" {
 		return

@@ -25,7 +25,7 @@ type part struct {
 }
 
 // compileTemplate takes a text apart. Errors are for people.
-func compileTemplate(s string, d dialect) (*template, error) {
+func compileTemplate(s string, d exprEnv) (*template, error) {
 	if len(s) > maxTemplate {
 		return nil, fmt.Errorf("the text has %d bytes, the most is %d", len(s), maxTemplate)
 	}

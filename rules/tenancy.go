@@ -52,7 +52,7 @@ type tab struct {
 }
 
 // tab returns what the rules of a rule's tenant may still cost on an event of so many bytes, where the rule has a budget.
-func (t *tenancy) tab(of Saved, budget, bytes int) *tab {
+func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
 	whose := tenant{token: of.Bounds.Token}
 	if t.of != nil {
 		if prefix := t.of(of.Name); prefix != "" {

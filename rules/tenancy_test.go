@@ -19,14 +19,14 @@ import (
 // tenants is a book of rules with bounds, and without, by a clock that stands still.
 type tenants struct {
 	testing.TB
-	*Book
-	saved []Saved
+	*Catalog
+	saved []RuleVersion
 	now   time.Time
 	seq   uint64
 }
 
 func newTenants(t testing.TB) *tenants {
-	ts := &tenants{TB: t, Book: &Book{shards: 1}, now: tenPast(0), seq: 100}
+	ts := &tenants{TB: t, Catalog: &Catalog{shards: 1}, now: tenPast(0), seq: 100}
 	ts.Now = func() time.Time { return ts.now }
 	return ts
 }
@@ -44,16 +44,16 @@ func (ts *tenants) add(text, name, token string) {
 		if err != nil {
 			ts.Fatal(err)
 		}
-		s := Saved{RuleID: int32(len(ts.saved) + 1), Version: 1, Name: d.Name, Entity: d.Entity, Document: document, SavedAt: tenPast(0)}
+		s := RuleVersion{RuleID: int32(len(ts.saved) + 1), Version: 1, Name: d.Name, Entity: d.Entity, Document: document, SavedAt: tenPast(0)}
 		if token != "" {
 			s.Bounds = &access.Bounds{Token: token, Subjects: subjects.List{">"}}
 		}
 		for _, subject := range d.Subjects() {
-			s.Reads = append(s.Reads, Read{Subject: subject, Stream: "S"})
+			s.Reads = append(s.Reads, StreamBinding{Subject: subject, Stream: "S"})
 		}
 		ts.saved = append(ts.saved, s)
 	}
-	ts.current.Store(newEdition(1, ts.saved, nil, outside{calendars: ts.Calendars}))
+	ts.current.Store(newSnapshot(1, ts.saved, nil, environment{calendars: ts.Calendars}))
 }
 
 // event is one that came after all rules.
@@ -83,11 +83,11 @@ func (ts *tenants) match(
 
 // draws is what a match draws of all allowances.
 func (ts *tenants) draws(e futurejobs.Event) (rounds int) {
-	ts.Book.drawn = allowances{}
+	ts.Catalog.drawn = allowances{}
 	if _, refusals := ts.Match(e); len(refusals) > 0 {
 		ts.Errorf("%+v", refusals[0])
 	}
-	for _, n := range ts.Book.drawn.drawn {
+	for _, n := range ts.Catalog.drawn.drawn {
 		rounds += n
 	}
 	return rounds
@@ -180,7 +180,7 @@ func TestATenantHasAnAllowance(t *testing.T) {
 	if drawn < 500_000 || drawn > 2_000_000 {
 		t.Fatalf("an event draws %d rounds", drawn)
 	}
-	ts.Book.drawn = allowances{}
+	ts.Catalog.drawn = allowances{}
 	took, refused := ts.match(ts.Match, ts.event("orders.changed", data))
 	events := 1
 	for ; len(refused) == 0; events++ {
@@ -200,7 +200,7 @@ func TestATenantHasAnAllowance(t *testing.T) {
 		t.Errorf("used up: %v, %v", took, refused)
 	}
 	if took, refused = ts.match(func(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
-		return ts.MatchAgain(futurejobs.DeadLetter{Rule: "acme-3-0", Event: e})
+		return ts.MatchDeadLetter(futurejobs.DeadLetter{Rule: "acme-3-0", Event: e})
 	}, again); took["acme"] != 1 {
 		t.Errorf("a dead letter is tried again: %v, %v", took, refused)
 	}
@@ -230,7 +230,7 @@ func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
 	}
 	data := bulky(t, 8_000, 10)
 	drawn := ts.draws(ts.event("orders.changed", data))
-	ts.Book.drawn = allowances{}
+	ts.Catalog.drawn = allowances{}
 	told := 0
 	for ; told < 2*tenantAllowance/drawn; told++ {
 		effects, refusals, isWhole := ts.Foresee(ts.event("orders.changed", data))
@@ -244,8 +244,8 @@ func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
 	if told != tenantAllowance/drawn {
 		t.Errorf("told of %d events, want %d", told, tenantAllowance/drawn)
 	}
-	if len(ts.Book.drawn.drawn) != 0 {
-		t.Errorf("drawn of the intake: %v", ts.Book.drawn.drawn)
+	if len(ts.Catalog.drawn.drawn) != 0 {
+		t.Errorf("drawn of the intake: %v", ts.Catalog.drawn.drawn)
 	}
 	if took, refused := ts.match(ts.Match, ts.event("orders.changed", data)); took["acme"] != 20 {
 		t.Errorf("the intake: %v, %v", took, refused)
@@ -267,7 +267,7 @@ func TestATenantIsAPrefix(t *testing.T) {
 	}
 	ts.Match(ts.event("orders.changed", bulky(t, 8_000, 10)))
 	var prefixes, tokens int
-	for of := range ts.Book.drawn.drawn {
+	for of := range ts.Catalog.drawn.drawn {
 		switch {
 		case of == tenant{prefix: "acme-"}:
 			prefixes++
@@ -275,8 +275,8 @@ func TestATenantIsAPrefix(t *testing.T) {
 			tokens++
 		}
 	}
-	if prefixes != 1 || tokens != 8 || len(ts.Book.drawn.drawn) != 9 {
-		t.Errorf("drawn: %v", ts.Book.drawn.drawn)
+	if prefixes != 1 || tokens != 8 || len(ts.Catalog.drawn.drawn) != 9 {
+		t.Errorf("drawn: %v", ts.Catalog.drawn.drawn)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ticked is what a job of a tick, or an event without data of its own, carries.
-type ticked struct {
+// tickEvent is what a job of a tick, or an event without data of its own, carries.
+type tickEvent struct {
 	Tick   time.Time `json:"tick"`
 	Missed int       `json:"missed"` // ticks before it that nothing came of
 }
 
-func (t ticked) json() (json.RawMessage, error) { return json.Marshal(t) }
+func (t tickEvent) json() (json.RawMessage, error) { return json.Marshal(t) }
 
 // tick says what comes of a tick that is found at now. engine is what jobs of the rule are judged
 // by.
@@ -25,8 +25,8 @@ func (t ticked) json() (json.RawMessage, error) { return json.Marshal(t) }
 //     Either is said.
 //  2. It emits an event, or begins a wait for each of the rule's keys. Without keys it is the key.
 //  3. A wait that can't begin is said: nobody would look.
-func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.Due) {
-	late, reason := r.tooLate(*d, now)
+func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.DueTicks) {
+	late, reason := r.tickExpired(*d, now)
 	if late == Skip {
 		d.Outcome = futurejobs.TickSkipped
 		skipped := r.remark("tick", alerts.Expired, d.At, reason+"; it is skipped")
@@ -34,7 +34,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 		d.Remarks = append(d.Remarks, skipped)
 		return
 	}
-	body, err := ticked{d.At, d.Missed}.json()
+	body, err := tickEvent{d.At, d.Missed}.json()
 	if err != nil {
 		d.Remarks = append(d.Remarks, r.remark("tick", alerts.Firing, d.At, err.Error()))
 		return
@@ -59,12 +59,12 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 			continue
 		}
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
-		start.Unsaid, start.Named = r.unsaid(now), len(r.document.Trigger.Keys) > 0
-		var ask futurejobs.Ask = start
+		start.Unsaid, start.Named = r.expiredAlert(now), len(r.document.Trigger.Keys) > 0
+		var ask futurejobs.Action = start
 		if late == Expire {
-			ask = futurejobs.Lapse{Start: start, Reason: reason}
+			ask = futurejobs.StartExpired{Start: start, Reason: reason}
 		}
-		d.Effects = append(d.Effects, futurejobs.Effect{Rule: engine, Ref: r.ref(key, shards), Ask: ask})
+		d.Effects = append(d.Effects, futurejobs.Effect{Rule: engine, Ref: r.ref(key, shards), Action: ask})
 	}
 	if len(refused) > 0 {
 		d.Remarks = append(d.Remarks, r.remark("refused", alerts.Firing, d.At,
@@ -72,8 +72,8 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 	}
 }
 
-// unsaid is what is said of a wait that a tick found at now begins anew although it was due.
-func (r *Rule) unsaid(now time.Time) futurejobs.Closing {
+// expiredAlert is what is said of a wait that a tick found at now begins anew although it was due.
+func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	return func(j futurejobs.Job) alerts.Draft {
 		w := waitOf(j)
 		w.rule = r.engine.Name
@@ -89,8 +89,8 @@ func (r *Rule) unsaid(now time.Time) futurejobs.Closing {
 	}
 }
 
-// tooLate is what is done with a tick that is found too late, and why; Run: it is not.
-func (r *Rule) tooLate(d futurejobs.Due, now time.Time) (Late, string) {
+// tickExpired is what is done with a tick that is found too late, and why; Run: it is not.
+func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) {
 	c, late := r.document.CatchUp, Duration(now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == Run {
 		return Run, ""
@@ -115,7 +115,7 @@ func (r *Rule) keysAt(tick time.Time) []string {
 }
 
 // emission is the event that a tick publishes. Its id is one for the rule and the tick.
-func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.Due) *futurejobs.Emission {
+func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.DueTicks) *futurejobs.Emission {
 	if len(e.Data) > 0 {
 		body = e.Data
 	}
@@ -126,8 +126,8 @@ func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.Due) *future
 }
 
 // remark is what people have to know about a tick of the rule.
-func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.Remark {
-	return alerts.Remark{
+func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.SystemAlert {
+	return alerts.SystemAlert{
 		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.Loudest, Since: tick,
 		Text:   fmt.Sprintf("rule %s, tick at %s: %s", r.engine.Name, tick.UTC().Format(time.RFC3339), text),
 		Labels: map[string]string{"rule": r.engine.Name},

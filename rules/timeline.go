@@ -11,8 +11,8 @@ import (
 	"deadman/internal/schedules"
 )
 
-// wait is what the times of a rule's steps are counted from.
-type wait struct {
+// waitContext is what the times of a rule's steps are counted from.
+type waitContext struct {
 	scope
 	from   time.Time // from when steps are counted; set by timeline
 	slot   time.Time // that is looked at
@@ -22,7 +22,7 @@ type wait struct {
 }
 
 // waitOfCheck is what expressions and times see of a check.
-func waitOfCheck(c checks.Check) wait {
+func waitOfCheck(c checks.Check) waitContext {
 	event := keptBody(c.Event)
 	state := event
 	var own []byte
@@ -30,14 +30,14 @@ func waitOfCheck(c checks.Check) wait {
 		own, state = c.State, keptBody(c.State)
 	}
 	if c.Asked {
-		state = state.with(c.Found)
+		state = state.mergeFound(c.Found)
 	}
 	size := event.size()
 	if state != event {
 		size += state.size()
 	}
 	event.spend = budgetFor(size)
-	return wait{
+	return waitContext{
 		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
 		slot:   c.Slot,
 		said:   c.SaidAt,
@@ -47,7 +47,7 @@ func waitOfCheck(c checks.Check) wait {
 }
 
 // waitOf is what they see of a job.
-func waitOf(j futurejobs.Job) wait {
+func waitOf(j futurejobs.Job) waitContext {
 	return waitOfCheck(checks.Check{
 		Key: j.Key, Event: j.Event, State: j.Known(), Since: j.Since, Count: j.CheckCount, Pauses: j.Pauses,
 	})
@@ -58,8 +58,8 @@ func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// moment is a step with the time it is taken at.
-type moment struct {
+// stepTime is a step with the time it is taken at.
+type stepTime struct {
 	*step
 	at time.Time
 }
@@ -76,40 +76,40 @@ func (r *Rule) Steps() int {
 // timeline returns when each step is taken, in this order: steps that are computed may come
 // before others that are written before them. What it returns is the same at each look,
 // but for the pauses since the last, and for what deadman could not hear.
-func (r *Rule) timeline(w wait) ([]moment, error) { return r.steady(w, len(r.steps)) }
+func (r *Rule) timeline(w waitContext) ([]stepTime, error) { return r.hasFixedTimes(w, len(r.steps)) }
 
 // timelineTo is the timeline up to the step of a place in it; further, where a later step may come
 // before that. A beat asks for the first of a thousand.
-func (r *Rule) timelineTo(w wait, place int) ([]moment, error) {
+func (r *Rule) timelineTo(w waitContext, place int) ([]stepTime, error) {
 	n := min(place+1, len(r.steps))
 	again := func(s step) bool { return s.nags && s.turn > 1 } // what is written after it may come between
 	if !r.rising || slices.ContainsFunc(r.steps[:n], again) {
 		n = len(r.steps)
 	}
-	return r.steady(w, n)
+	return r.hasFixedTimes(w, n)
 }
 
-// steady is the timeline of the first n steps. A first step that was put off too often, by what could
+// hasFixedTimes is the timeline of the first n steps. A first step that was put off too often, by what could
 // not be heard, is taken.
-func (r *Rule) steady(w wait, n int) ([]moment, error) {
+func (r *Rule) hasFixedTimes(w waitContext, n int) ([]stepTime, error) {
 	w.from = r.begins(w)
-	line, err := r.line(w, n)
-	if err != nil || !r.tooOften(w) || r.due(line, w.slot) == 0 {
+	line, err := r.stepTimes(w, n)
+	if err != nil || !r.gapLimitReached(w) || r.due(line, w.slot) == 0 {
 		return line, err
 	}
 	// The first step was put off and is taken at last, and those after it have their time.
 	w.said = w.slot
 	w.from = r.begins(w)
-	line, err = r.line(w, n)
+	line, err = r.stepTimes(w, n)
 	if err == nil {
 		line[0].at = earliest(line[0].at, w.slot)
 	}
 	return line, err
 }
 
-// line is the timeline of the first n steps, counted from an instant.
-func (r *Rule) line(w wait, n int) ([]moment, error) {
-	line := make([]moment, 0, n)
+// stepTimes is the timeline of the first n steps, counted from an instant.
+func (r *Rule) stepTimes(w waitContext, n int) ([]stepTime, error) {
+	line := make([]stepTime, 0, n)
 	before := w.from
 	for i := range r.steps[:n] {
 		s := &r.steps[i]
@@ -118,15 +118,15 @@ func (r *Rule) line(w wait, n int) ([]moment, error) {
 			return nil, fmt.Errorf("escalate, step %s: %w", s.name, err)
 		}
 		before = at
-		line = append(line, moment{s, r.spreadOut(w, s, s.within.Next(at))})
+		line = append(line, stepTime{s, r.spreadSlot(w, s, s.within.Next(at))})
 	}
-	slices.SortStableFunc(line, func(a, b moment) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(line, func(a, b stepTime) int { return a.at.Compare(b.at) })
 	return line, nil
 }
 
 // begins is from when the steps of a wait are counted: from its beginning; of a heartbeat, from
 // when the beat is overdue.
-func (r *Rule) begins(w wait) time.Time {
+func (r *Rule) begins(w waitContext) time.Time {
 	if r.beats == nil {
 		return w.since
 	}
@@ -135,7 +135,7 @@ func (r *Rule) begins(w wait) time.Time {
 
 // when is when the step is due, whether or not its calendar is open then. before is when
 // the step before it is.
-func (s *step) when(w wait, before time.Time) (time.Time, error) {
+func (s *step) when(w waitContext, before time.Time) (time.Time, error) {
 	switch {
 	case s.at != nil:
 		return s.at.instant(w.scope)
@@ -179,9 +179,9 @@ func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses 
 	return of.Add(since, span)
 }
 
-// first is the slot of the first look. A step further ahead of the event, or of when a beat is
+// firstCheck is the slot of the first look. A step further ahead of the event, or of when a beat is
 // overdue, than the horizon is refused: nobody would notice that the job is never looked at.
-func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
+func (r *Rule) firstCheck(w waitContext, at time.Time) (time.Time, error) {
 	begins := r.begins(w)
 	line, err := r.timelineTo(w, 0)
 	if err != nil || len(line) == 0 {
@@ -192,12 +192,12 @@ func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
 			last.name, last.at.Format(time.RFC3339), Duration(horizon))
 	}
-	return r.sooner(w.scope, latest(at, w.since), r.engine.Grid.Up(line[0].at)), nil
+	return r.earlierRecheck(w.scope, latest(at, w.since), r.engine.Grid.Up(line[0].at)), nil
 }
 
 // lastPlanned is the last step of a line, whose first turn counts where it is repeated until
 // somebody acknowledges: that somebody does is expected long before its last.
-func lastPlanned(line []moment) moment {
+func lastPlanned(line []stepTime) stepTime {
 	last := len(line) - 1
 	for last > 0 && line[last].nags && line[last].turn > 1 {
 		last--
@@ -205,9 +205,9 @@ func lastPlanned(line []moment) moment {
 	return line[last]
 }
 
-// sooner is the slot of the look between two instants that the rule wants; to, where it wants
+// earlierRecheck is the slot of the look between two instants that the rule wants; to, where it wants
 // none.
-func (r *Rule) sooner(s scope, from, to time.Time) time.Time {
+func (r *Rule) earlierRecheck(s scope, from, to time.Time) time.Time {
 	look, err := r.between(s, from, to)
 	if err != nil {
 		return to // the look says so

@@ -28,7 +28,7 @@ func TestTimelineUpToAStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := compiledOf(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
 			for _, pauses := range [][]checks.Pause{nil, {{From: since.Add(90 * time.Minute), To: since.Add(100 * time.Minute)}}} {
-				w := wait{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
+				w := waitContext{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
 				whole, err := r.timeline(w)
 				if err != nil {
 					t.Fatal(err)
@@ -56,12 +56,12 @@ func BenchmarkBeat(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r, err := Compile(documents[0], Saved{}, nil)
+			r, err := Compile(documents[0], RuleVersion{}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			beat := Beat{Key: "k", Kind: Success, At: time.Date(2026, 3, 2, 10, 0, 10, 0, time.UTC)}
-			begun, err := beating{r, beat, true, func(pulse) (json.RawMessage, error) { return nil, nil }, nil}.begin(nil)
+			begun, err := beatUpdate{r, beat, true, func(heartbeatState) (json.RawMessage, error) { return nil, nil }, nil}.newJob(nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func BenchmarkBeat(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := effect.Ask.(futurejobs.Beat).Play(begun); err != nil {
+				if _, err := effect.Action.(futurejobs.Beat).Play(begun); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -68,26 +68,26 @@ func (r *Registry) naming(ctx context.Context, handler string) (rule *Rule, name
 	if err != nil {
 		return nil, "", err
 	}
-	var of *Listing
+	var of *ListedRule
 	for i := range all {
 		if l := &all[i]; l.Document.Handler == handler && (of == nil || l.Document.AtMostOnce && !of.Document.AtMostOnce) {
 			of = l
 		}
 	}
 	if of != nil {
-		rule, err = compileAmid(of.Document, of.Saved, r.outside())
+		rule, err = compileAmid(of.Document, of.RuleVersion, r.outside())
 		return rule, of.Name, err
 	}
 	text, err := json.Marshal(map[string]any{
 		"name": "handler-test", "entity": "thing", "trigger": map[string]string{"event": "handler.test", "key": "event.id"}, "handler": handler,
 	})
 	if err != nil {
-		return nil, "", wrap("make up a rule", err)
+		return nil, "", wrapErr("make up a rule", err)
 	}
 	made, err := r.parse(ctx, text, "")
 	if err != nil {
 		return nil, "", err
 	}
-	rule, err = compileAmid(made[0].Document, Saved{Version: 1}, r.outside())
+	rule, err = compileAmid(made[0].Document, RuleVersion{Version: 1}, r.outside())
 	return rule, "", err
 }

@@ -12,7 +12,7 @@ import (
 // step that is due by at and is held back speaks once the acknowledgement is over. Those after it
 // are looked at all the same, because the condition may not hold any more by then. Where there is none,
 // those that are repeated until somebody acknowledges are not, if that is for good.
-func (r *Rule) upcoming(line []moment, step int, at, ackedUntil time.Time) time.Time {
+func (r *Rule) upcoming(line []stepTime, step int, at, ackedUntil time.Time) time.Time {
 	if step >= len(line) {
 		return time.Time{}
 	}

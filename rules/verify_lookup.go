@@ -18,14 +18,14 @@ const verifyTime = 5 * time.Second
 // with what the rule takes its fields for. What is wrong is Problems; that a source can't be
 // asked now is no reason to refuse a rule, and is a warning. A rule that was saved as it is now
 // is not looked at again.
-func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canonical []byte) (warnings []string, err error) {
-	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.Saved.Document, canonical) {
+func (r *Registry) verify(ctx context.Context, d parsedDocument, before *ListedRule, canonical []byte) (warnings []string, err error) {
+	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.RuleVersion.Document, canonical) {
 		return nil, nil
 	}
 	var c *compiler
-	rule, err := r.compile(ctx, func(world outside) (*Rule, error) {
-		c = newCompiler(d.Document, outside{calendars: r.Calendars, ended: world.ended}, nil, maxRulePatterns)
-		rule, problems := c.rule(Saved{})
+	rule, err := r.compile(ctx, func(world environment) (*Rule, error) {
+		c = newCompiler(d.Document, environment{calendars: r.Calendars, ended: world.ended}, nil, maxRulePatterns)
+		rule, problems := c.rule(RuleVersion{})
 		return rule, problems.orNil()
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 }
 
 // nearest is a problem at the place of a field, or of what is around it.
-func (d placed) nearest(pointer, message string) Problem {
+func (d parsedDocument) nearest(pointer, message string) Problem {
 	p := d.problem("", pointer, message)
 	at := (&reader{places: d.places}).nearestPlace(pointer)
 	p.Line, p.Column = at.line, at.column

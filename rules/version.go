@@ -14,11 +14,11 @@ import (
 
 // version is one saved version of a rule, compiled when it is needed.
 type version struct {
-	saved    Saved
+	saved    RuleVersion
 	document Document
 	err      error              // why the document can't be read
 	schedule schedules.Schedule // as it ticks from 1970; nil: it does not tick
-	world    outside
+	world    environment
 
 	form      atomic.Pointer[form] // nil: it is not compiled, or was evicted from the cache
 	used      atomic.Bool          // since it was compiled, or the cache examined it
@@ -31,7 +31,7 @@ type form struct {
 	err  error
 }
 
-func newVersion(s Saved, world outside) *version {
+func newVersion(s RuleVersion, world environment) *version {
 	v := &version{saved: s, world: world}
 	v.document, v.err = decodeDocument(s.Document)
 	v.schedule = v.document.schedule()
@@ -76,7 +76,7 @@ func decodeDocument(stored []byte) (Document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(stored))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&d)
-	return d, wrap("read document", err)
+	return d, wrapErr("read document", err)
 }
 
 func (v *version) compile() (*Rule, error) {
@@ -84,7 +84,7 @@ func (v *version) compile() (*Rule, error) {
 		return nil, fmt.Errorf("rule %s version %d: %w", v.saved.Name, v.saved.Version, v.err)
 	}
 	r, err := compileAmid(v.document, v.saved, v.world)
-	return r, wrap(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
+	return r, wrapErr(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 
 // grid is the grid of the version, or none if its document can't be read.
@@ -124,20 +124,20 @@ func (r *rule) inCharge(e futurejobs.Event) *version {
 }
 
 // read is what brings an event to the version: of several, the last one to begin.
-func (v *version) read(e futurejobs.Event) (last Read, ok bool) {
-	return v.last(func(r Read) bool { return r.Stream == e.Stream && matches(r.Subject, e.Subject) })
+func (v *version) read(e futurejobs.Event) (last StreamBinding, ok bool) {
+	return v.last(func(r StreamBinding) bool { return r.Stream == e.Stream && matches(r.Subject, e.Subject) })
 }
 
 // before reports whether the version was saved before an event that it does not read. What else
 // it reads of the stream tells, or where that is nothing the event's time.
 func (v *version) before(e futurejobs.Event) bool {
-	if r, ok := v.last(func(r Read) bool { return r.Stream == e.Stream }); ok {
+	if r, ok := v.last(func(r StreamBinding) bool { return r.Stream == e.Stream }); ok {
 		return r.after(e)
 	}
 	return e.At.After(v.saved.SavedAt)
 }
 
-func (v *version) last(wanted func(Read) bool) (last Read, ok bool) {
+func (v *version) last(wanted func(StreamBinding) bool) (last StreamBinding, ok bool) {
 	for _, r := range v.saved.Reads {
 		if wanted(r) && (!ok || r.From > last.From) {
 			last, ok = r, true

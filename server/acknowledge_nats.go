@@ -25,12 +25,12 @@ const (
 	ackGroup   = "deadman"       // one node answers
 )
 
-// ackMostBy is the longest that a name may be, in bytes.
-const ackMostBy = 100
+// maxAckNameLen is the longest that a name may be, in bytes.
+const maxAckNameLen = 100
 
 // ackRequest is what somebody sends who acknowledges an alert over NATS.
 type ackRequest struct {
-	web.AckWish
+	web.AckRequest
 	By string `json:"by"`
 }
 
@@ -43,39 +43,39 @@ type ackAnswer struct {
 	Status       int               `json:"status,omitempty"`
 }
 
-// answerAcks acknowledges alerts for those who ask for it over NATS, until ctx ends. Who may
+// serveAcks acknowledges alerts for those who ask for it over NATS, until ctx ends. Who may
 // publish there may do it: the broker knows who that is, and the name is what they say.
-func (n *node) answerAcks(ctx context.Context) error {
-	return n.bus.Answer(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
-		job, err := n.ackAsked(ctx, subject, body)
+func (n *node) serveAcks(ctx context.Context) error {
+	return n.bus.Respond(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
+		job, err := n.handleAck(ctx, subject, body)
 		if err != nil {
-			return n.ackRefused(err)
+			return n.ackError(err)
 		}
 		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, n.clock.Now())}.reply()
 	})
 }
 
-// ackAsked does what a request asks for.
-func (n *node) ackAsked(ctx context.Context, subject string, body []byte) (futurejobs.Listed, error) {
+// handleAck does what a request asks for.
+func (n *node) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
 	id, err := uuid.Parse(strings.TrimPrefix(subject, ackSubject))
 	if err != nil {
-		return futurejobs.Listed{}, wrongAck("the subject %s does not end with the id of an alert: %v", subject, err)
+		return futurejobs.ListedJob{}, badAckRequest("the subject %s does not end with the id of an alert: %v", subject, err)
 	}
 	var of ackRequest
 	if len(bytes.TrimSpace(body)) > 0 {
 		if err := of.read(body); err != nil {
-			return futurejobs.Listed{}, wrongAck(`the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: %v`, err)
+			return futurejobs.ListedJob{}, badAckRequest(`the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: %v`, err)
 		}
 	}
-	if len(of.By) > ackMostBy {
-		return futurejobs.Listed{}, wrongAck("by has %d bytes, the most is %d", len(of.By), ackMostBy)
+	if len(of.By) > maxAckNameLen {
+		return futurejobs.ListedJob{}, badAckRequest("by has %d bytes, the most is %d", len(of.By), maxAckNameLen)
 	}
 	if i := strings.IndexFunc(of.By, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return futurejobs.Listed{}, wrongAck("by has a character at byte %d that cannot be printed; leave it out", i)
+		return futurejobs.ListedJob{}, badAckRequest("by has a character at byte %d that cannot be printed; leave it out", i)
 	}
 	ack, err := of.Ack(n.clock.Now())
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	return n.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
 }
@@ -101,14 +101,14 @@ func (of *ackRequest) read(body []byte) error {
 	return nil
 }
 
-// wrongAck is a request that says nothing that could be done.
-func wrongAck(format string, args ...any) error {
+// badAckRequest is a request that says nothing that could be done.
+func badAckRequest(format string, args ...any) error {
 	return &web.Problem{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ackRefused is the answer to whom an error is to blame for; what the node is to blame for is
+// ackError is the answer to whom an error is to blame for; what the node is to blame for is
 // in its log.
-func (n *node) ackRefused(err error) bus.Reply {
+func (n *node) ackError(err error) bus.Reply {
 	answer := ackAnswer{Error: err.Error()}
 	var p *web.Problem
 	switch {
@@ -116,7 +116,7 @@ func (n *node) ackRefused(err error) bus.Reply {
 		answer.Status = p.Status
 	case errors.Is(err, futurejobs.ErrNotFound):
 		answer.Status = http.StatusNotFound
-	case errors.Is(err, futurejobs.ErrOver):
+	case errors.Is(err, futurejobs.ErrJobEnded):
 		answer.Status = http.StatusConflict
 	default:
 		answer.Status, answer.Error = http.StatusInternalServerError, "the node could not do it; its log says why"

@@ -42,14 +42,14 @@ type alarms struct {
 
 // alarm is a remark, and whether it is to be raised or only to stay open.
 type alarm struct {
-	alerts.Remark
+	alerts.SystemAlert
 	raise bool
 }
 
 // Run looks until ctx ends.
 func (a *alarms) Run(ctx context.Context) error {
 	r := rounds{
-		every: progressEvery, do: a.round, log: a.log, level: slog.LevelWarn,
+		every: stallCheckInterval, do: a.round, log: a.log, level: slog.LevelWarn,
 		failed: "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas cannot be looked for",
 		works:  "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas are looked for again",
 	}
@@ -79,7 +79,7 @@ func (a *alarms) round(ctx context.Context) error {
 		if !f.raise || slices.ContainsFunc(standing, f.is) {
 			continue
 		}
-		if err := a.remark(a.store.BeginRemark(ctx, f.Remark)); err != nil {
+		if err := a.remark(a.store.OpenSystemAlert(ctx, f.SystemAlert)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (a *alarms) round(ctx context.Context) error {
 			continue
 		}
 		r.Status, r.Severity, r.Text = alerts.Resolved, alerts.Error, over(r.Topic)
-		if err := a.remark(a.store.EndRemark(ctx, r)); err != nil {
+		if err := a.remark(a.store.CloseSystemAlert(ctx, r)); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (a *alarms) round(ctx context.Context) error {
 }
 
 // is reports whether the alarm is about the same as a remark.
-func (f alarm) is(r alerts.Remark) bool { return f.Topic == r.Topic && f.Step == r.Step }
+func (f alarm) is(r alerts.SystemAlert) bool { return f.Topic == r.Topic && f.Step == r.Step }
 
 // overTexts are the texts of the alerts that resolve an alarm, by step.
 var overTexts = map[string]func(topic string) string{
@@ -126,7 +126,7 @@ type situation struct {
 	nodes     []futurejobs.Node // that live
 	leases    []futurejobs.Lease
 	late      backlog // at overdueAfter
-	claims    map[futurejobs.Edition]claim
+	claims    map[futurejobs.VersionRef]claim
 	explained map[int32]bool               // rules whose jobs wait for what another alert names
 	halted    []rules.Costly               // rules that are paused because their expressions cost too much
 	refusals  map[string][]access.LimitUse // of quotas, by prefix
@@ -196,12 +196,12 @@ func (s situation) unfit() (all []alarm) {
 		if n.Unfit == "" {
 			continue
 		}
-		r := alerts.Remark{Topic: "node/" + n.Name, Step: unfitStep, Status: alerts.Firing, Severity: alerts.Warning, Since: s.now, Labels: map[string]string{"node": n.Name}}
+		r := alerts.SystemAlert{Topic: "node/" + n.Name, Step: unfitStep, Status: alerts.Firing, Severity: alerts.Warning, Since: s.now, Labels: map[string]string{"node": n.Name}}
 		r.Text = fmt.Sprintf("node %s is unfit and hands its shards over: %s", n.Name, n.Unfit)
 		if !fit {
 			r.Severity, r.Text = alerts.Error, fmt.Sprintf("node %s is unfit, and no other node is fit to take its shards: %s", n.Name, n.Unfit)
 		}
-		all = append(all, alarm{Remark: r, raise: true})
+		all = append(all, alarm{SystemAlert: r, raise: true})
 	}
 	return all
 }
@@ -213,7 +213,7 @@ func (s situation) unreadable() (all []alarm) {
 		if len(late.parts) == 0 && !s.late.more {
 			continue
 		}
-		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, Remark: alerts.Remark{
+		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
 			Topic: versionTopic(c.Rule, made.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
 			Text: fmt.Sprintf("version %d of rule %s cannot be read by node %s; %s of it wait, the oldest since %s: %.500s",
 				made.Version, c.Rule, c.node, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
@@ -226,7 +226,7 @@ func (s situation) unreadable() (all []alarm) {
 // overdueJobs is that jobs are overdue and no other alert explains why. It is raised late and ends early, so that one
 // that passes by is no alert.
 func (s situation) overdueJobs(after time.Duration) []alarm {
-	late := s.late.without(func(e futurejobs.Edition) bool {
+	late := s.late.without(func(e futurejobs.VersionRef) bool {
 		_, claimed := s.claims[e]
 		return claimed || s.explained[e.RuleID]
 	})
@@ -234,7 +234,7 @@ func (s situation) overdueJobs(after time.Duration) []alarm {
 		return nil
 	}
 	oldest := late.oldest()
-	return []alarm{{raise: s.now.Sub(oldest) > after, Remark: alerts.Remark{
+	return []alarm{{raise: s.now.Sub(oldest) > after, SystemAlert: alerts.SystemAlert{
 		Topic: sweepTopic, Step: overdueStep, Status: alerts.Firing, Severity: alerts.Error, Since: s.now, Count: late.jobs(),
 		Text: fmt.Sprintf("%s are not decided, the oldest since %s, for %s; in %s", late.count(), oldest.UTC().Format(time.RFC3339),
 			s.now.Sub(oldest).Round(time.Second), where(late.shards(), s.leases, s.nodes)),
@@ -261,15 +261,15 @@ type claim struct {
 
 // claimsOf are the versions that nodes cannot read, each as the first of the nodes has it. What another version of
 // deadman wrote otherwise is nothing.
-func claimsOf(nodes []futurejobs.Node) map[futurejobs.Edition]claim {
-	all := make(map[futurejobs.Edition]claim)
+func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
+	all := make(map[futurejobs.VersionRef]claim)
 	for _, n := range nodes {
 		var claims []claim
 		if n.Unreadable == "" || json.Unmarshal([]byte(n.Unreadable), &claims) != nil {
 			continue
 		}
 		for _, c := range claims {
-			made := futurejobs.Edition{RuleID: c.RuleID, Version: c.Version}
+			made := futurejobs.VersionRef{RuleID: c.RuleID, Version: c.Version}
 			if _, known := all[made]; !known {
 				c.node = n.Name
 				all[made] = c
@@ -298,7 +298,7 @@ func (n *node) unreadable(ctx context.Context) string {
 }
 
 // names are the versions that claims are about, in order.
-func names(claims map[futurejobs.Edition]claim) []string {
+func names(claims map[futurejobs.VersionRef]claim) []string {
 	var all []string
 	for made, c := range claims {
 		all = append(all, fmt.Sprintf("version %d of rule %s", made.Version, c.Rule))

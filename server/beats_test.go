@@ -130,7 +130,7 @@ func TestVirtualExpectedDevices(t *testing.T) {
 		save := func(text string) {
 			v.save(text)
 			registry := rules.Registry{Store: v.store, Book: v.book, Jobs: v.store, Log: slog.New(slog.DiscardHandler)}
-			if _, err := registry.Expect(t.Context()); err != nil {
+			if _, err := registry.SyncExpectedKeys(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,11 +14,11 @@ import (
 // firstToken is the name of the token that a node makes for itself to be reached at all, and
 // maxFirst how many names it tries: one that is taken goes on with -2, -3 and so on.
 const (
-	firstToken = "first"
-	maxFirst   = 100
+	firstTokenName = "first"
+	maxFirst       = 100
 )
 
-// door decides whether the node answers everybody without a token.
+// setupAccess decides whether the node answers everybody without a token.
 //
 //  1. A node with --insecure does.
 //  2. A node does that is reached on its own machine alone, as far as its settings say, where people
@@ -26,7 +26,7 @@ const (
 //     through a proxy.
 //  3. Any other node is closed. Where no live token may do everything, it makes a first token,
 //     and hands it out once.
-func (n *node) door(ctx context.Context, addr net.Addr) error {
+func (n *node) setupAccess(ctx context.Context, addr net.Addr) error {
 	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
 		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
 	}
@@ -41,11 +41,11 @@ func (n *node) door(ctx context.Context, addr net.Addr) error {
 	var issued, governed bool
 	look := func() (err error) {
 		if issued, err = n.keeper.EverIssued(ctx); err == nil {
-			governed, err = n.keeper.Governed(ctx)
+			governed, err = n.keeper.HasTokens(ctx)
 		}
 		return err
 	}
-	if err := n.persist(ctx, databaseGone, look, store.ErrUnavailable); err != nil {
+	if err := n.retryWhile(ctx, msgDatabaseLost, look, store.ErrUnavailable); err != nil {
 		return fmt.Errorf("look for tokens: %w", err)
 	}
 	switch {
@@ -67,9 +67,9 @@ func (n *node) local(addr net.Addr) bool {
 // giveFirst makes a token that may do everything, and hands it out once. Of several nodes that
 // start at the same moment, one does: the others find its token.
 func (n *node) giveFirst(ctx context.Context, addr net.Addr) error {
-	name := firstToken
+	name := firstTokenName
 	for i := 2; ; i++ {
-		_, secret, err := n.keeper.Create(ctx, access.Wish{Name: name, Scopes: []access.Scope{access.Admin}})
+		_, secret, err := n.keeper.Create(ctx, access.TokenRequest{Name: name, Scopes: []access.Scope{access.Admin}})
 		if err == nil {
 			n.handOut(secret, addr)
 			return nil
@@ -78,20 +78,20 @@ func (n *node) giveFirst(ctx context.Context, addr net.Addr) error {
 			return fmt.Errorf("make the first token: %w", err)
 		}
 		// Another node was faster, and says it; or a token of this name may do less.
-		governed, err := n.keeper.Governed(ctx)
+		governed, err := n.keeper.HasTokens(ctx)
 		if err != nil {
 			return fmt.Errorf("look for tokens: %w", err)
 		}
 		if governed {
 			return nil
 		}
-		name = fmt.Sprintf("%s-%d", firstToken, i)
+		name = fmt.Sprintf("%s-%d", firstTokenName, i)
 	}
 }
 
 // handOut says a first token, the only time that it is said.
 func (n *node) handOut(secret string, addr net.Addr) {
-	login := n.publicOr("http://"+reachable(addr)) + "/login?token=" + secret
+	login := n.publicURLOr("http://"+clientAddress(addr)) + "/login?token=" + secret
 	if n.FirstToken == nil {
 		n.log.Warn("this is the first token, and the only time that it is said", "token", secret, "login", login)
 		return
@@ -99,9 +99,9 @@ func (n *node) handOut(secret string, addr net.Addr) {
 	n.FirstToken(secret, login)
 }
 
-// isOpen reports whether the node still answers everybody: the first token ends that for good. A
+// allowsAnonymous reports whether the node still answers everybody: the first token ends that for good. A
 // node that cannot find out whether there is one answers nobody without a token meanwhile.
-func (n *node) isOpen(ctx context.Context) bool {
+func (n *node) allowsAnonymous(ctx context.Context) bool {
 	if !n.open.Load() || n.Insecure {
 		return n.open.Load()
 	}
@@ -116,7 +116,7 @@ func (n *node) isOpen(ctx context.Context) bool {
 	return n.open.Load()
 }
 
-func (n *node) publicOr(address string) string {
+func (n *node) publicURLOr(address string) string {
 	if n.PublicURL != "" {
 		return n.PublicURL
 	}

@@ -20,7 +20,7 @@ func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(c
 // place is when an event happened that the broker says happened at an instant. A broker in this process has the same
 // clock as the database in its folder.
 func (n *node) place(at time.Time) time.Time {
-	if n.server != nil && n.store.Alone() {
+	if n.server != nil && n.store.SingleProcess() {
 		return n.clock.PlaceShared(context.Background(), at) // it waits for a second at the most
 	}
 	return n.clock.Place(at, false)
@@ -29,7 +29,7 @@ func (n *node) place(at time.Time) time.Time {
 // learnTime has the clock begin with the time of the nodes that run. A step that they follow meanwhile is learned with them.
 func (n *node) learnTime(ctx context.Context) error {
 	nodes := n.store.Nodes
-	if n.store.Alone() {
+	if n.store.SingleProcess() {
 		nodes = func(context.Context) ([]futurejobs.Node, error) { return nil, nil }
 	}
 	for isNew := true; isNew; {
@@ -57,7 +57,7 @@ func (n *node) listening(ctx context.Context) error {
 	if err := n.shifter.Ready(); err != nil {
 		return err
 	}
-	return n.hearing.Listening(ctx)
+	return n.hearing.Flush(ctx)
 }
 
 // shifting says that jobs are moved by a step of the clock.
@@ -86,7 +86,7 @@ type clockWatch struct {
 	shifts     *futurejobs.Shifter
 	holds      func() bool                          // the upkeep's shard
 	moved      func(context.Context) (int64, error) // jobs, by the last step that was followed
-	begin, end func(context.Context, alerts.Remark) (alerts.Alert, bool, error)
+	begin, end func(context.Context, alerts.SystemAlert) (alerts.Alert, bool, error)
 	said       func(alerts.Alert, bool, error) error
 	log        *slog.Logger
 
@@ -148,8 +148,8 @@ func (w *clockWatch) step(ctx context.Context) error {
 }
 
 // stepped is the remark about a step.
-func stepped(s futurejobs.Step, status alerts.Status) alerts.Remark {
-	r := alerts.Remark{Topic: clockTopic, Step: "step", Status: status, Severity: alerts.Error, Since: s.At}
+func stepped(s futurejobs.Step, status alerts.Status) alerts.SystemAlert {
+	r := alerts.SystemAlert{Topic: clockTopic, Step: "step", Status: status, Severity: alerts.Error, Since: s.At}
 	what := fmt.Sprintf("the database's clock stepped by %s, from %s to %s",
 		s.By().Round(time.Millisecond), s.From.Format(time.RFC3339), s.To.Format(time.RFC3339))
 	switch {

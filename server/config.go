@@ -140,8 +140,8 @@ func (c Config) check() error {
 	if c.Login != "" && c.Insecure {
 		return errors.New("DEADMAN_INSECURE answers everybody without a login, and DEADMAN_LOGIN is set; leave one of them out")
 	}
-	if c.HeartbeatEvery < heartbeatLeast {
-		return fmt.Errorf("DEADMAN_HEARTBEAT_EVERY is %s; write %s or more", c.HeartbeatEvery, heartbeatLeast)
+	if c.HeartbeatEvery < minHeartbeatInterval {
+		return fmt.Errorf("DEADMAN_HEARTBEAT_EVERY is %s; write %s or more", c.HeartbeatEvery, minHeartbeatInterval)
 	}
 	if c.HeartbeatSubject != "" {
 		if err := bus.CheckLiteral(c.HeartbeatSubject); err != nil {

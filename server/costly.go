@@ -32,7 +32,7 @@ func (a *alarms) pauseCostly(ctx context.Context) error {
 // resumed.
 func (s situation) costly() (all []alarm) {
 	for _, c := range s.halted {
-		all = append(all, alarm{raise: true, Remark: alerts.Remark{
+		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
 			Topic: "rule/" + c.Rule, Step: costlyStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now,
 			Text: fmt.Sprintf("rule %s is paused: its expressions took too long on several events. Its events are kept as dead letters. "+
 				"Make its expressions simpler, resume the rule, then retry its dead letters", c.Rule),

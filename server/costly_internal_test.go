@@ -31,7 +31,7 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 		for i := range 5 {
 			w.book.Match(futurejobs.Event{Stream: "S", Subject: "orders.big", Seq: w.seq + uint64(i) + 1, At: time.Now(), Data: body})
 		}
-		w.pass(2 * progressEvery)
+		w.pass(2 * stallCheckInterval)
 		paused, err := w.store.Named(w.Context(), "costly")
 		w.must(err)
 		if paused[0].PausedBy != rules.HaltedBy || paused[0].PausedAt.IsZero() {
@@ -41,7 +41,7 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 		if len(said) != 1 || said[0].Key != "rule/costly" || said[0].Step != costlyStep || said[0].Status != alerts.Firing || said[0].Severity != alerts.Critical {
 			t.Fatalf("said: %+v", said)
 		}
-		entries, _, err := w.store.Audit(w.Context(), access.Filter{Object: "rule/costly", Action: "rule.pause"})
+		entries, _, err := w.store.Audit(w.Context(), access.AuditFilter{Object: "rule/costly", Action: "rule.pause"})
 		if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.NodeItself || entries[0].Detail == "" {
 			t.Errorf("audited: %+v, %v", entries, err)
 		}
@@ -51,7 +51,7 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 			t.Errorf("said again: %+v", said)
 		}
 		w.must(w.store.Pause(w.Context(), "costly", false))
-		w.pass(2 * progressEvery)
+		w.pass(2 * stallCheckInterval)
 		w.pair("rule/costly")
 	})
 }

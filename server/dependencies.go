@@ -14,7 +14,7 @@ import (
 // sources. The fault campaign's build
 // puts its planted bugs in between.
 func (n *node) queue() futurejobs.Queue { return n.store }
-func (n *node) ledger() ledger          { return n.store }
+func (n *node) ledger() jobStore        { return n.store }
 func (n *node) outbox() alerts.Outbox   { return n.store }
 
 func (n *node) publisher() alerts.Publisher { return n.bus }

@@ -22,24 +22,24 @@ import (
 // What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of sources,
 // with the bug that is planted in between. Each breaks a promise on purpose: the fault campaign proves with them that its
 // checks would notice.
-func (n *node) queue() futurejobs.Queue { return plantedQueue{n.store} }
-func (n *node) ledger() ledger          { return plantedLedger{n.store} }
-func (n *node) outbox() alerts.Outbox   { return plantedOutbox{n.store} }
+func (n *node) queue() futurejobs.Queue { return buggyQueue{n.store} }
+func (n *node) ledger() jobStore        { return buggyLedger{n.store} }
+func (n *node) outbox() alerts.Outbox   { return buggyOutbox{n.store} }
 
-func (n *node) publisher() alerts.Publisher { return plantedPublisher{n.bus} }
+func (n *node) publisher() alerts.Publisher { return buggyPublisher{n.bus} }
 
 // databaseClock is the clock of the database in the node's folder, as far off as the campaign sets it.
 func (n *node) databaseClock() func() time.Time {
 	return func() time.Time { return time.Now().Add(failpoints.Offset()) }
 }
 
-func (n *node) lookups() rules.Sources { return plantedSources{n.sources} }
+func (n *node) lookups() rules.Sources { return buggySources{n.sources} }
 
-type plantedLedger struct{ *store.Store }
+type buggyLedger struct{ *store.Store }
 
 // Apply implements futurejobs.Ledger.
-func (l plantedLedger) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	if failpoints.Planted(failpoints.CursorFirst) {
+func (l buggyLedger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	if failpoints.BugEnabled(failpoints.CursorFirst) {
 		first := b
 		first.Effects, first.DeadLetters = nil, nil
 		if done, err := l.Store.Apply(ctx, first); err != nil {
@@ -47,11 +47,11 @@ func (l plantedLedger) Apply(ctx context.Context, b futurejobs.Batch) (futurejob
 		}
 		b.After = b.Last
 	}
-	if failpoints.Planted(failpoints.NoCursor) {
+	if failpoints.BugEnabled(failpoints.NoCursor) {
 		ctx = context.WithoutCancel(ctx) // nor does it matter that another node reads the stream by now
 	}
 	done, err := l.Store.Apply(ctx, b)
-	for errors.Is(err, futurejobs.ErrMoved) && failpoints.Planted(failpoints.NoCursor) {
+	for errors.Is(err, futurejobs.ErrCursorMoved) && failpoints.BugEnabled(failpoints.NoCursor) {
 		now, _, failed := l.Cursor(ctx, b.Stream)
 		if failed != nil {
 			return done, failed
@@ -62,21 +62,21 @@ func (l plantedLedger) Apply(ctx context.Context, b futurejobs.Batch) (futurejob
 	return done, err
 }
 
-type plantedQueue struct{ *store.Store }
+type buggyQueue struct{ *store.Store }
 
 // Settle implements futurejobs.Queue.
-func (q plantedQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (q buggyQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	switch {
-	case failpoints.Planted(failpoints.NoFence):
+	case failpoints.BugEnabled(failpoints.NoFence):
 		return q.unfenced(ctx, s)
-	case failpoints.Planted(failpoints.AlertsApart):
-		return q.apart(ctx, s)
+	case failpoints.BugEnabled(failpoints.AlertsApart):
+		return q.settleAlertsSeparately(ctx, s)
 	}
 	return q.Store.Settle(ctx, s)
 }
 
 // unfenced settles as whoever holds the shards by now.
-func (q plantedQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (q buggyQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	table, err := q.Leases(ctx)
 	if err != nil {
 		return futurejobs.Settled{}, err
@@ -91,8 +91,8 @@ func (q plantedQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (fu
 	return q.Store.Settle(ctx, s)
 }
 
-// apart settles first, and writes the alerts of jobs that go on with a settle of their own.
-func (q plantedQueue) apart(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+// settleAlertsSeparately settles first, and writes the alerts of jobs that go on with a settle of their own.
+func (q buggyQueue) settleAlertsSeparately(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	second := futurejobs.Settlement{Held: s.Held, RuleSet: s.RuleSet}
 	s.Decisions = slices.Clone(s.Decisions)
 	for i, d := range s.Decisions {
@@ -108,63 +108,63 @@ func (q plantedQueue) apart(ctx context.Context, s futurejobs.Settlement) (futur
 	if err != nil || len(second.Decisions) == 0 {
 		return settled, err
 	}
-	failpoints.Here("settle.middle")
+	failpoints.Point("settle.middle")
 	_, err = q.Store.Settle(ctx, second)
 	return settled, err
 }
 
 // ReadThrough implements futurejobs.Queue.
-func (q plantedQueue) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+func (q buggyQueue) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
 	through, err := q.Store.ReadThrough(ctx)
-	if failpoints.Planted(failpoints.NoReadThrough) {
+	if failpoints.BugEnabled(failpoints.NoReadThrough) {
 		for stream := range through {
-			through[stream] = futurejobs.Reading{Through: time.Now()}
+			through[stream] = futurejobs.StreamProgress{Through: time.Now()}
 		}
 	}
 	return through, err
 }
 
-type plantedOutbox struct{ *store.Store }
+type buggyOutbox struct{ *store.Store }
 
 // Unpublished implements alerts.Outbox.
-func (o plantedOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
+func (o buggyOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
 	batch, err := o.Store.Unpublished(ctx, shards, limit, without)
-	if err == nil && len(batch) > 0 && failpoints.Planted(failpoints.MarkFirst) {
+	if err == nil && len(batch) > 0 && failpoints.BugEnabled(failpoints.MarkFirst) {
 		err = o.MarkPublished(ctx, batch)
 	}
 	return batch, err
 }
 
-type plantedPublisher struct{ *bus.Bus }
+type buggyPublisher struct{ *bus.Bus }
 
 // Publish implements alerts.Publisher.
-func (p plantedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
+func (p buggyPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	sent, err := p.Bus.Publish(ctx, batch)
-	if err != nil && failpoints.Planted(failpoints.ForgetsUnacked) {
+	if err != nil && failpoints.BugEnabled(failpoints.ForgetsUnacked) {
 		return batch, nil
 	}
 	return sent, err
 }
 
-type plantedSources struct{ sourceSet }
+type buggySources struct{ sourceSet }
 
 // Source implements rules.Sources.
-func (s plantedSources) Source(name string) (rules.Source, bool) {
+func (s buggySources) Source(name string) (rules.Source, bool) {
 	source, ok := s.sourceSet.Source(name)
-	return plantedSource{source}, ok
+	return buggySource{source}, ok
 }
 
-type plantedSource struct{ rules.Source }
+type buggySource struct{ rules.Source }
 
 // Ask implements rules.Source.
-func (s plantedSource) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
+func (s buggySource) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
 	found := s.Source.Ask(ctx, timeout, q, asks)
 	for i, f := range found {
 		var outage *checks.Outage
 		switch {
-		case failpoints.Planted(failpoints.OutageAbsent) && errors.As(f.Err, &outage):
+		case failpoints.BugEnabled(failpoints.OutageAbsent) && errors.As(f.Err, &outage):
 			found[i] = checks.Finding{}
-		case failpoints.Planted(failpoints.LastKnown) && f.Err != nil:
+		case failpoints.BugEnabled(failpoints.LastKnown) && f.Err != nil:
 			found[i] = checks.Finding{Value: json.RawMessage(`{}`)} // nothing is new
 		}
 	}

@@ -22,9 +22,9 @@ func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
 func (n *node) natsUsersDir() string { return filepath.Join(n.DataDir, bus.UsersDir) }
 
-// announce says where the node serves, to the data folder and to Config.Ready.
-func (n *node) announce(addr net.Addr) error {
-	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: withoutUser(n.NATSURL), Open: n.open.Load()}
+// publishEndpoints says where the node serves, to the data folder and to Config.Ready.
+func (n *node) publishEndpoints(addr net.Addr) error {
+	at := Endpoints{HTTP: "http://" + clientAddress(addr), NATS: redactUserinfo(n.NATSURL), Open: n.open.Load()}
 	if n.server != nil {
 		at.NATS = n.server.ClientURL()
 		if n.server.Guarded() {
@@ -49,8 +49,8 @@ func (n *node) announce(addr net.Addr) error {
 	return nil
 }
 
-// withoutUser takes who logs in out of addresses: a password, or a token, is nobody else's.
-func withoutUser(addresses string) string {
+// redactUserinfo takes who logs in out of addresses: a password, or a token, is nobody else's.
+func redactUserinfo(addresses string) string {
 	each := strings.Split(addresses, ",")
 	for i, one := range each {
 		scheme, rest, has := strings.Cut(one, "://")
@@ -64,9 +64,9 @@ func withoutUser(addresses string) string {
 	return strings.Join(each, ",")
 }
 
-// reachable is an address that a client on this machine can use: one that listens
+// clientAddress is an address that a client on this machine can use: one that listens
 // everywhere is reached as localhost.
-func reachable(addr net.Addr) string {
+func clientAddress(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
 		return addr.String()
@@ -74,8 +74,8 @@ func reachable(addr net.Addr) string {
 	return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 }
 
-// hide takes the announcement back.
-func (n *node) hide() error {
+// removeEndpoints takes the announcement back.
+func (n *node) removeEndpoints() error {
 	if !n.embedded() {
 		return nil
 	}

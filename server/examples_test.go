@@ -52,7 +52,7 @@ func TestVirtualExamples(t *testing.T) {
 			if !strings.Contains(index, "("+filepath.Base(dir)+")") {
 				t.Error("../examples/README.md does not name it")
 			}
-			e := open(t, dir)
+			e := newNode(t, dir)
 			e.preview(t)
 			e.play(t)
 			e.tells(t)
@@ -60,8 +60,8 @@ func TestVirtualExamples(t *testing.T) {
 	}
 }
 
-// open reads an example: its rules, its calendars, its events.
-func open(t *testing.T, dir string) example {
+// newNode reads an example: its rules, its calendars, its events.
+func newNode(t *testing.T, dir string) example {
 	t.Helper()
 	e := example{dir: dir, rules: make(map[string]string), known: calendars.Set{}}
 	for _, file := range glob(t, dir, "*.calendars") {

@@ -162,7 +162,7 @@ func (n *node) unfit(why string) {
 	n.Helper()
 	n.eventually("an alert reports the unfit node", func() bool {
 		var page struct{ Items []remarked }
-		n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
+		n.get("/api/v1/alerts?limit=500&rule="+alerts.SystemRule, &page)
 		return slices.ContainsFunc(page.Items, func(a remarked) bool {
 			return a.Step == "unfit" && a.Status == "firing" && strings.HasPrefix(a.Key, "node/") && strings.Contains(a.Text, why)
 		})

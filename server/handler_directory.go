@@ -16,12 +16,12 @@ import (
 	"deadman/web"
 )
 
-// trialsMost bounds how many handlers are tried at once. One that does not return when its time
+// maxTrials bounds how many handlers are tried at once. One that does not return when its time
 // is over keeps its place.
-const trialsMost = 4
+const maxTrials = 4
 
-// answerers is who answers checks in the place of rules.
-type answerers struct {
+// handlerDirectory is who answers checks in the place of rules.
+type handlerDirectory struct {
 	services   *remotehandlers.Services
 	registered []string
 	whoever    bool // the program answers for names that nobody registered
@@ -31,24 +31,24 @@ type answerers struct {
 	now   func() time.Time
 }
 
-var _ web.Handlers = (*answerers)(nil)
+var _ web.Handlers = (*handlerDirectory)(nil)
 
-// newAnswerers are the handlers of the program, and services under the other names. rules and now
+// newHandlerDirectory are the handlers of the program, and services under the other names. rules and now
 // are set before they are asked for.
-func newAnswerers(own *checks.Handlers, services *remotehandlers.Services) *answerers {
-	return &answerers{
-		services: services, registered: own.Registered(), whoever: own != nil && own.Fallback != nil, trials: make(chan struct{}, trialsMost),
+func newHandlerDirectory(own *checks.Handlers, services *remotehandlers.Services) *handlerDirectory {
+	return &handlerDirectory{
+		services: services, registered: own.Registered(), whoever: own != nil && own.Fallback != nil, trials: make(chan struct{}, maxTrials),
 	}
 }
 
-// Roll returns the handlers, by name.
-func (a *answerers) Roll(ctx context.Context) (web.HandlerRoll, error) {
+// List returns the handlers, by name.
+func (a *handlerDirectory) List(ctx context.Context) (web.HandlerList, error) {
 	wanted, err := a.rules.Wanted(ctx)
 	if err != nil {
-		return web.HandlerRoll{}, err
+		return web.HandlerList{}, err
 	}
-	roll := web.HandlerRoll{Items: []web.Handler{}}
-	found, err := a.services.Find(ctx)
+	roll := web.HandlerList{Items: []web.Handler{}}
+	found, err := a.services.Discover(ctx)
 	if ctx.Err() != nil {
 		return roll, ctx.Err()
 	}
@@ -59,23 +59,23 @@ func (a *answerers) Roll(ctx context.Context) (web.HandlerRoll, error) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		h := web.Handler{Name: name, Rules: append([]string{}, wanted[name]...), Versions: []string{}}
-		if a.ours(name) {
+		if a.isLocal(name) {
 			h.Answers = web.ByProgram
 		} else {
-			a.fill(&h, found, err)
+			a.describeRemote(&h, found, err)
 		}
 		roll.Items = append(roll.Items, h)
 	}
 	return roll, nil
 }
 
-// ours reports whether the program itself answers under a name.
-func (a *answerers) ours(name string) bool {
+// isLocal reports whether the program itself answers under a name.
+func (a *handlerDirectory) isLocal(name string) bool {
 	return a.whoever || slices.Contains(a.registered, name)
 }
 
-// fill says of a handler which service answers, and how that did.
-func (a *answerers) fill(h *web.Handler, found remotehandlers.Roll, unasked error) {
+// describeRemote says of a handler which service answers, and how that did.
+func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.Directory, unasked error) {
 	state := a.services.State(h.Name)
 	h.State, h.AnsweredAt, h.Error, h.ErrorAt = string(state.Health), state.AnsweredAt, state.Error, state.ErrorAt
 	is, says := found.Of(h.Name)
@@ -92,8 +92,8 @@ func (a *answerers) fill(h *web.Handler, found remotehandlers.Roll, unasked erro
 }
 
 // TryHandler asks a handler once. That it does not answer, or not well, is what came of it.
-func (a *answerers) TryHandler(ctx context.Context, name string, of web.HandlerTrial) (web.TriedHandler, error) {
-	tried := web.TriedHandler{Handler: name, Key: cmp.Or(string(of.Key), web.DefaultKey)}
+func (a *handlerDirectory) TryHandler(ctx context.Context, name string, of web.HandlerTestRequest) (web.HandlerTestResult, error) {
+	tried := web.HandlerTestResult{Handler: name, Key: cmp.Or(string(of.Key), web.DefaultKey)}
 	select {
 	case a.trials <- struct{}{}:
 	default:
@@ -118,12 +118,12 @@ func (a *answerers) TryHandler(ctx context.Context, name string, of web.HandlerT
 	if trial.Err != nil {
 		tried.Error = trial.Err.Error()
 	} else {
-		tried.Error, tried.Answer = trial.Breach, answerOf(trial.Answer)
+		tried.Error, tried.Answer = trial.Breach, toHandlerAnswer(trial.Answer)
 	}
 	return tried, nil
 }
 
-func answerOf(a checks.Answer) *web.HandlerAnswer {
+func toHandlerAnswer(a checks.Answer) *web.HandlerAnswer {
 	return &web.HandlerAnswer{
 		Next: a.Next, Nominal: a.Nominal, Outcome: string(a.Outcome), Step: a.Step, State: a.State, Alerts: append([]alerts.Draft{}, a.Alerts...),
 	}

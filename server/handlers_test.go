@@ -321,7 +321,7 @@ func TestAHandlerIsTried(t *testing.T) {
 	} {
 		var h checks.Handler = checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) { return answer(c) })
 		if name == "acts" {
-			h = checks.Once(h)
+			h = checks.WithAtMostOnce(h)
 		}
 		if err := own.Register(name, h); err != nil {
 			t.Fatal(err)

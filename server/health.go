@@ -19,22 +19,22 @@ import (
 
 // How far behind a part may be before the node is not ready.
 const (
-	sweepMayLag  = 10 * time.Second
-	fillsUp      = 0.8  // of what the stream of alerts may hold
-	roomAgain    = 0.75 // below this, it can fill up again
-	full         = 0.99 // hardly another alert fits
-	healthWithin = 3 * time.Second
+	maxSweepLag   = 10 * time.Second
+	fillWarnAt    = 0.8  // of what the stream of alerts may hold
+	fillOKBelow   = 0.75 // below this, it can fill up again
+	fillFullAt    = 0.99 // hardly another alert fits
+	healthTimeout = 3 * time.Second
 )
 
 // conditions says what is in order and what is not, for /readyz.
 func (n *node) conditions(ctx context.Context) []web.Condition {
-	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	_, databaseErr := n.store.Now(ctx)
 	conditions := []web.Condition{
-		vital(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
+		critical(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
 		n.time(),
-		vital(condition("schema", n.schema.Err(), "this program works with it", "too new for this program; the node gives its shards back, replace it")),
+		critical(condition("schema", n.schema.Err(), "this program works with it", "too new for this program; the node gives its shards back, replace it")),
 		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
 			"leases cannot be kept; other nodes take over what this one held"),
@@ -51,12 +51,12 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		n.compare.condition(),
 	}
 	conditions = append(conditions, n.sources.condition()...)
-	conditions = append(conditions, n.peopleConditions(ctx)...)
+	conditions = append(conditions, n.notifyConditions(ctx)...)
 	for _, h := range n.beats {
 		conditions = append(conditions, h.condition())
 	}
 	if n.draining.Load() {
-		conditions = append(conditions, vital(web.Condition{Name: "serving", Detail: "the node is stopping"}))
+		conditions = append(conditions, critical(web.Condition{Name: "serving", Detail: "the node is stopping"}))
 	}
 	return conditions
 }
@@ -70,8 +70,8 @@ func condition(name string, err error, fine, broken string) web.Condition {
 	return web.Condition{Name: name, OK: true, Detail: fine}
 }
 
-// vital is a condition without which the node can answer nobody.
-func vital(c web.Condition) web.Condition {
+// critical is a condition without which the node can answer nobody.
+func critical(c web.Condition) web.Condition {
 	c.Vital = true
 	return c
 }
@@ -92,11 +92,11 @@ func (n *node) time() web.Condition {
 
 // alertsStream says how full the stream of alerts is.
 func (n *node) alertsStream() web.Condition {
-	share, err := n.bus.Filled()
+	share, err := n.bus.AlertsStreamUsage()
 	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the stream of alerts cannot be looked at")
 	switch {
-	case err != nil || share < fillsUp:
-	case share < full:
+	case err != nil || share < fillWarnAt:
+	case share < fillFullAt:
 		c.Detail += "; raise its max_bytes before it is full"
 	default:
 		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
@@ -134,7 +134,7 @@ func (n *node) streams() web.Condition {
 			c.Detail += fmt.Sprintf("; stream %s %s, and may lose events before they are read", s.Stream, s.Risk)
 		}
 	}
-	if share, _ := n.bus.EventsFilled(); share >= fillsUp {
+	if share, _ := n.bus.EventsFilled(); share >= fillWarnAt {
 		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full, and then its oldest events go: raise its max_bytes", bus.EventsStream, 100*share)
 	}
 	if len(gone) > 0 {
@@ -197,7 +197,7 @@ func (n *node) sweepErr() error {
 	if err := n.sweeper.Err(); err != nil {
 		return err
 	}
-	if lag := n.sweeper.OwnLag(); lag > sweepMayLag {
+	if lag := n.sweeper.OwnLag(); lag > maxSweepLag {
 		return fmt.Errorf("the oldest due job is %s behind its slot", lag.Round(time.Second))
 	}
 	return nil
@@ -221,7 +221,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 		return web.Gauges{}, err
 	}
 	now := n.clock.Now()
-	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
+	filled, _ := n.bus.AlertsStreamUsage() // where it is not known, /readyz says so
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		Overdue: late.jobs(), Unreadable: len(n.sweeper.Unreadable()), Fit: n.owner.UnfitFor() == "",
@@ -252,8 +252,8 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	return g, nil
 }
 
-// faults are the errors of the wire and the statuses they come to.
-var faults = []web.Fault{
+// errorStatuses are the errors of the wire and the statuses they come to.
+var errorStatuses = []web.ErrorStatus{
 	{Is: bus.ErrSubject, Status: http.StatusUnprocessableEntity},
 	{Is: bus.ErrHeader, Status: http.StatusBadRequest},
 	{Is: bus.ErrTooLarge, Status: http.StatusRequestEntityTooLarge},
@@ -267,9 +267,9 @@ var faults = []web.Fault{
 func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Loads: n.store, Desk: n, Acks: n, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hookOf, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
-		Memory: n.store, Keeper: n.keeper, Logins: n.logins.Load, Open: n.isOpen, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.peopleChannels(), Streams: n, Sources: n.sources.Set,
+		Memory: n.store, Keeper: n.keeper, Logins: n.logins.Load, Open: n.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.channels(), Streams: n, Sources: n.sources.Set,
 		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": rules.Schema, "handler": remotehandlers.Schema},
-		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
+		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})
 }
 

@@ -16,10 +16,10 @@ import (
 
 // When a heartbeat is due, and when it is not sent.
 const (
-	heartbeatLeast  = time.Second      // between two heartbeats
-	heartbeatWithin = 10 * time.Second // to be swept, and to be taken
-	withheldAgain   = 5 * time.Second  // what was withheld is looked at again
-	sweptLook       = 50 * time.Millisecond
+	minHeartbeatInterval  = time.Second      // between two heartbeats
+	heartbeatTimeout      = 10 * time.Second // to be swept, and to be taken
+	withheldRetryInterval = 5 * time.Second  // what was withheld is looked at again
+	sweepPollInterval     = 50 * time.Millisecond
 )
 
 // Heartbeat is what a heartbeat says.
@@ -59,14 +59,14 @@ func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
 		all = append(all, &heartbeat{
 			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
 			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
-			stale: futurejobs.Longest + n.Lease/3 + heartbeatWithin, log: n.log,
+			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, log: n.log,
 		})
 	}
 	if n.HeartbeatURL != "" {
-		add("http", newWebBeat(n.HeartbeatURL).send)
+		add("http", newHTTPHeartbeat(n.HeartbeatURL).send)
 	}
 	if n.HeartbeatSubject != "" {
-		add("nats", subjectBeat{n.HeartbeatSubject, n.bus}.send)
+		add("nats", natsHeartbeat{n.HeartbeatSubject, n.bus}.send)
 	}
 	return all
 }
@@ -79,9 +79,9 @@ const (
 )
 
 var (
-	errNotSwept = errors.New("the sweep does not come through")
-	errUnswept  = errors.New("other nodes do not sweep their shards")
-	errBehind   = errors.New("jobs that are due are not decided")
+	errSweepStalled   = errors.New("the sweep does not come through")
+	errShardsNotSwept = errors.New("other nodes do not sweep their shards")
+	errJobsOverdue    = errors.New("jobs that are due are not decided")
 )
 
 // Run sends heartbeats until ctx ends.
@@ -95,59 +95,59 @@ func (h *heartbeat) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		begun := time.Now()
-		again := h.beat(ctx)
+		again := h.sendIfDue(ctx)
 		timer.Reset(max(again-time.Since(begun), 0))
 	}
 }
 
-// beat sends one heartbeat if it is this node's to send, and says when to come again.
-func (h *heartbeat) beat(ctx context.Context) (again time.Duration) {
+// sendIfDue sends one heartbeat if it is this node's to send, and says when to come again.
+func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	if !h.owner.Holds(progressShard) {
-		h.note(ctx, nil)
+		h.setErr(ctx, nil)
 		return min(h.every, time.Second)
 	}
-	beat, err := h.proof(ctx)
+	beat, err := h.build(ctx)
 	if err != nil {
 		h.count(h.to, beatWithheld)
-		h.note(ctx, fmt.Errorf("withheld: %w", err))
-		return min(h.every, withheldAgain)
+		h.setErr(ctx, fmt.Errorf("withheld: %w", err))
+		return min(h.every, withheldRetryInterval)
 	}
-	sending, cancel := context.WithTimeout(ctx, heartbeatWithin)
+	sending, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	if err := h.send(sending, beat); err != nil {
 		if ctx.Err() == nil {
 			h.count(h.to, beatFailed)
 		}
-		h.note(ctx, err)
+		h.setErr(ctx, err)
 		return h.every
 	}
 	h.count(h.to, beatSent)
 	h.mu.Lock()
 	h.sent = beat.At
 	h.mu.Unlock()
-	h.note(ctx, nil)
+	h.setErr(ctx, nil)
 	return h.every
 }
 
-// proof is the heartbeat, if there is a reason for one:
+// build is the heartbeat, if there is a reason for one:
 //
 //  1. a sweep that is asked for now comes through;
 //  2. the other nodes have swept their shards, as lately as a sweep may rest;
 //  3. no due job is overdue.
-func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
-	ctx, cancel := context.WithTimeout(ctx, heartbeatWithin)
+func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	through, err := h.swept(ctx, h.now())
+	through, err := h.waitForSweep(ctx, h.now())
 	if err != nil {
 		return Heartbeat{}, err
 	}
-	others, whole, err := h.store.SweptBeside(ctx, h.node.ID)
+	others, whole, err := h.store.SweptByOthers(ctx, h.node.ID)
 	if err != nil {
 		return Heartbeat{}, err
 	}
 	now := h.now()
 	if !whole || !others.IsZero() && now.Sub(others) > h.stale {
-		return Heartbeat{}, errUnswept
+		return Heartbeat{}, errShardsNotSwept
 	}
 	if !others.IsZero() && others.Before(through) {
 		through = others
@@ -158,7 +158,7 @@ func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
 		return Heartbeat{}, err
 	}
 	if slot := late.oldest(); !slot.IsZero() {
-		return Heartbeat{}, fmt.Errorf("%w for %s", errBehind, now.Sub(slot).Round(time.Second))
+		return Heartbeat{}, fmt.Errorf("%w for %s", errJobsOverdue, now.Sub(slot).Round(time.Second))
 	}
 	oldest, err := h.store.OldestDue(ctx)
 	if err != nil {
@@ -170,25 +170,25 @@ func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
 	return beat, nil
 }
 
-// swept asks for a sweep, and waits for one that began at an instant or later to come through.
-func (h *heartbeat) swept(ctx context.Context, from time.Time) (time.Time, error) {
+// waitForSweep asks for a sweep, and waits for one that began at an instant or later to come through.
+func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time, error) {
 	h.sweeper.Wake()
-	look := time.NewTicker(sweptLook)
+	look := time.NewTicker(sweepPollInterval)
 	defer look.Stop()
 	for {
-		if through := h.sweeper.Swept(); !through.Before(from) {
+		if through := h.sweeper.SweptThrough(); !through.Before(from) {
 			return through, nil
 		}
 		select {
 		case <-ctx.Done():
-			return time.Time{}, errNotSwept
+			return time.Time{}, errSweepStalled
 		case <-look.C:
 		}
 	}
 }
 
-// note keeps why the last one was not sent, and logs when that begins and when it ends.
-func (h *heartbeat) note(ctx context.Context, err error) {
+// setErr keeps why the last one was not sent, and logs when that begins and when it ends.
+func (h *heartbeat) setErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}

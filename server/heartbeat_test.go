@@ -236,7 +236,7 @@ func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store,
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, ok, err := s.Take(t.Context(), node, leases[len(leases)-1].Held, d)
+	held, ok, err := s.Take(t.Context(), node, leases[len(leases)-1].HeldShard, d)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}

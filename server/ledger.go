@@ -6,10 +6,10 @@ import (
 	"deadman/rules"
 )
 
-// ledger is by what jobs begin and change: because of events and beats, of ticks, and of rules that
+// jobStore is by what jobs begin and change: because of events and beats, of ticks, and of rules that
 // were saved.
-type ledger interface {
-	futurejobs.Ledger
-	scheduler.Ledger
+type jobStore interface {
+	futurejobs.EffectStore
+	scheduler.CursorStore
 	rules.Jobs
 }

@@ -15,19 +15,19 @@ import (
 	"deadman/web"
 )
 
-// upkeepEvery is how often rows past their time are removed.
-const upkeepEvery = time.Minute
+// maintenanceInterval is how often rows past their time are removed.
+const maintenanceInterval = time.Minute
 
 // versionsEvery is how often old versions of rules are looked for that nothing needs: where there are some,
 // the jobs of their rule are read.
 const versionsEvery = 10 * time.Minute
 
-// upkeepShard is the shard whose holder does the upkeep.
-const upkeepShard = 0
+// maintenanceShard is the shard whose holder does the upkeep.
+const maintenanceShard = 0
 
-// upkeep removes what retention no longer keeps, waits for what rules expect to beat, and ends the
+// maintenance removes what retention no longer keeps, waits for what rules expect to beat, and ends the
 // jobs of deleted rules.
-type upkeep struct {
+type maintenance struct {
 	store  *store.Store
 	rules  *rules.Registry
 	wake   chan struct{} // a rule may have been deleted
@@ -43,7 +43,7 @@ type upkeep struct {
 }
 
 // Wake makes the next round begin at once.
-func (u *upkeep) Wake() {
+func (u *maintenance) Wake() {
 	select {
 	case u.wake <- struct{}{}:
 	default: // it is going to wake
@@ -51,11 +51,11 @@ func (u *upkeep) Wake() {
 }
 
 // Run prunes until ctx ends, on the node that holds the upkeep's shard.
-func (u *upkeep) Run(ctx context.Context) error {
-	tick := time.NewTicker(upkeepEvery)
+func (u *maintenance) Run(ctx context.Context) error {
+	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
 	for {
-		if u.owner.Holds(upkeepShard) {
+		if u.owner.Holds(maintenanceShard) {
 			u.step(ctx)
 		}
 		select {
@@ -68,7 +68,7 @@ func (u *upkeep) Run(ctx context.Context) error {
 }
 
 // step does each part of the upkeep. One that fails is logged and keeps none of the others from being done.
-func (u *upkeep) step(ctx context.Context) {
+func (u *maintenance) step(ctx context.Context) {
 	for _, part := range []struct {
 		failed string // is logged with the error
 		do     func(context.Context) error
@@ -83,17 +83,17 @@ func (u *upkeep) step(ctx context.Context) {
 		{"the jobs of a deleted rule are still there", u.sweepDeleted},
 	} {
 		if err := part.do(ctx); err != nil && ctx.Err() == nil {
-			u.log.Error(part.failed+"; trying again", "again_in", upkeepEvery, "err", err)
+			u.log.Error(part.failed+"; trying again", "again_in", maintenanceInterval, "err", err)
 		}
 	}
 }
 
 // putBack takes back what a clock that was ahead wrote, also where no node saw it step.
-func (u *upkeep) putBack(ctx context.Context) error {
+func (u *maintenance) putBack(ctx context.Context) error {
 	return u.store.PutBack(ctx, store.RoutineNotices)
 }
 
-func (u *upkeep) prune(ctx context.Context) error {
+func (u *maintenance) prune(ctx context.Context) error {
 	pruned, err := u.store.Prune(ctx, u.keep)
 	if pruned != (store.Pruned{}) {
 		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
@@ -103,7 +103,7 @@ func (u *upkeep) prune(ctx context.Context) error {
 
 // capLetters takes away what is beyond the caps of dead letters. It raises an alert while letters lack their bodies, and
 // resolves it when such letters are gone.
-func (u *upkeep) capLetters(ctx context.Context) error {
+func (u *maintenance) capLetters(ctx context.Context) error {
 	caps := store.DefaultLetterCaps
 	caps.Tenant = u.tenant
 	capped, err := u.store.CapLetters(ctx, caps)
@@ -115,12 +115,12 @@ func (u *upkeep) capLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := alerts.Remark{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all dead letters have their bodies"}
+	r := alerts.SystemAlert{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all dead letters have their bodies"}
 	if len(capped.Rules) == 0 {
-		return u.said(u.store.EndRemark(ctx, r))
+		return u.said(u.store.CloseSystemAlert(ctx, r))
 	}
 	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
-	return u.said(u.store.BeginRemark(ctx, r))
+	return u.said(u.store.OpenSystemAlert(ctx, r))
 }
 
 // rulesNamed is how many rules a text names.
@@ -144,7 +144,7 @@ func named(rules []string) string {
 }
 
 // capEarly forgets the early resolves beyond the caps. It raises an alert while that happens.
-func (u *upkeep) capEarly(ctx context.Context) error {
+func (u *maintenance) capEarly(ctx context.Context) error {
 	caps := store.DefaultEarlyCaps
 	caps.Tenant = u.tenant
 	capped, err := u.store.CapEarly(ctx, caps)
@@ -157,23 +157,23 @@ func (u *upkeep) capEarly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := alerts.Remark{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
+	r := alerts.SystemAlert{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
 	if len(rules) == 0 {
-		return u.said(u.store.EndRemark(ctx, r))
+		return u.said(u.store.CloseSystemAlert(ctx, r))
 	}
 	r.Status = alerts.Firing
 	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
 		named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
-	return u.said(u.store.BeginRemark(ctx, r))
+	return u.said(u.store.OpenSystemAlert(ctx, r))
 }
 
-func (u *upkeep) expect(ctx context.Context) error {
-	_, err := u.rules.Expect(ctx)
+func (u *maintenance) expect(ctx context.Context) error {
+	_, err := u.rules.SyncExpectedKeys(ctx)
 	return err
 }
 
-func (u *upkeep) sweepDeleted(ctx context.Context) error {
-	ended, err := u.rules.Sweep(ctx)
+func (u *maintenance) sweepDeleted(ctx context.Context) error {
+	ended, err := u.rules.EndJobsOfDeletedRules(ctx)
 	if ended > 0 {
 		u.log.Info("ended the jobs of deleted rules", "jobs", ended)
 	}
@@ -185,23 +185,23 @@ const historyLate = 6 * time.Hour
 
 // watchHistory raises an alert when the table of tomorrow's history could not be made, and resolves it once
 // the table is there.
-func (u *upkeep) watchHistory(ctx context.Context) error {
+func (u *maintenance) watchHistory(ctx context.Context) error {
 	day, now, err := u.store.HistoryUnready(ctx)
 	if err != nil {
 		return err
 	}
 	r := historyRemark(day, now)
 	if r.Status == alerts.Resolved {
-		return u.said(u.store.EndRemark(ctx, r))
+		return u.said(u.store.CloseSystemAlert(ctx, r))
 	}
 	u.log.Warn("the table of tomorrow's history is missing", "day", day.Format(time.DateOnly))
-	return u.said(u.store.BeginRemark(ctx, r))
+	return u.said(u.store.OpenSystemAlert(ctx, r))
 }
 
 // historyRemark is the remark about the first day after today without a table; the zero day means that all
 // days have one.
-func historyRemark(day, now time.Time) alerts.Remark {
-	r := alerts.Remark{Topic: "history", Step: "unready", Status: alerts.Firing, Severity: alerts.Warning, Since: now}
+func historyRemark(day, now time.Time) alerts.SystemAlert {
+	r := alerts.SystemAlert{Topic: "history", Step: "unready", Status: alerts.Firing, Severity: alerts.Warning, Since: now}
 	if day.IsZero() || day.Sub(now) > historyLate {
 		r.Status, r.Text = alerts.Resolved, "the table of tomorrow's history is there"
 		return r
@@ -212,7 +212,7 @@ func historyRemark(day, now time.Time) alerts.Remark {
 }
 
 // pruneVersions takes away old versions of rules, now and then.
-func (u *upkeep) pruneVersions(ctx context.Context) error {
+func (u *maintenance) pruneVersions(ctx context.Context) error {
 	if time.Since(u.versionsAt) < versionsEvery {
 		return nil
 	}

@@ -12,38 +12,38 @@ import (
 	"deadman/web"
 )
 
-// deskTries bounds how often a deed is begun again because the rules or the job changed
+// maxConflictRetries bounds how often a deed is begun again because the rules or the job changed
 // meanwhile.
-const deskTries = 5
+const maxConflictRetries = 5
 
-// do applies the effects that ask returns, asking again where the rules changed meanwhile.
-func (n *node) do(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
-	return n.doBatch(ctx, futurejobs.Batch{Deed: string(what)}, ask)
+// applyEffects applies the effects that ask returns, asking again where the rules changed meanwhile.
+func (n *node) applyEffects(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+	return n.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, ask)
 }
 
-// doBatch is do for a batch that lacks nothing but its effects and the rules that were asked.
-func (n *node) doBatch(ctx context.Context, b futurejobs.Batch, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
-	for range deskTries {
+// applyBatch is do for a batch that lacks nothing but its effects and the rules that were asked.
+func (n *node) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+	for range maxConflictRetries {
 		var err error
 		b.RuleSet = n.book.Revision()
 		if b.Effects, err = ask(); err != nil || len(b.Effects) == 0 {
-			return futurejobs.Applied{}, err
+			return futurejobs.ApplyResult{}, err
 		}
 		applied, err := n.store.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err := n.book.Refresh(ctx); err != nil {
-				return futurejobs.Applied{}, err
+				return futurejobs.ApplyResult{}, err
 			}
 			continue
 		}
-		n.tell(applied)
+		n.observeApplied(applied)
 		return applied, err
 	}
-	return futurejobs.Applied{}, futurejobs.ErrRulesChanged
+	return futurejobs.ApplyResult{}, futurejobs.ErrRulesChanged
 }
 
-// tell tells the parts whom it concerns what effects came to.
-func (n *node) tell(done futurejobs.Applied) {
+// observeApplied tells the parts whom it concerns what effects came to.
+func (n *node) observeApplied(done futurejobs.ApplyResult) {
 	for _, a := range done.Said {
 		n.witness.Alerted(a)
 	}
@@ -52,21 +52,21 @@ func (n *node) tell(done futurejobs.Applied) {
 	}
 }
 
-// doOne is do for the pending job of a rule and a key, asking again where the job changed
+// applyToJob is do for the pending job of a rule and a key, asking again where the job changed
 // meanwhile; futurejobs.ErrNotFound where there is none. Where ask returns nothing, nothing is
 // done.
-func (n *node) doOne(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
-	for range deskTries {
-		applied, err := n.do(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOn(ctx, rule, key, ask) })
+func (n *node) applyToJob(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
+	for range maxConflictRetries {
+		applied, err := n.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOnJob(ctx, rule, key, ask) })
 		if err != nil || applied.Missed == 0 {
 			return err
 		}
 	}
-	return futurejobs.ErrMoved
+	return futurejobs.ErrCursorMoved
 }
 
-// effectOn is what is asked of the pending job of a rule and a key.
-func (n *node) effectOn(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
+// effectOnJob is what is asked of the pending job of a rule and a key.
+func (n *node) effectOnJob(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
 	job, err := n.store.Job(ctx, rule, key)
 	if err != nil {
 		return nil, err
@@ -84,25 +84,25 @@ func (n *node) effectOn(ctx context.Context, rule, key string, ask func(*futurej
 
 // Create begins a wait by hand, as the rule's trigger does. One that is there already is
 // futurejobs.ErrExists.
-func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, error) {
+func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob, error) {
 	now := n.clock.Now()
-	batch := futurejobs.Batch{Deed: string(access.JobCreate), Once: access.OnceOf(ctx)}
-	applied, err := n.doBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
-		rule, err := n.newest(ctx, job.Rule)
+	batch := futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Once: access.OnceOf(ctx)}
+	applied, err := n.applyBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
+		rule, err := n.newestRule(ctx, job.Rule)
 		if err != nil {
 			return nil, err
 		}
-		effect, err := rule.Begin(job.Key, job.Since, now, job.Event, n.store.Shards())
+		effect, err := rule.Start(job.Key, job.Since, now, job.Event, n.store.Shards())
 		return []futurejobs.Effect{effect}, err
 	})
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	if len(applied.Over) > 0 {
-		return futurejobs.Listed{}, n.overQuota(job.Rule)
+		return futurejobs.ListedJob{}, n.overQuota(job.Rule)
 	}
 	if applied.Kept > 0 {
-		return futurejobs.Listed{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
+		return futurejobs.ListedJob{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
 	listed, err := n.store.Job(ctx, job.Rule, job.Key)
 	if applied.Before && errors.Is(err, futurejobs.ErrNotFound) {
@@ -112,15 +112,15 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, e
 }
 
 // CreateAll begins waits by hand, as Create does, in one transaction.
-func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
+func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	now := n.clock.Now()
-	var all rules.Bulk
-	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
-		if all = n.book.BeginAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
+	var all rules.BulkStart
+	applied, err := n.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
+		if all = n.book.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
 			if err := n.book.Refresh(ctx); err != nil {
 				return nil, err
 			}
-			all = n.book.BeginAll(jobs, now)
+			all = n.book.StartAll(jobs, now)
 		}
 		return all.Effects, nil
 	})
@@ -128,7 +128,7 @@ func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, err
 		of := all.Places[place]
 		all.Refused[of] = n.overQuota(jobs[of].Rule)
 	}
-	return web.BegunOf(all, applied), err
+	return web.NewStartResult(all, applied), err
 }
 
 // overQuota is why a job of a rule did not begin for which a quota had no room.
@@ -145,8 +145,8 @@ func (n *node) overQuota(rule string) error {
 	return fmt.Errorf("rule %s: %w", rule, access.ErrQuota)
 }
 
-// newest is the newest version of a rule, also of one that was saved this moment.
-func (n *node) newest(ctx context.Context, name string) (*rules.Rule, error) {
+// newestRule is the newest version of a rule, also of one that was saved this moment.
+func (n *node) newestRule(ctx context.Context, name string) (*rules.Rule, error) {
 	rule, err := n.book.Newest(name)
 	if !errors.Is(err, futurejobs.ErrNotFound) {
 		return rule, err
@@ -160,7 +160,7 @@ func (n *node) newest(ctx context.Context, name string) (*rules.Rule, error) {
 // Cancel ends a job by hand. What was said about it is closed by an alert. A job that is
 // not there is futurejobs.ErrNotFound.
 func (n *node) Cancel(ctx context.Context, rule, key string) error {
-	return n.doOne(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	return n.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
 		return &effect, nil
 	})
@@ -169,7 +169,7 @@ func (n *node) Cancel(ctx context.Context, rule, key string) error {
 // CancelEntity ends the pending jobs of all rules for an entity's key, and returns how many.
 func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
 	for {
-		applied, err := n.do(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
+		applied, err := n.applyEffects(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
 			page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 			if err != nil {
 				return nil, err
@@ -192,40 +192,40 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 
 // Check looks at a job now. It ends if it is found not to be waited for any more; no step is
 // taken. That somebody looked is in the audit, whatever came of it.
-func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
-	err = n.doOne(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+func (n *node) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
+	err = n.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := n.clock.Now()
 		next := web.NextLook(n.book, rule, j, now)
-		effect, ends, err := r.LookNow(ctx, j, now)
+		effect, ends, err := r.CheckNow(ctx, j, now)
 		switch {
 		case err != nil:
-			saw = web.Looked{Next: next, Unknown: true, Reason: "could not find out: " + err.Error()}
+			saw = web.CheckResult{Next: next, Unknown: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
-			saw = web.Looked{Next: next, Reason: stillWaiting}
+			saw = web.CheckResult{Next: next, Reason: reasonStillPending}
 			return nil, nil
 		}
-		end := effect.Ask.(futurejobs.End)
-		saw = web.Looked{Ended: true, Outcome: string(end.Outcome), Reason: end.Reason}
+		end := effect.Action.(futurejobs.End)
+		saw = web.CheckResult{Ended: true, Outcome: string(end.Outcome), Reason: end.Reason}
 		return &effect, nil
 	})
 	if err != nil || saw.Ended { // the end of the job is audited with it
 		return saw, err
 	}
-	came := stillWaiting
+	came := reasonStillPending
 	if saw.Unknown {
 		came = "could not find out"
 	}
 	return saw, n.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
 }
 
-// stillWaiting is what came of a look by hand that found that it has not happened.
-const stillWaiting = "still waiting"
+// reasonStillPending is what came of a look by hand that found that it has not happened.
+const reasonStillPending = "still waiting"
 
 // Snooze puts a job's next look off until an instant; one that is later stays where it is. An instant beyond
 // the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
-func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
-	err := n.doOne(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
+	err := n.applyToJob(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		if !j.PausedAt().IsZero() {
 			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
 		}
@@ -233,10 +233,10 @@ func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (f
 			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
 				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}
 		}
-		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
+		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
 	})
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	return n.store.Job(ctx, rule, key)
 }

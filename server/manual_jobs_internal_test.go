@@ -17,7 +17,7 @@ import (
 // What is asked of a job that changed meanwhile is asked again; only one that is gone is not
 // there.
 func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
-	n, err := open(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +34,18 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wrong rules.Problems
-	if _, err := n.Snooze(t.Context(), "late", "1", futurejobs.Never.Add(futurejobs.Day)); !errors.As(err, &wrong) {
+	if _, err := n.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
 		t.Errorf("a job that nobody looks at any more: %v", err)
 	}
 	// asked ends the job as it was seen, after something else happened to it the first times.
 	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
-		err = n.doOne(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		err = n.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 			if asks++; asks <= times {
 				if err := meanwhile(); err != nil {
 					return nil, err
 				}
 			}
-			return &futurejobs.Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: futurejobs.End{Outcome: "cleared"}}, nil
+			return &futurejobs.Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: futurejobs.End{Outcome: "cleared"}}, nil
 		})
 		return asks, err
 	}
@@ -53,7 +53,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 		_, err := n.Snooze(t.Context(), "late", "1", time.Now().Add(time.Hour))
 		return err
 	}
-	if asks, err := asked(t.Context(), snooze, 99); asks != deskTries || !errors.Is(err, futurejobs.ErrMoved) {
+	if asks, err := asked(t.Context(), snooze, 99); asks != maxConflictRetries || !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("asked %d times: %v, want ErrMoved after all tries", asks, err)
 	}
 	if asks, err := asked(t.Context(), snooze, 1); asks != 2 || err != nil {

@@ -31,12 +31,12 @@ import (
 	"deadman/web/ui"
 )
 
-// retryEvery is how often a node that starts asks again for a database or a broker that is
+// startRetryInterval is how often a node that starts asks again for a database or a broker that is
 // not there yet.
-const retryEvery = 2 * time.Second
+const startRetryInterval = 2 * time.Second
 
-// databaseGone is what is waited for when the database goes away while a node starts.
-const databaseGone = "the database is not there any more"
+// msgDatabaseLost is what is waited for when the database goes away while a node starts.
+const msgDatabaseLost = "the database is not there any more"
 
 // node is everything that runs in one process, put together.
 type node struct {
@@ -45,39 +45,39 @@ type node struct {
 	store   *store.Store
 	server  *bus.Server // nil: the broker is elsewhere
 	bus     *bus.Bus
-	book    *rules.Book
+	book    *rules.Catalog
 	rules   *rules.Registry
-	keeper  *access.Keeper
+	keeper  *access.Tokens
 	clock   *futurejobs.Clock
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	intake  *events.Intake
-	letters *events.Letters
+	letters *events.DeadLetters
 	hooks   atomic.Pointer[webhooks.Set]
 	logins  atomic.Pointer[logins.Config] // nil: people log in with tokens alone
-	hearing *futurejobs.Hearing
+	hearing *futurejobs.GapDetector
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
 	pages   *ui.UI
 	sources sourceSet
-	answers *answerers
-	witness witness
-	upkeep  *upkeep
-	blind   *blind
+	answers *handlerDirectory
+	witness observer
+	upkeep  *maintenance
+	blind   *stallDetector
 	overdue *overdue
 	alarms  *alarms
 	quotas  *quotas
-	slots   *slots
+	slots   *loadRecorder
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
-	binding *binding
-	ticker  *scheduler.Ticker
-	lookout *lookout
+	binding *rebinder
+	ticker  *scheduler.Scheduler
+	lookout *alertsStreamMonitor
 	caution *cautions
 	watch   *clockWatch
 	shifter *futurejobs.Shifter
 	compare *comparison
-	pings   *pinging
+	pings   *pingHandler
 	schema  *schemaWatch
 
 	allowances *access.Quotas // of quotas
@@ -86,9 +86,9 @@ type node struct {
 	draining atomic.Bool
 }
 
-// open connects to the database and the broker, waiting for them where they are not there
+// newNode connects to the database and the broker, waiting for them where they are not there
 // yet, applies the rules, and puts the parts together. Nothing runs yet.
-func open(ctx context.Context, c Config) (n *node, err error) {
+func newNode(ctx context.Context, c Config) (n *node, err error) {
 	n = &node{Config: c.withDefaults()}
 	n.log = n.Log
 	if err := n.check(); err != nil {
@@ -119,13 +119,13 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	openRules := func() error { return n.openRules(ctx) }
-	if err := n.persist(ctx, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
+	if err := n.retryWhile(ctx, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
 		return n, err
 	}
-	n.keeper = access.NewKeeper(n.store, time.Now)
-	n.assemble()
+	n.keeper = access.NewTokens(n.store, time.Now)
+	n.wire()
 	lastLooks := func() error {
-		if err := n.openPeople(ctx); err != nil {
+		if err := n.openNotifier(ctx); err != nil {
 			return err
 		}
 		if err := n.learnTime(ctx); err != nil {
@@ -133,13 +133,13 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		}
 		return n.quotas.refresh(ctx)
 	}
-	err = n.persist(ctx, databaseGone, lastLooks, store.ErrUnavailable)
+	err = n.retryWhile(ctx, msgDatabaseLost, lastLooks, store.ErrUnavailable)
 	return n, err
 }
 
-// assemble wires the parts. Calls from one to another are hints that something is there;
+// wire wires the parts. Calls from one to another are hints that something is there;
 // what is there is in the database.
-func (n *node) assemble() {
+func (n *node) wire() {
 	now := time.Now
 	host, err := os.Hostname()
 	if err != nil {
@@ -154,63 +154,63 @@ func (n *node) assemble() {
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
 	n.shifter = futurejobs.NewShifter(n.store, n.book, n.owner, n.clock, n.log)
-	n.hearing = futurejobs.NewHearing(corrected{n.store}, id, now, n.log)
+	n.hearing = futurejobs.NewGapDetector(corrected{n.store}, id, now, n.log)
 	n.compare = &comparison{
-		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.remark,
+		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.announce,
 		raised: func(a alerts.Alert) { n.witness.Alerted(a) }, log: n.log,
 	}
-	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(upkeepShard) }, known: n.prefixesOfPeople, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
+	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(maintenanceShard) }, known: n.prefixesOfPeople, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
 	n.relay = alerts.NewRelay(n.outbox(), n.compare.publisher(n.publisher()), n.owner.Holding, n.log)
 	n.relay.Quotas = n.quotas
-	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
+	n.witness = observer{Metrics: n.metrics, relay: n.relay, news: n.wakeNotifier, log: n.log}
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.remark, Observer: n.witness, Log: n.log, Up: n.up, Place: n.place,
+		Streams: n.bus, Book: n.book, Store: n.ledger(), Shards: n.owner, Now: n.clock.Now,
+		Announce: n.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.place,
 	})
-	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.remark, n.clock.Now, n.allowances.Tenant, now
+	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.announce, n.clock.Now, n.allowances.Tenant, now
 	n.answers.now = n.clock.Now
 	n.ticker = scheduler.New(scheduler.Options{
 		Book: n.book, Ledger: n.ledger(), Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
-		Announce: n.remark, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
+		Announce: n.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
 	})
-	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
-	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
-	n.upkeep = &upkeep{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.said, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
+	n.binding = &rebinder{rules: n.rules, owner: n.owner, log: n.log}
+	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
+	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.observeAlert, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 
-	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.said, log: n.log}
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.observeAlert, log: n.log}
 	n.overdue = &overdue{store: n.store, book: n.book, now: n.clock.Now}
-	n.blind = &blind{
+	n.blind = &stallDetector{
 		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
-		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
+		after: stallAfter + n.Lease/3, remark: n.announce, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(maintenanceShard) }, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, said: n.observeAlert, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, remark: n.observeAlert, log: n.log}
 	n.beats = n.heartbeats(self)
-	n.lookout = &lookout{node: n}
+	n.lookout = &alertsStreamMonitor{node: n}
 	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
 	n.pings = n.openPings()
 
-	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.Doing, n.unfitness().reason, n.unreadable
+	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.RunningJSON, n.unfitness().reason, n.unreadable
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
-	n.sweeper.Observer, n.sweeper.Resuming, n.sweeper.Listening = n.witness, n.blind.Resuming, n.listening
+	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.listening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.Moved = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
-	n.slots = &slots{store: n.store, sweeper: n.sweeper, log: n.log}
+	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
 }
 
-// up is for how long the broker has taken in whatever came. One in this process stands still with
+// brokerUptime is for how long the broker has taken in whatever came. One in this process stands still with
 // it.
-func (n *node) up() time.Duration {
+func (n *node) brokerUptime() time.Duration {
 	if n.server == nil {
-		return n.bus.Up()
+		return n.bus.ConnectedFor()
 	}
-	return min(n.bus.Up(), n.hearing.Awake())
+	return min(n.bus.ConnectedFor(), n.hearing.Uptime())
 }
 
 // openStore opens the database, again and again while it is not there.
@@ -221,16 +221,16 @@ func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 		s, err = store.Open(ctx, options)
 		return err
 	}
-	err := n.persist(ctx, "the schema cannot be migrated yet", func() error {
-		return n.persist(ctx, "the database is not there yet", open, store.ErrUnavailable)
+	err := n.retryWhile(ctx, "the schema cannot be migrated yet", func() error {
+		return n.retryWhile(ctx, "the database is not there yet", open, store.ErrUnavailable)
 	}, store.ErrNodeBehind)
 	if err != nil {
 		return nil, err
 	}
-	if s.Alone() && n.NATSURL != "" {
+	if s.SingleProcess() && n.NATSURL != "" {
 		n.log.Warn("this node keeps its jobs in its own folder; another one on the same broker would watch everything again (DEADMAN_DATABASE_URL lets them share)")
 	}
-	if s.Alone() {
+	if s.SingleProcess() {
 		if err := s.Reclaim(ctx); err != nil {
 			return s, err
 		}
@@ -251,24 +251,24 @@ func (n *node) openBus(ctx context.Context) (err error) {
 		}
 		options.InProcess = n.server
 	}
-	return n.persist(ctx, "the broker is not there yet", func() (err error) {
+	return n.retryWhile(ctx, "the broker is not there yet", func() (err error) {
 		n.bus, err = bus.Connect(ctx, options)
 		return err
 	}, bus.ErrUnreachable)
 }
 
-// persist tries until it succeeds, fails for another reason than those that pass, or ctx ends.
-func (n *node) persist(ctx context.Context, waiting string, try func() error, passing ...error) error {
+// retryWhile tries until it succeeds, fails for another reason than those that pass, or ctx ends.
+func (n *node) retryWhile(ctx context.Context, waiting string, try func() error, passing ...error) error {
 	for {
 		err := try()
 		if !slices.ContainsFunc(passing, func(reason error) bool { return errors.Is(err, reason) }) {
 			return err
 		}
-		n.log.Warn(waiting, "again_in", retryEvery, "err", err)
+		n.log.Warn(waiting, "again_in", startRetryInterval, "err", err)
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(retryEvery):
+		case <-time.After(startRetryInterval):
 		}
 	}
 }
@@ -280,9 +280,9 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	// Under the names that the program did not register, services on the broker answer.
-	n.answers = newAnswerers(n.Handlers, remotehandlers.NewServices(n.bus))
+	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus))
 	handlers := n.Handlers.With(n.answers.services.Named)
-	n.book = rules.NewBook(n.store, n.store.Shards())
+	n.book = rules.NewCatalog(n.store, n.store.Shards())
 	if n.MemoryLimit > 0 {
 		n.book.LimitCompiled(n.MemoryLimit / 4)
 	}

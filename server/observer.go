@@ -7,9 +7,9 @@ import (
 	"deadman/web"
 )
 
-// witness is told what the parts decided: it counts, writes the alerts to the log, and
+// observer is told what the parts decided: it counts, writes the alerts to the log, and
 // wakes the relay and the notifier, which would find them by themselves a little later.
-type witness struct {
+type observer struct {
 	*web.Metrics
 	relay *alerts.Relay
 	news  func()
@@ -17,7 +17,7 @@ type witness struct {
 }
 
 // Alerted is told of an alert that was written.
-func (w witness) Alerted(a alerts.Alert) {
+func (w observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
 	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()

@@ -20,7 +20,7 @@ const overdueAfter = time.Minute
 // overdue finds the overdue jobs of all shards, whichever node holds them.
 type overdue struct {
 	store *store.Store
-	book  *rules.Book
+	book  *rules.Catalog
 	now   func() time.Time // the database's time
 }
 
@@ -33,8 +33,8 @@ type backlog struct {
 // look returns the jobs that are overdue. Where jobs that may still be late fill what was looked at, it looks past them.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
 	now := o.now()
-	patience := make(map[futurejobs.Edition]time.Duration)
-	may := make(map[futurejobs.Edition]time.Duration) // patience, where a version has some
+	patience := make(map[futurejobs.VersionRef]time.Duration)
+	may := make(map[futurejobs.VersionRef]time.Duration) // patience, where a version has some
 	for {
 		found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter), may)
 		if err != nil {
@@ -42,13 +42,13 @@ func (o *overdue) look(ctx context.Context) (backlog, error) {
 		}
 		b, asked := backlog{more: !whole}, len(may)
 		for _, part := range found {
-			if _, known := patience[part.Edition]; !known {
-				patience[part.Edition] = o.patience(ctx, part.Edition)
+			if _, known := patience[part.VersionRef]; !known {
+				patience[part.VersionRef] = o.patience(ctx, part.VersionRef)
 			}
-			if p := patience[part.Edition]; p > 0 {
-				may[part.Edition] = p
+			if p := patience[part.VersionRef]; p > 0 {
+				may[part.VersionRef] = p
 			}
-			if now.Sub(part.Oldest) > overdueAfter+patience[part.Edition] {
+			if now.Sub(part.Oldest) > overdueAfter+patience[part.VersionRef] {
 				b.parts = append(b.parts, part)
 			}
 		}
@@ -59,7 +59,7 @@ func (o *overdue) look(ctx context.Context) (backlog, error) {
 }
 
 // patience is how long the check of a version may take: nothing where it cannot be read, as no check runs then.
-func (o *overdue) patience(ctx context.Context, made futurejobs.Edition) time.Duration {
+func (o *overdue) patience(ctx context.Context, made futurejobs.VersionRef) time.Duration {
 	rule, err := o.book.Rule(ctx, made.RuleID, made.Version)
 	if err != nil {
 		return 0
@@ -68,14 +68,14 @@ func (o *overdue) patience(ctx context.Context, made futurejobs.Edition) time.Du
 }
 
 // without returns the backlog without some versions of rules.
-func (b backlog) without(is func(futurejobs.Edition) bool) backlog {
-	b.parts = slices.DeleteFunc(slices.Clone(b.parts), func(o store.Overdue) bool { return is(o.Edition) })
+func (b backlog) without(is func(futurejobs.VersionRef) bool) backlog {
+	b.parts = slices.DeleteFunc(slices.Clone(b.parts), func(o store.Overdue) bool { return is(o.VersionRef) })
 	return b
 }
 
 // of returns the backlog of one version of a rule.
-func (b backlog) of(made futurejobs.Edition) backlog {
-	return b.without(func(e futurejobs.Edition) bool { return e != made })
+func (b backlog) of(made futurejobs.VersionRef) backlog {
+	return b.without(func(e futurejobs.VersionRef) bool { return e != made })
 }
 
 func (b backlog) jobs() (n int) {

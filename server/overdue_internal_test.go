@@ -23,13 +23,13 @@ func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
 	w.must(own.Register("slow", checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })))
 	patient := w.saveNew("name: patient\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: slow\nguards: {timeout: 5m}\n")
 	prompt := w.saveNew(everyMinute)
-	book := rules.NewBook(w.store, 1)
+	book := rules.NewCatalog(w.store, 1)
 	book.Handlers = &own
 	w.must(book.Refresh(t.Context()))
 
 	now, err := w.store.Now(t.Context())
 	w.must(err)
-	insert := func(n int, of rules.Saved, late time.Duration) {
+	insert := func(n int, of rules.RuleVersion, late time.Duration) {
 		w.exec(fmt.Sprintf(`WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at)
 SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of.Version, now.Add(-late).UnixMicro()))

@@ -20,14 +20,14 @@ func TestWhichPingsAreMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	missed := 0
-	p := &pinging{
-		Finder: &pings.Finder{Store: s, Book: rules.NewBook(s, 4), Now: time.Now},
-		missed: func() { missed++ },
+	p := &pingHandler{
+		Resolver: &pings.Resolver{Store: s, Book: rules.NewCatalog(s, 4), Now: time.Now},
+		missed:   func() { missed++ },
 	}
 	path := pings.Path{ID: "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"}
 	find := func(ctx context.Context, is error, want int) {
 		t.Helper()
-		if _, _, _, err := p.Find(ctx, path, true); err == nil || (is != nil && !errors.Is(err, is)) || missed != want {
+		if _, _, _, err := p.Resolve(ctx, path, true); err == nil || (is != nil && !errors.Is(err, is)) || missed != want {
 			t.Errorf("%v: %d are missed, want %d", err, missed, want)
 		}
 	}

@@ -212,7 +212,9 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 }
 
 // counts reports whether an alert that is published counts toward quotas.
-func counts(a *alerts.Alert) bool { return a.Rule != alerts.OwnRule && a.Again != alerts.WasPublished }
+func counts(a *alerts.Alert) bool {
+	return a.Rule != alerts.SystemRule && a.Again != alerts.WasPublished
+}
 
 // admitEnds takes those out of the alerts that are over a quota which end an alert that was published.
 func (q *quotas) admitEnds(ctx context.Context, batch []alerts.Alert, over map[alerts.ID]bool) error {
@@ -307,7 +309,7 @@ func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
 			if use.Limited == access.LimitEvents || use.Limited == access.LimitEventBytes {
 				severity = alerts.Warning
 			}
-			all = append(all, alarm{raise: true, Remark: alerts.Remark{
+			all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
 				Topic: quotaTopic(q.Prefix, use.Limited), Step: quotaStep, Status: alerts.Firing, Severity: severity, Since: s.now,
 				Text:   q.Exceeded(use.Limited, use.Most).Error(),
 				Labels: map[string]string{"prefix": q.Prefix, "quota": string(use.Limited)},

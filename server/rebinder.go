@@ -10,12 +10,12 @@ import (
 	"deadman/rules"
 )
 
-// bindEvery is how often it is looked up which streams the rules' subjects come by. While the
+// rebindInterval is how often it is looked up which streams the rules' subjects come by. While the
 // broker is away the look fails; so it is looked up within that time of its return, too.
-const bindEvery = 2 * time.Second
+const rebindInterval = 2 * time.Second
 
-// binding has the rules follow their subjects from stream to stream.
-type binding struct {
+// rebinder has the rules follow their subjects from stream to stream.
+type rebinder struct {
 	rules *rules.Registry
 	owner *futurejobs.Owner
 	log   *slog.Logger
@@ -25,14 +25,14 @@ type binding struct {
 }
 
 // Run looks until ctx ends, on the node that holds the upkeep's shard.
-func (b *binding) Run(ctx context.Context) error {
-	tick := time.NewTicker(bindEvery)
+func (b *rebinder) Run(ctx context.Context) error {
+	tick := time.NewTicker(rebindInterval)
 	defer tick.Stop()
 	for {
-		if b.owner.Holds(upkeepShard) {
+		if b.owner.Holds(maintenanceShard) {
 			b.step(ctx)
 		} else {
-			_ = b.set(nil) // it is another node that looks
+			_ = b.setErr(nil) // it is another node that looks
 		}
 		select {
 		case <-ctx.Done():
@@ -42,21 +42,21 @@ func (b *binding) Run(ctx context.Context) error {
 	}
 }
 
-func (b *binding) step(ctx context.Context) {
+func (b *rebinder) step(ctx context.Context) {
 	_, err := b.rules.Rebind(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	switch before := b.set(err); {
+	switch before := b.setErr(err); {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		b.log.Warn("rules cannot follow their subjects to other streams; trying again", "again_in", bindEvery, "err", err)
+		b.log.Warn("rules cannot follow their subjects to other streams; trying again", "again_in", rebindInterval, "err", err)
 	case err == nil && before != nil:
 		b.log.Info("the rules read their subjects where these come by again")
 	}
 }
 
-// set takes in how the last look went, and returns how the one before did.
-func (b *binding) set(err error) (before error) {
+// setErr takes in how the last look went, and returns how the one before did.
+func (b *rebinder) setErr(err error) (before error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, b.err = b.err, err
@@ -64,7 +64,7 @@ func (b *binding) set(err error) (before error) {
 }
 
 // Err is why rules cannot follow their subjects at the moment, or nil.
-func (b *binding) Err() error {
+func (b *rebinder) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err

@@ -12,7 +12,7 @@ type operatorFile struct {
 
 // operatorFiles are those that are read again together.
 func (n *node) operatorFiles() []operatorFile {
-	return []operatorFile{{n.Config.Hooks, n.readHooks}, {n.Notify, n.readPeople}, {n.Login, n.readLogin}}
+	return []operatorFile{{n.Config.Hooks, n.readHooks}, {n.Notify, n.reloadChannels}, {n.Login, n.readLogin}}
 }
 
 // reload reads the operator's files again each time that it is told to, until ctx ends.

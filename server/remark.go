@@ -6,15 +6,15 @@ import (
 	"deadman/alerts"
 )
 
-// remark says something that the node has to say about itself, once however many nodes and
+// announce says something that the node has to say about itself, once however many nodes and
 // tries there are.
-func (n *node) remark(ctx context.Context, r alerts.Remark) error {
-	return n.said(n.store.Announce(ctx, r))
+func (n *node) announce(ctx context.Context, r alerts.SystemAlert) error {
+	return n.observeAlert(n.store.WriteSystemAlert(ctx, r))
 }
 
-// said tells the witness of what was written.
-func (n *node) said(a alerts.Alert, said bool, err error) error {
-	if said {
+// observeAlert tells the witness of what was written.
+func (n *node) observeAlert(a alerts.Alert, observeAlert bool, err error) error {
+	if observeAlert {
 		n.witness.Alerted(a)
 	}
 	return err

@@ -50,11 +50,11 @@ type alertStream interface {
 type comparison struct {
 	store  *store.Store
 	stream alertStream
-	book   *rules.Book
+	book   *rules.Catalog
 	owner  *futurejobs.Owner
 	now    func() time.Time // the database's time
 	keep   time.Duration    // of alerts in the database; 0: for ever
-	remark func(context.Context, alerts.Remark) error
+	remark func(context.Context, alerts.SystemAlert) error
 	raised func(alerts.Alert)
 	log    *slog.Logger
 
@@ -166,7 +166,7 @@ func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, fi
 	count := func() error {
 		unknown, err := c.unknown(ctx, batch)
 		for _, a := range unknown {
-			if at := alerts.SaidAt(a.ID); first.IsZero() || at.Before(first) {
+			if at := alerts.TimeOf(a.ID); first.IsZero() || at.Before(first) {
 				first = at
 			}
 		}
@@ -191,7 +191,7 @@ func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, fi
 func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
 	if c.keep > 0 {
 		oldest := c.now().Add(-c.keep).Add(min(time.Hour, c.keep/2))
-		all = slices.DeleteFunc(all, func(a alerts.Alert) bool { return alerts.SaidAt(a.ID).Before(oldest) })
+		all = slices.DeleteFunc(all, func(a alerts.Alert) bool { return alerts.TimeOf(a.ID).Before(oldest) })
 	}
 	return c.store.Unknown(ctx, all)
 }
@@ -230,7 +230,7 @@ func (c *comparison) report(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var again []string
-	for _, stream := range slices.Sorted(maps.Keys(c.book.Reads())) {
+	for _, stream := range slices.Sorted(maps.Keys(c.book.SubjectsByStream())) {
 		again = append(again, fmt.Sprintf("%s after sequence %d", stream, cursors[stream].LastSeq))
 	}
 	const most = 20
@@ -310,7 +310,7 @@ func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	for stream := range c.book.Reads() {
+	for stream := range c.book.SubjectsByStream() {
 		if !through[stream].Through.After(r.ReadAt) {
 			return false, nil
 		}

@@ -71,7 +71,7 @@ func consume(t *testing.T, natsURL string) consumed {
 		if err := json.Unmarshal(m.Data, &a); err != nil {
 			t.Fatal(err)
 		}
-		if a.Rule == alerts.OwnRule {
+		if a.Rule == alerts.SystemRule {
 			c.own = append(c.own, a)
 			continue
 		}

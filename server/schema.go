@@ -31,7 +31,7 @@ type schemaWatch struct {
 
 // Run reads the schema until ctx ends.
 func (w *schemaWatch) Run(ctx context.Context) error {
-	if w.store.Alone() {
+	if w.store.SingleProcess() {
 		return nil // no other program migrates the database
 	}
 	r := rounds{
@@ -52,7 +52,7 @@ func (w *schemaWatch) step(ctx context.Context) error {
 		return err
 	}
 	w.note(schema)
-	if !w.owner.Holds(upkeepShard) && w.Err() == nil {
+	if !w.owner.Holds(maintenanceShard) && w.Err() == nil {
 		w.told = ""
 		return nil
 	}
@@ -60,9 +60,9 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	if r.Status == w.told {
 		return nil
 	}
-	write := w.store.BeginRemark
+	write := w.store.OpenSystemAlert
 	if r.Status == alerts.Resolved {
-		write = w.store.EndRemark
+		write = w.store.CloseSystemAlert
 	}
 	if err := w.said(write(ctx, r)); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (w *schemaWatch) Unfit() string {
 
 // behindRemark is the remark about the live nodes that cannot work with the schema; it is resolved where there
 // are none.
-func behindRemark(schema store.Schema, now time.Time) alerts.Remark {
-	r := alerts.Remark{Topic: "schema", Step: "behind", Status: alerts.Resolved, Severity: alerts.Error, Since: now, Text: "every live node works with the schema"}
+func behindRemark(schema store.Schema, now time.Time) alerts.SystemAlert {
+	r := alerts.SystemAlert{Topic: "schema", Step: "behind", Status: alerts.Resolved, Severity: alerts.Error, Since: now, Text: "every live node works with the schema"}
 	var names []string
 	for _, n := range schema.Nodes {
 		if store.TooNew(schema.Applied, n.Schema) {

@@ -19,7 +19,7 @@ import (
 // hand, gives its shards back and leaves, within Config.Drain. An error of a part ends
 // the node in the same way and is returned.
 func Run(ctx context.Context, c Config) error {
-	n, err := open(ctx, c)
+	n, err := newNode(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.door(ctx, listener.Addr()); err != nil {
+	if err := n.setupAccess(ctx, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -52,8 +52,8 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.ticker.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })
-	group.Go(func() error { return n.answerAcks(working) })
-	group.Go(func() error { return n.bus.Keep(working) })
+	group.Go(func() error { return n.serveAcks(working) })
+	group.Go(func() error { return n.bus.MaintainAlertsStream(working) })
 	group.Go(func() error { return n.lookout.Run(working) })
 	group.Go(func() error { return n.caution.Run(working) })
 	group.Go(func() error { return n.reload(working) })
@@ -79,11 +79,11 @@ func (n *node) run(ctx context.Context) error {
 	held := make(chan error, 1)
 	go func() { held <- n.owner.Run(holding) }()
 
-	group.Go(func() error { return n.announce(listener.Addr()) })
+	group.Go(func() error { return n.publishEndpoints(listener.Addr()) })
 	err = group.Wait()
-	n.slots.last(drain)
+	n.slots.flushLast(drain)
 	letGo()
-	err = errors.Join(err, <-held, n.hide())
+	err = errors.Join(err, <-held, n.removeEndpoints())
 	n.log.Info("stopped")
 	return err
 }

@@ -16,10 +16,10 @@ import (
 
 // When something is blind, and how that is found out.
 const (
-	blindAfter    = time.Minute     // of standing still, beside a third of the lease
-	progressEvery = 5 * time.Second // how far it came is written down
-	resumeWithin  = 3 * time.Second // the sweep waits for the look at what it missed
-	steadyLooks   = 3               // at which the sweep has to have come so far
+	stallAfter         = time.Minute     // of standing still, beside a third of the lease
+	stallCheckInterval = 5 * time.Second // how far it came is written down
+	resumeTimeout      = 3 * time.Second // the sweep waits for the look at what it missed
+	steadyLooks        = 3               // at which the sweep has to have come so far
 )
 
 // progressShard is the shard whose holder sends the heartbeat.
@@ -34,25 +34,25 @@ const (
 // blindStep is the step of the alerts about what was blind.
 const blindStep = "blind"
 
-// blind finds out when the sweep or the intake of a stream stood still, and says so: while it
+// stallDetector finds out when the sweep or the intake of a stream stood still, and says so: while it
 // is so, as far as somebody is there to say it, and when it is over. What is behind it is a
 // row for each, which is moved on only to where nothing is blind. So whoever looks, and
 // after whatever restart, it began when the row says.
-type blind struct {
+type stallDetector struct {
 	store  *store.Store
-	book   *rules.Book
+	book   *rules.Catalog
 	taps   func() []events.Status
 	now    func() time.Time // the database's time
 	after  time.Duration
-	remark func(context.Context, alerts.Remark) error
+	remark func(context.Context, alerts.SystemAlert) error
 	log    *slog.Logger
 	looks  []time.Time // how far all shards were swept at the last looks; used by Run alone
 }
 
 // Run looks until ctx ends.
-func (b *blind) Run(ctx context.Context) error {
+func (b *stallDetector) Run(ctx context.Context) error {
 	r := rounds{
-		every: progressEvery, do: b.round, log: b.log, level: slog.LevelWarn,
+		every: stallCheckInterval, do: b.check, log: b.log, level: slog.LevelWarn,
 		failed: "how far the sweep and the intake came cannot be written down", works: "how far the sweep and the intake came is written down again",
 	}
 	return r.Run(ctx)
@@ -60,33 +60,33 @@ func (b *blind) Run(ctx context.Context) error {
 
 // Resuming looks at what the sweep missed, before it goes on: what was due is still there to
 // be counted.
-func (b *blind) Resuming(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, resumeWithin)
+func (b *stallDetector) Resuming(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
 	all, err := b.store.Progress(ctx)
 	if err == nil {
-		err = b.notice(ctx, all, b.now())
+		err = b.reportStalls(ctx, all, b.now())
 	}
 	if err != nil && ctx.Err() == nil {
 		b.log.Warn("whether the sweep was blind cannot be looked at before it goes on", "err", err)
 	}
 }
 
-// round is one comparison. Every node does it: a broken node may be unable to report itself.
+// check is one comparison. Every node does it: a broken node may be unable to report itself.
 //
 //  1. each topic that stands still is reported;
 //  2. each topic that came further is moved on: how far all shards are swept, which their leases tell every
 //     node, and the streams that this node reads.
-func (b *blind) round(ctx context.Context) error {
+func (b *stallDetector) check(ctx context.Context) error {
 	all, err := b.store.Progress(ctx)
 	if err != nil {
 		return err
 	}
 	// What was due a moment ago may be in hand; it is not late.
-	if err := b.notice(ctx, all, b.now().Add(-sweepMayLag)); err != nil {
+	if err := b.reportStalls(ctx, all, b.now().Add(-maxSweepLag)); err != nil {
 		return err
 	}
-	reached, err := b.reached(ctx)
+	reached, err := b.currentProgress(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,13 +104,13 @@ func (b *blind) round(ctx context.Context) error {
 	return nil
 }
 
-// reached is how far what this node knows of came, by topic.
-func (b *blind) reached(ctx context.Context) (map[string]time.Time, error) {
+// currentProgress is how far what this node knows of came, by topic.
+func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
 	for _, tap := range b.taps() {
 		reached[intakeTopic+tap.Stream] = tap.CaughtUp
 	}
-	through, whole, err := b.store.SweptBeside(ctx, "")
+	through, whole, err := b.store.SweptByOthers(ctx, "")
 	if whole && err == nil {
 		if to := b.steady(through); !to.IsZero() {
 			reached[sweepTopic] = to
@@ -122,7 +122,7 @@ func (b *blind) reached(ctx context.Context) (map[string]time.Time, error) {
 // steady takes in how far all shards are swept, and returns how far they were at each of the last looks; zero: there
 // were too few. A job whose stream is read a moment after its slot holds the sweep back from then on alone, and the row
 // must not have passed it.
-func (b *blind) steady(through time.Time) time.Time {
+func (b *stallDetector) steady(through time.Time) time.Time {
 	if b.looks = append(b.looks, through); len(b.looks) < steadyLooks {
 		return time.Time{}
 	}
@@ -130,9 +130,9 @@ func (b *blind) steady(through time.Time) time.Time {
 	return slices.MinFunc(b.looks, time.Time.Compare)
 }
 
-// isBlind reports whether a topic that came through to an instant is blind at another. The
+// stalled reports whether a topic that came through to an instant is blind at another. The
 // sweep misses nothing before the next slot of any rule.
-func (b *blind) isBlind(topic string, through, now time.Time) bool {
+func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 	if topic == sweepTopic {
 		if through = b.book.NextSlot(through); through.IsZero() {
 			return false
@@ -141,10 +141,10 @@ func (b *blind) isBlind(topic string, through, now time.Time) bool {
 	return now.Sub(through) > b.after
 }
 
-// notice says what stands still, with how many jobs wait for it that were due by until. What
+// reportStalls says what stands still, with how many jobs wait for it that were due by until. What
 // no rule needs any more is forgotten.
-func (b *blind) notice(ctx context.Context, all []store.Progress, until time.Time) error {
-	now, reads := b.now(), b.book.Reads()
+func (b *stallDetector) reportStalls(ctx context.Context, all []store.Progress, until time.Time) error {
+	now, reads := b.now(), b.book.SubjectsByStream()
 	for _, seen := range all {
 		stream, isIntake := strings.CutPrefix(seen.Topic, intakeTopic)
 		switch {
@@ -152,8 +152,8 @@ func (b *blind) notice(ctx context.Context, all []store.Progress, until time.Tim
 			if err := b.forget(ctx, seen); err != nil {
 				return err
 			}
-		case seen.Still || b.isBlind(seen.Topic, seen.Through, now):
-			if _, _, err := b.standStill(ctx, seen, now, until); err != nil {
+		case seen.Still || b.stalled(seen.Topic, seen.Through, now):
+			if _, _, err := b.markStalled(ctx, seen, now, until); err != nil {
 				return err
 			}
 		}
@@ -161,19 +161,19 @@ func (b *blind) notice(ctx context.Context, all []store.Progress, until time.Tim
 	return nil
 }
 
-// standStill says that a topic stands still, with how many jobs wait for it that were due by
+// markStalled says that a topic stands still, with how many jobs wait for it that were due by
 // until. The row is marked first: what is marked is closed when it moves on, whoever moves it.
 // ok is false where it moved meanwhile.
-func (b *blind) standStill(ctx context.Context, seen store.Progress, now, until time.Time) (noted store.Progress, ok bool, err error) {
-	late, err := b.store.LateJobs(ctx, seen.Through, until, b.waiting(seen.Topic))
+func (b *stallDetector) markStalled(ctx context.Context, seen store.Progress, now, until time.Time) (noted store.Progress, ok bool, err error) {
+	late, err := b.store.LateJobs(ctx, seen.Through, until, b.waitingRules(seen.Topic))
 	if err != nil {
 		return seen, false, err
 	}
-	noted, ok, err = b.store.StandStill(ctx, seen, late)
+	noted, ok, err = b.store.MarkStalled(ctx, seen, late)
 	if err != nil || !ok {
 		return seen, false, err
 	}
-	r := b.said(noted, alerts.Firing, now)
+	r := b.stallAlert(noted, alerts.Firing, now)
 	if seen.Topic == sweepTopic {
 		if r.Text, err = b.named(ctx, r.Text, now); err != nil {
 			return noted, false, err
@@ -183,7 +183,7 @@ func (b *blind) standStill(ctx context.Context, seen store.Progress, now, until 
 }
 
 // named adds to a text which shards are behind at the time now, and which nodes hold them.
-func (b *blind) named(ctx context.Context, text string, now time.Time) (string, error) {
+func (b *stallDetector) named(ctx context.Context, text string, now time.Time) (string, error) {
 	leases, err := b.store.Leases(ctx)
 	if err != nil {
 		return text, err
@@ -194,7 +194,7 @@ func (b *blind) named(ctx context.Context, text string, now time.Time) (string, 
 	}
 	var behind []int16
 	for _, l := range leases {
-		if l.Swept.IsZero() || b.isBlind(sweepTopic, l.Swept, now) {
+		if l.Swept.IsZero() || b.stalled(sweepTopic, l.Swept, now) {
 			behind = append(behind, l.Shard)
 		}
 	}
@@ -204,8 +204,8 @@ func (b *blind) named(ctx context.Context, text string, now time.Time) (string, 
 	return text + "; behind: " + where(behind, leases, nodes), nil
 }
 
-// waiting are the rules whose jobs wait for a topic; nil: those of all rules do.
-func (b *blind) waiting(topic string) []int32 {
+// waitingRules are the rules whose jobs wait for a topic; nil: those of all rules do.
+func (b *stallDetector) waitingRules(topic string) []int32 {
 	if stream, isIntake := strings.CutPrefix(topic, intakeTopic); isIntake {
 		return b.book.WaitingFor(stream)
 	}
@@ -215,24 +215,24 @@ func (b *blind) waiting(topic string) []int32 {
 // advance moves a topic on. Where it was blind, that is reported first. It is not moved to where it still is blind, and
 // once reported, not to where it would be blind again within the next looks: one time of blindness is one alert. Nor is
 // it moved into the future: after a clock is set back, a reader reports a position by the old time for a moment.
-func (b *blind) advance(ctx context.Context, seen store.Progress, to time.Time) error {
+func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to time.Time) error {
 	now := b.now()
 	limit := now
 	if seen.Still {
-		limit = now.Add(steadyLooks * progressEvery)
+		limit = now.Add(steadyLooks * stallCheckInterval)
 	}
-	if !to.After(seen.Through) || to.Sub(now) > progressEvery || b.isBlind(seen.Topic, to, limit) {
+	if !to.After(seen.Through) || to.Sub(now) > stallCheckInterval || b.stalled(seen.Topic, to, limit) {
 		return nil
 	}
-	if !seen.Still && to.Sub(seen.Through) < progressEvery/2 {
+	if !seen.Still && to.Sub(seen.Through) < stallCheckInterval/2 {
 		return nil // another node has moved it just now
 	}
-	if seen.Still || !seen.Through.IsZero() && b.isBlind(seen.Topic, seen.Through, to) {
-		noted, ok, err := b.standStill(ctx, seen, to, to)
+	if seen.Still || !seen.Through.IsZero() && b.stalled(seen.Topic, seen.Through, to) {
+		noted, ok, err := b.markStalled(ctx, seen, to, to)
 		if err != nil || !ok {
 			return err
 		}
-		if err := b.remark(ctx, b.said(noted, alerts.Resolved, to)); err != nil {
+		if err := b.remark(ctx, b.stallAlert(noted, alerts.Resolved, to)); err != nil {
 			return err
 		}
 		seen = noted
@@ -242,18 +242,18 @@ func (b *blind) advance(ctx context.Context, seen store.Progress, to time.Time) 
 }
 
 // forget forgets a stream that no rule names.
-func (b *blind) forget(ctx context.Context, seen store.Progress) error {
+func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 	if seen.Still {
-		if err := b.remark(ctx, b.said(seen, alerts.Resolved, b.now())); err != nil {
+		if err := b.remark(ctx, b.stallAlert(seen, alerts.Resolved, b.now())); err != nil {
 			return err
 		}
 	}
 	return b.store.ForgetProgress(ctx, seen.Topic)
 }
 
-// said is what is said of a topic that was blind until an instant.
-func (b *blind) said(seen store.Progress, status alerts.Status, until time.Time) alerts.Remark {
-	r := alerts.Remark{
+// stallAlert is what is said of a topic that was blind until an instant.
+func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, until time.Time) alerts.SystemAlert {
+	r := alerts.SystemAlert{
 		Topic: seen.Topic, Step: blindStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.Late,
 	}
 	if seen.Late > 0 {
@@ -279,8 +279,8 @@ func lateJobs(n int) string {
 		return "no job was late"
 	case n == 1:
 		return "1 job was late"
-	case n < store.MostLate:
+	case n < store.MaxLateJobs:
 		return fmt.Sprintf("%d jobs were late", n)
 	}
-	return fmt.Sprintf("at least %d jobs were late", store.MostLate)
+	return fmt.Sprintf("at least %d jobs were late", store.MaxLateJobs)
 }

@@ -26,13 +26,13 @@ type watched struct {
 	dir, rule string
 
 	store    *store.Store
-	book     *rules.Book
+	book     *rules.Catalog
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
-	blind    *blind
+	blind    *stallDetector
 	overdue  *overdue
 	alarms   *alarms
-	hearing  *futurejobs.Hearing
+	hearing  *futurejobs.GapDetector
 	caughtUp func() time.Time
 	seq      uint64
 	stop     context.CancelFunc // of all parts
@@ -71,22 +71,22 @@ func (w *watched) open() {
 	}
 	w.must(w.store.Reclaim(w.Context()))
 	w.save()
-	w.book = rules.NewBook(w.store, 4)
+	w.book = rules.NewCatalog(w.store, 4)
 	w.must(w.book.Refresh(w.Context()))
 	w.clock = futurejobs.NewClock(w.store.Now, time.Now)
 	w.must(w.clock.Sync(w.Context()))
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
-	w.blind = &blind{
-		store: w.store, book: w.book, now: w.clock.Now, after: blindAfter + 5*time.Second, log: quiet,
+	w.blind = &stallDetector{
+		store: w.store, book: w.book, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: w.caughtUp()}} },
-		remark: func(ctx context.Context, r alerts.Remark) error {
-			_, _, err := w.store.Announce(ctx, r)
+		remark: func(ctx context.Context, r alerts.SystemAlert) error {
+			_, _, err := w.store.WriteSystemAlert(ctx, r)
 			return err
 		},
 	}
 	w.overdue = &overdue{store: w.store, book: w.book, now: w.clock.Now}
 	w.alarms = &alarms{
-		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*progressEvery, log: quiet,
+		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
 		remark: func(_ alerts.Alert, _ bool, err error) error { return err },
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -94,7 +94,7 @@ func (w *watched) open() {
 	w.run(func() error { return w.alarms.Run(ctx) })
 	w.run(func() error { return w.owner.Run(ctx) })
 	w.run(func() error { return w.blind.Run(ctx) })
-	w.hearing = futurejobs.NewHearing(w.store, "n", time.Now, quiet)
+	w.hearing = futurejobs.NewGapDetector(w.store, "n", time.Now, quiet)
 	w.run(func() error { return w.hearing.Run(ctx) })
 	w.sweep()
 }
@@ -117,15 +117,15 @@ func (w *watched) save() {
 }
 
 // saveNew saves a rule.
-func (w *watched) saveNew(rule string) rules.Saved {
+func (w *watched) saveNew(rule string) rules.RuleVersion {
 	w.Helper()
 	documents, err := rules.Parse([]byte(rule), "rule.yaml")
 	w.must(err)
 	text, err := json.Marshal(documents[0])
 	w.must(err)
-	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}
+	saved := rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}
 	for _, subject := range documents[0].Subjects() {
-		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: "S"})
+		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: "S"})
 	}
 	saved, err = w.store.Save(w.Context(), saved, rules.AnyVersion)
 	w.must(err)
@@ -141,7 +141,7 @@ func (w *watched) run(part func() error) {
 // sweep sweeps until hang is called.
 func (w *watched) sweep() {
 	sweeper := futurejobs.NewSweeper(w.store, w.book, w.owner, w.clock, 4, w.blind.log)
-	sweeper.Resuming, sweeper.Listening = w.blind.Resuming, w.hearing.Listening
+	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.hearing.Flush
 	w.owner.Changed, w.book.Changed = sweeper.Wake, sweeper.Wake
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang = hang
@@ -177,7 +177,7 @@ func (w *watched) orders(n int) {
 		if len(effects) != 1 || len(refusals) != 0 {
 			w.Fatalf("an order comes to %+v, %+v", effects, refusals)
 		}
-		_, err := w.store.Apply(w.Context(), futurejobs.Batch{
+		_, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
 			Stream: "S", After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.book.Revision(), Effects: effects,
 		})
 		w.must(err)
@@ -186,12 +186,12 @@ func (w *watched) orders(n int) {
 }
 
 // said is what was said about blindness, oldest first.
-func (w *watched) said() []futurejobs.Said {
+func (w *watched) said() []futurejobs.ListedAlert {
 	w.Helper()
-	page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: alerts.OwnRule, Limit: futurejobs.MaxLimit})
+	page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
 	w.must(err)
 	slices.Reverse(page.Items)
-	slices.SortStableFunc(page.Items, func(a, b futurejobs.Said) int { return a.DecidedAt.Compare(b.DecidedAt) })
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.ListedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
 	return page.Items
 }
 
@@ -204,9 +204,9 @@ func (w *watched) silent(when string) {
 }
 
 // pair returns what was said of a topic, which has to be one firing alert and its end.
-func (w *watched) pair(topic string) (firing, resolved futurejobs.Said) {
+func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
 	w.Helper()
-	said := slices.DeleteFunc(w.said(), func(a futurejobs.Said) bool { return a.Key != topic })
+	said := slices.DeleteFunc(w.said(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
 	if len(said) != 2 || said[0].Status != alerts.Firing || said[1].Status != alerts.Resolved || !slices.Equal(said[1].Closes, []alerts.ID{said[0].ID}) {
 		w.Fatalf("said of %s: %+v", topic, said)
 	}
@@ -306,8 +306,8 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		if said := w.said(); len(said) != 1 {
 			t.Errorf("while it is read, and far behind: %+v", said)
 		}
-		w.pass(time.Until(time.Now().Truncate(progressEvery).Add(progressEvery + time.Second))) // between two looks
-		atTheLimit := time.Now().Add(-w.blind.after + progressEvery)
+		w.pass(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two looks
+		atTheLimit := time.Now().Add(-w.blind.after + stallCheckInterval)
 		w.caughtUp = func() time.Time { return atTheLimit }
 		w.pass(20 * time.Second)
 		if said := w.said(); len(said) != 1 {
@@ -329,7 +329,7 @@ func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 		w.blind.taps = func() []events.Status {
 			return []events.Status{{Stream: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
 		}
-		w.pass(progressEvery + time.Second)
+		w.pass(stallCheckInterval + time.Second)
 		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: time.Now()}} }
 		w.pass(10 * time.Second)
 		w.silent("after a clock was set back")
@@ -371,7 +371,7 @@ func (w *watched) pings(devices ...string) {
 	w.Helper()
 	rule, err := w.book.Newest("device-silent")
 	w.must(err)
-	batch := futurejobs.Batch{RuleSet: w.book.Revision()}
+	batch := futurejobs.EffectBatch{RuleSet: w.book.Revision()}
 	for _, device := range devices {
 		beat, err := rule.Beat(rules.Beat{Key: device, At: time.Now(), Kind: rules.Success}, 4)
 		w.must(err)

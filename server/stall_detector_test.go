@@ -40,7 +40,7 @@ type remarked struct {
 func (n *node) remarks(topic string) []remarked {
 	n.Helper()
 	var page struct{ Items []remarked }
-	n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
+	n.get("/api/v1/alerts?limit=500&rule="+alerts.SystemRule, &page)
 	slices.Reverse(page.Items)
 	return slices.DeleteFunc(page.Items, func(a remarked) bool { return a.Key != topic })
 }

@@ -16,13 +16,13 @@ import (
 
 // How streams are looked at.
 const (
-	endsWithin  = time.Second // the broker says where they end
-	mayBeBehind = 10 * time.Second
-	readersMost = 50 // rules that are named of a stream
+	streamInfoTimeout = time.Second // the broker says where they end
+	maxStreamLag      = 10 * time.Second
+	maxListedRules    = 50 // rules that are named of a stream
 )
 
-// standing is what is known of a stream that rules are told by.
-type standing struct {
+// streamStatus is what is known of a stream that rules are told by.
+type streamStatus struct {
 	name     string
 	cursor   futurejobs.Cursor
 	progress store.Progress // zero: none is written down
@@ -34,27 +34,27 @@ type standing struct {
 
 // Streams implements web.Streams.
 func (n *node) Streams(ctx context.Context) ([]web.Stream, error) {
-	reads := n.book.Reads()
-	all := make([]standing, 0, len(reads))
+	reads := n.book.SubjectsByStream()
+	all := make([]streamStatus, 0, len(reads))
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
-		all = append(all, standing{name: name})
+		all = append(all, streamStatus{name: name})
 	}
-	if err := n.recall(ctx, all); err != nil {
+	if err := n.loadStreamStatus(ctx, all); err != nil {
 		return nil, err
 	}
-	n.findEnds(ctx, all)
+	n.fetchStreamEnds(ctx, all)
 	out := make([]web.Stream, len(all))
 	for i, s := range all {
-		out[i] = s.show(n.clock.Now())
-		rules := n.book.Readers(s.name)
-		out[i].Rules = append([]string{}, rules[:min(len(rules), readersMost)]...)
+		out[i] = s.toAPI(n.clock.Now())
+		rules := n.book.RulesReading(s.name)
+		out[i].Rules = append([]string{}, rules[:min(len(rules), maxListedRules)]...)
 		out[i].RuleCount, out[i].Subjects = len(rules), len(reads[s.name])
 	}
 	return out, nil
 }
 
-// recall finds what the database and this node's intake know of the streams.
-func (n *node) recall(ctx context.Context, all []standing) error {
+// loadStreamStatus finds what the database and this node's intake know of the streams.
+func (n *node) loadStreamStatus(ctx context.Context, all []streamStatus) error {
 	cursors, err := n.store.Cursors(ctx)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (n *node) recall(ctx context.Context, all []standing) error {
 	if err != nil {
 		return err
 	}
-	holders, err := n.holders(ctx)
+	holders, err := n.shardHolders(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (n *node) recall(ctx context.Context, all []standing) error {
 	return nil
 }
 
-// holders are the names of the nodes that hold shards, by shard.
-func (n *node) holders(ctx context.Context) (map[int16]string, error) {
+// shardHolders are the names of the nodes that hold shards, by shard.
+func (n *node) shardHolders(ctx context.Context) (map[int16]string, error) {
 	nodes, err := n.store.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func (n *node) holders(ctx context.Context) (map[int16]string, error) {
 	return holders, nil
 }
 
-// findEnds asks the broker where the streams end, all at a time.
-func (n *node) findEnds(ctx context.Context, all []standing) {
+// fetchStreamEnds asks the broker where the streams end, all at a time.
+func (n *node) fetchStreamEnds(ctx context.Context, all []streamStatus) {
 	if !n.bus.Connected() {
 		return // whoever asked is told what is known without it, at once
 	}
-	ctx, cancel := context.WithTimeout(ctx, endsWithin)
+	ctx, cancel := context.WithTimeout(ctx, streamInfoTimeout)
 	defer cancel()
 	var asked sync.WaitGroup
 	for i := range all {
@@ -123,8 +123,8 @@ func (n *node) findEnds(ctx context.Context, all []standing) {
 	asked.Wait()
 }
 
-// show is the stream as people see it.
-func (s standing) show(now time.Time) web.Stream {
+// toAPI is the stream as people see it.
+func (s streamStatus) toAPI(now time.Time) web.Stream {
 	out := web.Stream{
 		Name: s.name, ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
 		ReadThrough: s.cursor.ReadThrough, HeardSince: s.cursor.HeardSince, Created: s.cursor.Created, Behind: s.behind(),
@@ -135,7 +135,7 @@ func (s standing) show(now time.Time) web.Stream {
 	if s.progress.Still {
 		out.BlindSince, out.LateJobs = s.progress.Through, s.progress.Late
 	}
-	through := s.through(now)
+	through := s.readThrough(now)
 	lag := max(now.Sub(through), 0)
 	if !through.IsZero() {
 		seconds := lag.Seconds()
@@ -145,14 +145,14 @@ func (s standing) show(now time.Time) web.Stream {
 	return out
 }
 
-// readUp reports whether nothing in the stream follows what was taken in.
-func (s standing) readUp() bool { return s.end != nil && s.cursor.LastSeq >= s.end.LastSeq }
+// caughtUp reports whether nothing in the stream follows what was taken in.
+func (s streamStatus) caughtUp() bool { return s.end != nil && s.cursor.LastSeq >= s.end.LastSeq }
 
 // behind is how many messages are left, as far as that is known.
-func (s standing) behind() *uint64 {
+func (s streamStatus) behind() *uint64 {
 	var left uint64
 	switch {
-	case s.readUp():
+	case s.caughtUp():
 	case s.tap != nil && s.tap.Err == nil && !s.tap.CaughtUp.IsZero():
 		left = s.tap.Left
 	case s.end != nil:
@@ -163,8 +163,8 @@ func (s standing) behind() *uint64 {
 	return &left
 }
 
-// through is until when the stream was read to its end; zero: it never was.
-func (s standing) through(now time.Time) time.Time {
+// readThrough is until when the stream was read to its end; zero: it never was.
+func (s streamStatus) readThrough(now time.Time) time.Time {
 	through := s.cursor.ReadThrough
 	if s.progress.Through.After(through) {
 		through = s.progress.Through
@@ -172,14 +172,14 @@ func (s standing) through(now time.Time) time.Time {
 	if s.tap != nil && s.tap.CaughtUp.After(through) {
 		through = s.tap.CaughtUp
 	}
-	if s.readUp() {
+	if s.caughtUp() {
 		through = now
 	}
 	return through
 }
 
 // state is how the stream does, and what is wrong. An error itself may name hosts; it is in the log.
-func (s standing) state(lag time.Duration) (state, problem string) {
+func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	switch {
 	case s.gone || s.tap != nil && errors.Is(s.tap.Err, events.ErrGone):
 		return web.StreamGone, "the stream is not there; jobs that wait for it are not judged until its subjects are read from another"
@@ -189,7 +189,7 @@ func (s standing) state(lag time.Duration) (state, problem string) {
 		return web.StreamFailing, "it cannot be read at the moment and is tried again; the log of " + s.readBy + " says why"
 	case s.progress.Still:
 		return web.StreamFailing, "it stands still; the log of " + s.readBy + " says why"
-	case lag > mayBeBehind:
+	case lag > maxStreamLag:
 		return web.StreamBehind, "more is in the stream than was taken in yet; jobs that wait for it are judged as far as it is read"
 	}
 	return web.StreamRead, ""

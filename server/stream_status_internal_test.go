@@ -20,35 +20,35 @@ func TestStandingOfAStream(t *testing.T) {
 	end := func(seq uint64) *events.Info { return &events.Info{LastSeq: seq} }
 	for _, c := range []struct {
 		name   string
-		s      standing
+		s      streamStatus
 		state  string
 		behind int // -1: not known
 		lag    time.Duration
 	}{
-		{"read to its end", standing{cursor: cursor, readBy: "a", end: end(100)}, web.StreamRead, 0, 0},
-		{"read elsewhere", standing{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamRead, 30, 2 * time.Second},
+		{"read to its end", streamStatus{cursor: cursor, readBy: "a", end: end(100)}, web.StreamRead, 0, 0},
+		{"read elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamRead, 30, 2 * time.Second},
 		{
 			"read here, what follows is for nobody",
-			standing{cursor: cursor, readBy: "a", end: end(130), tap: &events.Status{CaughtUp: at(time.Second)}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(130), tap: &events.Status{CaughtUp: at(time.Second)}},
 			web.StreamRead, 0, time.Second,
 		},
 		{
 			"a backlog",
-			standing{cursor: cursor, readBy: "a", end: end(9000), tap: &events.Status{CaughtUp: at(time.Minute), Left: 8000}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(9000), tap: &events.Status{CaughtUp: at(time.Minute), Left: 8000}},
 			web.StreamBehind, 8000, time.Minute,
 		},
-		{"a backlog elsewhere", standing{cursor: cursor, readBy: "a", end: end(9000)}, web.StreamBehind, 8900, 3 * time.Minute},
-		{"without the broker", standing{cursor: cursor, readBy: "a"}, web.StreamBehind, -1, 3 * time.Minute},
-		{"its reader fails", standing{cursor: cursor, readBy: "a", end: end(101), tap: &events.Status{CaughtUp: now, Err: errors.New("x")}}, web.StreamFailing, 1, 0},
+		{"a backlog elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(9000)}, web.StreamBehind, 8900, 3 * time.Minute},
+		{"without the broker", streamStatus{cursor: cursor, readBy: "a"}, web.StreamBehind, -1, 3 * time.Minute},
+		{"its reader fails", streamStatus{cursor: cursor, readBy: "a", end: end(101), tap: &events.Status{CaughtUp: now, Err: errors.New("x")}}, web.StreamFailing, 1, 0},
 		{
 			"it stands still",
-			standing{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, Late: 7}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, Late: 7}},
 			web.StreamFailing, 1, 2 * time.Minute,
 		},
-		{"nobody reads it", standing{cursor: cursor, end: end(100)}, web.StreamUnread, 0, 0},
-		{"it is gone", standing{cursor: cursor, readBy: "a", gone: true}, web.StreamGone, -1, 3 * time.Minute},
+		{"nobody reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnread, 0, 0},
+		{"it is gone", streamStatus{cursor: cursor, readBy: "a", gone: true}, web.StreamGone, -1, 3 * time.Minute},
 	} {
-		got, behind := c.s.show(now), -1
+		got, behind := c.s.toAPI(now), -1
 		if got.Behind != nil {
 			behind = int(*got.Behind)
 		}
@@ -59,7 +59,7 @@ func TestStandingOfAStream(t *testing.T) {
 			t.Errorf("%s: blind since %v, %d late jobs", c.name, got.BlindSince, got.LateJobs)
 		}
 	}
-	if never := (standing{readBy: "a"}).show(now); never.Lag != nil || never.State != web.StreamBehind {
+	if never := (streamStatus{readBy: "a"}).toAPI(now); never.Lag != nil || never.State != web.StreamBehind {
 		t.Errorf("a stream that was never read: %+v", never)
 	}
 }

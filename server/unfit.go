@@ -55,6 +55,6 @@ func (n *node) unfitness() unfitness {
 // brokerErr is why this node cannot use the broker: it is not connected, or the last look at the stream of alerts failed. A
 // server may be there and not know the leader of the streams, have no JetStream, or deny this node's user what it needs.
 func (n *node) brokerErr() error {
-	_, err := n.bus.Filled()
+	_, err := n.bus.AlertsStreamUsage()
 	return errors.Join(n.natsErr(), err)
 }

@@ -29,10 +29,10 @@ type virtual struct {
 	shelf shelf // what lookups find
 
 	store   *store.Store // nil: it is down
-	book    *rules.Book
+	book    *rules.Catalog
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
-	ticker  *scheduler.Ticker
+	ticker  *scheduler.Scheduler
 	seq     uint64
 	missed  []rules.PreviewEvent // what came while it was down
 	ticked  ticked               // what became of ticks
@@ -120,7 +120,7 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 		}
 	}
 	for _, j := range page.Items {
-		if j.NextCheckAt.Before(futurejobs.Never) && (!more || j.NextCheckAt.Before(at)) {
+		if j.NextCheckAt.Before(futurejobs.FarFuture) && (!more || j.NextCheckAt.Before(at)) {
 			at, more = j.NextCheckAt, true
 		}
 	}
@@ -179,8 +179,8 @@ func (v *virtual) acknowledge(l line) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if _, err := v.store.Apply(v.t.Context(), futurejobs.Batch{RuleSet: v.book.Revision(), Effects: []futurejobs.Effect{
-		{Rule: rule, Ref: job.Ref, Ask: futurejobs.Acknowledge{Ack: ack}},
+	if _, err := v.store.Apply(v.t.Context(), futurejobs.EffectBatch{RuleSet: v.book.Revision(), Effects: []futurejobs.Effect{
+		{Rule: rule, Ref: job.Ref, Action: futurejobs.Acknowledge{Ack: ack}},
 	}}); err != nil {
 		v.t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func (v *virtual) apply(e rules.PreviewEvent) {
 	if len(refusals) > 0 {
 		v.t.Fatalf("%s %s is refused: %+v", e.Subject, e.Data, refusals)
 	}
-	batch := futurejobs.Batch{
+	batch := futurejobs.EffectBatch{
 		Stream: stream, After: v.seq, Last: event.Seq, LastAt: e.At, RuleSet: v.book.Revision(), Effects: effects,
 	}
 	applied, err := v.store.Apply(v.t.Context(), batch)
@@ -211,7 +211,7 @@ func (v *virtual) settle() {
 	if v.store == nil {
 		return
 	}
-	if len(v.book.Reads()) > 0 {
+	if len(v.book.SubjectsByStream()) > 0 {
 		if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
 			v.t.Fatal(err)
 		}
@@ -233,9 +233,9 @@ func (v *virtual) save(text string) {
 		if err != nil {
 			v.t.Fatal(err)
 		}
-		saved := rules.Saved{Name: d.Name, Entity: d.Entity, Document: document}
+		saved := rules.RuleVersion{Name: d.Name, Entity: d.Entity, Document: document}
 		for _, subject := range d.Subjects() {
-			saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream})
+			saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: stream})
 		}
 		if _, err := v.store.Save(v.t.Context(), saved, rules.AnyVersion); err != nil {
 			v.t.Fatal(err)
@@ -257,7 +257,7 @@ func (v *virtual) open() {
 	if err := v.store.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v.book = rules.NewBook(v.store, v.store.Shards())
+	v.book = rules.NewCatalog(v.store, v.store.Shards())
 	v.book.Calendars, v.book.Sources = v.known, &v.shelf
 	if err := v.book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func (v *virtual) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	v.stop, v.done = cancel, make(chan error, 3)
 	go func(o *futurejobs.Owner) { v.done <- o.Run(ctx) }(v.owner)
-	go func(k *scheduler.Ticker) { v.done <- k.Run(ctx) }(v.ticker)
+	go func(k *scheduler.Scheduler) { v.done <- k.Run(ctx) }(v.ticker)
 	go func(s *futurejobs.Sweeper) { v.done <- s.Run(ctx, context.Background()) }(v.sweeper)
 }
 
@@ -311,10 +311,10 @@ func (v *virtual) heard() (tl timeline) {
 
 // alerts are all alerts, in the order of time. Who comes first within a second, and whether any time passes between what
 // is said and what takes it back at once, is nobody's promise: what is shown of it is sorted.
-func (v *virtual) alerts() []futurejobs.Said {
+func (v *virtual) alerts() []futurejobs.ListedAlert {
 	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
-	slices.SortStableFunc(page.Items, func(a, b futurejobs.Said) int {
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.ListedAlert) int {
 		return cmp.Or(
 			a.DecidedAt.Truncate(time.Second).Compare(b.DecidedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
 			a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(len(a.Closes), len(b.Closes)),
@@ -324,10 +324,10 @@ func (v *virtual) alerts() []futurejobs.Said {
 }
 
 // ended are all waits that ended, in the order of time.
-func (v *virtual) ended() []futurejobs.Ended {
+func (v *virtual) ended() []futurejobs.EndedJob {
 	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
-	slices.SortStableFunc(page.Items, func(a, b futurejobs.Ended) int {
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.EndedJob) int {
 		return cmp.Or(
 			a.EndedAt.Truncate(time.Second).Compare(b.EndedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
 			a.EndedAt.Compare(b.EndedAt),
@@ -344,13 +344,13 @@ func (v *virtual) whole(next string, err error) {
 }
 
 // announce says what people have to know.
-func (v *virtual) announce(ctx context.Context, r alerts.Remark) error {
-	_, _, err := v.store.Announce(ctx, r)
+func (v *virtual) announce(ctx context.Context, r alerts.SystemAlert) error {
+	_, _, err := v.store.WriteSystemAlert(ctx, r)
 	return err
 }
 
-// Emit applies what a tick publishes as the stream's next event.
-func (v *virtual) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+// PublishTick applies what a tick publishes as the stream's next event.
+func (v *virtual) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	return held(ctx, func(context.Context) (isAnswered bool, err error) {
 		v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
 		return true, nil

@@ -21,7 +21,7 @@ func (n *node) readHooks(context.Context) error {
 }
 
 // hookOf is the hook of a name; nil: there is none.
-func (n *node) hookOf(name string) *webhooks.Hook { return (*n.hooks.Load())[name] }
+func (n *node) hookOf(name string) *webhooks.Webhook { return (*n.hooks.Load())[name] }
 
 // readHooks reads the file of hooks that the settings name, and the secrets that it names; none
 // without a file. The error says of all secrets what is wrong with them.
@@ -45,7 +45,7 @@ func readHooks(file string) (webhooks.Set, error) {
 		}
 		secret, err := os.ReadFile(h.SecretFile)
 		if err == nil {
-			err = h.Keep(secret)
+			err = h.LoadSecrets(secret)
 		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("hooks: %w", err))

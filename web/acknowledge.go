@@ -12,13 +12,13 @@ import (
 	"deadman/internal/access"
 )
 
-// Acks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
+// AlertAcks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
 // and one of a wait that is over futurejobs.ErrOver. Implementations are safe for concurrent use.
-type Acks interface {
+type AlertAcks interface {
 	// Acknowledge keeps the steps of the alert's job unsaid until a.Until, and returns the job.
-	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.Listed, error)
+	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error)
 	// Unacknowledge lets them speak again. That nobody acknowledged anything is no error.
-	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.Listed, error)
+	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error)
 }
 
 // Acknowledged is who knows of what was said.
@@ -37,14 +37,14 @@ func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
 		return nil
 	}
 	out := Acknowledged{Alert: a.Alert, By: a.By, At: a.At, Until: a.Until, Note: a.Note}
-	if a.Good() {
+	if a.Active() {
 		out.Until = time.Time{}
 	}
 	return &out
 }
 
-// AckWish is until when what was said is acknowledged; of a wish without a time, for good.
-type AckWish struct {
+// AckRequest is until when what was said is acknowledged; of a wish without a time, for good.
+type AckRequest struct {
 	Until time.Time `json:"until,omitzero" doc:"When steps speak again; this, for, or neither: for good." example:"2026-01-31T15:04:05Z"`
 	For   string    `json:"for,omitempty" doc:"A span from now; this, until, or neither." example:"2h"`
 	Note  string    `json:"note,omitempty" doc:"For those who wonder; up to 500 bytes." example:"I am on it"`
@@ -57,7 +57,7 @@ const ackMost = 366 * 24 * time.Hour
 const ackNote = 500
 
 // Ack is what the wish comes to at an instant. The error is for whoever wished.
-func (w AckWish) Ack(now time.Time) (a futurejobs.Ack, err error) {
+func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	if len(w.Note) > ackNote {
 		return a, refused("body.note", "it has %d bytes, the most is %d", len(w.Note), ackNote)
 	}
@@ -77,27 +77,27 @@ func (w AckWish) Ack(now time.Time) (a futurejobs.Ack, err error) {
 
 func (a *api) mountAcks() {
 	o := operation{
-		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: byItself, Status: http.StatusOK,
+		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: reachBody, Status: http.StatusOK,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}
 	o.ID, o.Method, o.Does, o.Once = "acknowledge-alert", "POST", "keeps further steps of the alert's job unsaid, for a while or for good", true
 	o.Says = "What resolves the job ends it all the same, and that is said. When the time is over, the highest step that is due speaks. " +
 		"Only an alert of a job that goes on can be acknowledged. Doing it again changes until when."
-	add(a, o, shown(a.acknowledge))
+	register(a, o, withBody(a.acknowledge))
 	o.ID, o.Method, o.Does, o.Once = "unacknowledge-alert", "DELETE", "takes an acknowledgement back", false
 	o.Says = "The highest step that came due meanwhile speaks. That nothing was acknowledged is no error."
-	add(a, o, shown(a.unacknowledge))
+	register(a, o, withBody(a.unacknowledge))
 }
 
 func (a *api) acknowledge(ctx context.Context, in *struct {
 	AlertPath
-	Body *AckWish
+	Body *AckRequest
 },
 ) (Job, error) {
 	if err := a.mayAcknowledge(ctx, in.ID); err != nil {
 		return Job{}, err
 	}
-	var wish AckWish
+	var wish AckRequest
 	if in.Body != nil {
 		wish = *in.Body
 	}
@@ -129,8 +129,8 @@ func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
 	if err != nil {
 		return err
 	}
-	if !visitorOf(ctx).sees(s.Rule) {
-		return missing("alert " + id.String())
+	if !principalOf(ctx).canSee(s.Rule) {
+		return notFoundFor("alert " + id.String())
 	}
 	return nil
 }

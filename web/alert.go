@@ -30,7 +30,7 @@ type Alert struct {
 // of the fields beside it.
 type AlertFields alerts.Alert
 
-func (a *api) said(s futurejobs.Said) Alert {
+func (a *api) said(s futurejobs.ListedAlert) Alert {
 	return Alert{
 		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
 		BodiesOmitted: s.Omitted,
@@ -42,7 +42,7 @@ func (a Alert) Said() alerts.Alert { return alerts.Alert(a.AlertFields) }
 
 // alertListIn is what a list of alerts is narrowed by, and where a stream of them begins.
 type alertListIn struct {
-	Narrowing
+	ListFilter
 	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"What kind of news."`
 	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"How much it matters."`
 	Open     bool      `query:"open" doc:"What goes on: the newest alert of each pending job about which something was said, acknowledged or not, and of each outage."`
@@ -53,19 +53,19 @@ type alertListIn struct {
 }
 
 func (a *api) mountAlerts() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-alerts", Tag: tagAlerts, Method: "GET", Path: "/alerts", Does: "lists alerts, newest first; follows them with Accept: text/event-stream",
 		Says: "As a stream of server-sent events, each alert is an event of the kind alert with the alert's id. " +
 			"Of the parameters, a stream takes backlog and no other.",
-		Scope: access.Read, Reach: narrowed, Middlewares: huma.Middlewares{a.streamed},
+		Scope: access.Read, Reach: reachFiltered, Middlewares: huma.Middlewares{a.streamed},
 		Responses: map[string]*huma.Response{"200": {Description: "A page of alerts, or a stream of them", Content: map[string]*huma.MediaType{
 			jsonType: {}, streamType: {Schema: &huma.Schema{Type: huma.TypeString}},
 		}}},
 	}, a.alertList)
-	add(a, operation{
+	register(a, operation{
 		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Does: "shows an alert",
-		Scope: access.Read, Reach: byItself, Errors: []int{http.StatusNotFound},
-	}, shown(a.alert))
+		Scope: access.Read, Reach: reachBody, Errors: []int{http.StatusNotFound},
+	}, withBody(a.alert))
 	a.mountAcks()
 }
 
@@ -87,7 +87,7 @@ func (a *api) alertList(ctx context.Context, in *alertListIn) (*alertListOut, er
 }
 
 func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], error) {
-	p, err := a.Lists.Alerts(ctx, narrow(ctx, f))
+	p, err := a.Lists.Alerts(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Alert]{}, err
 	}
@@ -101,8 +101,8 @@ type AlertPath struct {
 
 func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
 	s, err := a.Lists.Alert(ctx, in.ID)
-	if err == nil && !visitorOf(ctx).sees(s.Rule) {
-		err = missing("alert " + in.ID.String())
+	if err == nil && !principalOf(ctx).canSee(s.Rule) {
+		err = notFoundFor("alert " + in.ID.String())
 	}
 	if err != nil {
 		return Alert{}, err

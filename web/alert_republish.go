@@ -9,10 +9,10 @@ import (
 	"deadman/internal/access"
 )
 
-// Outbox is where published alerts are put to be published again. The store implements it. A
+// AlertRepublisher is where published alerts are put to be published again. The store implements it. A
 // filter has an instant, After, and may have a rule; one that never was is
 // futurejobs.ErrNotFound. Implementations are safe for concurrent use.
-type Outbox interface {
+type AlertRepublisher interface {
 	// Republish has published alerts published again, in order and before anything newer about their jobs, and
 	// returns how many.
 	Republish(ctx context.Context, f futurejobs.Filter) (int64, error)
@@ -20,8 +20,8 @@ type Outbox interface {
 	Republishable(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// RepublishWish says which alerts are to be published again.
-type RepublishWish struct {
+// RepublishRequest says which alerts are to be published again.
+type RepublishRequest struct {
 	Since  time.Time `json:"since" doc:"Those decided then or later." example:"2026-01-31T15:04:05Z"`
 	Rule   string    `json:"rule,omitempty" maxLength:"63" doc:"Of this rule only." example:"order-unshipped"`
 	DryRun bool      `json:"dry_run,omitempty" doc:"Count them, and do nothing."`
@@ -33,15 +33,15 @@ type Republished struct {
 }
 
 func (a *api) mountRepublish() {
-	add(a, operation{
+	register(a, operation{
 		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Does: "publishes alerts again, after their stream was lost",
 		Says: "Alerts of a job come in the order of their decisions, and before alerts that are decided after the call. " +
 			"What the stream still has is not published twice. What was purged from it is published again.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, shown(a.republish))
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, withBody(a.republish))
 }
 
-func (a *api) republish(ctx context.Context, in *struct{ Body RepublishWish }) (out Republished, err error) {
+func (a *api) republish(ctx context.Context, in *struct{ Body RepublishRequest }) (out Republished, err error) {
 	if in.Body.Since.IsZero() {
 		return out, refused("body.since", "it is no instant; write one, such as 2026-01-31T15:04:05Z")
 	}

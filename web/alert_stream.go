@@ -37,7 +37,7 @@ func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 		a.fail(w, r, err)
 		return
 	}
-	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
+	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: principalOf(r.Context()).canSee}
 	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
 		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
 	}

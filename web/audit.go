@@ -19,7 +19,7 @@ type Entry struct {
 	Detail  string    `json:"detail,omitempty"`
 }
 
-func newEntry(e access.Entry) Entry {
+func newEntry(e access.AuditEntry) Entry {
 	return Entry{
 		ID: e.ID, At: e.At, Actor: e.Actor.Name, TokenID: e.Actor.TokenID, Addr: e.Actor.Addr,
 		Action: e.Action, Object: e.Object, Detail: e.Detail,
@@ -28,11 +28,11 @@ func newEntry(e access.Entry) Entry {
 
 // auditIn is what the audit is narrowed by.
 type auditIn struct {
-	Actor  text      `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
-	Action text      `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
-	Object object    `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
-	After  time.Time `query:"after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
-	Before time.Time `query:"before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Actor  identifier  `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
+	Action identifier  `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
+	Object auditObject `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
+	After  time.Time   `query:"after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
+	Before time.Time   `query:"before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
 	Paging
 }
 
@@ -45,11 +45,11 @@ func (a *api) noteTest(ctx context.Context, action access.Action, object, result
 }
 
 func (a *api) mountAudit() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Does: "lists who did what, newest first",
 		Says:  "Every change of rules, jobs, alerts, mutes, dead letters, pings and tokens is here, in the transaction in which it was made, and every test of a channel or a source.",
-		Scope: access.Admin, Reach: everything,
-	}, shown(a.audit))
+		Scope: access.Admin, Reach: reachAll,
+	}, withBody(a.audit))
 }
 
 func (a *api) audit(ctx context.Context, in *auditIn) (Page[Entry], error) {
@@ -58,7 +58,7 @@ func (a *api) audit(ctx context.Context, in *auditIn) (Page[Entry], error) {
 	if err != nil {
 		return page, err
 	}
-	entries, next, err := k.Audit(ctx, access.Filter{
+	entries, next, err := k.Audit(ctx, access.AuditFilter{
 		Actor: string(in.Actor), Action: string(in.Action), Object: string(in.Object),
 		After: in.After.UTC(), Before: in.Before.UTC(), Cursor: in.Cursor, Limit: in.Limit,
 	})

@@ -16,23 +16,23 @@ import (
 	"deadman/internal/pings"
 )
 
-// visitor is who sent a request, and what is open to them.
-type visitor struct {
+// principal is who sent a request, and what is open to them.
+type principal struct {
 	token   access.Token   // of a person, what is granted to the person's groups
 	session access.Session // of a browser; without an ID: a program showed the token, or a proxy named the person
 	person  *access.Person // nil: it is a token
 	open    bool           // everything is, without a token
 }
 
-// nobody reports whether it was not found out who sent a request.
-func (v visitor) nobody() bool { return !v.open && v.token.ID == "" }
+// anonymous reports whether it was not found out who sent a request.
+func (v principal) anonymous() bool { return !v.open && v.token.ID == "" }
 
 type visitorKey struct{}
 
-// visitorOf is who sent the request; nobody, to whom nothing is open, where identify did not
+// principalOf is who sent the request; nobody, to whom nothing is open, where identify did not
 // let it through.
-func visitorOf(ctx context.Context) visitor {
-	v, _ := ctx.Value(visitorKey{}).(visitor)
+func principalOf(ctx context.Context) principal {
+	v, _ := ctx.Value(visitorKey{}).(principal)
 	return v
 }
 
@@ -54,7 +54,7 @@ func (a *api) identify(next http.Handler) http.Handler {
 		v, err := a.visitor(r)
 		switch {
 		case err == nil:
-			next.ServeHTTP(w, r.WithContext(v.enter(r)))
+			next.ServeHTTP(w, r.WithContext(v.withActor(r)))
 		case a.problemOf(err).Status == http.StatusUnauthorized && isPage(r):
 			http.Redirect(w, r, loginFrom(r.URL), http.StatusSeeOther)
 		default:
@@ -69,9 +69,9 @@ func isPage(r *http.Request) bool { return r.Method == http.MethodGet && accepts
 func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // visitor is who sends a request. Refusals are counted and bounded.
-func (a *api) visitor(r *http.Request) (visitor, error) {
+func (a *api) visitor(r *http.Request) (principal, error) {
 	if a.Open(r.Context()) {
-		return visitor{open: true}, a.direct(r)
+		return principal{open: true}, a.direct(r)
 	}
 	if v, named, err := a.proxied(r); named {
 		if err != nil {
@@ -82,10 +82,10 @@ func (a *api) visitor(r *http.Request) (visitor, error) {
 	shown, err := a.credentialOf(r)
 	if err != nil {
 		a.noteForeignHeader(r)
-		return visitor{}, err
+		return principal{}, err
 	}
 	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
-		return visitor{}, err
+		return principal{}, err
 	}
 	v, err := a.known(r.Context(), shown)
 	var no *stranger
@@ -117,37 +117,37 @@ func (a *api) direct(r *http.Request) error {
 }
 
 // identity is who would send a request now, of which visitor knew before who sends it. Nothing is counted.
-func (a *api) identity(r *http.Request) (visitor, error) {
+func (a *api) identity(r *http.Request) (principal, error) {
 	if a.Open(r.Context()) {
-		return visitor{open: true}, nil
+		return principal{open: true}, nil
 	}
 	if v, named, err := a.proxied(r); named {
 		return v, err
 	}
 	shown, err := a.credentialOf(r)
 	if err != nil {
-		return visitor{}, err
+		return principal{}, err
 	}
 	return a.known(r.Context(), shown)
 }
 
-// enter is the context in which the visitor does what is done.
-func (v visitor) enter(r *http.Request) context.Context {
+// withActor is the context in which the visitor does what is done.
+func (v principal) withActor(r *http.Request) context.Context {
 	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: clientAddr(r.Context())}
 	ctx := access.Within(access.As(r.Context(), actor), v.token.Bounds())
 	return context.WithValue(ctx, visitorKey{}, v)
 }
 
-// reach is what of deadman an operation is about. It says what a token may do that is bound
+// resourceScope is what of deadman an operation is about. It says what a token may do that is bound
 // to the rules of a prefix.
-type reach int
+type resourceScope int
 
 const (
-	everything reach = iota // what belongs to no rule: not for such a token
-	ofRule                  // the rule in the path
-	narrowed                // a list, which is narrowed to the token's rules
-	byItself                // the operation looks at the rule itself, with allow or sees
-	anyone                  // what no rule is told of
+	reachAll      resourceScope = iota // what belongs to no rule: not for such a token
+	reachRule                          // the rule in the path
+	reachFiltered                      // a list, which is narrowed to the token's rules
+	reachBody                          // the operation looks at the rule itself, with allow or sees
+	reachPublic                        // what no rule is told of
 )
 
 // admit lets an operation go on if its scope and its reach are the visitor's.
@@ -156,17 +156,17 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	if !ok {
 		return
 	}
-	v, rule := visitorOf(ctx.Context()), ""
-	if o.Reach == ofRule {
+	v, rule := principalOf(ctx.Context()), ""
+	if o.Reach == reachRule {
 		rule = cmp.Or(ctx.Param("rule"), ctx.Param("name"))
 	}
-	err := v.may(o.Scope)
+	err := v.requireScope(o.Scope)
 	switch {
 	case err != nil:
-	case o.Reach == ofRule:
-		err = v.allow(o.Scope, rule)
-	case o.Reach == everything:
-		err = v.unbound()
+	case o.Reach == reachRule:
+		err = v.requireRule(o.Scope, rule)
+	case o.Reach == reachAll:
+		err = v.requireUnrestricted()
 	}
 	if err != nil {
 		r, w := humachi.Unwrap(ctx)
@@ -176,8 +176,8 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// may refuses what the token has no scope for, on whatever rule.
-func (v visitor) may(s access.Scope) error {
+// requireScope refuses what the token has no scope for, on whatever rule.
+func (v principal) requireScope(s access.Scope) error {
 	// A token may do on its own prefix what it may do at all.
 	if v.open || v.token.May(s, v.token.Prefix) {
 		return nil
@@ -185,19 +185,19 @@ func (v visitor) may(s access.Scope) error {
 	return problem(http.StatusForbidden, "%s does not have the scope %s; it has %s", v.token.Who(), s, v.scopes())
 }
 
-// allow refuses what the token does not allow on a rule.
-func (v visitor) allow(s access.Scope, rule string) error {
+// requireRule refuses what the token does not allow on a rule.
+func (v principal) requireRule(s access.Scope, rule string) error {
 	if v.open || v.token.May(s, rule) {
 		return nil
 	}
-	if err := v.may(s); err != nil {
+	if err := v.requireScope(s); err != nil {
 		return err
 	}
 	return problem(http.StatusForbidden, "%s is for the rules %s*, and %q is none of them", v.token.Who(), v.token.Prefix, rule)
 }
 
-// unbound refuses a token that is bound to a prefix.
-func (v visitor) unbound() error {
+// requireUnrestricted refuses a token that is bound to a prefix.
+func (v principal) requireUnrestricted() error {
 	if v.token.Prefix == "" {
 		return nil
 	}
@@ -206,10 +206,10 @@ func (v visitor) unbound() error {
 
 // publish refuses a subject that the token may not publish on. A token with a prefix and nothing to publish on is refused as
 // for all that belongs to no rule.
-func (v visitor) publish(subject string) error {
+func (v principal) publish(subject string) error {
 	b := v.token.Bounds()
 	if v.token.Prefix != "" && len(b.Publish) == 0 {
-		return v.unbound()
+		return v.requireUnrestricted()
 	}
 	if err := b.MayPublish(subject); err != nil {
 		return problem(http.StatusForbidden, "%v", err)
@@ -217,10 +217,10 @@ func (v visitor) publish(subject string) error {
 	return nil
 }
 
-// sees reports whether what is about a rule is shown to the visitor.
-func (v visitor) sees(rule string) bool { return v.allow(access.Read, rule) == nil }
+// canSee reports whether what is about a rule is shown to the visitor.
+func (v principal) canSee(rule string) bool { return v.requireRule(access.Read, rule) == nil }
 
-func (v visitor) scopes() string {
+func (v principal) scopes() string {
 	names := make([]string, len(v.token.Scopes))
 	for i, s := range v.token.Scopes {
 		names[i] = string(s)
@@ -228,29 +228,29 @@ func (v visitor) scopes() string {
 	return strings.Join(names, ", ")
 }
 
-// narrow narrows a list to what the visitor sees.
-func narrow(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
-	f.RulePrefix = visitorOf(ctx).token.Prefix
+// filterVisible narrows a list to what the visitor sees.
+func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
+	f.RulePrefix = principalOf(ctx).token.Prefix
 	return f
 }
 
 // needsRead and needsAll guard what is no operation: pages, and what tells of all rules.
 func (a *api) needsRead(next http.Handler) http.Handler {
-	return a.needs(next, func(v visitor) error { return v.may(access.Read) })
+	return a.needs(next, func(v principal) error { return v.requireScope(access.Read) })
 }
 
 func (a *api) needsAll(next http.Handler) http.Handler {
-	return a.needs(next, func(v visitor) error {
-		if err := v.may(access.Read); err != nil {
+	return a.needs(next, func(v principal) error {
+		if err := v.requireScope(access.Read); err != nil {
 			return err
 		}
-		return v.unbound()
+		return v.requireUnrestricted()
 	})
 }
 
-func (a *api) needs(next http.Handler, refuses func(visitor) error) http.Handler {
+func (a *api) needs(next http.Handler, refuses func(principal) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := refuses(visitorOf(r.Context())); err != nil {
+		if err := refuses(principalOf(r.Context())); err != nil {
 			a.fail(w, r, err)
 			return
 		}
@@ -258,6 +258,6 @@ func (a *api) needs(next http.Handler, refuses func(visitor) error) http.Handler
 	})
 }
 
-// missing is what somebody is told who asks for a thing of a rule they do not see: what they
+// notFoundFor is what somebody is told who asks for a thing of a rule they do not see: what they
 // would be told if it were not there.
-func missing(what string) error { return fmt.Errorf("%s: %w", what, futurejobs.ErrNotFound) }
+func notFoundFor(what string) error { return fmt.Errorf("%s: %w", what, futurejobs.ErrNotFound) }

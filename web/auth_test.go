@@ -17,14 +17,14 @@ import (
 
 // closed makes a stand one that takes tokens.
 func closed(o *web.Options, s *stand) {
-	o.Open, o.Keeper = nil, access.NewKeeper(s.store, time.Now)
+	o.Open, o.Keeper = nil, access.NewTokens(s.store, time.Now)
 	s.keeper = o.Keeper
 }
 
 // token makes a token and returns the header that shows it.
 func (s *stand) token(name, prefix string, scopes ...access.Scope) []string {
 	s.t.Helper()
-	wish := access.Wish{Name: name, Prefix: prefix, Scopes: scopes}
+	wish := access.TokenRequest{Name: name, Prefix: prefix, Scopes: scopes}
 	if prefix != "" {
 		wish.Bounds.Subjects = []string{"orders.>"}
 	}
@@ -330,7 +330,7 @@ func TestLogin(t *testing.T) {
 	if c := cookie(do(t, secure.Server, "POST", "/login", "token="+secret, formOf...)); !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
 		t.Errorf("behind https the cookie is %v", c)
 	}
-	_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: time.Hour})
+	_, short, err := s.keeper.Create(t.Context(), access.TokenRequest{Name: "short", Scopes: []access.Scope{access.Read}, Expires: time.Hour})
 	fatal(t, err)
 	if c := cookie(do(t, s.Server, "POST", "/login", "token="+short, formOf...)); c.Expires.After(s.now.Add(2 * time.Hour)) {
 		t.Errorf("the session outlives its token: %v", c)
@@ -344,7 +344,7 @@ func TestLogin(t *testing.T) {
 func TestOpenNodeActsAsLoopback(t *testing.T) {
 	s := newStand(t)
 	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paid), 201)
-	entries, _, err := s.store.Audit(context.WithoutCancel(t.Context()), access.Filter{Object: "rule/paid"})
+	entries, _, err := s.store.Audit(context.WithoutCancel(t.Context()), access.AuditFilter{Object: "rule/paid"})
 	if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.Loopback {
 		t.Errorf("%+v %v", entries, err)
 	}

@@ -16,32 +16,32 @@ const (
 	countMost  = time.Minute           // for one count, before it is given up
 )
 
-// counter has what may take long to count, as of a little while ago. It is counted beside those who
+// cachedCount has what may take long to count, as of a little while ago. It is counted beside those who
 // ask, only when somebody does, by one at a time, and after a count that took d not for 20 d. It is
 // safe for concurrent use.
-type counter[T any] struct {
+type cachedCount[T any] struct {
 	what  string // for the log
 	count func(context.Context) (T, error)
 	now   func() time.Time // what At is by
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	last  counted[T]
+	last  countedAt[T]
 	known bool          // last was counted
 	took  time.Duration // the last count
 	rests time.Time     // it is not counted again before
 	ends  chan struct{} // is closed when the count ends that goes on; nil: none does
 }
 
-// counted is what was counted, and when that began.
-type counted[T any] struct {
+// countedAt is what was counted, and when that began.
+type countedAt[T any] struct {
 	What T
 	At   time.Time
 }
 
 // newest is what was counted last. It waits a moment for a count that goes on, if that may be over by
 // then; ok is false where nothing was counted yet.
-func (c *counter[T]) newest(ctx context.Context) (last counted[T], ok bool) {
+func (c *cachedCount[T]) newest(ctx context.Context) (last countedAt[T], ok bool) {
 	if ends := c.begin(ctx); ends != nil {
 		wait := time.NewTimer(countWait)
 		defer wait.Stop()
@@ -58,7 +58,7 @@ func (c *counter[T]) newest(ctx context.Context) (last counted[T], ok bool) {
 
 // begin begins a count where it is time for one. It returns what is closed at the end of the count
 // that goes on; nil: there is nothing to wait for.
-func (c *counter[T]) begin(ctx context.Context) <-chan struct{} {
+func (c *cachedCount[T]) begin(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends == nil && !time.Now().Before(c.rests) {
@@ -72,7 +72,7 @@ func (c *counter[T]) begin(ctx context.Context) <-chan struct{} {
 }
 
 // run counts once, unless the node stops.
-func (c *counter[T]) run(ctx context.Context, left <-chan struct{}) {
+func (c *cachedCount[T]) run(ctx context.Context, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, countMost)
 	defer cancel()
 	done := make(chan struct{})
@@ -92,7 +92,7 @@ func (c *counter[T]) run(ctx context.Context, left <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		c.last, c.known = counted[T]{what, at}, true
+		c.last, c.known = countedAt[T]{what, at}, true
 	}
 	c.took = time.Since(began)
 	c.rests = time.Now().Add(max(countRest, countParts*c.took))

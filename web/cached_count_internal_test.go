@@ -10,9 +10,9 @@ import (
 )
 
 // counting is a counter whose counts take a while, and what became of them.
-func counting(takes time.Duration) (c *counter[int], counts *int) {
+func counting(takes time.Duration) (c *cachedCount[int], counts *int) {
 	counts = new(int)
-	return &counter[int]{
+	return &cachedCount[int]{
 		what: "test", now: time.Now, log: slog.New(slog.DiscardHandler),
 		count: func(ctx context.Context) (int, error) {
 			*counts++
@@ -28,7 +28,7 @@ func counting(takes time.Duration) (c *counter[int], counts *int) {
 }
 
 // asks asks every 100 ms for a while, and fails when an answer took longer than it may.
-func (c *counter[T]) asks(t *testing.T, d time.Duration) (last counted[T], ok bool) {
+func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T], ok bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		asked := time.Now()

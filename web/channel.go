@@ -64,15 +64,15 @@ type Delivery struct {
 }
 
 func (a *api) mountChannels() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-channels", Tag: tagPeople, Method: "GET", Path: "/channels", Does: "lists the channels by which people are told, and how they do",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.channels))
-	add(a, operation{
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.channels))
+	register(a, operation{
 		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Does: "sends a channel a message that says that it is a test",
 		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again. The test is audited.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, shown(a.testChannel))
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, withBody(a.testChannel))
 }
 
 // noChannels is what is said where nobody is told.
@@ -82,8 +82,8 @@ func noChannels() error {
 
 // channelListIn is which part of the channels is asked for.
 type channelListIn struct {
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
 func (a *api) channels(ctx context.Context, in *channelListIn) (Page[Channel], error) {
@@ -106,7 +106,7 @@ func (a *api) channels(ctx context.Context, in *channelListIn) (Page[Channel], e
 }
 
 func (a *api) testChannel(ctx context.Context, in *struct {
-	Name text `path:"name" doc:"The channel's name." example:"on-call"`
+	Name identifier `path:"name" doc:"The channel's name." example:"on-call"`
 },
 ) (Tested, error) {
 	if a.Channels == nil {

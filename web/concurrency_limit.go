@@ -7,8 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 )
 
-// turn has a request wait while as many are read and answered as its operation has turns for.
-func (a *api) turn(ctx huma.Context, next func(huma.Context)) {
+// limitConcurrency has a request wait while as many are read and answered as its operation has turns for.
+func (a *api) limitConcurrency(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	if o.Turns == nil {
 		next(ctx)

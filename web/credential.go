@@ -78,22 +78,22 @@ func (sessionOver) Error() string {
 func (sessionOver) Is(target error) bool { return target == access.ErrDenied }
 
 // known is who shows a secret, or access.ErrDenied.
-func (a *api) known(ctx context.Context, shown credential) (visitor, error) {
+func (a *api) known(ctx context.Context, shown credential) (principal, error) {
 	switch {
 	case a.Keeper == nil:
-		return visitor{}, access.ErrDenied
+		return principal{}, access.ErrDenied
 	case shown.kind == bySession:
 		session, token, err := a.Keeper.Resume(ctx, shown.secret)
 		if errors.Is(err, access.ErrDenied) {
 			err = shown.denial()
 		}
 		if err != nil || session.Person == nil {
-			return visitor{token: token, session: session}, err
+			return principal{token: token, session: session}, err
 		}
 		v, err := a.admitted(*session.Person)
 		v.session = session
 		return v, err
 	}
-	token, err := a.Keeper.Identify(ctx, shown.secret)
-	return visitor{token: token}, err
+	token, err := a.Keeper.Authenticate(ctx, shown.secret)
+	return principal{token: token}, err
 }

@@ -46,8 +46,8 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	return out
 }
 
-// LetterReason is how many dead letters there are of one rule and one reason.
-type LetterReason struct {
+// DeadLetterReason is how many dead letters there are of one rule and one reason.
+type DeadLetterReason struct {
 	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
 	Reason  string    `json:"reason"`
 	Letters int64     `json:"letters"`
@@ -55,35 +55,35 @@ type LetterReason struct {
 	At      time.Time `json:"at" doc:"When the newest of them was refused."`
 }
 
-// LetterReasons is why events could not be taken in.
-type LetterReasons struct {
-	Items   []LetterReason `json:"items" nullable:"false"`
-	Letters int64          `json:"letters" doc:"How many were counted, the newest."`
-	More    bool           `json:"more,omitempty" doc:"There may be older ones, which were not counted."`
+// DeadLetterReasons is why events could not be taken in.
+type DeadLetterReasons struct {
+	Items   []DeadLetterReason `json:"items" nullable:"false"`
+	Letters int64              `json:"letters" doc:"How many were counted, the newest."`
+	More    bool               `json:"more,omitempty" doc:"There may be older ones, which were not counted."`
 }
 
-func newLetterReasons(c futurejobs.LetterReasons) LetterReasons {
-	out := LetterReasons{Items: make([]LetterReason, len(c.Reasons)), Letters: c.Letters, More: c.More}
+func newLetterReasons(c futurejobs.DeadLetterReasons) DeadLetterReasons {
+	out := DeadLetterReasons{Items: make([]DeadLetterReason, len(c.Reasons)), Letters: c.Letters, More: c.More}
 	for i, r := range c.Reasons {
-		out.Items[i] = LetterReason(r)
+		out.Items[i] = DeadLetterReason(r)
 	}
 	return out
 }
 
 // deadLetterListIn is what the dead letters are narrowed by.
 type deadLetterListIn struct {
-	LetterFilter
+	DeadLetterFilter
 	Paging
 }
 
-// LetterFilter narrows dead letters.
-type LetterFilter struct {
-	Rule    text `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
-	Subject text `query:"subject" doc:"That came on this subject." example:"orders.created"`
-	Reason  text `query:"reason" doc:"That were refused for this reason, word by word." example:"trigger: missing value event.id"`
+// DeadLetterFilter narrows dead letters.
+type DeadLetterFilter struct {
+	Rule    identifier `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
+	Subject identifier `query:"subject" doc:"That came on this subject." example:"orders.created"`
+	Reason  identifier `query:"reason" doc:"That were refused for this reason, word by word." example:"trigger: missing value event.id"`
 }
 
-func (f LetterFilter) filter() futurejobs.Filter {
+func (f DeadLetterFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(f.Rule), Subject: string(f.Subject), Reason: string(f.Reason)}
 }
 
@@ -93,34 +93,34 @@ type deadLetterIn struct {
 }
 
 func (a *api) mountDeadLetters() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
-		Scope: access.Read, Reach: everything,
-	}, shown(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
 		p, err := a.Lists.DeadLetters(ctx, in.page(in.filter()))
 		if err != nil {
 			return Page[DeadLetter]{}, err
 		}
 		return pageOf(p, newDeadLetter), nil
 	}))
-	add(a, operation{
+	register(a, operation{
 		ID: "get-dead-letter", Tag: tagEvents, Method: "GET", Path: "/dead-letters/{id}", Does: "shows an event that could not be taken in",
-		Scope: access.Read, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, shown(func(ctx context.Context, in *deadLetterIn) (DeadLetter, error) {
+		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, withBody(func(ctx context.Context, in *deadLetterIn) (DeadLetter, error) {
 		d, err := a.Lists.DeadLetter(ctx, in.ID)
 		if err != nil {
 			return DeadLetter{}, err
 		}
 		return newDeadLetter(d), nil
 	}))
-	add(a, operation{
+	register(a, operation{
 		ID: "list-dead-letter-reasons", Tag: tagEvents, Method: "GET", Path: "/dead-letters/reasons", Does: "counts dead letters by rule and reason, most letters first",
 		Says:  "The newest 5,000 letters are counted, and up to 50 reasons are named.",
-		Scope: access.Read, Reach: everything,
-	}, shown(func(ctx context.Context, in *LetterFilter) (LetterReasons, error) {
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(func(ctx context.Context, in *DeadLetterFilter) (DeadLetterReasons, error) {
 		counted, err := a.Lists.LetterReasons(ctx, in.filter())
 		if err != nil {
-			return LetterReasons{}, err
+			return DeadLetterReasons{}, err
 		}
 		return newLetterReasons(counted), nil
 	}))

@@ -9,9 +9,9 @@ import (
 	"deadman/internal/events"
 )
 
-// Letters is what may be done to dead letters. events.Letters implements it. A letter that is
+// DeadLetterActions is what may be done to dead letters. events.Letters implements it. A letter that is
 // not there is futurejobs.ErrNotFound. Implementations are safe for concurrent use.
-type Letters interface {
+type DeadLetterActions interface {
 	// Retry takes a letter's event in, by the rules as they are now.
 	Retry(ctx context.Context, id int64) (events.Retried, error)
 	// RetryAll retries the letters of a filter that follow an id, oldest first.
@@ -35,14 +35,14 @@ type Dropped struct {
 	Dropped int64 `json:"dropped"`
 }
 
-// LettersMeant says which dead letters are meant. That all are has to be said.
-type LettersMeant struct {
-	LetterFilter
+// DeadLetterSelection says which dead letters are meant. That all are has to be said.
+type DeadLetterSelection struct {
+	DeadLetterFilter
 	All bool `query:"all" doc:"All that there are; in place of rule, subject and reason."`
 }
 
-func (in LettersMeant) check() error {
-	some := in.LetterFilter != LetterFilter{}
+func (in DeadLetterSelection) check() error {
+	some := in.DeadLetterFilter != DeadLetterFilter{}
 	switch {
 	case !some && !in.All:
 		return refused("query", "it does not say which letters are meant; give rule, subject, reason, or all=true")
@@ -53,22 +53,22 @@ func (in LettersMeant) check() error {
 }
 
 func (a *api) mountLetterDeeds() {
-	add(a, operation{
+	register(a, operation{
 		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Does: "takes the event of a dead letter in, late",
 		Says: "By the rules as they are now: the one that refused it, or all that listen to its subject. " +
 			"Once: the letter goes in the same transaction. Refused again, it stays, with the new reason. " +
 			"What came after the event was taken in without it, and is not taken in again.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, shown(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, withBody(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
 		done, err := a.Letters.Retry(ctx, in.ID)
 		return Retried(done), err
 	}))
-	add(a, operation{
+	register(a, operation{
 		ID: "retry-dead-letters", Tag: tagEvents, Method: "POST", Path: "/dead-letters/retry", Does: "takes the events of dead letters in, oldest first",
 		Says:  "Up to 500 in one call; next, where the answer has it, is the after of the call that goes on.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK,
-	}, shown(func(ctx context.Context, in *struct {
-		LettersMeant
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
+	}, withBody(func(ctx context.Context, in *struct {
+		DeadLetterSelection
 		After int64 `query:"after" minimum:"0" doc:"Only letters with a greater id."`
 	},
 	) (Retried, error) {
@@ -78,14 +78,14 @@ func (a *api) mountLetterDeeds() {
 		done, err := a.Letters.RetryAll(ctx, in.filter(), in.After)
 		return Retried(done), err
 	}))
-	add(a, operation{
+	register(a, operation{
 		ID: "drop-dead-letter", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters/{id}", Does: "drops a dead letter",
-		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, done(func(ctx context.Context, in *deadLetterIn) error { return a.Letters.DropLetter(ctx, in.ID) }))
-	add(a, operation{
+		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, noContent(func(ctx context.Context, in *deadLetterIn) error { return a.Letters.DropLetter(ctx, in.ID) }))
+	register(a, operation{
 		ID: "drop-dead-letters", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters", Does: "drops dead letters",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK,
-	}, shown(func(ctx context.Context, in *LettersMeant) (Dropped, error) {
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
+	}, withBody(func(ctx context.Context, in *DeadLetterSelection) (Dropped, error) {
 		if err := in.check(); err != nil {
 			return Dropped{}, err
 		}

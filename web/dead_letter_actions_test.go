@@ -17,7 +17,7 @@ func (s *stand) letter(seq uint64, subject, body string) int64 {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
 	fatal(s.t, err)
-	_, err = s.store.Apply(s.t.Context(), futurejobs.Batch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
+	_, err = s.store.Apply(s.t.Context(), futurejobs.EffectBatch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
 		Event: futurejobs.Event{Stream: "DEADMAN_EVENTS", Subject: subject, Seq: seq, At: s.now, Data: []byte(body)},
 		Rule:  "order-unshipped", Part: futurejobs.Triggers, Reason: "as the rule was then",
 	}}})
@@ -95,7 +95,7 @@ func TestLettersAreDropped(t *testing.T) {
 			t.Errorf("%s: %d dropped, want %d", step.query, got.Dropped, step.want)
 		}
 	}
-	done, _, err := s.store.Audit(t.Context(), access.Filter{Action: "dead-letter.drop"})
+	done, _, err := s.store.Audit(t.Context(), access.AuditFilter{Action: "dead-letter.drop"})
 	fatal(t, err)
 	if len(done) != 4 || done[3].Object != fmt.Sprintf("dead-letter/%d", one) || done[1].Detail != "1 dropped of rule order-unshipped on orders.created" {
 		t.Errorf("%d entries in the audit: %+v", len(done), done)
@@ -124,7 +124,7 @@ func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
 	s := newStand(t)
 	for body, refusals := range map[string]int{`{"id": "1"}`: 0, `{"number": "1"}`: 1} {
 		a := do(t, s.Server, "POST", "/api/v1/events/orders.created", body)
-		var taken web.Taken
+		var taken web.PublishResult
 		fatal(t, json.Unmarshal([]byte(a.body), &taken))
 		if a.StatusCode != 202 || len(taken.WouldDeadLetter) != refusals {
 			t.Errorf("%s: %d %s", body, a.StatusCode, a.body)

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	_ web.Desk = (*stand)(nil)
-	_ web.Acks = (*stand)(nil)
+	_ web.JobActions = (*stand)(nil)
+	_ web.AlertAcks  = (*stand)(nil)
 )
 
 // deed does something to the job of a rule and a key, on the real store.
@@ -32,46 +32,46 @@ func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futu
 		return err
 	}
 	effect, err := ask(made, job.Job)
-	if err != nil || effect.Ask == nil {
+	if err != nil || effect.Action == nil {
 		return err
 	}
-	_, err = s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: what, Effects: []futurejobs.Effect{effect}})
+	_, err = s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: what, Effects: []futurejobs.Effect{effect}})
 	return err
 }
 
 // Create is web.Desk's, as the six that follow.
-func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, error) {
+func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	rule, err := s.rules.Book.Newest(j.Rule)
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
-	effect, err := rule.Begin(j.Key, j.Since, time.Now().UTC(), j.Event, s.store.Shards())
+	effect, err := rule.Start(j.Key, j.Since, time.Now().UTC(), j.Event, s.store.Shards())
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
-	done, err := s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: "job.create", Effects: []futurejobs.Effect{effect}})
+	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: "job.create", Effects: []futurejobs.Effect{effect}})
 	if err == nil && done.Kept > 0 {
 		err = fmt.Errorf("rule %s, key %s: %w", j.Rule, j.Key, futurejobs.ErrExists)
 	}
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	return s.store.Job(ctx, j.Rule, j.Key)
 }
 
-func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
+func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
-		return web.Begun{}, err
+		return web.StartResult{}, err
 	}
-	all := s.rules.Book.BeginAll(jobs, time.Now().UTC())
+	all := s.rules.Book.StartAll(jobs, time.Now().UTC())
 	if len(all.Effects) == 0 {
-		return web.BegunOf(all, futurejobs.Applied{}), nil
+		return web.NewStartResult(all, futurejobs.ApplyResult{}), nil
 	}
-	done, err := s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: "job.create", Bulk: true, Effects: all.Effects})
-	return web.BegunOf(all, done), err
+	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: "job.create", Bulk: true, Effects: all.Effects})
+	return web.NewStartResult(all, done), err
 }
 
 func (s *stand) Cancel(ctx context.Context, rule, key string) error {
@@ -90,9 +90,9 @@ func (s *stand) CancelEntity(ctx context.Context, entity, key string) (int, erro
 	return len(page.Items), err
 }
 
-func (s *stand) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
+func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = s.deed(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
-		effect, ends, err := r.LookNow(ctx, j, time.Now().UTC())
+		effect, ends, err := r.CheckNow(ctx, j, time.Now().UTC())
 		if saw.Ended = ends; !ends {
 			saw.Next = j.NextCheckAt
 			return futurejobs.Effect{}, err
@@ -102,36 +102,36 @@ func (s *stand) Check(ctx context.Context, rule, key string) (saw web.Looked, er
 	return saw, err
 }
 
-func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
+func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
 	err := s.deed(ctx, "job.snooze", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
-		return futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until}}, nil
+		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until}}, nil
 	})
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	return s.store.Job(ctx, rule, key)
 }
 
 // Acknowledge is web.Acks's, as the one that follows.
-func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.Listed, error) {
+func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	said, err := s.store.Alert(ctx, id)
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	err = s.deed(ctx, "alert.ack", said.Rule, said.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
-		return futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Acknowledge{Ack: a}}, nil
+		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: a}}, nil
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
-		return futurejobs.Listed{}, fmt.Errorf("alert %s: %w", id, futurejobs.ErrOver)
+		return futurejobs.ListedJob{}, fmt.Errorf("alert %s: %w", id, futurejobs.ErrJobEnded)
 	}
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.ListedJob{}, err
 	}
 	return s.store.Job(ctx, said.Rule, said.Key)
 }
 
-func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.Listed, error) {
+func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
 	return s.Acknowledge(ctx, id, futurejobs.Ack{})
 }
 

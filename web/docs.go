@@ -67,7 +67,7 @@ type docsShape struct {
 
 // docs shows the description of the API as a page: offline, and without a script.
 func (a *api) docs(w http.ResponseWriter, r *http.Request) {
-	a.frame(w, r, Framed{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.docsView())
+	a.frame(w, r, PageContent{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.docsView())
 }
 
 func (a *api) docsView() docsView {

@@ -28,7 +28,7 @@ type ruleOut struct {
 }
 
 // documentOut is a version's document as the client accepts it: as it is stored, or as YAML.
-func documentOut(s rules.Saved, accept string) (*ruleOut, error) {
+func documentOut(s rules.RuleVersion, accept string) (*ruleOut, error) {
 	out := &ruleOut{ContentType: jsonType, ETag: etag(s.Version), Vary: "Accept", Body: s.Document}
 	if !acceptsYAML(accept) {
 		return out, nil

@@ -18,27 +18,27 @@ type Entity struct {
 
 // EntityPath names an entity's key by its path.
 type EntityPath struct {
-	Entity text `path:"entity" doc:"The kind of thing." example:"order"`
-	Key    text `path:"key" doc:"Which one." example:"1234"`
+	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
+	Key    identifier `path:"key" doc:"Which one." example:"1234"`
 }
 
 // EntityQuery names an entity's key by its path and its query, for keys that do not fit a
 // path.
 type EntityQuery struct {
-	Entity text `path:"entity" doc:"The kind of thing." example:"order"`
-	Key    text `query:"key" required:"true" doc:"Which one." example:"a/b c"`
+	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
+	Key    identifier `query:"key" required:"true" doc:"Which one." example:"a/b c"`
 }
 
 func (a *api) mountEntities() {
 	o := operation{
 		ID: "get-entity", Tag: tagJobs, Method: "GET", Path: "/entities/{entity}/{key}", Does: "shows all that is known of an entity's key",
-		Scope: access.Read, Reach: narrowed,
+		Scope: access.Read, Reach: reachFiltered,
 	}
-	add(a, o, shown(func(ctx context.Context, in *EntityPath) (Entity, error) {
+	register(a, o, withBody(func(ctx context.Context, in *EntityPath) (Entity, error) {
 		return a.entity(ctx, string(in.Entity), string(in.Key))
 	}))
 	o.ID, o.Path, o.Does = o.ID+"-by-query", "/entities/{entity}", o.Does+"; the key is in ?key="
-	add(a, o, shown(func(ctx context.Context, in *EntityQuery) (Entity, error) {
+	register(a, o, withBody(func(ctx context.Context, in *EntityQuery) (Entity, error) {
 		return a.entity(ctx, string(in.Entity), string(in.Key))
 	}))
 	a.mountCancelEntity()
@@ -46,11 +46,11 @@ func (a *api) mountEntities() {
 
 func (a *api) entity(ctx context.Context, entity, key string) (Entity, error) {
 	e, f := Entity{Entity: entity, Key: key}, futurejobs.Filter{Entity: entity, Key: key}
-	jobs, err := a.Lists.Jobs(ctx, narrow(ctx, f))
+	jobs, err := a.Lists.Jobs(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return e, err
 	}
-	history, err := a.Lists.History(ctx, narrow(ctx, f))
+	history, err := a.Lists.History(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return e, err
 	}

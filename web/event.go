@@ -23,9 +23,9 @@ import (
 // MaxEventBytes is the largest body of an event that the API takes.
 const MaxEventBytes = 256 << 10
 
-// Wire is the streams as HTTP needs them. The bus implements it. Implementations are safe
+// EventPublisher is the streams as HTTP needs them. The bus implements it. Implementations are safe
 // for concurrent use.
-type Wire interface {
+type EventPublisher interface {
 	// PublishEvent puts an event into the stream that takes its subject in, and returns
 	// once it is durable there. A repeat of an id is not stored twice, on whatever subject: repeated
 	// reports that seq is where the first is. An empty id is no id.
@@ -42,25 +42,25 @@ type Book interface {
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
-	// Ticks is how many waits that schedules will begin after now are first looked at, in each part
+	// PlannedTicks is how many waits that schedules will begin after now are first looked at, in each part
 	// of a span.
-	Ticks(span futurejobs.Span, now time.Time) []int
+	PlannedTicks(span futurejobs.BucketRange, now time.Time) []int
 }
 
-// Taken is where an event is kept.
-type Taken struct {
+// PublishResult is where an event is kept.
+type PublishResult struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq,omitzero" doc:"In the stream; absent for a token with bounds: it counts the events of all senders."`
 
 	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one that counts; this one is not stored."`
 
-	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
-	Unmatched       bool        `json:"unmatched,omitempty" doc:"The node is busy and did not find out what the event means: nothing follows from the absence of concerns and would_dead_letter. The event is taken in."`
-	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
+	Concerns        []AffectedEntity `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
+	Unmatched       bool             `json:"unmatched,omitempty" doc:"The node is busy and did not find out what the event means: nothing follows from the absence of concerns and would_dead_letter. The event is taken in."`
+	WouldDeadLetter []RefusedRule    `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
 }
 
-// Concerned is an entity that an event is about, for a rule.
-type Concerned struct {
+// AffectedEntity is an entity that an event is about, for a rule.
+type AffectedEntity struct {
 	Rule   string `json:"rule" example:"order-unshipped"`
 	Entity string `json:"entity" example:"order"`
 	Key    string `json:"key" example:"1234"`
@@ -75,18 +75,18 @@ const matchWait = 250 * time.Millisecond
 // maxConcerned is how many of them an answer names.
 const maxConcerned = 20
 
-// Refused is a rule that cannot take an event in.
-type Refused struct {
+// RefusedRule is a rule that cannot take an event in.
+type RefusedRule struct {
 	Rule   string `json:"rule,omitempty" doc:"Absent: no rule's fault."`
 	Reason string `json:"reason"`
 }
 
 // EventPath is where an event is published, and by what a repeat of it is known.
 type EventPath struct {
-	Subject text   `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
-	ID      string `header:"Idempotency-Key" hidden:"true"`
-	NATSID  string `header:"Nats-Msg-Id" doc:"The sender's id of the event: the stream does not store a repeat of it by the same token on the same subject within its duplicate window (2 minutes in DEADMAN_EVENTS). Absent: the Idempotency-Key."`
-	Type    string `header:"Content-Type" hidden:"true"`
+	Subject identifier `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
+	ID      string     `header:"Idempotency-Key" hidden:"true"`
+	NATSID  string     `header:"Nats-Msg-Id" doc:"The sender's id of the event: the stream does not store a repeat of it by the same token on the same subject within its duplicate window (2 minutes in DEADMAN_EVENTS). Absent: the Idempotency-Key."`
+	Type    string     `header:"Content-Type" hidden:"true"`
 }
 
 // eventIn is an event on its way in.
@@ -164,36 +164,36 @@ func (in *eventIn) size() int {
 }
 
 func (a *api) mountEvents() {
-	add(a, operation{
+	register(a, operation{
 		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
 		Says: "The answer comes once the event is durable in the stream that takes its subject in. " +
 			"The headers ce-*, Content-Type, traceparent and tracestate go with it.",
-		Scope: access.Events, Reach: byItself, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
+		Scope: access.Events, Reach: reachBody, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
 		RequestBody: &huma.RequestBody{Description: "The event's body, of any type.", Content: map[string]*huma.MediaType{
 			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
 			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 		}},
-	}, shown(a.event))
+	}, withBody(a.event))
 }
 
-func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
+func (a *api) event(ctx context.Context, in *eventIn) (PublishResult, error) {
 	key, subject := cmp.Or(in.NATSID, in.ID), string(in.Subject)
-	if err := visitorOf(ctx).publish(subject); err != nil {
-		return Taken{}, err
+	if err := principalOf(ctx).publish(subject); err != nil {
+		return PublishResult{}, err
 	}
 	if key != "" {
 		in.header[senderIDHeader] = []string{key}
 	}
 	if err := a.withinQuota(ctx, in.size()); err != nil {
-		return Taken{}, err
+		return PublishResult{}, err
 	}
 	stream, seq, repeated, err := a.Wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))
 	if err != nil {
-		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
+		return PublishResult{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
-	taken := Taken{Stream: stream, Seq: seq, Duplicate: repeated}
-	if visitorOf(ctx).token.Bounds() != nil {
+	taken := PublishResult{Stream: stream, Seq: seq, Duplicate: repeated}
+	if principalOf(ctx).token.Bounds() != nil {
 		taken.Seq = 0
 	}
 	a.meaning(ctx, &taken, futurejobs.Event{
@@ -216,7 +216,7 @@ func eventID(sender access.Actor, subject, key string) string {
 
 // meaning adds what the rules make of an event, which is stored already: where the rules cannot be
 // had anew, it tells by those that were known.
-func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
+func (a *api) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
@@ -231,19 +231,19 @@ func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 	case <-ctx.Done():
 		return
 	}
-	v := visitorOf(ctx)
+	v := principalOf(ctx)
 	effects, refusals, isWhole := a.Book.Foresee(e)
 	taken.Unmatched = !isWhole
 	for _, effect := range effects {
-		of := Concerned{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
-		if v.sees(of.Rule) && len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
+		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
+		if v.canSee(of.Rule) && len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
 			taken.Concerns = append(taken.Concerns, of)
 		}
 	}
 	for _, r := range refusals {
-		if !v.sees(r.Rule) || r.Rule == "" && v.unbound() != nil {
+		if !v.canSee(r.Rule) || r.Rule == "" && v.requireUnrestricted() != nil {
 			continue
 		}
-		taken.WouldDeadLetter = append(taken.WouldDeadLetter, Refused{Rule: r.Rule, Reason: r.Reason})
+		taken.WouldDeadLetter = append(taken.WouldDeadLetter, RefusedRule{Rule: r.Rule, Reason: r.Reason})
 	}
 }

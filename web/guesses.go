@@ -63,7 +63,7 @@ func newGuesses(log *slog.Logger, metrics *Metrics, now func() time.Time) *guess
 //     over may ask as often as it likes, and is led to the login; a program that repeats a refused token is
 //     told to wait.
 //  2. Where too many secrets of the address were refused, no other one is looked at until later.
-func (g *guesses) check(r *http.Request, keeper *access.Keeper, c credential) error {
+func (g *guesses) check(r *http.Request, keeper *access.Tokens, c credential) error {
 	if keeper != nil && keeper.Knows(c.secret) {
 		return nil
 	}

@@ -53,7 +53,7 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	var db *counting
 	s := newStand(t, func(o *web.Options, s *stand) {
 		db = &counting{Store: s.store}
-		o.Open, o.Keeper = nil, access.NewKeeper(db, time.Now)
+		o.Open, o.Keeper = nil, access.NewTokens(db, time.Now)
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.keeper = o.Keeper
 	})
@@ -129,7 +129,7 @@ func TestTheSameWrongTokenAgain(t *testing.T) {
 	var db *counting
 	s := newStand(t, func(o *web.Options, s *stand) {
 		db = &counting{Store: s.store}
-		o.Open, o.Keeper = nil, access.NewKeeper(db, time.Now)
+		o.Open, o.Keeper = nil, access.NewTokens(db, time.Now)
 		s.keeper = o.Keeper
 	})
 	good := s.token("good", "", access.Read)

@@ -13,15 +13,15 @@ import (
 // Handlers is who answers checks in the place of rules. Implementations are safe for concurrent
 // use.
 type Handlers interface {
-	// Roll returns the handlers that rules want, that the program registered and that services
+	// List returns the handlers that rules want, that the program registered and that services
 	// answer for, by name.
-	Roll(ctx context.Context) (HandlerRoll, error)
+	List(ctx context.Context) (HandlerList, error)
 	// TryHandler asks a handler once about a check that is made up, and changes nothing.
-	TryHandler(ctx context.Context, name string, of HandlerTrial) (TriedHandler, error)
+	TryHandler(ctx context.Context, name string, of HandlerTestRequest) (HandlerTestResult, error)
 }
 
-// HandlerRoll are all handlers.
-type HandlerRoll struct {
+// HandlerList are all handlers.
+type HandlerList struct {
 	Items   []Handler `json:"items" nullable:"false" doc:"By name."`
 	Unasked string    `json:"unasked,omitempty" doc:"Why it is not known which services answer, such as a permission that the NATS user lacks; absent: it is known."`
 }
@@ -56,14 +56,14 @@ const (
 // DefaultKey is the key of a check that is made up.
 const DefaultKey = "test"
 
-// HandlerTrial is what a handler is asked about.
-type HandlerTrial struct {
-	Key   text            `json:"key,omitempty" doc:"Absent: test." example:"1042"`
+// HandlerTestRequest is what a handler is asked about.
+type HandlerTestRequest struct {
+	Key   identifier      `json:"key,omitempty" doc:"Absent: test." example:"1042"`
 	Event json.RawMessage `json:"event,omitempty" doc:"The body of the event that began the wait; absent: {}."`
 }
 
-// TriedHandler is what came of asking a handler.
-type TriedHandler struct {
+// HandlerTestResult is what came of asking a handler.
+type HandlerTestResult struct {
 	Handler string         `json:"handler"`
 	Rule    string         `json:"rule,omitempty" doc:"Whose check it was made up as; absent: no rule names the handler."`
 	Key     string         `json:"key"`
@@ -83,35 +83,35 @@ type HandlerAnswer struct {
 }
 
 func (a *api) mountHandlers() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-handlers", Tag: tagNode, Method: "GET", Path: "/handlers", Does: "lists the handlers that rules want, and who answers for them",
 		Says:  "Services are asked who they are, for up to a second. How they did is as the node knows it that answers.",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.handlerRoll))
-	add(a, operation{
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.handlerRoll))
+	register(a, operation{
 		ID: "test-handler", Tag: tagNode, Method: "POST", Path: "/handlers/{name}/test", Does: "asks a handler once about a check that is made up, and says what is wrong with its answer",
 		Says: "The check is marked as asked by a person (manual), and nothing comes of it. It is that of a rule that names the handler, where there is one. " +
 			"A handler with effects (at_most_once) is not asked.",
-		Scope: access.Rules, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, shown(a.testHandler))
+		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, withBody(a.testHandler))
 }
 
-func (a *api) handlerRoll(ctx context.Context, _ *nothing) (HandlerRoll, error) {
+func (a *api) handlerRoll(ctx context.Context, _ *nothing) (HandlerList, error) {
 	if a.Handlers == nil {
-		return HandlerRoll{Items: []Handler{}}, nil
+		return HandlerList{Items: []Handler{}}, nil
 	}
-	return a.Handlers.Roll(ctx)
+	return a.Handlers.List(ctx)
 }
 
 // handlerTrialIn is which handler to ask, and about what.
 type handlerTrialIn struct {
-	Name text `path:"name" doc:"The handler's name, as rules have it." example:"shipping"`
-	Body HandlerTrial
+	Name identifier `path:"name" doc:"The handler's name, as rules have it." example:"shipping"`
+	Body HandlerTestRequest
 }
 
-func (a *api) testHandler(ctx context.Context, in *handlerTrialIn) (TriedHandler, error) {
+func (a *api) testHandler(ctx context.Context, in *handlerTrialIn) (HandlerTestResult, error) {
 	if a.Handlers == nil {
-		return TriedHandler{}, problem(http.StatusNotFound, "this node has no handlers")
+		return HandlerTestResult{}, problem(http.StatusNotFound, "this node has no handlers")
 	}
 	return a.Handlers.TryHandler(ctx, string(in.Name), in.Body)
 }

@@ -45,13 +45,13 @@ func (a *api) readiness(ctx context.Context) Readiness {
 	return out
 }
 
-// troubles is what was logged of the conditions that are not OK, by name.
-type troubles struct {
+// conditionLog is what was logged of the conditions that are not OK, by name.
+type conditionLog struct {
 	mu    sync.Mutex
-	known map[string]trouble
+	known map[string]loggedCondition
 }
 
-type trouble struct {
+type loggedCondition struct {
 	text string
 	at   time.Time
 }
@@ -70,7 +70,7 @@ func (a *api) logChanges(ctx context.Context, conditions []Condition) {
 			a.Log.InfoContext(ctx, "in order again", "condition", c.Name)
 		case c.OK || c.Err == nil:
 		case !known || (last.text != c.Err.Error() && now.Sub(last.at) >= sayAgain):
-			a.troubles.known[c.Name] = trouble{c.Err.Error(), now}
+			a.troubles.known[c.Name] = loggedCondition{c.Err.Error(), now}
 			a.Log.ErrorContext(ctx, "not in order", "condition", c.Name, "err", c.Err)
 		}
 	}
@@ -113,14 +113,14 @@ func (r Readiness) public() Readiness {
 
 // seesDetails reports whether a request is shown the details of conditions, which are about all rules.
 func (a *api) seesDetails(r *http.Request) bool {
-	v := visitorOf(r.Context()) // of a page that asks
-	if v.nobody() {
+	v := principalOf(r.Context()) // of a page that asks
+	if v.anonymous() {
 		var err error
 		if v, err = a.visitor(r); err != nil {
 			return false
 		}
 	}
-	return v.may(access.Read) == nil && v.unbound() == nil
+	return v.requireScope(access.Read) == nil && v.requireUnrestricted() == nil
 }
 
 // ready answers 503 where the node can answer nobody; with ?all, where anything is out of order.

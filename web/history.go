@@ -17,12 +17,12 @@ type Ended struct {
 	EndedAt time.Time      `json:"ended_at"`
 }
 
-func newEnded(e futurejobs.Ended) Ended {
-	return Ended{Job: newJob(e.Listed), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
+func newEnded(e futurejobs.EndedJob) Ended {
+	return Ended{Job: newJob(e.ListedJob), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
 }
 
 // wholeEnded is an ended job with what is kept of it for its entity.
-func wholeEnded(e futurejobs.Ended) Ended {
+func wholeEnded(e futurejobs.EndedJob) Ended {
 	out := newEnded(e)
 	out.Trail = trailOf(e.Trail)
 	return out
@@ -30,18 +30,18 @@ func wholeEnded(e futurejobs.Ended) Ended {
 
 // historyIn is what the history is narrowed by.
 type historyIn struct {
-	Narrowing
-	Outcome     text      `query:"outcome" doc:"That ended so." example:"resolved"`
-	EndedAfter  time.Time `query:"ended_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
-	EndedBefore time.Time `query:"ended_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	ListFilter
+	Outcome     identifier `query:"outcome" doc:"That ended so." example:"resolved"`
+	EndedAfter  time.Time  `query:"ended_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
+	EndedBefore time.Time  `query:"ended_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
 	Paging
 }
 
 func (a *api) mountHistory() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-history", Tag: tagJobs, Method: "GET", Path: "/history", Does: "lists ended jobs, newest first",
-		Scope: access.Read, Reach: narrowed,
-	}, shown(func(ctx context.Context, in *historyIn) (Page[Ended], error) {
+		Scope: access.Read, Reach: reachFiltered,
+	}, withBody(func(ctx context.Context, in *historyIn) (Page[Ended], error) {
 		f := in.page(in.filter())
 		f.Outcome, f.After, f.Before = checks.Outcome(in.Outcome), in.EndedAfter.UTC(), in.EndedBefore.UTC()
 		return a.history(ctx, f)
@@ -50,7 +50,7 @@ func (a *api) mountHistory() {
 }
 
 func (a *api) history(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
-	p, err := a.Lists.History(ctx, narrow(ctx, f))
+	p, err := a.Lists.History(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Ended]{}, err
 	}

@@ -54,29 +54,29 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 }
 
 // proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of hooks.Hook.Prove.
-func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Hook) (body []byte, id string, err error) {
+func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
 	client := guesserOf(r)
 	if full := a.unproven.take(client); full != nil {
 		return nil, "", full
 	}
 	defer a.unproven.leave(client)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // a writer without deadlines is no server's
-	body, whole := peek(r, MaxEventBytes)
+	body, whole := readBody(r, MaxEventBytes)
 	if !whole {
 		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes)
 	}
-	id, err = h.Prove(r.Header.Get, body, a.Now())
+	id, err = h.Verify(r.Header.Get, body, a.Now())
 	return body, id, err
 }
 
 // takeHook publishes a webhook, and answers when it is durable. Its id is apart from those of other hooks and of tokens.
-func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Hook, body []byte, id string) {
+func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook, body []byte, id string) {
 	stream, seq, repeated, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	a.write(w, r, http.StatusAccepted, Taken{Stream: stream, Seq: seq, Duplicate: repeated})
+	a.write(w, r, http.StatusAccepted, PublishResult{Stream: stream, Seq: seq, Duplicate: repeated})
 }
 
 // headersOf are the headers of a webhook that go with it.

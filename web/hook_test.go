@@ -29,10 +29,10 @@ func withHooks(o *web.Options, s *stand) {
 	fatal(s.t, err)
 	for _, h := range known {
 		if h.SecretFile != "" {
-			fatal(s.t, h.Keep([]byte("secret")))
+			fatal(s.t, h.LoadSecrets([]byte("secret")))
 		}
 	}
-	o.Hooks = func(name string) *webhooks.Hook { return known[name] }
+	o.Hooks = func(name string) *webhooks.Webhook { return known[name] }
 }
 
 func sign(text string) string {
@@ -61,10 +61,10 @@ func (s *stand) last() uint64 {
 func TestHooks(t *testing.T) {
 	s := newStand(t, closed, withHooks)
 	body := `{"id":"evt_1","data":{}}`
-	take := func(path, body string, header ...string) web.Taken {
+	take := func(path, body string, header ...string) web.PublishResult {
 		t.Helper()
 		a := do(t, s.Server, "POST", path, body, header...)
-		var taken web.Taken
+		var taken web.PublishResult
 		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
 			t.Fatalf("%s: %d %s", path, a.StatusCode, a.body)
 		}

@@ -45,23 +45,23 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 	for _, err := range errs {
 		d := detailOf(op, err)
 		if strings.HasPrefix(d.Location, "body") && status == http.StatusUnprocessableEntity {
-			kind = stronger(kind, err, d)
+			kind = strongerKind(kind, err, d)
 		}
 		wrong = append(wrong, d)
 	}
 	if len(wrong) == 0 {
-		return wrongs(BadRequest, http.StatusBadRequest, []Detail{{Location: "body", Message: "it is missing; send one as JSON"}})
+		return problemOfDetails(BadRequest, http.StatusBadRequest, []Detail{{Location: "body", Message: "it is missing; send one as JSON"}})
 	}
 	slices.SortFunc(wrong, func(a, b Detail) int { return strings.Compare(a.Location, b.Location) })
 	if kind == BadRequest {
 		status = http.StatusBadRequest
 	}
-	return wrongs(kind, status, wrong)
+	return problemOfDetails(kind, status, wrong)
 }
 
-// stronger is the kind of a body's problem: an unknown field says more than a wrong value,
+// strongerKind is the kind of a body's problem: an unknown field says more than a wrong value,
 // and that more than a body that is none.
-func stronger(kind Kind, err error, said Detail) Kind {
+func strongerKind(kind Kind, err error, said Detail) Kind {
 	var d *huma.ErrorDetail
 	checked := errors.As(err, &d)
 	switch {
@@ -114,18 +114,18 @@ func parameterMessage(p *huma.Param, d *huma.ErrorDetail) string {
 	case s.Format == "date-time":
 		return fmt.Sprintf("%q is no instant; write it as in 2026-01-31T15:04:05Z (and + as %%2B)", given)
 	case len(s.Enum) > 0:
-		return choose(given, s.Enum)
+		return betterDetail(given, s.Enum)
 	}
 	return fmt.Sprintf("%q cannot be read: %s", given, strings.TrimPrefix(d.Message, "invalid value: "))
 }
 
-func choose(given string, enum []any) string {
+func betterDetail(given string, enum []any) string {
 	known := make([]string, len(enum))
 	for i, v := range enum {
 		known[i] = fmt.Sprint(v)
 	}
 	said := fmt.Sprintf("%q is none of %s", given, strings.Join(known, ", "))
-	if near := configfile.Nearest(given, known); near != "" {
+	if near := configfile.Suggest(given, known); near != "" {
 		said += "; did you mean " + near + "?"
 	}
 	return said

@@ -17,15 +17,15 @@ import (
 	"deadman/internal/access"
 )
 
-// Memory keeps the answers to requests with an Idempotency-Key, for 24 hours. The store
+// IdempotencyStore keeps the answers to requests with an Idempotency-Key, for 24 hours. The store
 // implements it. Implementations are safe for concurrent use.
-type Memory interface {
+type IdempotencyStore interface {
 	// Begin returns nil to the first who comes with a key, and the answer to those who come
 	// after it. While there is none it returns access.ErrRunning, and access.ErrOtherBody
 	// where the first came with another body.
-	Begin(ctx context.Context, key string, body [32]byte) (*access.Reply, error)
+	Begin(ctx context.Context, key string, body [32]byte) (*access.StoredResponse, error)
 	// Finish keeps the answer to the first.
-	Finish(ctx context.Context, key string, r access.Reply) error
+	Finish(ctx context.Context, key string, r access.StoredResponse) error
 	// Forget gives the key free again, unless something was done under it: that is kept with what is done.
 	Forget(ctx context.Context, key string) error
 }
@@ -45,14 +45,14 @@ func onceParameter() *huma.Param {
 	}
 }
 
-// once answers a request that was answered before as it was answered then.
+// idempotent answers a request that was answered before as it was answered then.
 //
 //  1. The first who comes with a key does what is asked. Keys are apart by who sends them
 //     and by the address, and so are their bodies' hashes.
 //  2. An answer that says that it was done is kept before it is sent.
 //  3. Any other answer frees the key: a client that mends its request, or tries again when
 //     the database is back, may do so under the same key.
-func (a *api) once(ctx huma.Context, next func(huma.Context)) {
+func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	key := ctx.Header(onceHeader)
 	if !o.Once || key == "" {
@@ -64,7 +64,7 @@ func (a *api) once(ctx huma.Context, next func(huma.Context)) {
 		a.fail(w, r, err)
 		return
 	}
-	body, whole := peek(r, o.Limit)
+	body, whole := readBody(r, o.Limit)
 	if !whole {
 		next(ctx) // where it is refused
 		return
@@ -93,8 +93,8 @@ func (a *api) wrongKey(key string) error {
 	return nil
 }
 
-// peek reads the body and puts it back. whole is false where it is too large or broke off.
-func peek(r *http.Request, limit int64) (body []byte, whole bool) {
+// readBody reads the body and puts it back. whole is false where it is too large or broke off.
+func readBody(r *http.Request, limit int64) (body []byte, whole bool) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	r.Body = struct {
 		io.Reader
@@ -117,7 +117,7 @@ func keyOf(parts ...string) string {
 
 // first does what is asked, and keeps the answer.
 func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
-	kept := &keptAnswer{header: w.Header(), status: http.StatusOK}
+	kept := &recordedResponse{header: w.Header(), status: http.StatusOK}
 	finished := false
 	defer func() {
 		if finished {
@@ -144,19 +144,19 @@ func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(h
 	}
 }
 
-// keptAnswer is an answer that is held back until it is kept.
-type keptAnswer struct {
+// recordedResponse is an answer that is held back until it is kept.
+type recordedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (k *keptAnswer) Header() http.Header         { return k.header }
-func (k *keptAnswer) WriteHeader(status int)      { k.status = status }
-func (k *keptAnswer) Write(p []byte) (int, error) { return k.body.Write(p) }
+func (k *recordedResponse) Header() http.Header         { return k.header }
+func (k *recordedResponse) WriteHeader(status int)      { k.status = status }
+func (k *recordedResponse) Write(p []byte) (int, error) { return k.body.Write(p) }
 
-func (k *keptAnswer) reply() access.Reply {
-	r := access.Reply{Status: k.status, Header: make(map[string]string), Body: k.body.Bytes()}
+func (k *recordedResponse) reply() access.StoredResponse {
+	r := access.StoredResponse{Status: k.status, Header: make(map[string]string), Body: k.body.Bytes()}
 	for _, name := range []string{"Content-Type", "ETag", "Location"} {
 		if v := k.header.Get(name); v != "" {
 			r.Header[name] = v
@@ -165,7 +165,7 @@ func (k *keptAnswer) reply() access.Reply {
 	return r
 }
 
-func replay(w http.ResponseWriter, r access.Reply) {
+func replay(w http.ResponseWriter, r access.StoredResponse) {
 	for name, value := range r.Header {
 		w.Header().Set(name, value)
 	}

@@ -96,7 +96,7 @@ type slowDesk struct {
 	broke          bool
 }
 
-func (d *slowDesk) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, error) {
+func (d *slowDesk) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	d.entered <- struct{}{}
 	<-d.leave
 	if !d.broke {

@@ -36,9 +36,9 @@ func checkInstants(in any) error {
 	case wrong == nil:
 		return nil
 	case strings.HasPrefix(wrong[0].Location, "body"):
-		return wrongs(Invalid, http.StatusUnprocessableEntity, wrong)
+		return problemOfDetails(Invalid, http.StatusUnprocessableEntity, wrong)
 	}
-	return wrongs(BadRequest, http.StatusBadRequest, wrong)
+	return problemOfDetails(BadRequest, http.StatusBadRequest, wrong)
 }
 
 // eachInstant calls yield with each instant in a value, and where it is, as a problem says it.

@@ -80,7 +80,7 @@ func StatusOf(j futurejobs.Job, now time.Time) Status {
 	return Waiting
 }
 
-func newJob(l futurejobs.Listed) Job {
+func newJob(l futurejobs.ListedJob) Job {
 	j := Job{
 		Rule: l.Rule, RuleVersion: l.Version, Entity: l.Entity, Key: l.Key,
 		Since: l.Since, CreatedAt: l.CreatedAt, FirstCheckAt: l.FirstCheckAt, PausedAt: l.PausedAt(),
@@ -108,10 +108,10 @@ func NextLook(book Book, rule string, j futurejobs.Job, now time.Time) time.Time
 // heldForGood reports whether a look at jobs of a rule of which something was said is as good as none.
 func heldForGood(book Book, rule string, next, now time.Time) bool {
 	newest, err := book.Newest(rule)
-	return err == nil && newest.HeldForGood(next, now)
+	return err == nil && newest.HeldForever(next, now)
 }
 
-func (a *api) pending(l futurejobs.Listed) Job {
+func (a *api) pending(l futurejobs.ListedJob) Job {
 	j := newJob(l)
 	now := a.Now()
 	j.NextCheckAt = NextLook(a.Book, l.Rule, l.Job, now)
@@ -123,13 +123,13 @@ func (a *api) pending(l futurejobs.Listed) Job {
 }
 
 // isIdle reports whether a snooze puts nothing off. Of a rule that is gone nobody knows.
-func (a *api) isIdle(l futurejobs.Listed) bool {
+func (a *api) isIdle(l futurejobs.ListedJob) bool {
 	newest, err := a.Book.Newest(l.Rule)
 	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
 }
 
 // stepsOf is how many steps a job's rule has; 0: that is not known.
-func (a *api) stepsOf(l futurejobs.Listed) int {
+func (a *api) stepsOf(l futurejobs.ListedJob) int {
 	newest, err := a.Book.Newest(l.Rule)
 	if err != nil || newest.Engine().Version != l.Version {
 		return 0
@@ -138,7 +138,7 @@ func (a *api) stepsOf(l futurejobs.Listed) int {
 }
 
 // whole is a pending job with what it carries.
-func (a *api) whole(l futurejobs.Listed) Job {
+func (a *api) whole(l futurejobs.ListedJob) Job {
 	j := a.pending(l)
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
@@ -151,37 +151,37 @@ func (a *api) whole(l futurejobs.Listed) Job {
 
 // mountJobs is the part of the API that is about pending jobs.
 func (a *api) mountJobs() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Does: "lists pending jobs, next due first",
 		Says:  "A job that is looked at between two pages may come again, later; none that stays as it is comes twice or is left out.",
-		Scope: access.Read, Reach: narrowed,
-	}, shown(a.jobList))
-	add(a, operation{
+		Scope: access.Read, Reach: reachFiltered,
+	}, withBody(a.jobList))
+	register(a, operation{
 		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Does: "begins a wait by hand",
-		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true,
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
-	}, shown(a.createJob))
+	}, withBody(a.createJob))
 	a.mountBulk()
 	addKeyed(a, operation{
 		ID: "get-job", Method: "GET", Does: "shows a pending job", Scope: access.Read,
-	}, "", shown(func(ctx context.Context, of *keyRef) (Job, error) { return a.job(ctx, of.ref) }))
+	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.job(ctx, of.ref) }))
 	addKeyed(a, operation{
 		ID: "cancel-job", Method: "DELETE", Does: "ends a wait", Says: "What was said about it is closed by an alert.", Scope: access.Rules,
-	}, "", done(func(ctx context.Context, of *keyRef) error { return notPending(a.Desk.Cancel(ctx, of.rule, of.key)) }))
+	}, "", noContent(func(ctx context.Context, of *keyRef) error { return notPending(a.Desk.Cancel(ctx, of.rule, of.key)) }))
 	addKeyed(a, operation{
 		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.OnCall, Once: true,
 		Says: "The look may end the job, if what is waited for has happened. It takes no step and does not count.",
-	}, "/check", shown(func(ctx context.Context, of *keyRef) (Looked, error) { return a.check(ctx, of.ref) }))
+	}, "/check", withBody(func(ctx context.Context, of *keyRef) (CheckResult, error) { return a.check(ctx, of.ref) }))
 	a.mountSnooze()
 }
 
 // jobListIn is what a list of jobs is narrowed by.
 type jobListIn struct {
-	Narrowing
-	KeyPrefix text      `query:"key_prefix" doc:"Whose keys begin so." example:"12"`
-	DueAfter  time.Time `query:"due_after" doc:"Due then or later." example:"2026-01-31T15:04:05Z"`
-	DueBefore time.Time `query:"due_before" doc:"Due before then." example:"2026-01-31T15:04:05Z"`
-	Overdue   bool      `query:"overdue" doc:"Those whose slot has come."`
+	ListFilter
+	KeyPrefix identifier `query:"key_prefix" doc:"Whose keys begin so." example:"12"`
+	DueAfter  time.Time  `query:"due_after" doc:"Due then or later." example:"2026-01-31T15:04:05Z"`
+	DueBefore time.Time  `query:"due_before" doc:"Due before then." example:"2026-01-31T15:04:05Z"`
+	Overdue   bool       `query:"overdue" doc:"Those whose slot has come."`
 	Paging
 }
 
@@ -196,7 +196,7 @@ func (a *api) jobList(ctx context.Context, in *jobListIn) (Page[Job], error) {
 }
 
 func (a *api) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], error) {
-	p, err := a.Lists.Jobs(ctx, narrow(ctx, f))
+	p, err := a.Lists.Jobs(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Job]{}, err
 	}

@@ -12,39 +12,39 @@ import (
 	"deadman/rules"
 )
 
-// Desk is what a person may do to jobs. A job, or a rule, that is not there is
+// JobActions is what a person may do to jobs. A job, or a rule, that is not there is
 // futurejobs.ErrNotFound. Implementations are safe for concurrent use.
-type Desk interface {
+type JobActions interface {
 	// Create begins a wait by hand, or returns futurejobs.ErrExists.
-	Create(ctx context.Context, j NewJob) (futurejobs.Listed, error)
+	Create(ctx context.Context, j NewJob) (futurejobs.ListedJob, error)
 	// CreateAll begins waits by hand, all in one transaction. Those that are refused or are there
 	// already keep none of the others out.
-	CreateAll(ctx context.Context, all []NewJob) (Begun, error)
+	CreateAll(ctx context.Context, all []NewJob) (StartResult, error)
 	// Cancel ends the pending job of a rule and a key.
 	Cancel(ctx context.Context, rule, key string) error
 	// CancelEntity ends the pending jobs that any rule has of an entity's key, and returns
 	// how many they were.
 	CancelEntity(ctx context.Context, entity, key string) (int, error)
 	// Check looks at a job now. It may end, and takes no step.
-	Check(ctx context.Context, rule, key string) (Looked, error)
+	Check(ctx context.Context, rule, key string) (CheckResult, error)
 	// Snooze looks at a job again at the first slot from an instant on, and not before; one that is
 	// looked at later anyhow is looked at then.
-	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error)
+	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error)
 }
 
 // NewJob is a wait that is begun by hand.
-type NewJob = rules.NewWait
+type NewJob = rules.NewJob
 
 // NewJobBody is a NewJob as it comes in.
 type NewJobBody struct {
-	Rule  text            `json:"rule" minLength:"1" doc:"The rule that waits." example:"order-unshipped"`
-	Key   text            `json:"key" minLength:"1" doc:"The key that is waited for." example:"1234"`
+	Rule  identifier      `json:"rule" minLength:"1" doc:"The rule that waits." example:"order-unshipped"`
+	Key   identifier      `json:"key" minLength:"1" doc:"The key that is waited for." example:"1234"`
 	Event json.RawMessage `json:"event,omitempty" doc:"What the rule sees as the trigger's body."`
 	Since time.Time       `json:"since,omitzero" doc:"When the wait began; absent: now." example:"2026-01-31T15:04:05Z"`
 }
 
 func (a *api) createJob(ctx context.Context, in *struct{ Body NewJobBody }) (Job, error) {
-	if err := visitorOf(ctx).allow(access.Rules, string(in.Body.Rule)); err != nil {
+	if err := principalOf(ctx).requireRule(access.Rules, string(in.Body.Rule)); err != nil {
 		return Job{}, err
 	}
 	l, err := a.Desk.Create(ctx, NewJob{
@@ -69,11 +69,11 @@ func jobInvalid(wrong rules.Problems) *Problem {
 		}
 		all[i].Pointer = "" // it is no place in the rule
 	}
-	return wrongs(Invalid, http.StatusUnprocessableEntity, all)
+	return problemOfDetails(Invalid, http.StatusUnprocessableEntity, all)
 }
 
-// Looked is what a look came to that was asked for by hand.
-type Looked struct {
+// CheckResult is what a look came to that was asked for by hand.
+type CheckResult struct {
 	Ended   bool      `json:"ended" doc:"What is waited for has happened, and the job is in the history."`
 	Unknown bool      `json:"unknown,omitempty" doc:"Nobody could find out whether it has happened."`
 	Outcome string    `json:"outcome,omitempty" doc:"Why it ended." example:"cleared"`
@@ -81,7 +81,7 @@ type Looked struct {
 	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again; absent as in the job."`
 }
 
-func (a *api) check(ctx context.Context, of ref) (Looked, error) {
+func (a *api) check(ctx context.Context, of ref) (CheckResult, error) {
 	l, err := a.Desk.Check(ctx, of.rule, of.key)
 	return l, notPending(err)
 }
@@ -97,14 +97,14 @@ func (a *api) mountSnooze() {
 		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.OnCall, Once: true,
 		Says: "It is not looked at before; a next look that is later anyhow stays where it is, and snooze_idle says so. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
 	}.keyed("/snooze")
-	add(a, inPath, shown(func(ctx context.Context, in *struct {
+	register(a, inPath, withBody(func(ctx context.Context, in *struct {
 		JobPath
 		Body SnoozeBody
 	},
 	) (Job, error) {
 		return a.snooze(ctx, in.named(), in.Body)
 	}))
-	add(a, inQuery, shown(func(ctx context.Context, in *struct {
+	register(a, inQuery, withBody(func(ctx context.Context, in *struct {
 		JobQuery
 		Body SnoozeBody
 	},
@@ -150,11 +150,11 @@ type Cancelled struct {
 
 // mountCancelEntity is the one thing that may be done to the jobs of several rules.
 func (a *api) mountCancelEntity() {
-	add(a, operation{
+	register(a, operation{
 		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Does: "ends all waits for an entity's key",
 		Says:  "Those of every rule; what was said about them is closed by alerts. No job is no error: none is cancelled.",
-		Scope: access.Rules, Reach: everything, Status: http.StatusOK,
-	}, shown(a.cancelEntity))
+		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK,
+	}, withBody(a.cancelEntity))
 }
 
 func (a *api) cancelEntity(ctx context.Context, in *EntityPath) (Cancelled, error) {

@@ -72,7 +72,7 @@ func TestJobsByHand(t *testing.T) {
 func TestOverdue(t *testing.T) {
 	s := newStand(t)
 	s.place("later", time.Hour, `{}`)
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("now"), Ask: futurejobs.Start{Job: futurejobs.Job{
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("now"), Action: futurejobs.Start{Job: futurejobs.Job{
 		Version: 1, Since: s.now.Add(-time.Hour), FirstCheckAt: s.now.Add(-time.Hour),
 	}}})
 	late := bare(t, web.Options{Lists: s.store, Book: s.rules.Book, Now: func() time.Time { return s.now.Add(time.Minute) }})
@@ -87,7 +87,7 @@ func TestOverdue(t *testing.T) {
 func TestPausedJob(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{}`)
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("1"), Ask: futurejobs.Pause{}})
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("1"), Action: futurejobs.Pause{}})
 	a := do(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", "")
 	if j := jobOf(t, a, 200); j.Status != web.Paused || j.PausedAt.IsZero() || strings.Contains(a.body, "next_check_at") {
 		t.Errorf("%s", a.body)

@@ -29,16 +29,16 @@ const (
 // lineType is one JSON value a line.
 const lineType = "application/x-ndjson"
 
-// Begun is what came of waits that were to begin, by their places among them.
-type Begun struct {
+// StartResult is what came of waits that were to begin, by their places among them.
+type StartResult struct {
 	Created int
 	Existed []int   // their keys were waited for already
 	Refused []error // nil: it was created, or existed
 }
 
-// BegunOf is what came of waits that were asked for and applied.
-func BegunOf(asked rules.Bulk, done futurejobs.Applied) Begun {
-	begun := Begun{Created: done.Created, Refused: asked.Refused}
+// NewStartResult is what came of waits that were asked for and applied.
+func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartResult {
+	begun := StartResult{Created: done.Created, Refused: asked.Refused}
 	for _, i := range done.Stood {
 		begun.Existed = append(begun.Existed, asked.Places[i])
 	}
@@ -68,17 +68,17 @@ type bulkIn struct {
 }
 
 func (a *api) mountBulk() {
-	add(a, operation{
+	register(a, operation{
 		ID: "create-jobs", Tag: tagJobs, Method: "POST", Path: "/jobs/bulk", Does: "begins up to 10,000 waits by hand",
 		Says: "Each line of the body is an object as POST /jobs takes it (NDJSON). All waits begin in one transaction: where the answer is a problem, none did. " +
 			"A line that is refused keeps no other out, and a key that is waited for stays as it is, so the same body may be sent again. " +
 			"Up to 16 MiB in all and 256 KiB a line. The audit has one line for each rule, with how many waits of it began.",
-		Scope: access.Rules, Reach: byItself, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: make(chan struct{}, bulkTurns),
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: make(chan struct{}, bulkTurns),
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
 		RequestBody: &huma.RequestBody{Required: true, Description: "A JSON object a line.", Content: map[string]*huma.MediaType{
 			lineType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: bulkExample},
 		}},
-	}, shown(a.createJobs))
+	}, withBody(a.createJobs))
 }
 
 // lineExample is a line, and bulkExample a body.
@@ -93,7 +93,7 @@ func (a *api) createJobs(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
 	if isForm(in.Type) {
 		return BulkAnswer{}, problem(http.StatusUnsupportedMediaType, "%s is not read here; send a JSON object a line as %s (with curl: -H 'Content-Type: %[2]s' --data-binary @FILE)", in.Type, lineType)
 	}
-	read, err := readLines(in.RawBody, func(rule string) error { return visitorOf(ctx).allow(access.Rules, rule) })
+	read, err := readLines(in.RawBody, func(rule string) error { return principalOf(ctx).requireRule(access.Rules, rule) })
 	if err != nil {
 		return BulkAnswer{}, err
 	}
@@ -135,7 +135,7 @@ func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
 			continue
 		}
 		if filled++; filled > MaxBulkLines {
-			return nil, wrongs(TooLarge, http.StatusRequestEntityTooLarge, []Detail{{
+			return nil, problemOfDetails(TooLarge, http.StatusRequestEntityTooLarge, []Detail{{
 				Location: "body", Message: fmt.Sprintf("there are more than %d lines; nothing was begun: send them in several requests", MaxBulkLines),
 			}})
 		}
@@ -171,7 +171,7 @@ func (b *bulk) refuse(line int, field, message string) {
 }
 
 // answer says what came of the lines.
-func (b *bulk) answer(begun Begun) BulkAnswer {
+func (b *bulk) answer(begun StartResult) BulkAnswer {
 	for place, err := range begun.Refused {
 		if err != nil {
 			field, message := refusalOf(err)

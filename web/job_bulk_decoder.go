@@ -71,7 +71,7 @@ func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
 	}
 	switch {
 	case i == len(lineFields):
-		return lineError{"", configfile.Unknown("field", name, lineFields)}
+		return lineError{"", configfile.UnknownName("field", name, lineFields)}
 	case seen[i]:
 		return lineError{name, "the field is here twice; keep one"}
 	case r.next() != ':':

@@ -189,7 +189,7 @@ func TestBulkOfSomeRules(t *testing.T) {
 	if got.Created != 3 || len(got.Wrong) != 1 || got.Wrong[0].Line != 2 || got.Wrong[0].Field != "rule" || !strings.Contains(got.Wrong[0].Message, "shop-*") {
 		t.Errorf("%+v", got)
 	}
-	entries, _, err := s.store.Audit(t.Context(), access.Filter{Action: "job.create"})
+	entries, _, err := s.store.Audit(t.Context(), access.AuditFilter{Action: "job.create"})
 	fatal(t, err)
 	var said []string
 	for _, e := range entries {

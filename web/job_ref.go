@@ -13,14 +13,14 @@ type keyRef struct{ ref }
 
 // JobPath names a job by its path.
 type JobPath struct {
-	Rule text `path:"rule" doc:"The job's rule." example:"order-unshipped"`
-	Key  text `path:"key" doc:"The key that is waited for." example:"1234"`
+	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
+	Key  identifier `path:"key" doc:"The key that is waited for." example:"1234"`
 }
 
 // JobQuery names a job by its path and its query, for keys that do not fit a path.
 type JobQuery struct {
-	Rule text `path:"rule" doc:"The job's rule." example:"order-unshipped"`
-	Key  text `query:"key" required:"true" doc:"The key that is waited for." example:"a/b c"`
+	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
+	Key  identifier `query:"key" required:"true" doc:"The key that is waited for." example:"a/b c"`
 }
 
 func (p JobPath) named() ref  { return ref{string(p.Rule), string(p.Key)} }
@@ -30,13 +30,13 @@ func (q JobQuery) named() ref { return ref{string(q.Rule), string(q.Key)} }
 // the key in the query. after is what comes after the job in the path.
 func addKeyed[Out any](a *api, o operation, after string, do func(context.Context, *keyRef) (*Out, error)) {
 	inPath, inQuery := o.keyed(after)
-	add(a, inPath, func(ctx context.Context, in *JobPath) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
-	add(a, inQuery, func(ctx context.Context, in *JobQuery) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
+	register(a, inPath, func(ctx context.Context, in *JobPath) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
+	register(a, inQuery, func(ctx context.Context, in *JobQuery) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
 }
 
 // keyed is an operation on a job in its two forms.
 func (o operation) keyed(after string) (inPath, inQuery operation) {
-	o.Tag, o.Reach, o.Errors = tagJobs, ofRule, append(o.Errors, http.StatusNotFound)
+	o.Tag, o.Reach, o.Errors = tagJobs, reachRule, append(o.Errors, http.StatusNotFound)
 	inPath, inQuery = o, o
 	inPath.Path = "/jobs/{rule}/{key}" + after
 	inQuery.Path = "/jobs/{rule}" + after

@@ -24,7 +24,7 @@ type lintIn struct {
 // tables it has.
 func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
 	_, err := a.Rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
-		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: visitorOf(ctx).may(access.Rules) != nil, May: mayName(ctx, access.Read),
+		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
 	})
 	return lintOf(err)
 }
@@ -64,5 +64,5 @@ func wishInvalid(wrong access.Problems) *Problem {
 	for i, p := range wrong {
 		all[i] = Detail{Location: "body." + p.Field, Message: p.Message}
 	}
-	return wrongs(Invalid, http.StatusUnprocessableEntity, all)
+	return problemOfDetails(Invalid, http.StatusUnprocessableEntity, all)
 }

@@ -35,7 +35,7 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
-	in := wayIn{Next: next, Token: asked.Get("token")}
+	in := loginView{Next: next, Token: asked.Get("token")}
 	if site := r.Header.Get("Sec-Fetch-Site"); in.Token != "" && site != "" && site != "none" && site != "same-origin" {
 		in.Token, in.Foreign = "", true
 	}
@@ -75,7 +75,7 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	case a.isNamed(w, r, next):
 		return
 	case secret == "":
-		a.loginPage(w, r, http.StatusOK, wayIn{Next: next})
+		a.loginPage(w, r, http.StatusOK, loginView{Next: next})
 		return
 	}
 	a.letIn(w, r, next, func(context.Context) (access.Session, string, error) { return a.enter(r, secret) })
@@ -93,10 +93,10 @@ func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin f
 		http.SetCookie(w, a.cookie(r, sessionSecret, session.ExpiresAt))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case p.Status == http.StatusUnauthorized:
-		a.loginPage(w, r, p.Status, wayIn{Next: next, Wrong: "This token is unknown, expired or revoked."})
+		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: "This token is unknown, expired or revoked."})
 	case p.Status == http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", p.GetHeaders().Get("Retry-After"))
-		a.loginPage(w, r, p.Status, wayIn{Next: next, Wrong: fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))})
+		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))})
 	default:
 		a.fail(w, r, err)
 	}
@@ -206,8 +206,8 @@ func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Co
 	}
 }
 
-// wayIn is what the page of the way in shows.
-type wayIn struct {
+// loginView is what the page of the way in shows.
+type loginView struct {
 	Next    string // where one goes from it
 	Token   string // that is filled in
 	Foreign bool   // another site led here with a token
@@ -217,9 +217,9 @@ type wayIn struct {
 }
 
 // loginPage shows the way in.
-func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, in wayIn) {
+func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, in loginView) {
 	if provider := a.provider(); provider != nil {
 		in.Title = provider.Title()
 	}
-	a.frame(w, r, Framed{Name: "login", Title: "Log in", Status: status, Alone: true}, loginTemplate, in)
+	a.frame(w, r, PageContent{Name: "login", Title: "Log in", Status: status, Alone: true}, loginTemplate, in)
 }

@@ -82,7 +82,7 @@ func TestALinkLogsNobodyIn(t *testing.T) {
 			t.Errorf("from %q: the address with the token is told to others", site)
 		}
 	}
-	if entries, _, err := s.keeper.Audit(t.Context(), access.Filter{Action: "session.*"}); err != nil || len(entries) != 0 {
+	if entries, _, err := s.keeper.Audit(t.Context(), access.AuditFilter{Action: "session.*"}); err != nil || len(entries) != 0 {
 		t.Errorf("links made sessions: %+v %v", entries, err)
 	}
 
@@ -150,7 +150,7 @@ func TestLogOutEndsTheSession(t *testing.T) {
 			t.Errorf("%v: %d, want %d", c.header, a.StatusCode, c.want)
 		}
 	}
-	entries, _, err := s.keeper.Audit(t.Context(), access.Filter{Action: "session.*"})
+	entries, _, err := s.keeper.Audit(t.Context(), access.AuditFilter{Action: "session.*"})
 	if err != nil || len(entries) != 3 || entries[0].Action != "session.revoke" || entries[0].Actor.Name != "me" || entries[0].Actor.Addr != "127.0.0.1" {
 		t.Errorf("the audit has %+v %v", entries, err)
 	}

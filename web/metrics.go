@@ -170,7 +170,7 @@ func (m *Metrics) Pinged(err error) {
 	outcome := "taken"
 	switch {
 	case err == nil:
-	case pings.FaultOf(err).Senders():
+	case pings.ErrorInfoOf(err).IsClientError():
 		outcome = "refused"
 	default:
 		outcome = "failed"

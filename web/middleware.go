@@ -53,9 +53,9 @@ func logged(path string) string {
 	return path
 }
 
-// rescue turns a panic into a problem, once, in the log and in the answer. Only an answer that was sent in
+// recoverPanics turns a panic into a problem, once, in the log and in the answer. Only an answer that was sent in
 // part is cut off.
-func (a *api) rescue(next http.Handler) http.Handler {
+func (a *api) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		late := &lateWriter{ResponseWriter: w}
 		defer func() {

@@ -19,7 +19,7 @@ func TestAnswersThatFail(t *testing.T) {
 	}
 	ask := func(h http.HandlerFunc) (answer, string, error) {
 		t.Helper()
-		s := httptest.NewServer(a.rescue(h))
+		s := httptest.NewServer(a.recoverPanics(h))
 		defer s.Close()
 		request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
 		if err != nil {

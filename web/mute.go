@@ -45,8 +45,8 @@ func (a *api) mute(m alerts.Mute) Mute {
 	}
 }
 
-// MuteWish is what a mute is to be.
-type MuteWish struct {
+// MuteRequest is what a mute is to be.
+type MuteRequest struct {
 	Match  map[string]string `json:"match" doc:"A pattern for each field (rule, entity, key, severity, status, step) or label; * is any text."`
 	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Why; for those who wonder." example:"the belt is being mended"`
 	Until  time.Time         `json:"until,omitzero" doc:"When it ends; this or for." example:"2026-01-31T15:04:05Z"`
@@ -57,26 +57,26 @@ type MuteWish struct {
 const muteMost = 366 * 24 * time.Hour
 
 func (a *api) mountMutes() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Does: "lists mutes, newest first, also those that ended",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.mutes))
-	add(a, operation{
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.mutes))
+	register(a, operation{
 		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Does: "keeps alerts from people for a while",
 		Says:  "What matches is in the stream and in the lists all the same. What was told already is closed when it is over.",
-		Scope: access.OnCall, Reach: everything, Status: http.StatusCreated, Once: true,
-	}, shown(a.createMute))
-	add(a, operation{
+		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, Once: true,
+	}, withBody(a.createMute))
+	register(a, operation{
 		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Does: "ends a mute before its time",
 		Says:  "What it muted is not told afterwards.",
-		Scope: access.OnCall, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, done(a.endMute))
+		Scope: access.OnCall, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, noContent(a.endMute))
 }
 
 // muteListIn is which part of the mutes is asked for.
 type muteListIn struct {
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
 func (a *api) mutes(ctx context.Context, in *muteListIn) (Page[Mute], error) {
@@ -104,7 +104,7 @@ func (a *api) mutes(ctx context.Context, in *muteListIn) (Page[Mute], error) {
 	return page, nil
 }
 
-func (a *api) createMute(ctx context.Context, in *struct{ Body MuteWish }) (Mute, error) {
+func (a *api) createMute(ctx context.Context, in *struct{ Body MuteRequest }) (Mute, error) {
 	if a.Mutes == nil {
 		return Mute{}, noChannels()
 	}

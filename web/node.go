@@ -47,10 +47,10 @@ type Nodes struct {
 }
 
 func (a *api) mountNodes() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-nodes", Tag: tagNode, Method: "GET", Path: "/nodes", Does: "lists the live nodes and the shards they hold",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.nodes))
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.nodes))
 }
 
 func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {

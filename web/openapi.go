@@ -79,9 +79,9 @@ func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 	return h, sync.OnceValues(func() ([]byte, error) { return json.Marshal(described) })
 }
 
-// loosen lets what goes out have fields that a client does not know yet, and says that its
+// relaxSchemas lets what goes out have fields that a client does not know yet, and says that its
 // lists are never null. What comes in stays strict.
-func (a *api) loosen() {
+func (a *api) relaxSchemas() {
 	described := a.huma.OpenAPI()
 	schemas, strict := described.Components.Schemas, make(map[string]bool)
 	for _, p := range described.Paths {

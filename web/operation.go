@@ -21,7 +21,7 @@ type operation struct {
 	Does   string // one line
 	Says   string // more about it
 	Scope  access.Scope
-	Reach  reach
+	Reach  resourceScope
 	Status int   // of success; 0: 200, or 204 without a body
 	Limit  int64 // of the body, in bytes; 0: bodyLimit
 	Once   bool  // takes an Idempotency-Key
@@ -54,8 +54,8 @@ type answer[T any] struct{ Body T }
 // nothing is an input, or an output, that has no part.
 type nothing struct{}
 
-// shown makes what do returns the body of an answer.
-func shown[In, T any](do func(context.Context, *In) (T, error)) func(context.Context, *In) (*answer[T], error) {
+// withBody makes what do returns the body of an answer.
+func withBody[In, T any](do func(context.Context, *In) (T, error)) func(context.Context, *In) (*answer[T], error) {
 	return func(ctx context.Context, in *In) (*answer[T], error) {
 		out, err := do(ctx, in)
 		if err != nil {
@@ -65,14 +65,14 @@ func shown[In, T any](do func(context.Context, *In) (T, error)) func(context.Con
 	}
 }
 
-// done makes an operation of what returns nothing but whether it went well.
-func done[In any](do func(context.Context, *In) error) func(context.Context, *In) (*nothing, error) {
+// noContent makes an operation of what returns nothing but whether it went well.
+func noContent[In any](do func(context.Context, *In) error) func(context.Context, *In) (*nothing, error) {
 	return func(ctx context.Context, in *In) (*nothing, error) { return nil, do(ctx, in) }
 }
 
-// add makes an operation part of the API: it is answered, it is in the index, and the
+// register makes an operation part of the API: it is answered, it is in the index, and the
 // description has it.
-func add[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, error)) {
+func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, error)) {
 	o.schemas = a.huma.OpenAPI().Components.Schemas
 	op := o.describe()
 	if body := o.RequestBody; body != nil { // what is said of it counts, and not what huma makes of a raw body

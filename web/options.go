@@ -26,21 +26,21 @@ import (
 // Options are what the handler answers from. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire
 // and Health have to be there.
 type Options struct {
-	Lists   Lists
-	Loads   Loads
-	Desk    Desk
-	Acks    Acks
-	Letters Letters
-	Outbox  Outbox
+	Lists   Reader
+	Loads   LoadReader
+	Desk    JobActions
+	Acks    AlertAcks
+	Letters DeadLetterActions
+	Outbox  AlertRepublisher
 	Book    Book
 	Rules   Rules
-	Wire    Wire
+	Wire    EventPublisher
 	Health  Health
 	// Hooks finds the hook of a name whose webhooks are taken in, nil where there is none; with
 	// any, Memory has to be there. nil: there are none.
-	Hooks   func(name string) *webhooks.Hook
-	Memory  Memory   // nil: a request with an Idempotency-Key is refused
-	Metrics *Metrics // nil: /metrics is not found
+	Hooks   func(name string) *webhooks.Webhook
+	Memory  IdempotencyStore // nil: a request with an Idempotency-Key is refused
+	Metrics *Metrics         // nil: /metrics is not found
 
 	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
 	Channels Channels    // nil: people are not told
@@ -57,7 +57,7 @@ type Options struct {
 	Schemas map[string]func() ([]byte, error)
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
-	Keeper *access.Keeper
+	Keeper *access.Tokens
 	// Logins is how people log in that have no token, as it is now. nil, or a nil Config: they do not.
 	Logins func() *logins.Config
 	// Open reports whether everybody gets in without a token, to everything. nil: nobody.
@@ -67,7 +67,7 @@ type Options struct {
 
 	// Faults are the sentinels of other rooms and the statuses they come to. They are
 	// looked at before web's own.
-	Faults []Fault
+	Faults []ErrorStatus
 
 	// LoopbackOnly answers only requests that name a loopback host, so that no page of
 	// another site can reach a node without tokens by rebinding its own name to it.
@@ -91,7 +91,7 @@ type Pages interface {
 	// of whoever asks for a page.
 	Mount(r chi.Router, api http.Handler)
 	// Frame answers with a page that is made here, in the frame of all pages.
-	Frame(w http.ResponseWriter, r *http.Request, f Framed)
+	Frame(w http.ResponseWriter, r *http.Request, f PageContent)
 	// Refuse answers with a page that says why there is no other; alone, where nobody is known who
 	// asks, so that it leads to no page but the login.
 	Refuse(w http.ResponseWriter, r *http.Request, p *Problem, alone bool)
@@ -99,8 +99,8 @@ type Pages interface {
 	Static() http.Handler
 }
 
-// Framed is a page that is made here and not by Pages.
-type Framed struct {
+// PageContent is a page that is made here and not by Pages.
+type PageContent struct {
 	Name    string // by which Pages know its place among theirs
 	Title   string // of the window
 	Status  int    // of the answer
@@ -119,17 +119,17 @@ const (
 func New(o Options) http.Handler {
 	o = o.withDefaults()
 	a := &api{
-		Options: o, troubles: troubles{known: make(map[string]trouble)}, matching: make(chan struct{}, matchedAtOnce),
+		Options: o, troubles: conditionLog{known: make(map[string]loggedCondition)}, matching: make(chan struct{}, matchedAtOnce),
 		trials: newTrials(), saves: newSaves(), unproven: newUnproven(), reads: newReads(), logins: newProviderLogins(), providerLog: rate.Sometimes{Interval: providerLogInterval},
-		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
+		ruleJobs:     cachedCount[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
 		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
 		livePages:    newStreamPlaces("live pages", maxLivePages, maxTokenLivePages),
-		ended:        counter[endings]{what: "how jobs ended", count: (&tally{Ends: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.Ends)}).count, now: o.Now, log: o.Log},
+		ended:        cachedCount[outcomeCounts]{what: "how jobs ended", count: (&outcomeCounter{OutcomeReader: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.OutcomeCount)}).count, now: o.Now, log: o.Log},
 	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
-	r.Use(a.fromClient, a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
+	r.Use(a.fromClient, a.access, a.recoverPanics, headers, a.sameSite(), middleware.GetHead, bounded)
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}
@@ -175,7 +175,7 @@ func (o Options) withDefaults() Options {
 		o.Open = func(context.Context) bool { return false }
 	}
 	if o.Hooks == nil {
-		o.Hooks = func(string) *webhooks.Hook { return nil }
+		o.Hooks = func(string) *webhooks.Webhook { return nil }
 	}
 	if o.Logins == nil {
 		o.Logins = func() *logins.Config { return nil }
@@ -189,7 +189,7 @@ func (o Options) withDefaults() Options {
 // api is the handlers' common ground.
 type api struct {
 	Options
-	troubles troubles
+	troubles conditionLog
 	verdict  verdict
 	spending spending
 	trials   *places[tokenRef]     // of lints and previews
@@ -200,8 +200,8 @@ type api struct {
 	// providerLog has each failure of the provider logged that is not too close to the one before.
 	providerLog rate.Sometimes
 	matching    chan struct{} // a place for each event that is matched for its sender
-	ruleJobs    counter[map[int32]futurejobs.RuleJobs]
-	ended       counter[endings]
+	ruleJobs    cachedCount[map[int32]futurejobs.RuleJobs]
+	ended       cachedCount[outcomeCounts]
 	// The places of streams.
 	alertStreams, livePages *places[tokenRef]
 	guesses                 *guesses

@@ -29,17 +29,17 @@ func newOutage(o futurejobs.ListedOutage) Outage {
 
 // outageListIn is what the outages are narrowed by.
 type outageListIn struct {
-	Rule text `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Open bool `query:"open" doc:"Those that are not over."`
+	Rule identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Open bool       `query:"open" doc:"Those that are not over."`
 	Paging
 }
 
 func (a *api) mountOutages() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-outages", Tag: tagNode, Method: "GET", Path: "/outages", Does: "lists the outages of what rules ask, newest first",
 		Says:  "One that is over is listed for as long as history is kept.",
-		Scope: access.Read, Reach: everything,
-	}, shown(func(ctx context.Context, in *outageListIn) (Page[Outage], error) {
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(func(ctx context.Context, in *outageListIn) (Page[Outage], error) {
 		p, err := a.Lists.ListedOutages(ctx, in.page(futurejobs.Filter{Rule: string(in.Rule), Open: in.Open}))
 		if err != nil {
 			return Page[Outage]{}, err

@@ -17,15 +17,15 @@ const (
 	slowestFor  = futurejobs.Day
 )
 
-// Ends is how jobs ended, by the time. The store implements it. Implementations are safe for
+// OutcomeReader is how jobs ended, by the time. The store implements it. Implementations are safe for
 // concurrent use.
-type Ends interface {
-	// Ends counts the jobs that ended from an instant until before another, by hour, rule and
+type OutcomeReader interface {
+	// OutcomeCounts counts the jobs that ended from an instant until before another, by hour, rule and
 	// outcome. It reads all of them.
-	Ends(ctx context.Context, from, until time.Time) ([]futurejobs.Ends, error)
+	OutcomeCounts(ctx context.Context, from, until time.Time) ([]futurejobs.OutcomeCount, error)
 	// Slowest returns the jobs that ended from an instant on whose slowest look took longest, that
 	// one first. It reads all of them.
-	Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.Ended, error)
+	Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.EndedJob, error)
 }
 
 // Outcomes is how jobs ended over a time, one item for each bucket.
@@ -57,18 +57,18 @@ type SlowestLook struct {
 
 // outcomesIn is which outcomes are asked for.
 type outcomesIn struct {
-	Rule   text   `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Entity text   `query:"entity" doc:"Of this kind of thing." example:"order"`
-	Bucket string `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, hour by hour. 1d: the last 14 days, by days of UTC."`
+	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Entity identifier `query:"entity" doc:"Of this kind of thing." example:"order"`
+	Bucket string     `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, hour by hour. 1d: the last 14 days, by days of UTC."`
 }
 
 func (a *api) mountOutcomes() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-outcomes", Tag: tagJobs, Method: "GET", Path: "/history/outcomes", Does: "shows how jobs ended over the last day or fortnight, and the slowest looks",
 		Says: "It is counted beside the requests, at most one twentieth of the time, and as of counted_at. " +
 			"A day that is over is counted once for as long as the node runs.",
-		Scope: access.Read, Reach: narrowed,
-	}, shown(a.outcomes))
+		Scope: access.Read, Reach: reachFiltered,
+	}, withBody(a.outcomes))
 }
 
 func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
@@ -87,7 +87,7 @@ func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
 	}
 	out.CountedAt, out.CountedFrom = last.At.UTC(), last.What.from
 	meant := func(rule, entity string) bool {
-		return (in.Rule == "" || rule == string(in.Rule)) && (in.Entity == "" || entity == string(in.Entity)) && visitorOf(ctx).sees(rule)
+		return (in.Rule == "" || rule == string(in.Rule)) && (in.Entity == "" || entity == string(in.Entity)) && principalOf(ctx).canSee(rule)
 	}
 	for _, e := range last.What.hours {
 		if e.Hour.Before(out.From) || !e.Hour.Before(out.To) || !meant(e.Rule, e.Entity) {
@@ -103,27 +103,27 @@ func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
 	return out, nil
 }
 
-// endings is what was counted of history.
-type endings struct {
+// outcomeCounts is what was counted of history.
+type outcomeCounts struct {
 	from    time.Time // what ended before is not counted
-	hours   []futurejobs.Ends
-	slowest []futurejobs.Ended
+	hours   []futurejobs.OutcomeCount
+	slowest []futurejobs.EndedJob
 }
 
-// tally counts how jobs ended. It keeps what it counted of days that are over. One count goes on
+// outcomeCounter counts how jobs ended. It keeps what it counted of days that are over. One count goes on
 // at a time.
-type tally struct {
-	Ends
+type outcomeCounter struct {
+	OutcomeReader
 	now func() time.Time
 
-	past map[time.Time][]futurejobs.Ends // by the day
+	past map[time.Time][]futurejobs.OutcomeCount // by the day
 }
 
 // count counts today, and as many of the days before as there is time for, the newest first.
-func (t *tally) count(ctx context.Context) (e endings, err error) {
+func (t *outcomeCounter) count(ctx context.Context) (e outcomeCounts, err error) {
 	began, now := time.Now(), t.now().UTC()
 	day := now.Add(-endsSettle).Truncate(futurejobs.Day)
-	if e.hours, err = t.Ends.Ends(ctx, day, now.Add(futurejobs.Day)); err != nil {
+	if e.hours, err = t.OutcomeReader.OutcomeCounts(ctx, day, now.Add(futurejobs.Day)); err != nil {
 		return e, err
 	}
 	if e.slowest, err = t.Slowest(ctx, now.Add(-slowestFor), slowestMost); err != nil {
@@ -137,7 +137,7 @@ func (t *tally) count(ctx context.Context) (e endings, err error) {
 			break
 		}
 		if !known {
-			if counted, err = t.Ends.Ends(ctx, before, e.from); err != nil {
+			if counted, err = t.OutcomeReader.OutcomeCounts(ctx, before, e.from); err != nil {
 				return e, err
 			}
 			t.past[before] = counted

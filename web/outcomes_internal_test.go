@@ -22,7 +22,7 @@ func TestTallyKeepsDaysThatAreOver(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	saved, err := s.Save(ctx, rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	saved, err := s.Save(ctx, rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,19 +32,19 @@ func TestTallyKeepsDaysThatAreOver(t *testing.T) {
 	}
 	rule := &futurejobs.Rule{ID: saved.RuleID, Version: 1, Name: "r", Entity: "e", Grid: futurejobs.Grid(time.Second)}
 	now := time.Now()
-	for _, ask := range []futurejobs.Ask{
+	for _, ask := range []futurejobs.Action{
 		futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: now.Add(time.Hour)}}, futurejobs.End{Outcome: "resolved"},
 	} {
-		effect := futurejobs.Effect{Rule: rule, Ref: futurejobs.Ref{RuleID: rule.ID, Key: "k"}, Ask: ask}
-		if _, err := s.Apply(ctx, futurejobs.Batch{RuleSet: set, Effects: []futurejobs.Effect{effect}}); err != nil {
+		effect := futurejobs.Effect{Rule: rule, Ref: futurejobs.Ref{RuleID: rule.ID, Key: "k"}, Action: ask}
+		if _, err := s.Apply(ctx, futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{effect}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	later := time.Duration(0)
-	newTally := func() *tally {
-		return &tally{Ends: s, now: func() time.Time { return now.Add(later) }, past: make(map[time.Time][]futurejobs.Ends)}
+	newTally := func() *outcomeCounter {
+		return &outcomeCounter{OutcomeReader: s, now: func() time.Time { return now.Add(later) }, past: make(map[time.Time][]futurejobs.OutcomeCount)}
 	}
-	ends := func(of *tally, want int) {
+	ends := func(of *outcomeCounter, want int) {
 		t.Helper()
 		got, err := of.count(ctx)
 		if err != nil || len(got.hours) != want {

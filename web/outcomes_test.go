@@ -10,8 +10,8 @@ import (
 	"deadman/web"
 )
 
-// counted asks until what ended has been counted to a number of jobs.
-func counted(t *testing.T, s *stand, query string, want int64) web.Outcomes {
+// countedAt asks until what ended has been counted to a number of jobs.
+func countedAt(t *testing.T, s *stand, query string, want int64) web.Outcomes {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := get[web.Outcomes](t, s.Server, "/api/v1/history/outcomes"+query)
@@ -43,7 +43,7 @@ func TestOutcomes(t *testing.T) {
 	s.place("2", time.Hour, `{}`)
 	s.end("2")
 	for query, width := range map[string]time.Duration{"": time.Hour, "?bucket=1d": 24 * time.Hour} {
-		got := counted(t, s, query, 2)
+		got := countedAt(t, s, query, 2)
 		if want := map[time.Duration]int{time.Hour: 24, 24 * time.Hour: 14}[width]; len(got.Items) != want || got.Bucket != width.Seconds() {
 			t.Errorf("%s: %d buckets of %g s, want %d", query, len(got.Items), got.Bucket, want)
 		}
@@ -59,8 +59,8 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%s: the slowest are %+v", query, got.Slowest)
 		}
 	}
-	counted(t, s, "?rule=order-unshipped&entity=order", 2)
-	if other := counted(t, s, "?rule=other", 0); len(other.Slowest) != 0 {
+	countedAt(t, s, "?rule=order-unshipped&entity=order", 2)
+	if other := countedAt(t, s, "?rule=other", 0); len(other.Slowest) != 0 {
 		t.Errorf("of no rule: %+v", other)
 	}
 	if a := do(t, s.Server, "GET", "/api/v1/history/outcomes?bucket=2h", ""); a.StatusCode != 400 || !strings.Contains(a.body, "1h, 1d") {

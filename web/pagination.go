@@ -8,29 +8,29 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Lists is what there is to read. The store implements it. What is not there is
+// Reader is what there is to read. The store implements it. What is not there is
 // futurejobs.ErrNotFound, and a cursor of another list futurejobs.ErrBadCursor.
 // Implementations are safe for concurrent use.
-type Lists interface {
-	Ends
+type Reader interface {
+	OutcomeReader
 	// Jobs returns pending jobs, next due first.
-	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error)
+	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error)
 	// Job returns the pending job of a rule and a key.
-	Job(ctx context.Context, rule, key string) (futurejobs.Listed, error)
+	Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error)
 	// RuleJobs counts what is waited for, by the id of the rule. It reads all pending jobs.
 	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
 	// History returns ended jobs, newest first.
-	History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
+	History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
 	// Alerts returns what was said, newest first.
-	Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error)
+	Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error)
 	// Alert returns one alert.
-	Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error)
+	Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error)
 	// DeadLetters returns events that could not be taken in, newest first.
 	DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error)
 	// DeadLetter returns one of them.
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// LetterReasons counts the newest of them by what refused them, and why.
-	LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.LetterReasons, error)
+	LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.DeadLetterReasons, error)
 	// Nodes returns the live nodes.
 	Nodes(ctx context.Context) ([]futurejobs.Node, error)
 	// Leases returns all shards, in order.
@@ -58,8 +58,8 @@ func pageOf[S, T any](p futurejobs.Page[S], show func(S) T) Page[T] {
 
 // namedListIn is which part of a list is asked for whose items are told apart by their names.
 type namedListIn struct {
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
 // pageOfNamed is a page of all that there is, which is in the order of its names.

@@ -193,7 +193,7 @@ func TestDeadLetters(t *testing.T) {
 	revision, err := s.store.Revision(t.Context())
 	fatal(t, err)
 	for i, body := range []string{"not JSON", "\xff\xfe"} {
-		_, err := s.store.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
+		_, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
 			Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: uint64(i + 1), At: s.now, Header: map[string][]string{"ce-id": {"7"}}, Data: []byte(body)},
 			Rule:  "order-unshipped", Reason: "the body is not JSON", At: s.now,
 		}}})

@@ -18,14 +18,14 @@ import (
 // maxText is the longest key that a job can have, in bytes. No other name is longer.
 const maxText = 512
 
-// text is a name or a key from outside.
-type text string
+// identifier is a name or a key from outside.
+type identifier string
 
-var _ huma.ResolverWithPath = text("")
+var _ huma.ResolverWithPath = identifier("")
 
 // Resolve is of huma.ResolverWithPath: it refuses what no key or name can be.
-func (t text) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
-	return unusual(string(t), maxText, at)
+func (t identifier) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return invalidName(string(t), maxText, at)
 }
 
 // maxObject is the longest name that the audit has for what something was done to, in bytes: a job
@@ -35,18 +35,18 @@ const maxObject = len("job/") + maxRule + len("/") + maxText
 // maxRule is the longest name of a rule, in bytes.
 const maxRule = 63
 
-// object is what something was done to.
-type object string
+// auditObject is what something was done to.
+type auditObject string
 
-var _ huma.ResolverWithPath = object("")
+var _ huma.ResolverWithPath = auditObject("")
 
 // Resolve is of huma.ResolverWithPath: it refuses what nothing can be called.
-func (o object) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
-	return unusual(string(o), maxObject, at)
+func (o auditObject) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return invalidName(string(o), maxObject, at)
 }
 
-// unusual is why a text can't be a name or a key of up to limit bytes.
-func unusual(t string, limit int, at *huma.PathBuffer) []error {
+// invalidName is why a text can't be a name or a key of up to limit bytes.
+func invalidName(t string, limit int, at *huma.PathBuffer) []error {
 	switch {
 	case len(t) > limit:
 		return []error{Detail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), limit)}}
@@ -62,11 +62,11 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-// Narrowing is what narrows any list of jobs and alerts.
-type Narrowing struct {
-	Rule   text `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Entity text `query:"entity" doc:"Of this entity." example:"order"`
-	Key    text `query:"key" doc:"Of this key." example:"1234"`
+// ListFilter is what narrows any list of jobs and alerts.
+type ListFilter struct {
+	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Entity identifier `query:"entity" doc:"Of this entity." example:"order"`
+	Key    identifier `query:"key" doc:"Of this key." example:"1234"`
 }
 
 func (p Paging) page(f futurejobs.Filter) futurejobs.Filter {
@@ -74,7 +74,7 @@ func (p Paging) page(f futurejobs.Filter) futurejobs.Filter {
 	return f
 }
 
-func (n Narrowing) filter() futurejobs.Filter {
+func (n ListFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(n.Rule), Entity: string(n.Entity), Key: string(n.Key)}
 }
 
@@ -89,7 +89,7 @@ func (a *api) query(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if wrong := wrongQuery(ctx.Operation(), query); len(wrong) > 0 {
-		a.fail(w, r, wrongs(BadRequest, 400, wrong))
+		a.fail(w, r, problemOfDetails(BadRequest, 400, wrong))
 		return
 	}
 	r.URL.RawQuery = query.Encode()
@@ -126,7 +126,7 @@ func unknown(what, name string, known []string) string {
 	if len(known) == 0 {
 		return "unknown " + what + "; there are none here"
 	}
-	if near := configfile.Nearest(name, known); near != "" {
+	if near := configfile.Suggest(name, known); near != "" {
 		return "unknown " + what + "; did you mean " + near + "?"
 	}
 	return "unknown " + what + "; there are " + strings.Join(known, ", ")

@@ -37,17 +37,17 @@ func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
 
 // proxied is the person whom a trusted proxy names; named reports whether it names one. A token in the request counts instead: the
 // two are never added up.
-func (a *api) proxied(r *http.Request) (v visitor, named bool, err error) {
+func (a *api) proxied(r *http.Request) (v principal, named bool, err error) {
 	if len(r.Header.Values("Authorization")) > 0 {
-		return visitor{}, false, nil
+		return principal{}, false, nil
 	}
 	by, ok := namedBy(r.Context())
 	config := a.Logins()
 	switch {
 	case !ok || config == nil || config.Header == nil:
-		return visitor{}, false, nil
+		return principal{}, false, nil
 	case by.err != nil:
-		return visitor{}, true, problem(http.StatusForbidden, "%v", by.err)
+		return principal{}, true, problem(http.StatusForbidden, "%v", by.err)
 	}
 	v, err = granted(config, *by.person)
 	return v, true, err
@@ -68,25 +68,25 @@ func (a *api) noteForeignHeader(r *http.Request) {
 }
 
 // admitted is the person of a session, as the login file is now. A person of a provider that is no more in it has no session.
-func (a *api) admitted(p access.Person) (visitor, error) {
+func (a *api) admitted(p access.Person) (principal, error) {
 	config := a.Logins()
 	if config == nil || config.OIDC == nil || p.By != access.ByOIDC || p.Issuer != config.OIDC.Issuer() {
-		return visitor{}, sessionOver{}
+		return principal{}, sessionOver{}
 	}
 	return granted(config, p)
 }
 
 // granted is a person with what a login file grants. The error is a stranger.
-func granted(config *logins.Config, p access.Person) (visitor, error) {
+func granted(config *logins.Config, p access.Person) (principal, error) {
 	token, ok := config.Grants.Of(p)
 	if !ok {
-		return visitor{}, newStranger(p)
+		return principal{}, newStranger(p)
 	}
-	return visitor{token: token, person: &p}, nil
+	return principal{token: token, person: &p}, nil
 }
 
 // isProxied reports whether a proxy names the person with each request.
-func (v visitor) isProxied() bool { return v.person != nil && v.person.By == access.ByProxy }
+func (v principal) isProxied() bool { return v.person != nil && v.person.By == access.ByProxy }
 
 // stranger is a person to whose groups nothing is granted. It is a Problem, too.
 type stranger struct{ *Problem }

@@ -17,7 +17,7 @@ import (
 // goes on.
 func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 	header := logins.Header{Name: "X-User", Groups: "X-Groups", Separator: ","}
-	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.Wish{Scopes: []access.Scope{access.Read}}}}}
+	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Read}}}}}
 	ann := access.Person{By: access.ByProxy, Name: "ann", Groups: []string{"sre"}}
 	for name, c := range map[string]struct {
 		open bool
@@ -28,7 +28,7 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 				Options:   Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }, Log: slog.New(slog.DiscardHandler)},
 				livePages: newStreamPlaces("live pages", 1, 1),
 			}
-			v := visitor{open: true}
+			v := principal{open: true}
 			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})
 			if !c.open {
 				var err error

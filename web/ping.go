@@ -15,11 +15,11 @@ import (
 
 // Pings takes pings in. Implementations are safe for concurrent use.
 type Pings interface {
-	// Find finds whose a ping is; pings.Finder says how, and which errors it returns.
-	Find(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
-	// Take takes a ping in: where it returns nil, what it says is committed. pings.Taker says
+	// Resolve finds whose a ping is; pings.Finder says how, and which errors it returns.
+	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
+	// Receive takes a ping in: where it returns nil, what it says is committed. pings.Taker says
 	// which errors it returns.
-	Take(ctx context.Context, p pings.Ping) error
+	Receive(ctx context.Context, p pings.Ping) error
 	// Addresses, Address, Create, Sharers and Delete are about where pings come in, History is what came;
 	// pings.Store and pings.Finder say which errors they return.
 	Addresses(ctx context.Context, ruleID int32) ([]pings.Address, error)
@@ -61,15 +61,15 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 		a.Metrics.Pinged(err)
 	}
 	switch {
-	case errors.Is(err, pings.ErrMethod):
+	case errors.Is(err, pings.ErrMethodNotAllowed):
 		h.Set("Allow", pingMethods)
 		a.failPing(w, r, err)
 	case err != nil:
 		a.failPing(w, r, err)
 	case created:
-		a.word(w, r, http.StatusCreated, "Created")
+		a.pingText(w, r, http.StatusCreated, "Created")
 	default:
-		a.word(w, r, http.StatusOK, "OK")
+		a.pingText(w, r, http.StatusOK, "OK")
 	}
 }
 
@@ -84,10 +84,10 @@ func (a *api) takePing(r *http.Request) (created bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), pingTime)
 	defer cancel()
-	if p.Target, p.Signal, created, err = a.Pings.Find(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
+	if p.Target, p.Signal, created, err = a.Pings.Resolve(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
 		return false, err
 	}
-	return created, a.Pings.Take(ctx, p)
+	return created, a.Pings.Receive(ctx, p)
 }
 
 // readPing reads all that a ping says, but for what its path means.
@@ -95,7 +95,7 @@ func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut:
 	default:
-		return p, path, pings.ErrMethod
+		return p, path, pings.ErrMethodNotAllowed
 	}
 	if path, err = pings.ReadPath(r.URL.EscapedPath()); err != nil {
 		return p, path, err
@@ -115,11 +115,11 @@ func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 func readPingBody(body io.Reader) (kept string, size int, err error) {
 	first, err := io.ReadAll(io.LimitReader(body, pings.MaxBody+1))
 	if err != nil {
-		return "", 0, pings.ErrCut
+		return "", 0, pings.ErrBodyTruncated
 	}
 	more, err := io.Copy(io.Discard, io.LimitReader(body, pingSlack))
 	if err != nil {
-		return "", 0, pings.ErrCut
+		return "", 0, pings.ErrBodyTruncated
 	}
 	return begin(string(first), pings.MaxBody), len(first) + int(more), nil
 }
@@ -137,22 +137,22 @@ func begin(s string, most int) string {
 
 // failPing answers a ping that was not taken in, with a word that clients know.
 func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
-	switch fault := pings.FaultOf(err); {
+	switch fault := pings.ErrorInfoOf(err); {
 	case fault.Text != "":
-		if !fault.Senders() {
+		if !fault.IsClientError() {
 			w.Header().Set("Retry-After", "1")
 		}
-		a.word(w, r, fault.Status, fault.Text)
+		a.pingText(w, r, fault.Status, fault.Text)
 	default:
 		p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
 		for name, values := range p.GetHeaders() {
 			w.Header()[name] = values
 		}
-		a.word(w, r, p.Status, p.Detail)
+		a.pingText(w, r, p.Status, p.Detail)
 	}
 }
 
-// word answers with a word of plain text.
-func (a *api) word(w http.ResponseWriter, r *http.Request, status int, text string) {
+// pingText answers with a word of plain text.
+func (a *api) pingText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	a.send(w, r, "text/plain; charset=utf-8", status, []byte(text))
 }

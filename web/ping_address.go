@@ -27,11 +27,11 @@ func (a *api) pingAddress(of pings.Address) PingAddress {
 	return PingAddress{Key: of.Key, URL: strings.TrimRight(a.PublicURL, "/") + of.Path(), CreatedAt: of.CreatedAt, CreatedBy: of.CreatedBy}
 }
 
-// PingAddressWish is which address is to be there.
-type PingAddressWish struct {
-	Key    text   `json:"key,omitempty" doc:"Whose pings are to come in there; absent: the rule's ping key, for all its keys." example:"nightly"`
-	ID     string `json:"id,omitempty" doc:"The UUID that clients have already, or the ping key; absent: a new one that nobody can guess." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
-	Rotate bool   `json:"rotate,omitempty" doc:"Another address takes the place of the one that is there, which ends within seconds."`
+// PingAddressRequest is which address is to be there.
+type PingAddressRequest struct {
+	Key    identifier `json:"key,omitempty" doc:"Whose pings are to come in there; absent: the rule's ping key, for all its keys." example:"nightly"`
+	ID     string     `json:"id,omitempty" doc:"The UUID that clients have already, or the ping key; absent: a new one that nobody can guess." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
+	Rotate bool       `json:"rotate,omitempty" doc:"Another address takes the place of the one that is there, which ends within seconds."`
 }
 
 // PingEntry is a ping that came, as it goes out.
@@ -56,31 +56,31 @@ func newPingEntry(e pings.Entry) PingEntry {
 
 func (a *api) mountPings() {
 	const path = "/rules/{name}/pings"
-	add(a, operation{
+	register(a, operation{
 		ID: "list-ping-addresses", Tag: tagRules, Method: "GET", Path: path, Does: "lists where pings of a rule come in, its ping key first, then by key",
 		Says:  "Addresses are secrets, so that the scope read does not show them.",
-		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound},
-	}, shown(a.pingAddresses))
-	add(a, operation{
+		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, withBody(a.pingAddresses))
+	register(a, operation{
 		ID: "create-ping-address", Tag: tagRules, Method: "POST", Path: path, Does: "makes an address where pings come in, or shows the one that is there",
 		Says:  "Several rules may have one ping key, as the checks of one project have at healthchecks; an address of a key belongs to it alone.",
-		Scope: access.Rules, Reach: ofRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
+		Scope: access.Rules, Reach: reachRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.createPingAddress)
-	add(a, operation{
+	register(a, operation{
 		ID: "delete-ping-address", Tag: tagRules, Method: "DELETE", Path: path, Does: "takes an address away, within seconds on all nodes",
-		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound},
-	}, done(a.deletePingAddress))
-	add(a, operation{
+		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, noContent(a.deletePingAddress))
+	register(a, operation{
 		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Does: "lists the last pings of a rule, newest first",
 		Says:  "Of each key the last 100 are kept, and the last 50 kB of what they sent along. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
-		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
-	}, shown(a.pingLog))
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, withBody(a.pingLog))
 }
 
 // pinged is the rule of a name, if it takes pings.
-func (a *api) pinged(ctx context.Context, name string) (rules.Listing, error) {
+func (a *api) pinged(ctx context.Context, name string) (rules.ListedRule, error) {
 	if a.Pings == nil {
-		return rules.Listing{}, problem(http.StatusNotFound, "this node takes no pings")
+		return rules.ListedRule{}, problem(http.StatusNotFound, "this node takes no pings")
 	}
 	l, err := a.Rules.Get(ctx, name)
 	if err == nil && l.Document.Trigger.Heartbeat == nil {
@@ -92,9 +92,9 @@ func (a *api) pinged(ctx context.Context, name string) (rules.Listing, error) {
 // pingListIn is which part of the addresses is asked for.
 type pingListIn struct {
 	RuleName
-	Key    text `query:"key" doc:"Of this key alone." example:"nightly"`
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Key    identifier `query:"key" doc:"Of this key alone." example:"nightly"`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
 // pingCursor is how the cursor of a list of addresses begins, before the key that it ended with.
@@ -148,7 +148,7 @@ func (a *api) mayShare(ctx context.Context, id string) error {
 		return err
 	}
 	for _, name := range names {
-		if visitorOf(ctx).allow(access.Rules, name) != nil {
+		if principalOf(ctx).requireRule(access.Rules, name) != nil {
 			return pingIDTaken()
 		}
 	}
@@ -157,7 +157,7 @@ func (a *api) mayShare(ctx context.Context, id string) error {
 
 func (a *api) createPingAddress(ctx context.Context, in *struct {
 	RuleName
-	Body PingAddressWish
+	Body PingAddressRequest
 },
 ) (*pingAddressOut, error) {
 	l, err := a.pinged(ctx, string(in.Name))
@@ -175,9 +175,9 @@ func (a *api) createPingAddress(ctx context.Context, in *struct {
 	}
 	kept, created, err := a.Pings.Create(ctx, wish, in.Body.Rotate)
 	switch {
-	case errors.Is(err, pings.ErrTaken):
+	case errors.Is(err, pings.ErrAddressExists):
 		return nil, pingIDTaken()
-	case errors.Is(err, pings.ErrFull):
+	case errors.Is(err, pings.ErrTooManyAddresses):
 		return nil, problem(http.StatusConflict, "%v", err)
 	case err != nil:
 		return nil, err
@@ -193,7 +193,7 @@ func (a *api) createPingAddress(ctx context.Context, in *struct {
 
 func (a *api) deletePingAddress(ctx context.Context, in *struct {
 	RuleName
-	Key text `query:"key" doc:"Whose address; absent: the rule's ping key." example:"nightly"`
+	Key identifier `query:"key" doc:"Whose address; absent: the rule's ping key." example:"nightly"`
 },
 ) error {
 	l, err := a.pinged(ctx, string(in.Name))
@@ -206,7 +206,7 @@ func (a *api) deletePingAddress(ctx context.Context, in *struct {
 // pingLogIn is which part of the log is asked for.
 type pingLogIn struct {
 	RuleName
-	Key text `query:"key" doc:"Of this key." example:"nightly"`
+	Key identifier `query:"key" doc:"Of this key." example:"nightly"`
 	Paging
 }
 

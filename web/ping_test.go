@@ -32,13 +32,13 @@ slot: 1h
 
 // pinging is a real finder and a real taker.
 type pinging struct {
-	*pings.Finder
-	*pings.Taker
-	writer *pings.Writer
+	*pings.Resolver
+	*pings.Receiver
+	writer *pings.LogWriter
 }
 
 // Beaten implements pings.Observer.
-func (*pinging) Beaten(futurejobs.Applied) {}
+func (*pinging) Beaten(futurejobs.ApplyResult) {}
 
 // ledger is a real ledger whose database can go away.
 type ledger struct {
@@ -46,9 +46,9 @@ type ledger struct {
 	away atomic.Bool
 }
 
-func (l *ledger) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (l *ledger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if l.away.Load() {
-		return futurejobs.Applied{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
+		return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 	}
 	return l.Ledger.Apply(ctx, b)
 }
@@ -65,11 +65,11 @@ func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
 	t.Helper()
 	p := &pinged{}
 	takes := func(o *web.Options, s *stand) {
-		book := o.Book.(*rules.Book)
+		book := o.Book.(*rules.Catalog)
 		p.ledger = &ledger{Ledger: s.store}
-		p.pinging = &pinging{writer: &pings.Writer{Store: s.store, Log: quiet}}
-		p.Finder = &pings.Finder{Store: s.store, Book: book, Now: time.Now}
-		p.Taker = pings.NewTaker(pings.Taker{
+		p.pinging = &pinging{writer: &pings.LogWriter{Store: s.store, Log: quiet}}
+		p.Resolver = &pings.Resolver{Store: s.store, Book: book, Now: time.Now}
+		p.Receiver = pings.NewTaker(pings.Receiver{
 			Book: book, Ledger: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
 		})
 		ctx, stop := context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
 		p.taker = func() { stop(); fatal(t, <-ended); ended <- nil }
 		t.Cleanup(p.taker)
 		o.Pings = p.pinging
-		o.Faults = append(o.Faults, web.Fault{Is: store.ErrUnavailable, Status: 503, Remedy: "the database does not answer; try again"})
+		o.Faults = append(o.Faults, web.ErrorStatus{Is: store.ErrUnavailable, Status: 503, Remedy: "the database does not answer; try again"})
 	}
 	p.stand = newStand(t, append(changes, takes)...)
 	p.stand.save(backup)

@@ -12,13 +12,13 @@ import (
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event. Other pings have the subject ping. The data of a ping is such as {\"key\": \"backup\", \"kind\": \"success\"}; the kind expected is that the key is waited for and never reported." example:"orders.created"`
+	Subject identifier      `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event. Other pings have the subject ping. The data of a ping is such as {\"key\": \"backup\", \"kind\": \"success\"}; the kind expected is that the key is waited for and never reported." example:"orders.created"`
 	At      time.Time       `json:"at,omitzero" doc:"When the stream takes it in; absent for the first: now." example:"2026-01-31T15:04:05Z"`
 	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
 }
 
-// PreviewAsk is what happens in a preview.
-type PreviewAsk struct {
+// PreviewRequest is what happens in a preview.
+type PreviewRequest struct {
 	Event PreviewEvent   `json:"event,omitzero" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports. Absent: such a time, which is now."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
 	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
@@ -29,7 +29,7 @@ type PreviewAsk struct {
 // PreviewText is a preview of a rule that is not saved.
 type PreviewText struct {
 	Rule json.RawMessage `json:"rule" doc:"The rule: its document, or a text that is its YAML."`
-	PreviewAsk
+	PreviewRequest
 }
 
 func (a *api) mountPreview() {
@@ -38,21 +38,21 @@ func (a *api) mountPreview() {
 		"Of a rule with a schedule the next ticks are shown, and what the first of them leads to. " +
 		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look. " +
 		"One lint or preview of a token is at work at a time, and a few wait; more are answered with 429."
-	add(a, operation{
+	register(a, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
-		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, shown(inTurn(a.trials, a.preview)))
-	add(a, operation{
+		Says: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+	}, withBody(inTurn(a.trials, a.preview)))
+	register(a, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
-		Says: says, Scope: access.Read, Reach: anyone, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, shown(inTurn(a.trials, a.previewText)))
+		Says: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+	}, withBody(inTurn(a.trials, a.previewText)))
 }
 
 // previewIn is a preview of a saved rule.
 type previewIn struct {
 	RuleName
 	Version int32 `query:"version" minimum:"1" maximum:"2147483647" doc:"Which version; absent: the newest."`
-	Body    PreviewAsk
+	Body    PreviewRequest
 }
 
 func (a *api) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
@@ -62,7 +62,7 @@ func (a *api) preview(ctx context.Context, in *previewIn) (rules.Preview, error)
 }
 
 func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
-	ask := a.events(ctx, in.Body.PreviewAsk)
+	ask := a.events(ctx, in.Body.PreviewRequest)
 	ask.Text = in.Body.Rule
 	var yaml string
 	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
@@ -72,9 +72,9 @@ func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (
 }
 
 // events are those of a preview, the first of them now if it does not say when.
-func (a *api) events(ctx context.Context, of PreviewAsk) rules.PreviewRequest {
+func (a *api) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
 	ask := rules.PreviewRequest{Until: of.Until, Found: of.Found}
-	if visitorOf(ctx).may(access.Rules) != nil {
+	if principalOf(ctx).requireScope(access.Rules) != nil {
 		ask.Unasked = "it is asked for those only who may change rules"
 	}
 	if of.Event.At.IsZero() {

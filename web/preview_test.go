@@ -23,7 +23,7 @@ type orders struct{ asked, verified atomic.Int64 }
 func (o *orders) Reach(context.Context) error { return nil }
 func (o *orders) Close()                      {}
 
-func (o *orders) Ask(_ context.Context, _ lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (o *orders) Ask(_ context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	o.asked.Add(1)
 	found := make([]checks.Finding, len(asks))
 	for i := range found {
@@ -69,7 +69,7 @@ func TestLintOfALookup(t *testing.T) {
 		want   int64
 	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "look*", 0}, {access.Rules, "", 1}, {access.Rules, "look*", 1}, {access.Admin, "", 1}} {
 		before := client.verified.Load()
-		wish := access.Wish{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
+		wish := access.TokenRequest{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
 		if c.prefix != "" {
 			wish.Bounds = access.Bounds{Subjects: []string{"orders.>"}, Sources: []string{"shop"}}
 		}

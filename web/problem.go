@@ -82,8 +82,8 @@ func problemIs(k Kind, status int, format string, args ...any) *Problem {
 	}
 }
 
-// wrongs is a problem that lists all that is wrong.
-func wrongs(k Kind, status int, wrong []Detail) *Problem {
+// problemOfDetails is a problem that lists all that is wrong.
+func problemOfDetails(k Kind, status int, wrong []Detail) *Problem {
 	said := make([]string, len(wrong))
 	for i, d := range wrong {
 		said[i] = d.Error()
@@ -99,11 +99,11 @@ func refused(location, format string, args ...any) *Problem {
 	if strings.HasPrefix(location, "body") {
 		status = http.StatusUnprocessableEntity
 	}
-	return wrongs(kindOf(status), status, []Detail{{Location: location, Message: fmt.Sprintf(format, args...)}})
+	return problemOfDetails(kindOf(status), status, []Detail{{Location: location, Message: fmt.Sprintf(format, args...)}})
 }
 
-// Fault is a row of the table that turns errors into statuses.
-type Fault struct {
+// ErrorStatus is a row of the table that turns errors into statuses.
+type ErrorStatus struct {
 	Is     error // a sentinel
 	Status int
 	// Remedy is what a client is told where the error itself stays inside: with a status
@@ -115,14 +115,14 @@ type Fault struct {
 // statusClientLeft is for the log alone: nobody is there to read it.
 const statusClientLeft = 499
 
-var faults = []Fault{
+var errorStatuses = []ErrorStatus{
 	{Is: futurejobs.ErrBadCursor, Status: http.StatusBadRequest, Kind: BadCursor},
 	{Is: futurejobs.ErrNotFound, Status: http.StatusNotFound},
 	{Is: futurejobs.ErrExists, Status: http.StatusConflict},
 	{Is: futurejobs.ErrPaused, Status: http.StatusConflict},
-	{Is: futurejobs.ErrOver, Status: http.StatusConflict},
+	{Is: futurejobs.ErrJobEnded, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; try again"},
-	{Is: futurejobs.ErrMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
+	{Is: futurejobs.ErrCursorMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
 	{Is: access.ErrQuota, Status: http.StatusUnprocessableEntity, Kind: QuotaUsedUp},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
 	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
@@ -152,7 +152,7 @@ func (a *api) problemOf(err error) *Problem {
 	case errors.As(err, &wish):
 		return wishInvalid(wish)
 	}
-	for _, table := range [][]Fault{a.Faults, faults} {
+	for _, table := range [][]ErrorStatus{a.Faults, errorStatuses} {
 		for _, f := range table {
 			if !errors.Is(err, f.Is) {
 				continue
@@ -190,7 +190,7 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
 		w.Header()[name] = values
 	}
 	if a.Pages != nil && forPeople(r) {
-		a.Pages.Refuse(w, r, p, visitorOf(r.Context()).nobody())
+		a.Pages.Refuse(w, r, p, principalOf(r.Context()).anonymous())
 		return
 	}
 	body, err := json.Marshal(p)
@@ -200,8 +200,8 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
 	a.send(w, r, problemType, p.Status, append(body, '\n'))
 }
 
-// machines are the addresses that programs ask, and what is under those that end in a slash.
-var machines = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
+// apiPaths are the addresses that programs ask, and what is under those that end in a slash.
+var apiPaths = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
 
 // forPeople reports whether a request wants a page, and is not for an address of programs.
 func forPeople(r *http.Request) bool {
@@ -210,7 +210,7 @@ func forPeople(r *http.Request) bool {
 
 // isMachine reports whether an address is one that programs ask.
 func isMachine(path string) bool {
-	return slices.ContainsFunc(machines, func(at string) bool {
+	return slices.ContainsFunc(apiPaths, func(at string) bool {
 		return path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(path, at)
 	})
 }

@@ -104,7 +104,7 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, a.attemptCookie(r, base64.RawURLEncoding.EncodeToString(value), int(loginTime.Seconds())))
 	w.Header().Set("Refresh", "0; url="+at)
-	a.frame(w, r, Framed{Name: "login", Title: "Log in", Status: http.StatusOK, Alone: true}, leavingTemplate, struct{ At, Title string }{at, provider.Title()})
+	a.frame(w, r, PageContent{Name: "login", Title: "Log in", Status: http.StatusOK, Alone: true}, leavingTemplate, struct{ At, Title string }{at, provider.Title()})
 }
 
 // formOf are the fields of a form that a request sends.
@@ -174,7 +174,7 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	if code := asked.Get("error"); code != "" {
 		a.guesses.note(r, byProvider, "err", "the provider refuses: "+clipped(code, maxErrorShown))
-		a.loginPage(w, r, http.StatusForbidden, wayIn{Next: begun.Next, Wrong: providerRefusal(asked)})
+		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Wrong: providerRefusal(asked)})
 		return
 	}
 	person, err := a.personOf(r, config.OIDC, begun, asked)
@@ -211,7 +211,7 @@ func (a *api) spend(ctx context.Context, begun attempt) error {
 // refuseLogin shows the way in again to a browser whose login can't go on.
 func (a *api) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
 	a.guesses.note(r, byProvider, "err", err)
-	a.loginPage(w, r, http.StatusForbidden, wayIn{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
+	a.loginPage(w, r, http.StatusForbidden, loginView{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
 }
 
 // maxErrorShown is how much of a provider's words is shown, in bytes.
@@ -283,7 +283,7 @@ func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
-	a.loginPage(w, r, p.Status, wayIn{Next: next, Wrong: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
+	a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
 }
 
 // issuer is the provider's, for the log.

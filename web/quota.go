@@ -78,7 +78,7 @@ func newQuota(use access.QuotaUse) Quota {
 
 // QuotaPath is the prefix in the path.
 type QuotaPath struct {
-	Prefix text `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
+	Prefix identifier `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
 }
 
 // quotaIn are limits on their way in.
@@ -92,26 +92,26 @@ func (a *api) mountQuotas() {
 	if a.Quotas == nil {
 		return
 	}
-	add(a, operation{
+	register(a, operation{
 		ID: "list-quotas", Tag: tagTokens, Method: "GET", Path: "/quotas", Does: "lists the quotas of prefixes and what is used of them",
 		Says:  "A token with a prefix sees those of prefixes that begin with its own.",
-		Scope: access.Read, Reach: narrowed,
-	}, shown(a.quotas))
-	add(a, operation{
+		Scope: access.Read, Reach: reachFiltered,
+	}, withBody(a.quotas))
+	register(a, operation{
 		ID: "set-quota", Tag: tagTokens, Method: "PUT", Path: "/quotas/{prefix}", Does: "sets the limits of a prefix",
 		Says:  "All limits at once: what is absent is the default. Other nodes go by them within seconds.",
-		Scope: access.Admin, Reach: everything,
-	}, shown(a.setQuota))
-	add(a, operation{
+		Scope: access.Admin, Reach: reachAll,
+	}, withBody(a.setQuota))
+	register(a, operation{
 		ID: "delete-quota", Tag: tagTokens, Method: "DELETE", Path: "/quotas/{prefix}", Does: "takes away what was set for a prefix",
 		Says:  "The defaults hold from then on as long as a token with the prefix lives, and nothing after that.",
-		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, done(a.deleteQuota))
+		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, noContent(a.deleteQuota))
 }
 
 func (a *api) quotas(ctx context.Context, _ *nothing) (Page[Quota], error) {
 	page := Page[Quota]{Items: []Quota{}}
-	uses, err := a.Quotas.QuotaUses(ctx, visitorOf(ctx).token.Prefix)
+	uses, err := a.Quotas.QuotaUses(ctx, principalOf(ctx).token.Prefix)
 	for _, use := range uses {
 		page.Items = append(page.Items, newQuota(use))
 	}
@@ -139,7 +139,7 @@ func (a *api) deleteQuota(ctx context.Context, in *QuotaPath) error {
 
 // withinQuota takes an event of so many bytes off those that the visitor's prefix may publish.
 func (a *api) withinQuota(ctx context.Context, bytes int) error {
-	prefix := visitorOf(ctx).token.Prefix
+	prefix := principalOf(ctx).token.Prefix
 	if prefix == "" || a.Quotas == nil {
 		return nil
 	}
@@ -155,14 +155,14 @@ func (a *api) withinQuota(ctx context.Context, bytes int) error {
 // overQuota adds to a rule which quota it has used up.
 func (a *api) overQuota(ctx context.Context, r Rule) Rule {
 	if a.Quotas != nil {
-		r.OverQuota = a.Quotas.Problem(r.Name, visitorOf(ctx).token.Prefix)
+		r.OverQuota = a.Quotas.Problem(r.Name, principalOf(ctx).token.Prefix)
 	}
 	return r
 }
 
 // ownQuota is the quota of the visitor's prefix; nil: there is none.
 func (a *api) ownQuota(ctx context.Context) (*Quota, error) {
-	prefix := visitorOf(ctx).token.Prefix
+	prefix := principalOf(ctx).token.Prefix
 	if prefix == "" || a.Quotas == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}

@@ -25,7 +25,7 @@ type tokenRef struct {
 }
 
 // ref is the visitor as the owner of places.
-func (v visitor) ref() tokenRef {
+func (v principal) ref() tokenRef {
 	if v.open {
 		return tokenRef{}
 	}
@@ -33,7 +33,7 @@ func (v visitor) ref() tokenRef {
 }
 
 // tenant is the visitor as the owner of places that all with its prefix share.
-func (v visitor) tenant() tokenRef {
+func (v principal) tenant() tokenRef {
 	if v.token.Prefix == "" {
 		return v.ref()
 	}
@@ -132,7 +132,7 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 
 // read waits for room for an answer.
 func (a *api) read(ctx context.Context) (context.Context, *readRoom, error) {
-	of := visitorOf(ctx).tenant()
+	of := principalOf(ctx).tenant()
 	if err := a.reads.wait(ctx, of, answerRoom, readWait); err != nil {
 		return nil, nil, err
 	}

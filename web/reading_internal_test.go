@@ -13,8 +13,8 @@ import (
 // The tokens of a prefix share their room, and all prefixes together leave some for everybody else, of whom each leaves some, too.
 func TestTenantsLeaveRoomToRead(t *testing.T) {
 	reads := newReads()
-	visitorNamed := func(name, prefix string) visitor {
-		return visitor{token: access.Token{ID: "id-" + name, Name: name, Prefix: prefix}}
+	visitorNamed := func(name, prefix string) principal {
+		return principal{token: access.Token{ID: "id-" + name, Name: name, Prefix: prefix}}
 	}
 	take := func(name, prefix string) int {
 		var full *Problem

@@ -34,7 +34,7 @@ func (s *stand) refuse(letters, size int) {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
 	fatal(s.t, err)
-	b := futurejobs.Batch{RuleSet: revision}
+	b := futurejobs.EffectBatch{RuleSet: revision}
 	for range letters {
 		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
 			Reason: "bad", Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Data: bytes.Repeat([]byte("x"), size)},

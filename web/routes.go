@@ -26,7 +26,7 @@ type Index struct {
 // mount puts all operations on the router. Each part of the API is in the file of its noun.
 func (a *api) mount(r chi.Router) {
 	a.huma, a.spelled = newHuma(r, a)
-	a.huma.UseMiddleware(a.admit, a.query, a.turn, a.once)
+	a.huma.UseMiddleware(a.admit, a.query, a.limitConcurrency, a.idempotent)
 	a.mountRules()
 	a.mountPreview()
 	a.mountPings()
@@ -55,9 +55,9 @@ func (a *api) mount(r chi.Router) {
 	index := func(context.Context, *nothing) (Index, error) {
 		return Index{Version: a.Version, Routes: a.routes}, nil
 	}
-	o := operation{ID: "get-index", Tag: tagNode, Method: "GET", Does: "lists what the API does", Scope: access.Read, Reach: anyone, Hidden: true}
-	add(a, o, shown(index))
+	o := operation{ID: "get-index", Tag: tagNode, Method: "GET", Does: "lists what the API does", Scope: access.Read, Reach: reachPublic, Hidden: true}
+	register(a, o, withBody(index))
 	o.Path = "/"
-	add(a, o, shown(index))
-	a.loosen()
+	register(a, o, withBody(index))
+	a.relaxSchemas()
 }

@@ -20,9 +20,9 @@ import (
 // Rules is what people may do to rules. rules.Registry implements it, and its methods say
 // which errors they return. Implementations are safe for concurrent use.
 type Rules interface {
-	List(ctx context.Context) ([]rules.Listing, error)
-	Get(ctx context.Context, name string) (rules.Listing, error)
-	Versions(ctx context.Context, name string) ([]rules.Saved, error)
+	List(ctx context.Context) ([]rules.ListedRule, error)
+	Get(ctx context.Context, name string) (rules.ListedRule, error)
+	Versions(ctx context.Context, name string) ([]rules.RuleVersion, error)
 	Diff(ctx context.Context, name string, from, to int32) (string, error)
 	Save(ctx context.Context, text []byte, name string, o rules.SaveOptions) (rules.Change, error)
 	Delete(ctx context.Context, name string, version int32, bundle string) error
@@ -64,9 +64,9 @@ type RuleJobs struct {
 }
 
 // jobsOfRules are how many jobs of each rule are waited for; nil before it was first counted.
-func (a *api) jobsOfRules(ctx context.Context) func(rules.Listing) *RuleJobs {
+func (a *api) jobsOfRules(ctx context.Context) func(rules.ListedRule) *RuleJobs {
 	last, ok := a.ruleJobs.newest(ctx)
-	return func(of rules.Listing) *RuleJobs {
+	return func(of rules.ListedRule) *RuleJobs {
 		if !ok {
 			return nil
 		}
@@ -78,7 +78,7 @@ func (a *api) jobsOfRules(ctx context.Context) func(rules.Listing) *RuleJobs {
 	}
 }
 
-func newRule(l rules.Listing, now time.Time) Rule {
+func newRule(l rules.ListedRule, now time.Time) Rule {
 	r := Rule{
 		Name: l.Name, Entity: l.Entity, Description: l.Document.Description, Enabled: l.Document.Enabled,
 		Version: l.Version, Bundle: l.Bundle, SavedAt: l.SavedAt, SavedBy: l.SavedBy,
@@ -119,80 +119,80 @@ func (r Rule) state() string {
 
 // RuleName is the rule in the path.
 type RuleName struct {
-	Name text `path:"name" doc:"The rule's name." example:"order-unshipped"`
+	Name identifier `path:"name" doc:"The rule's name." example:"order-unshipped"`
 }
 
 // mountRules is the part of the API that is about rules.
 func (a *api) mountRules() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Does: "lists the rules, by name",
-		Scope: access.Read, Reach: narrowed,
-	}, shown(a.ruleList))
-	add(a, operation{
+		Scope: access.Read, Reach: reachFiltered,
+	}, withBody(a.ruleList))
+	register(a, operation{
 		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Does: "creates a rule",
 		Says:  "A rule of the name that is there already is a conflict; PUT /rules/{name} replaces it.",
-		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.createRule))
-	add(a, operation{
+	register(a, operation{
 		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
 		Says: "The answer is 200 also for a rule that is refused: its problems are what was asked for. " +
 			"Whether a source takes what the rule looks up is asked with the scope rules alone, and no query is run.",
-		Scope: access.Read, Reach: anyone, Limit: rules.MaxSize,
+		Scope: access.Read, Reach: reachPublic, Limit: rules.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
-	}, shown(inTurn(a.trials, a.lintRule)))
-	add(a, operation{
+	}, withBody(inTurn(a.trials, a.lintRule)))
+	register(a, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
 		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
-		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
 	}, a.rule)
-	add(a, operation{
+	register(a, operation{
 		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Does: "creates or replaces a rule",
 		Says: "If-Match with the rule's ETag replaces that version alone, and If-None-Match: * creates alone; " +
 			"otherwise the answer is 412. A rule that would not change is not saved again.",
-		Scope: access.Rules, Reach: ofRule, Limit: rules.MaxSize,
+		Scope: access.Rules, Reach: reachRule, Limit: rules.MaxSize,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 		RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.putRule))
-	add(a, operation{
+	register(a, operation{
 		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Does: "deletes a rule, and ends its jobs",
-		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
-	}, done(a.deleteRule))
+		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
+	}, noContent(a.deleteRule))
 	for _, paused := range []bool{true, false} {
 		verb, does := "resume", "lets a rule begin new waits again"
 		if paused {
 			verb, does = "pause", "keeps a rule from beginning new waits"
 		}
-		add(a, operation{
+		register(a, operation{
 			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Does: does,
 			Says:  "The waits that are there go on. Saving the rule, or applying files, does not undo it.",
-			Scope: access.Rules, Reach: ofRule, Once: true, Errors: []int{http.StatusNotFound},
-		}, shown(a.pauseRule(paused)))
+			Scope: access.Rules, Reach: reachRule, Once: true, Errors: []int{http.StatusNotFound},
+		}, withBody(a.pauseRule(paused)))
 	}
 	a.mountVersions()
 }
 
 // ruleListIn is what a list of rules is narrowed by.
 type ruleListIn struct {
-	Name   text   `query:"name" doc:"This rule alone." example:"order-unshipped"`
-	Prefix text   `query:"prefix" doc:"Names that begin so." example:"order-"`
-	Entity text   `query:"entity" doc:"Of this entity." example:"order"`
-	Bundle text   `query:"bundle" doc:"Of this set of files." example:"file:orders"`
-	Text   text   `query:"text" doc:"Whose name, description, entity or subjects have this in them, in capitals or not." example:"shipped"`
-	State  string `query:"state" enum:"enabled,paused,disabled,over,unreadable" doc:"enabled: it begins waits. paused: somebody paused it. disabled: the document says so. over: its schedule does not tick any more. unreadable: this version of deadman cannot read it."`
-	Paused string `query:"paused" enum:"true,false" doc:"Only those that are paused, or only those that are not."`
+	Name   identifier `query:"name" doc:"This rule alone." example:"order-unshipped"`
+	Prefix identifier `query:"prefix" doc:"Names that begin so." example:"order-"`
+	Entity identifier `query:"entity" doc:"Of this entity." example:"order"`
+	Bundle identifier `query:"bundle" doc:"Of this set of files." example:"file:orders"`
+	Text   identifier `query:"text" doc:"Whose name, description, entity or subjects have this in them, in capitals or not." example:"shipped"`
+	State  string     `query:"state" enum:"enabled,paused,disabled,over,unreadable" doc:"enabled: it begins waits. paused: somebody paused it. disabled: the document says so. over: its schedule does not tick any more. unreadable: this version of deadman cannot read it."`
+	Paused string     `query:"paused" enum:"true,false" doc:"Only those that are paused, or only those that are not."`
 	Paging
 }
 
-func (in *ruleListIn) wants(l rules.Listing) bool {
-	is := func(want text, is string) bool { return want == "" || string(want) == is }
+func (in *ruleListIn) wants(l rules.ListedRule) bool {
+	is := func(want identifier, is string) bool { return want == "" || string(want) == is }
 	return is(in.Name, l.Name) && is(in.Entity, l.Entity) && is(in.Bundle, l.Bundle) &&
 		strings.HasPrefix(l.Name, string(in.Prefix)) && has(l, string(in.Text)) &&
 		(in.Paused == "" || in.Paused == strconv.FormatBool(!l.PausedAt.IsZero()))
 }
 
 // has reports whether a rule has a text in what people know it by.
-func has(l rules.Listing, text string) bool {
+func has(l rules.ListedRule, text string) bool {
 	text = strings.ToLower(text)
 	known := []string{l.Name, l.Entity, l.Document.Description}
 	for _, read := range l.Reads {
@@ -213,10 +213,10 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	v, page, jobs, now := visitorOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx), a.Now()
+	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx), a.Now()
 	for _, l := range all { // by name
 		switch {
-		case l.Name <= after || !v.sees(l.Name) || !in.wants(l) || in.State != "" && in.State != newRule(l, now).state():
+		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && in.State != newRule(l, now).state():
 		case len(page.Items) == in.Limit:
 			last := page.Items[in.Limit-1].Name
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
@@ -254,20 +254,20 @@ func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return documentOut(l.Saved, in.Accept)
+	return documentOut(l.RuleVersion, in.Accept)
 }
 
-// Saving is the text of a rule, and what saving it is told beside.
-type Saving struct {
-	DryRun  bool      `query:"dry_run" doc:"Says what would change, and changes nothing."`
-	ApplyTo string    `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
-	Bundle  text      `query:"bundle" doc:"The set of files that the rule comes from; not the folder that a node reads (409)." example:"file:orders"`
-	Adopt   bool      `query:"adopt" doc:"Takes a rule over that belongs to another set of files; one of the folder that a node reads needs the scope admin."`
-	Since   time.Time `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
-	RawBody []byte    `contentType:"application/yaml"`
+// SaveRuleInput is the text of a rule, and what saving it is told beside.
+type SaveRuleInput struct {
+	DryRun  bool       `query:"dry_run" doc:"Says what would change, and changes nothing."`
+	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
+	Bundle  identifier `query:"bundle" doc:"The set of files that the rule comes from; not the folder that a node reads (409)." example:"file:orders"`
+	Adopt   bool       `query:"adopt" doc:"Takes a rule over that belongs to another set of files; one of the folder that a node reads needs the scope admin."`
+	Since   time.Time  `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
+	RawBody []byte     `contentType:"application/yaml"`
 }
 
-func (in *Saving) options(version int32) rules.SaveOptions {
+func (in *SaveRuleInput) options(version int32) rules.SaveOptions {
 	return rules.SaveOptions{
 		Version: version, Bundle: string(in.Bundle), Adopt: in.Adopt, DryRun: in.DryRun,
 		Pending: in.ApplyTo == "pending", Since: in.Since.UTC(),
@@ -284,12 +284,12 @@ type RuleChange struct {
 	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
 	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
 
-	Partly   []PartlyHeard `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
-	Warnings []string      `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
+	Partly   []PartialSubject `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
+	Warnings []string         `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
 }
 
-// PartlyHeard is a subject with wildcards of which only a part is heard.
-type PartlyHeard struct {
+// PartialSubject is a subject with wildcards of which only a part is heard.
+type PartialSubject struct {
 	Subject string   `json:"subject" example:"orders.>"`
 	Heard   []string `json:"heard" nullable:"false" doc:"What streams take in of it. To hear more, add that to a stream." example:"[\"orders.eu.>\"]"`
 }
@@ -308,11 +308,11 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 		began = c.Before.BeganAt
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
-		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document, BeganAt: began}, now),
+		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: began}, now),
 		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, road := range c.Partly {
-		out.Body.Partly = append(out.Body.Partly, PartlyHeard{Subject: road.Subject, Heard: road.Takes})
+		out.Body.Partly = append(out.Body.Partly, PartialSubject{Subject: road.Subject, Heard: road.Takes})
 	}
 	if dryRun {
 		return out
@@ -324,7 +324,7 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	return out
 }
 
-func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
+func (a *api) createRule(ctx context.Context, in *SaveRuleInput) (*changeOut, error) {
 	if err := a.mayAddTo(ctx, string(in.Bundle)); err != nil {
 		return nil, err
 	}
@@ -343,12 +343,12 @@ func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
 // mayName refuses a rule in a text that is none of those that the visitor's token is bound to, which
 // the path does not say.
 func mayName(ctx context.Context, s access.Scope) func(name string) error {
-	v := visitorOf(ctx)
-	return func(name string) error { return v.allow(s, name) }
+	v := principalOf(ctx)
+	return func(name string) error { return v.requireRule(s, name) }
 }
 
-// Match is the version that a change is made for.
-type Match struct {
+// RulePrecondition is the version that a change is made for.
+type RulePrecondition struct {
 	IfMatch     string `header:"If-Match" doc:"The ETag of the version to change; * is any version that is there." example:"\"3\""`
 	IfNoneMatch string `header:"If-None-Match" doc:"*: the rule must not be there."`
 }
@@ -356,16 +356,16 @@ type Match struct {
 // putIn is a rule to be saved under a name.
 type putIn struct {
 	RuleName
-	Match
-	Saving
+	RulePrecondition
+	SaveRuleInput
 }
 
 func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
-	version, err := a.version(ctx, string(in.Name), in.Match)
+	version, err := a.version(ctx, string(in.Name), in.RulePrecondition)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.maySaveInto(ctx, string(in.Name), &in.Saving); err != nil {
+	if err := a.maySaveInto(ctx, string(in.Name), &in.SaveRuleInput); err != nil {
 		return nil, err
 	}
 	c, err := a.Rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
@@ -376,7 +376,7 @@ func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
 }
 
 // version is the version that a change is made for.
-func (a *api) version(ctx context.Context, name string, in Match) (int32, error) {
+func (a *api) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
 		return 0, refused("header.If-Match", "it comes with If-None-Match, and both cannot hold; send one of them")
@@ -406,12 +406,12 @@ func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` 
 // deleteIn is a rule to be deleted.
 type deleteIn struct {
 	RuleName
-	IfMatch string `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`
-	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from; where that is the folder that a node reads, it needs the scope admin." example:"file:orders"`
+	IfMatch string     `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`
+	Bundle  identifier `query:"bundle" doc:"The set of files that the rule comes from; where that is the folder that a node reads, it needs the scope admin." example:"file:orders"`
 }
 
 func (a *api) deleteRule(ctx context.Context, in *deleteIn) error {
-	version, err := a.version(ctx, string(in.Name), Match{IfMatch: in.IfMatch})
+	version, err := a.version(ctx, string(in.Name), RulePrecondition{IfMatch: in.IfMatch})
 	if err != nil {
 		return err
 	}

@@ -22,23 +22,23 @@ type RuleVersion struct {
 	DeletedAt time.Time `json:"deleted_at,omitzero" doc:"When the rule was deleted; the same for all its versions."`
 }
 
-func newRuleVersion(s rules.Saved) RuleVersion {
+func newRuleVersion(s rules.RuleVersion) RuleVersion {
 	return RuleVersion{Version: s.Version, SavedAt: s.SavedAt, SavedBy: s.SavedBy, Bundle: s.Bundle, DeletedAt: s.DeletedAt}
 }
 
 func (a *api) mountVersions() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-rule-versions", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions", Does: "lists the versions of a rule, newest first, also of one that was deleted",
-		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
-	}, shown(a.versions))
-	add(a, operation{
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, withBody(a.versions))
+	register(a, operation{
 		ID: "get-rule-version", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions/{version}", Does: "shows the document of a version, as JSON or YAML",
-		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
 	}, a.ruleVersion)
-	add(a, operation{
+	register(a, operation{
 		ID: "diff-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}/diff", Does: "says what changed between two versions of a rule",
-		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
-	}, shown(a.diff))
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, withBody(a.diff))
 }
 
 // versionsIn is a part of the versions of a rule.
@@ -54,7 +54,7 @@ func (a *api) versions(ctx context.Context, in *versionsIn) (Page[RuleVersion], 
 		return Page[RuleVersion]{}, err
 	}
 	if in.Before > 0 {
-		all = slices.DeleteFunc(all, func(s rules.Saved) bool { return s.Version >= in.Before })
+		all = slices.DeleteFunc(all, func(s rules.RuleVersion) bool { return s.Version >= in.Before })
 	}
 	page := Page[RuleVersion]{Items: make([]RuleVersion, min(len(all), in.Limit))}
 	for i := range page.Items {
@@ -78,7 +78,7 @@ func (a *api) ruleVersion(ctx context.Context, in *ruleVersionIn) (*ruleOut, err
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(s rules.Saved) bool { return s.Version == in.Version })
+	at := slices.IndexFunc(all, func(s rules.RuleVersion) bool { return s.Version == in.Version })
 	if at < 0 {
 		return nil, fmt.Errorf("rule %s has no version %d: %w", in.Name, in.Version, futurejobs.ErrNotFound)
 	}

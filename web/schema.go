@@ -18,7 +18,7 @@ const schemaType = "application/schema+json"
 
 // schemaIn names a schema.
 type schemaIn struct {
-	Name text `path:"name" doc:"What is described: rule, or handler." example:"handler"`
+	Name identifier `path:"name" doc:"What is described: rule, or handler." example:"handler"`
 }
 
 // schemaOut is a JSON Schema.
@@ -28,10 +28,10 @@ type schemaOut struct {
 }
 
 func (a *api) mountSchemas() {
-	add(a, operation{
+	register(a, operation{
 		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Does: "shows the JSON Schema of rules, or of what handlers are asked and answer",
 		Says:  "rule is that of rule files, for editors. handler defines the request that a handler gets, and its answer.",
-		Scope: access.Read, Reach: anyone, Errors: []int{http.StatusNotFound},
+		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The schema, of 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
 		}},

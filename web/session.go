@@ -23,7 +23,7 @@ type Session struct {
 	Current    bool      `json:"current,omitempty" doc:"It is the one that asks."`
 }
 
-func newSession(s access.Session, asks visitor) Session {
+func newSession(s access.Session, asks principal) Session {
 	out := Session{
 		ID: s.ID, Token: s.TokenName, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, EndsAt: s.EndsAt(),
 		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == asks.session.ID,
@@ -38,16 +38,16 @@ func newSession(s access.Session, asks visitor) Session {
 func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
 
 func (a *api) mountSessions() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Does: "lists the browsers that are logged in, newest first",
 		Says:  "A token or a person with the scope admin and no prefix sees all sessions, any other its own.",
-		Scope: access.Read, Reach: anyone,
-	}, shown(a.sessions))
-	add(a, operation{
+		Scope: access.Read, Reach: reachPublic,
+	}, withBody(a.sessions))
+	register(a, operation{
 		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Does: "ends a session, by its id",
 		Says:  "A token or a person with the scope admin and no prefix ends any session, any other its own.",
-		Scope: access.Read, Reach: anyone, Errors: []int{http.StatusNotFound},
-	}, done(a.revokeSession))
+		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
+	}, noContent(a.revokeSession))
 }
 
 // sessionsOf returns the live sessions that are the visitor's to see and to end.
@@ -57,7 +57,7 @@ func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
 		return nil, err
 	}
 	all, err := k.Sessions(ctx)
-	v := visitorOf(ctx)
+	v := principalOf(ctx)
 	if v.open || v.token.May(access.Admin, "") {
 		return all, err
 	}
@@ -77,7 +77,7 @@ func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], err
 		all = slices.DeleteFunc(all, func(s access.Session) bool { return s.ID >= string(in.Cursor) })
 	}
 	for _, s := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, newSession(s, visitorOf(ctx)))
+		page.Items = append(page.Items, newSession(s, principalOf(ctx)))
 	}
 	if n := len(page.Items); n < len(all) {
 		page.Next = page.Items[n-1].ID
@@ -86,7 +86,7 @@ func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], err
 }
 
 func (a *api) revokeSession(ctx context.Context, in *struct {
-	ID text `path:"id" doc:"The session's id."`
+	ID identifier `path:"id" doc:"The session's id."`
 },
 ) error {
 	theirs, err := a.sessionsOf(ctx)

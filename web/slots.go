@@ -19,14 +19,14 @@ const (
 	slotsMost   = 3000
 )
 
-// Loads is what was checked, and what is waited for, by the time of the slots. The store implements
+// LoadReader is what was checked, and what is waited for, by the time of the slots. The store implements
 // it. Implementations are safe for concurrent use.
-type Loads interface {
+type LoadReader interface {
 	// Worked is what was checked in each part of a span, of one rule or of all, where it is 0.
-	Worked(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Worked, error)
+	Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error)
 	// Planned is how many pending jobs are due in each part of a span, of one rule or of all, where
 	// it is 0.
-	Planned(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Planned, error)
+	Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error)
 }
 
 // Slot is the load of the slots of one bucket as it goes out.
@@ -49,20 +49,20 @@ type Slots struct {
 }
 
 func (a *api) mountSlots() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Does: "shows the load by slot: what was checked, what is waited for, and what schedules will begin",
 		Says: "All buckets of the span are listed, in the order of time. What was checked is counted by the minute of its slot and is kept for two days. " +
 			"Of rules beyond the 200 busiest of a minute it is known in sum only.",
-		Scope: access.Read, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, shown(a.slots))
+		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, withBody(a.slots))
 }
 
 // slotsIn is which load is asked for.
 type slotsIn struct {
-	From   time.Time `query:"from" doc:"From then on; absent: an hour ago. It is moved back to where a bucket begins." example:"2026-01-31T15:04:05Z"`
-	To     time.Time `query:"to" doc:"Until then; absent: in a day, or a day after from." example:"2026-02-01T15:04:05Z"`
-	Rule   text      `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Bucket text      `query:"bucket" doc:"How wide the buckets are, in whole minutes that divide a day, such as 1m, 15m or 1h; absent: 1m." example:"15m"`
+	From   time.Time  `query:"from" doc:"From then on; absent: an hour ago. It is moved back to where a bucket begins." example:"2026-01-31T15:04:05Z"`
+	To     time.Time  `query:"to" doc:"Until then; absent: in a day, or a day after from." example:"2026-02-01T15:04:05Z"`
+	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Bucket identifier `query:"bucket" doc:"How wide the buckets are, in whole minutes that divide a day, such as 1m, 15m or 1h; absent: 1m." example:"15m"`
 }
 
 func (a *api) slots(ctx context.Context, in *slotsIn) (Slots, error) {
@@ -87,7 +87,7 @@ func (a *api) slots(ctx context.Context, in *slotsIn) (Slots, error) {
 	if err != nil {
 		return Slots{}, err
 	}
-	ticks := a.Book.Ticks(span, now)
+	ticks := a.Book.PlannedTicks(span, now)
 	out := Slots{From: span.From, To: span.Until, Bucket: span.Width.Seconds(), Items: make([]Slot, span.Parts())}
 	for i := range out.Items {
 		out.Items[i] = Slot{
@@ -100,8 +100,8 @@ func (a *api) slots(ctx context.Context, in *slotsIn) (Slots, error) {
 }
 
 // span is what is asked for, in whole buckets.
-func (in *slotsIn) span(now time.Time) (futurejobs.Span, error) {
-	span := futurejobs.Span{From: in.From.UTC(), Until: in.To.UTC(), Width: slotsBucket, Rule: string(in.Rule)}
+func (in *slotsIn) span(now time.Time) (futurejobs.BucketRange, error) {
+	span := futurejobs.BucketRange{From: in.From.UTC(), Until: in.To.UTC(), Width: slotsBucket, Rule: string(in.Rule)}
 	if in.Bucket != "" {
 		width, err := configfile.ParseDuration(string(in.Bucket))
 		if err != nil || width < futurejobs.LoadWidth || width%futurejobs.LoadWidth != 0 || futurejobs.Day%width != 0 {
@@ -133,5 +133,5 @@ func (in *slotsIn) span(now time.Time) (futurejobs.Span, error) {
 }
 
 func badQuery(parameter, message string) error {
-	return wrongs(BadRequest, http.StatusBadRequest, []Detail{{Location: "query." + parameter, Message: message}})
+	return problemOfDetails(BadRequest, http.StatusBadRequest, []Detail{{Location: "query." + parameter, Message: message}})
 }

@@ -48,11 +48,11 @@ func TestSlots(t *testing.T) {
 	fatal(t, err)
 	document, err := documents[0].Canonical()
 	fatal(t, err)
-	_, err = s.store.Save(t.Context(), rules.Saved{Name: "import-missing", Entity: "import", Document: document}, rules.AnyVersion)
+	_, err = s.store.Save(t.Context(), rules.RuleVersion{Name: "import-missing", Entity: "import", Document: document}, rules.AnyVersion)
 	fatal(t, err)
 	fatal(t, s.rules.Book.Refresh(t.Context()))
 	hour := s.now.Truncate(time.Hour)
-	fatal(t, s.store.AddLoads(t.Context(), []futurejobs.Load{
+	fatal(t, s.store.AddLoads(t.Context(), []futurejobs.SlotLoad{
 		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, Lag: 1500 * time.Millisecond},
 		{At: hour, Checks: 4, Lag: time.Second},
 	}))

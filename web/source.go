@@ -42,32 +42,32 @@ func newSource(s lookup.State) Source {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// TriedSource is what came of trying a source.
-type TriedSource struct {
+// SourceTestResult is what came of trying a source.
+type SourceTestResult struct {
 	Source  string `json:"source"`
 	Reached bool   `json:"reached"`
 	Reason  string `json:"reason,omitempty" doc:"Why it can't be reached; without secrets."`
 }
 
 func (a *api) mountSources() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-sources", Tag: tagNode, Method: "GET", Path: "/sources", Does: "lists the sources that rules look up in, and how they do on the node that answers",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.sources))
-	add(a, operation{
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.sources))
+	register(a, operation{
 		ID: "get-source", Tag: tagNode, Method: "GET", Path: "/sources/{name}", Does: "says how a source does on the node that answers",
-		Scope: access.Read, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, shown(a.source))
-	add(a, operation{
+		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, withBody(a.source))
+	register(a, operation{
 		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Does: "tries whether a source can be reached from the node that answers",
 		Says:  "It is asked about nobody, and also where it is left alone because it failed. The test is audited.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, shown(a.testSource))
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, withBody(a.testSource))
 }
 
 // sourceIn names a source.
 type sourceIn struct {
-	Name text `path:"name" doc:"The source's name." example:"shop"`
+	Name identifier `path:"name" doc:"The source's name." example:"shop"`
 }
 
 func (a *api) sources(_ context.Context, in *namedListIn) (Page[Source], error) {
@@ -87,12 +87,12 @@ func (a *api) source(_ context.Context, in *sourceIn) (Source, error) {
 	return newSource(source.State()), nil
 }
 
-func (a *api) testSource(ctx context.Context, in *sourceIn) (TriedSource, error) {
+func (a *api) testSource(ctx context.Context, in *sourceIn) (SourceTestResult, error) {
 	source, err := a.sourceOf(in)
 	if err != nil {
-		return TriedSource{}, err
+		return SourceTestResult{}, err
 	}
-	tried := TriedSource{Source: source.Name, Reached: true}
+	tried := SourceTestResult{Source: source.Name, Reached: true}
 	if err := source.Try(ctx); err != nil {
 		tried.Reached, tried.Reason = false, err.Error()
 	}

@@ -25,7 +25,7 @@ func (s *shop) Reach(context.Context) error {
 	return nil
 }
 
-func (s *shop) Ask(ctx context.Context, _ lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (s *shop) Ask(ctx context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	return make([]checks.Finding, len(asks)), s.Reach(ctx)
 }
 
@@ -57,7 +57,7 @@ func askShop(t *testing.T, set *lookup.Set, keys int) {
 	if !ok || !source.Enter() {
 		t.Fatal("there is no way in")
 	}
-	source.Ask(t.Context(), time.Minute, lookup.Question{KV: "orders"}, make([]lookup.Ask, keys))
+	source.Ask(t.Context(), time.Minute, lookup.Question{KV: "orders"}, make([]lookup.KeyQuery, keys))
 }
 
 func TestSources(t *testing.T) {

@@ -40,7 +40,7 @@ type stand struct {
 	store  *store.Store
 	bus    *bus.Bus
 	rules  *rules.Registry
-	keeper *access.Keeper // of a stand that is closed
+	keeper *access.Tokens // of a stand that is closed
 	rule   *futurejobs.Rule
 	now    time.Time // when the stand was made
 }
@@ -72,7 +72,7 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: quiet})
 	fatal(t, err)
 	t.Cleanup(wire.Close)
-	book := rules.NewBook(db, db.Shards())
+	book := rules.NewCatalog(db, db.Shards())
 	registry := &rules.Registry{Store: db, Binder: wire, Book: book, Jobs: db, Log: quiet}
 	_, err = registry.Save(t.Context(), []byte(unshipped), "", rules.SaveOptions{})
 	fatal(t, err)
@@ -83,11 +83,11 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
 		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Book: book,
-		Letters: &events.Letters{LetterStore: db, Book: book, Now: time.Now}, Wire: wire, Memory: db, Mutes: db, Open: toEverybody,
+		Letters: &events.DeadLetters{DeadLetterStore: db, Book: book, Now: time.Now}, Wire: wire, Memory: db, Mutes: db, Open: toEverybody,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
 		Log:     quiet,
-		Faults:  []web.Fault{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
+		Faults:  []web.ErrorStatus{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
 	}
 	pages, err := ui.New(ui.Options{Version: "test", Log: quiet, Now: time.Now})
 	fatal(t, err)
@@ -114,16 +114,16 @@ func (s *stand) ref(key string) futurejobs.Ref {
 // place begins a wait, due after d.
 func (s *stand) place(key string, d time.Duration, event string) {
 	s.t.Helper()
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Ask: futurejobs.Start{Job: futurejobs.Job{
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.Start{Job: futurejobs.Job{
 		Version: s.rule.Version, Since: s.now, FirstCheckAt: s.rule.Grid.Up(s.now.Add(d)), Event: json.RawMessage(event),
 	}}})
 }
 
-func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.Applied {
+func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
 	fatal(s.t, err)
-	applied, err := s.store.Apply(s.t.Context(), futurejobs.Batch{RuleSet: revision, Effects: effects})
+	applied, err := s.store.Apply(s.t.Context(), futurejobs.EffectBatch{RuleSet: revision, Effects: effects})
 	fatal(s.t, err)
 	return applied
 }
@@ -147,8 +147,8 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	job.Step++
 	job.NextCheckAt = s.rule.Grid.Up(s.now.Add(d))
 	job.Alerts = append(job.Alerts, a.ID)
-	job.Last = futurejobs.Look{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
-	job.Cost = futurejobs.Cost{Checks: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
+	job.Last = futurejobs.CheckTimes{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
+	job.CheckStats = futurejobs.CheckStats{Checks: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
 	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
 	fatal(s.t, err)
@@ -166,18 +166,18 @@ func (s *stand) settle(d futurejobs.Decision) {
 	fatal(s.t, err)
 	leases, err := s.store.Leases(ctx)
 	fatal(s.t, err)
-	held := leases[d.Job.Shard].Held
+	held := leases[d.Job.Shard].HeldShard
 	if leases[d.Job.Shard].Node == "" {
 		took, ok, err := s.store.Take(ctx, "node-1", held, time.Minute)
 		fatal(s.t, err)
 		if !ok {
 			s.t.Fatal("the shard is not to be had")
 		}
-		held = took.Held
+		held = took.HeldShard
 	}
 	revision, err := s.store.Revision(ctx)
 	fatal(s.t, err)
-	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.Held{held}, RuleSet: revision, Decisions: []*futurejobs.Decision{&d}})
+	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.HeldShard{held}, RuleSet: revision, Decisions: []*futurejobs.Decision{&d}})
 	fatal(s.t, err)
 	if !settled.Jobs[d.Job.ID] {
 		s.t.Fatalf("the decision was not taken: %+v", settled)
@@ -187,7 +187,7 @@ func (s *stand) settle(d futurejobs.Decision) {
 // end ends a wait because it happened.
 func (s *stand) end(key string) {
 	s.t.Helper()
-	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Ask: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
+	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
 		s.t.Fatalf("nothing ended: %+v", done)
 	}
 }

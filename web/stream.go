@@ -46,10 +46,10 @@ type Streams interface {
 }
 
 func (a *api) mountStreams() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-streams", Tag: tagNode, Method: "GET", Path: "/streams", Does: "lists the streams that rules are told by, and how far they are read",
-		Scope: access.Read, Reach: everything,
-	}, shown(a.streams))
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.streams))
 }
 
 func (a *api) streams(ctx context.Context, in *namedListIn) (Page[Stream], error) {

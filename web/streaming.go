@@ -60,7 +60,7 @@ func (a *api) streaming(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		places, v := a.livePages, visitorOf(r.Context())
+		places, v := a.livePages, principalOf(r.Context())
 		if r.URL.Path == alertsPath {
 			places = a.alertStreams
 		} else {
@@ -134,7 +134,7 @@ func isDenial(err error) bool {
 }
 
 // remains refuses a request that is no longer the visitor's.
-func (a *api) remains(r *http.Request, v visitor) error {
+func (a *api) remains(r *http.Request, v principal) error {
 	now, err := a.identity(r)
 	switch {
 	case err != nil && a.problemOf(err).Status < http.StatusInternalServerError:

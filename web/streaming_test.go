@@ -82,12 +82,12 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			here := stream(t, s.URL+path, s.token("here", "", access.Read)...)
 			there := stream(t, s.URL+path, s.token("there", "", access.Read)...)
 			browser := stream(t, s.URL+path, s.login(s.token("ada", "", access.Read))...)
-			_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: 3 * time.Second})
+			_, short, err := s.keeper.Create(t.Context(), access.TokenRequest{Name: "short", Scopes: []access.Scope{access.Read}, Expires: 3 * time.Second})
 			fatal(t, err)
 			expires := stream(t, s.URL+path, "Authorization", "Bearer "+short)
 
 			fatal(t, s.keeper.Revoke(t.Context(), "here"))
-			fatal(t, access.NewKeeper(s.store, time.Now).Revoke(t.Context(), "there"))
+			fatal(t, access.NewTokens(s.store, time.Now).Revoke(t.Context(), "there"))
 			sessions, err := s.keeper.Sessions(t.Context())
 			fatal(t, err)
 			fatal(t, s.keeper.EndSession(t.Context(), sessions[0].ID))
@@ -102,7 +102,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
 	s := newStand(t, closed, func(o *web.Options, s *stand) {
 		o.Open = func(ctx context.Context) bool {
-			some, err := s.keeper.Governed(ctx)
+			some, err := s.keeper.HasTokens(ctx)
 			return err == nil && !some
 		}
 	})

@@ -8,7 +8,7 @@ import (
 )
 
 // frame answers with a page of a template of ours, as the pages look.
-func (a *api) frame(w http.ResponseWriter, r *http.Request, f Framed, content *template.Template, view any) {
+func (a *api) frame(w http.ResponseWriter, r *http.Request, f PageContent, content *template.Template, view any) {
 	if a.Pages == nil {
 		a.fail(w, r, problem(http.StatusNotFound, "this node has no pages"))
 		return

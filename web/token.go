@@ -67,8 +67,8 @@ type NewToken struct {
 	Secret string `json:"secret" doc:"What its holder sends. It is shown here and never again."`
 }
 
-// TokenWish is what a token is to be.
-type TokenWish struct {
+// TokenRequest is what a token is to be.
+type TokenRequest struct {
 	Name   string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
 	Scopes []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
 	Prefix string   `json:"prefix,omitempty" doc:"Only rules whose names begin so. Then what is absent of subjects, publish, sources and handlers is none." example:"acme-*"`
@@ -78,23 +78,23 @@ type TokenWish struct {
 
 // mountTokens is the part of the API that is about tokens. A node without a keeper has none.
 func (a *api) mountTokens() {
-	add(a, operation{
+	register(a, operation{
 		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Does: "lists the tokens, newest first, also those that ended",
-		Scope: access.Admin, Reach: everything,
-	}, shown(a.tokens))
-	add(a, operation{
+		Scope: access.Admin, Reach: reachAll,
+	}, withBody(a.tokens))
+	register(a, operation{
 		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Does: "makes a token",
 		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again. The first token of a node has the scope admin and no prefix.",
-		Scope: access.Admin, Reach: everything, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
-	}, shown(a.createToken))
-	add(a, operation{
+		Scope: access.Admin, Reach: reachAll, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
+	}, withBody(a.createToken))
+	register(a, operation{
 		ID: "revoke-token", Tag: tagTokens, Method: "DELETE", Path: "/tokens/{id}", Does: "ends a token, by its id or its name",
-		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
-	}, done(a.revokeToken))
+		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
+	}, noContent(a.revokeToken))
 }
 
 // keeper is who knows the tokens.
-func (a *api) keeper() (*access.Keeper, error) {
+func (a *api) keeper() (*access.Tokens, error) {
 	if a.Keeper == nil {
 		return nil, problem(http.StatusNotFound, "this node has no tokens")
 	}
@@ -103,8 +103,8 @@ func (a *api) keeper() (*access.Keeper, error) {
 
 // tokenListIn is which part of the tokens is asked for.
 type tokenListIn struct {
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
 func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) {
@@ -132,7 +132,7 @@ func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) 
 // newTokenIn is a wish for a token.
 type newTokenIn struct {
 	Once string `header:"Idempotency-Key" hidden:"true"`
-	Body TokenWish
+	Body TokenRequest
 }
 
 func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error) {
@@ -143,7 +143,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 	if err != nil {
 		return NewToken{}, err
 	}
-	wish := access.Wish{Name: in.Body.Name, Prefix: in.Body.Prefix, Bounds: in.Body.given()}
+	wish := access.TokenRequest{Name: in.Body.Name, Prefix: in.Body.Prefix, Bounds: in.Body.given()}
 	for _, s := range in.Body.Scopes {
 		wish.Scopes = append(wish.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
@@ -169,8 +169,8 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 
 // mayComeFirst refuses a token that would be the first one and could make no others: from the
 // first one on, nobody gets in without a token.
-func mayComeFirst(ctx context.Context, k *access.Keeper, w access.Wish) error {
-	if !visitorOf(ctx).open || w.Prefix == "" && slices.Contains(w.Scopes, access.Admin) {
+func mayComeFirst(ctx context.Context, k *access.Tokens, w access.TokenRequest) error {
+	if !principalOf(ctx).open || w.Prefix == "" && slices.Contains(w.Scopes, access.Admin) {
 		return nil
 	}
 	issued, err := k.EverIssued(ctx)
@@ -181,7 +181,7 @@ func mayComeFirst(ctx context.Context, k *access.Keeper, w access.Wish) error {
 }
 
 func (a *api) revokeToken(ctx context.Context, in *struct {
-	ID text `path:"id" doc:"The token's id or name." example:"ci"`
+	ID identifier `path:"id" doc:"The token's id or name." example:"ci"`
 },
 ) error {
 	k, err := a.keeper()

@@ -73,7 +73,7 @@ func (a *api) limited(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, counted := visitorOf(r.Context()).token, r.Context().Value(countedKey{}) != nil
+		token, counted := principalOf(r.Context()).token, r.Context().Value(countedKey{}) != nil
 		if token.ID == "" || counted {
 			next.ServeHTTP(w, r)
 			return

@@ -21,20 +21,20 @@ type Self struct {
 }
 
 func (a *api) mountSelf() {
-	add(a, operation{
+	register(a, operation{
 		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
-		Scope: access.Read, Reach: anyone,
-	}, shown(func(ctx context.Context, _ *nothing) (self Self, err error) {
-		self = visitorOf(ctx).self()
+		Scope: access.Read, Reach: reachPublic,
+	}, withBody(func(ctx context.Context, _ *nothing) (self Self, err error) {
+		self = principalOf(ctx).self()
 		self.Quota, err = a.ownQuota(ctx)
 		return self, err
 	}))
 }
 
 // SelfOf is who sent a request, and what they may; without a name where nobody is known.
-func SelfOf(ctx context.Context) Self { return visitorOf(ctx).self() }
+func SelfOf(ctx context.Context) Self { return principalOf(ctx).self() }
 
-func (v visitor) self() Self {
+func (v principal) self() Self {
 	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
 	if v.open {
 		s.Name = access.Loopback
@@ -43,7 +43,7 @@ func (v visitor) self() Self {
 		s.Login = v.person.By
 	}
 	for _, scope := range access.Scopes {
-		if v.may(scope) == nil {
+		if v.requireScope(scope) == nil {
 			s.Scopes = append(s.Scopes, string(scope))
 		}
 	}

@@ -32,7 +32,7 @@ func newTurns(what string, perNode, line int64) *places[tokenRef] {
 // inTurn answers requests when it is their turn.
 func inTurn[In, T any](turns *places[tokenRef], do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
 	return func(ctx context.Context, in *In) (answer T, err error) {
-		of := visitorOf(ctx).ref()
+		of := principalOf(ctx).ref()
 		if err := turns.wait(ctx, of, 1, turnWait); err != nil {
 			return answer, err
 		}

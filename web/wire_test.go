@@ -22,12 +22,12 @@ func TestASenderWithBoundsIsToldNoSequence(t *testing.T) {
 	s := newStand(t, closed)
 	bound := access.Bounds{Publish: []string{"orders.>"}}
 	for name, c := range map[string]struct {
-		wish access.Wish
+		wish access.TokenRequest
 		seq  bool
 	}{
-		"tenant":  {access.Wish{Prefix: "acme-*", Bounds: bound}, false},
-		"bounded": {access.Wish{Bounds: bound}, false},
-		"free":    {access.Wish{}, true},
+		"tenant":  {access.TokenRequest{Prefix: "acme-*", Bounds: bound}, false},
+		"bounded": {access.TokenRequest{Bounds: bound}, false},
+		"free":    {access.TokenRequest{}, true},
 	} {
 		c.wish.Name, c.wish.Scopes = name, []access.Scope{access.Events}
 		_, secret, err := s.keeper.Create(t.Context(), c.wish)
@@ -44,18 +44,18 @@ func TestASenderWithBoundsIsToldNoSequence(t *testing.T) {
 func TestEvents(t *testing.T) {
 	s := newStand(t)
 	const path = "/api/v1/events/orders.created"
-	post := func(body string, header ...string) web.Taken {
+	post := func(body string, header ...string) web.PublishResult {
 		t.Helper()
 		a := do(t, s.Server, "POST", path, body, header...)
-		var taken web.Taken
+		var taken web.PublishResult
 		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
 		return taken
 	}
 	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
-	if diff := cmp.Diff(web.Taken{
-		Stream: "DEADMAN_EVENTS", Seq: 1, Concerns: []web.Concerned{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
+	if diff := cmp.Diff(web.PublishResult{
+		Stream: "DEADMAN_EVENTS", Seq: 1, Concerns: []web.AffectedEntity{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -98,10 +98,10 @@ func TestEvents(t *testing.T) {
 func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 	s := newStand(t, closed)
 	one, other := s.token("one", "", access.Events), s.token("other", "", access.Events)
-	send := func(subject string, token []string, header string) web.Taken {
+	send := func(subject string, token []string, header string) web.PublishResult {
 		t.Helper()
 		a := do(t, s.Server, "POST", "/api/v1/events/"+subject, `{"id": "77"}`, append([]string{header, "order-77", "Content-Type", "application/json"}, token...)...)
-		var taken web.Taken
+		var taken web.PublishResult
 		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}

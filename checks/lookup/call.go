@@ -10,17 +10,17 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// mercy is how long a call may take after its deadline before it is abandoned.
-const mercy = 100 * time.Millisecond
+// abandonGrace is how long a call may take after its deadline before it is abandoned.
+const abandonGrace = 100 * time.Millisecond
 
 // errClient means that the client is at fault, and not the source.
 var errClient = errors.New("the client of the source is broken")
 
-// errIgnores means that a call was abandoned.
-var errIgnores = errors.New("and what was asked ignores its deadline")
+// errIgnoredTimeout means that a call was abandoned.
+var errIgnoredTimeout = errors.New("and what was asked ignores its deadline")
 
-// errNobodyWaits means that who asked went away; it says nothing about the source.
-var errNobodyWaits = errors.New("nobody waits for the answer any more")
+// errCallerGone means that who asked went away; it says nothing about the source.
+var errCallerGone = errors.New("nobody waits for the answer any more")
 
 func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 	return gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -28,17 +28,17 @@ func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 		Timeout:      l.OpenFor,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= l.OpenAfter },
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, ErrQuestion) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, errNobodyWaits) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errCallerGone) },
 	})
 }
 
-// through is call, where the circuit lets it. The place is given back in any case. What comes of
+// breakerResult is call, where the circuit lets it. The place is given back in any case. What comes of
 // it counts.
-func through[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
+func breakerResult[T any](ctx context.Context, s *Source, at *semaphore, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	done, err := s.circuit.Allow()
 	if err != nil {
-		at.give()
-		return value, s.outage(s.leftAlone())
+		at.release()
+		return value, s.outage(s.backingOff())
 	}
 	value, err = call(ctx, s, at, timeout, do)
 	s.tally.heard(err, s.Now())
@@ -53,15 +53,15 @@ type trialKey struct{}
 func Trial(ctx context.Context) context.Context { return context.WithValue(ctx, trialKey{}, true) }
 
 // way is how the client is asked: through the circuit, or past it on trial.
-func way[T any](ctx context.Context) func(context.Context, *Source, *places, time.Duration, func(context.Context) (T, error)) (T, error) {
+func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, time.Duration, func(context.Context) (T, error)) (T, error) {
 	if trial, _ := ctx.Value(trialKey{}).(bool); trial {
 		return call[T]
 	}
-	return through[T]
+	return breakerResult[T]
 }
 
-// leftAlone is why a source is not asked while its circuit is not closed.
-func (s *Source) leftAlone() error {
+// backingOff is why a source is not asked while its circuit is not closed.
+func (s *Source) backingOff() error {
 	if last := s.tally.lastError(); last != nil {
 		return fmt.Errorf("%w (it is left alone for %s at a time)", last, s.Limits.OpenFor)
 	}
@@ -75,7 +75,7 @@ func (s *Source) leftAlone() error {
 //  2. an errClient,
 //  3. errNobodyWaits, where ctx is done,
 //  4. a *checks.Outage for all else.
-func call[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
+func call[T any](ctx context.Context, s *Source, at *semaphore, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var got T
@@ -83,14 +83,14 @@ func call[T any](ctx context.Context, s *Source, at *places, timeout time.Durati
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		got, failed = safely(limited, s, do)
+		got, failed = recoverPanic(limited, s, do)
 	}()
 	if returnsInTime(limited, returned) {
-		at.give()
+		at.release()
 		value, err = got, failed
 	} else {
 		at.abandon(returned)
-		err = errIgnores
+		err = errIgnoredTimeout
 	}
 	switch {
 	case err == nil:
@@ -98,8 +98,8 @@ func call[T any](ctx context.Context, s *Source, at *places, timeout time.Durati
 	case errors.Is(err, ErrQuestion), errors.Is(err, errClient):
 		return value, err
 	case ctx.Err() != nil:
-		return value, fmt.Errorf("source %s: %w: %w", s.Name, errNobodyWaits, context.Cause(ctx))
-	case errors.Is(err, errIgnores):
+		return value, fmt.Errorf("source %s: %w: %w", s.Name, errCallerGone, context.Cause(ctx))
+	case errors.Is(err, errIgnoredTimeout):
 		return value, s.outage(fmt.Errorf("it did not answer within %s, %w", timeout, err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return value, s.outage(fmt.Errorf("it did not answer within %s", timeout))
@@ -114,7 +114,7 @@ func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
 		return true
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(mercy)
+	late := time.NewTimer(abandonGrace)
 	defer late.Stop()
 	select {
 	case <-returned:
@@ -124,8 +124,8 @@ func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
 	}
 }
 
-// safely makes an error of a panic, which is for the log and may hold anything.
-func safely[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (value T, err error) {
+// recoverPanic makes an error of a panic, which is for the log and may hold anything.
+func recoverPanic[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (value T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.Error("the client of a source panicked", "source", s.Name, "panic", p, "stack", string(debug.Stack()))

@@ -27,8 +27,8 @@ type HTTP struct {
 	Absent []int // statuses that mean that there is no such entity
 }
 
-// Ask is what a question has of one key. What belongs to the question is set.
-type Ask struct {
+// KeyQuery is what a question has of one key. What belongs to the question is set.
+type KeyQuery struct {
 	Params  []any  // of SQL: nil, bool, int, float64, string, json.Number or time.Time
 	Path    string // of HTTP, escaped
 	Subject string // of NATS
@@ -72,7 +72,7 @@ type Client interface {
 	// can; finding i is of asks[i]. An error of one key is in its finding and touches no
 	// other. The error that is returned is of the source as a whole: nobody can be found out
 	// about at the moment; wrapping ErrQuestion, nobody ever will be by this question.
-	Ask(ctx context.Context, q Question, asks []Ask) ([]checks.Finding, error)
+	Ask(ctx context.Context, q Question, asks []KeyQuery) ([]checks.Finding, error)
 	// Verify finds out what is wrong with a question without asking it: ErrQuestion, with
 	// params being how many parameters it is given. columns are what it finds, where that
 	// can be known. Any other error: the source can't be asked at the moment.

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// errStuck means that a client returns from nothing that it was asked.
-var errStuck = errors.New("all that may be asked at once was abandoned and has not returned; it is asked again when one has")
+// errAllStuck means that a client returns from nothing that it was asked.
+var errAllStuck = errors.New("all that may be asked at once was abandoned and has not returned; it is asked again when one has")
 
-// places bound how many calls of a client are on their way. One that is abandoned keeps its
+// semaphore bound how many calls of a client are on their way. One that is abandoned keeps its
 // place until it returns.
-type places struct {
+type semaphore struct {
 	held chan struct{} // a value for each that is taken
 
 	mu        sync.Mutex
@@ -19,13 +19,13 @@ type places struct {
 	stuck     chan struct{} // closed while all are abandoned
 }
 
-func newPlaces(most int) *places {
-	return &places{held: make(chan struct{}, most), stuck: make(chan struct{})}
+func newPlaces(most int) *semaphore {
+	return &semaphore{held: make(chan struct{}, most), stuck: make(chan struct{})}
 }
 
-// take waits for a place. It returns errStuck where none can be waited for, and the error of
+// acquire waits for a place. It returns errStuck where none can be waited for, and the error of
 // ctx.
-func (p *places) take(ctx context.Context) error {
+func (p *semaphore) acquire(ctx context.Context) error {
 	p.mu.Lock()
 	stuck := p.stuck
 	p.mu.Unlock()
@@ -33,17 +33,17 @@ func (p *places) take(ctx context.Context) error {
 	case p.held <- struct{}{}:
 		return nil
 	case <-stuck:
-		return errStuck
+		return errAllStuck
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// give gives a place back.
-func (p *places) give() { <-p.held }
+// release gives a place back.
+func (p *semaphore) release() { <-p.held }
 
 // abandon leaves a place to a call until that has returned.
-func (p *places) abandon(returned <-chan struct{}) {
+func (p *semaphore) abandon(returned <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.abandoned++; p.abandoned == cap(p.held) {
@@ -51,28 +51,28 @@ func (p *places) abandon(returned <-chan struct{}) {
 	}
 	go func() {
 		<-returned
-		p.goOn()
+		p.unstick()
 	}()
 }
 
-// goOn takes back the place of an abandoned call that returned.
-func (p *places) goOn() {
+// unstick takes back the place of an abandoned call that returned.
+func (p *semaphore) unstick() {
 	p.mu.Lock()
 	if p.abandoned--; p.abandoned == cap(p.held)-1 {
 		p.stuck = make(chan struct{})
 	}
 	p.mu.Unlock()
-	p.give()
+	p.release()
 }
 
 // areStuck reports whether all places are those of abandoned calls.
-func (p *places) areStuck() bool {
+func (p *semaphore) areStuck() bool {
 	taken, abandoned := p.count()
 	return taken == 0 && abandoned == cap(p.held)
 }
 
 // count is how many calls are on their way, and how many were abandoned.
-func (p *places) count() (running, abandoned int) {
+func (p *semaphore) count() (running, abandoned int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(len(p.held)-p.abandoned, 0), p.abandoned

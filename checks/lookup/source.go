@@ -59,24 +59,24 @@ const (
 type Source struct {
 	Options
 	line    chan struct{} // who waits or asks
-	asking  *places
-	looking *places // of Verify and Reach, which do not wait behind batches
+	asking  *semaphore
+	looking *semaphore // of Verify and Reach, which do not wait behind batches
 	rate    *rate.Limiter
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
-	tally   tally
+	tally   stats
 }
 
 // NewSource returns a source. Nothing is asked yet.
 func NewSource(o Options) *Source {
 	o.Limits, o.Most = o.Limits.WithDefaults(), cmp.Or(o.Most, BatchMost)
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = nopObserver{}
 	}
 	s := &Source{
 		Options: o,
 		line:    make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
 		asking:  newPlaces(o.Limits.Concurrency),
-		looking: newPlaces(looksAtOnce),
+		looking: newPlaces(verifyConcurrency),
 		rate:    rate.NewLimiter(rate.Inf, 0),
 		circuit: newCircuit(o.Limits),
 	}
@@ -86,10 +86,10 @@ func NewSource(o Options) *Source {
 	return s
 }
 
-type nobody struct{}
+type nopObserver struct{}
 
-func (nobody) Asked(string, Outcome, int)      {}
-func (nobody) RoundTrip(string, time.Duration) {}
+func (nopObserver) Asked(string, Outcome, int)      {}
+func (nopObserver) RoundTrip(string, time.Duration) {}
 
 // Enter takes a place in the line; false: the line is full. Ask gives it back.
 func (s *Source) Enter() bool {
@@ -112,7 +112,7 @@ func (s *Source) piece() int {
 // Ask asks about up to BatchMost keys and gives the place in the line back. Each part of them
 // that the rate and Most allow at once has up to timeout, from when the client begins. Finding i is of
 // asks[i]; where the source as a whole can't be asked its error is a *checks.Outage.
-func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []Ask) []checks.Finding {
+func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) []checks.Finding {
 	defer func() { <-s.line }()
 	found := make([]checks.Finding, 0, len(asks))
 	for piece := range slices.Chunk(asks, s.piece()) {
@@ -128,15 +128,15 @@ func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, ask
 }
 
 // askPiece asks when it is its turn. Who waits learns at once that the source is down.
-func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question, asks []Ask) ([]checks.Finding, error) {
+func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) ([]checks.Finding, error) {
 	if s.circuit.State() == gobreaker.StateOpen {
-		return nil, s.outage(s.leftAlone())
+		return nil, s.outage(s.backingOff())
 	}
-	if err := s.asking.take(ctx); err != nil {
+	if err := s.asking.acquire(ctx); err != nil {
 		return nil, s.notAsked(err)
 	}
 	if err := s.rate.WaitN(ctx, len(asks)); err != nil {
-		s.asking.give()
+		s.asking.release()
 		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
 	}
 	found, err := way[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
@@ -159,8 +159,8 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 
 // How Verify and Reach are bound.
 const (
-	looksAtOnce = 2
-	lookTime    = 4 * time.Second // less than who saves a rule waits
+	verifyConcurrency = 2
+	verifyTimeout     = 4 * time.Second // less than who saves a rule waits
 )
 
 // Verify finds out what is wrong with a question without asking it, as Client.Verify does. A
@@ -168,33 +168,33 @@ const (
 // the rules that ask it.
 func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, error) {
 	if s.circuit.State() == gobreaker.StateOpen {
-		return nil, s.outage(s.leftAlone())
+		return nil, s.outage(s.backingOff())
 	}
-	if err := s.looking.take(ctx); err != nil {
+	if err := s.looking.acquire(ctx); err != nil {
 		return nil, s.notAsked(err)
 	}
-	columns, err := call(ctx, s, s.looking, lookTime, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+	columns, err := call(ctx, s, s.looking, verifyTimeout, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
 	return columns, s.named(err)
 }
 
 // Reach reports why the source can't be asked. A source that is down is not bothered.
 func (s *Source) Reach(ctx context.Context) error {
 	if s.asking.areStuck() {
-		return s.outage(errStuck)
+		return s.outage(errAllStuck)
 	}
-	if err := s.looking.take(ctx); err != nil {
+	if err := s.looking.acquire(ctx); err != nil {
 		return s.notAsked(err)
 	}
-	_, err := through(ctx, s, s.looking, lookTime, s.reach)
+	_, err := breakerResult(ctx, s, s.looking, verifyTimeout, s.reach)
 	return s.named(err)
 }
 
 // Try reports why the source can't be reached, now, also while it is left alone.
 func (s *Source) Try(ctx context.Context) error {
-	if err := s.looking.take(ctx); err != nil {
+	if err := s.looking.acquire(ctx); err != nil {
 		return s.notAsked(err)
 	}
-	_, err := call(ctx, s, s.looking, lookTime, s.reach)
+	_, err := call(ctx, s, s.looking, verifyTimeout, s.reach)
 	return err
 }
 
@@ -212,7 +212,7 @@ func (s *Source) named(err error) error {
 
 // notAsked is why nobody was asked: no place came free.
 func (s *Source) notAsked(err error) error {
-	if errors.Is(err, errStuck) {
+	if errors.Is(err, errAllStuck) {
 		return s.outage(err)
 	}
 	return fmt.Errorf("source %s was not asked: %w", s.Name, err)

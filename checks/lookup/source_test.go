@@ -22,7 +22,7 @@ var _ rules.Source = (*lookup.Source)(nil)
 
 // client is a source of a test, which does what a test says and counts.
 type client struct {
-	ask             func(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error)
+	ask             func(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error)
 	reach           func(ctx context.Context) error
 	verify          func(ctx context.Context) error
 	close           func()
@@ -30,7 +30,7 @@ type client struct {
 	asked, reaching atomic.Int32
 }
 
-func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	c.asked.Add(1)
 	if now := c.running.Add(1); now > c.most.Load() {
 		c.most.Store(now)
@@ -43,7 +43,7 @@ func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.Ask) 
 }
 
 // foundAll finds about each key that it is itself.
-func foundAll(asks []lookup.Ask) []checks.Finding {
+func foundAll(asks []lookup.KeyQuery) []checks.Finding {
 	found := make([]checks.Finding, len(asks))
 	for i, a := range asks {
 		found[i].Value = json.RawMessage(`"` + a.Key + `"`)
@@ -80,8 +80,8 @@ func newSource(c *client, l lookup.Limits) *lookup.Source {
 	})
 }
 
-func keys(n int) []lookup.Ask {
-	asks := make([]lookup.Ask, n)
+func keys(n int) []lookup.KeyQuery {
+	asks := make([]lookup.KeyQuery, n)
 	for i := range asks {
 		asks[i].Key = fmt.Sprint(i)
 	}
@@ -127,7 +127,7 @@ func says(t *testing.T, what, got, want string) {
 func TestWhatIsFoundIsHandedOnInOrder(t *testing.T) {
 	wrong := errors.New("a wrong type")
 	heard := &observer{came: map[lookup.Outcome]int{}}
-	c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+	c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 		found := foundAll(asks)
 		found[1], found[2] = checks.Finding{}, checks.Finding{Err: wrong}
 		return found, nil
@@ -188,7 +188,7 @@ func TestTheLineHasAnEnd(t *testing.T) {
 
 func TestNoMoreAreAskedAtOnceThanMayBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			return foundAll(asks), nil
 		}}
@@ -220,7 +220,7 @@ func TestNoMoreKeysAreAskedAboutInASecondThanTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pieces []string
 		began := time.Now()
-		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			pieces = append(pieces, fmt.Sprintf("%d at %s", len(asks), time.Since(began)))
 			return foundAll(asks), nil
 		}}
@@ -240,7 +240,7 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
-		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			if broken.Load() {
 				return nil, errors.New("connection refused")
@@ -299,7 +299,7 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 // that need not be asked for that.
 func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
+		s := newSource(&client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 			return nil, errors.New("connection refused")
 		}}, lookup.Limits{})
 		verify := func(want lookup.Health) {
@@ -349,7 +349,7 @@ func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		s := newSource(&client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		s := newSource(&client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			if failing {
 				return nil, errors.New("connection refused")
 			}
@@ -375,7 +375,7 @@ func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 // A question that is refused is an outage for its rule, which says it once for all jobs. The source
 // is not left alone for it: other rules go on asking.
 func TestARefusedQuestionIsNoFailureOfTheSource(t *testing.T) {
-	c := &client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
+	c := &client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
 	}}
 	s := newSource(c, lookup.Limits{})
@@ -393,7 +393,7 @@ func TestARefusedQuestionIsNoFailureOfTheSource(t *testing.T) {
 
 func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hangs := func(ctx context.Context, _ []lookup.Ask) ([]checks.Finding, error) {
+		hangs := func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -415,7 +415,7 @@ func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
 func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-free
 			return foundAll(asks), nil
 		}}
@@ -460,14 +460,14 @@ func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 // A client that is broken is said once for all jobs, too, and is left alone.
 func TestAClientAtFault(t *testing.T) {
 	for name, c := range map[string]struct {
-		does func([]lookup.Ask) []checks.Finding
+		does func([]lookup.KeyQuery) []checks.Finding
 		says string
 	}{
-		"panics":     {func([]lookup.Ask) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
-		"miscounts":  {func(asks []lookup.Ask) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 questions"},
-		"overcounts": {func(asks []lookup.Ask) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 questions"},
+		"panics":     {func([]lookup.KeyQuery) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
+		"miscounts":  {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 questions"},
+		"overcounts": {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 questions"},
 	} {
-		s := newSource(&client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
+		s := newSource(&client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
 			for _, f := range ask(t, s, 3) {
 				if f.Err == nil || outage([]checks.Finding{f}) == "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
@@ -485,7 +485,7 @@ func TestAClientAtFault(t *testing.T) {
 // Who goes away says nothing about the source.
 func TestWhoGoesAwayIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.Ask) ([]checks.Finding, error) {
+		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}, lookup.Limits{Concurrency: 1, OpenAfter: 1})

@@ -66,8 +66,8 @@ func (s *Source) State() State {
 // latencies is how many round trips State.P50 and P99 are of.
 const latencies = 512
 
-// tally is what a source remembers of what it was asked.
-type tally struct {
+// stats is what a source remembers of what it was asked.
+type stats struct {
 	mu      sync.Mutex
 	seen    State
 	heardOf bool
@@ -77,7 +77,7 @@ type tally struct {
 
 // heard takes in what came of a call. That nobody waited says nothing about
 // the source.
-func (t *tally) heard(err error, now time.Time) {
+func (t *stats) heard(err error, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var outage *checks.Outage
@@ -101,7 +101,7 @@ func (t *tally) heard(err error, now time.Time) {
 }
 
 // took takes in how long a round trip took.
-func (t *tally) took(d time.Duration) {
+func (t *stats) took(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.times) < latencies {
@@ -112,19 +112,19 @@ func (t *tally) took(d time.Duration) {
 	t.seen.RoundTrips++
 }
 
-func (t *tally) asked(n int) {
+func (t *stats) asked(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen.Asked += int64(n)
 }
 
-func (t *tally) lastError() error {
+func (t *stats) lastError() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last
 }
 
-func (t *tally) state() State {
+func (t *stats) state() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state := t.seen

@@ -27,7 +27,7 @@ func wordsOf[W ~string](all ...W) []string {
 	return words
 }
 
-func (p *program) alertCommand() *cobra.Command {
+func (p *cli) alertCommand() *cobra.Command {
 	cmd := group("alert", "Look at what was said, and follow it")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -42,11 +42,11 @@ func (p *program) alertCommand() *cobra.Command {
 			},
 			none:   "nothing was said yet",
 			header: []string{"id", "said", "severity", "rule", "entity", "key", "step", "text"},
-			row: func(p *program, a web.Alert) []cell {
+			row: func(p *cli, a web.Alert) []cell {
 				said := a.Said()
 				return []cell{
-					faint("%s", shortID(said.ID)), say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudnessOf(p, a)),
-					say(said.Rule), say(said.Entity), say(said.Key), say(said.Step), say(said.Text),
+					dimCell("%s", shortID(said.ID)), cellOf(web.Relative(said.DecidedAt, p.now())), colouredCell(newsColour(said), loudnessOf(p, a)),
+					cellOf(said.Rule), cellOf(said.Entity), cellOf(said.Key), cellOf(said.Step), cellOf(said.Text),
 				}
 			},
 		}.command(p),
@@ -59,7 +59,7 @@ func (p *program) alertCommand() *cobra.Command {
 }
 
 // loudnessOf is the loudness of an alert, and whether somebody knows of it.
-func loudnessOf(p *program, a web.Alert) string {
+func loudnessOf(p *cli, a web.Alert) string {
 	if ackedUntil(p, a.Acknowledged) == "" {
 		return loudness(a.Said())
 	}
@@ -74,7 +74,7 @@ func loudness(a alerts.Alert) string {
 	return string(a.Status)
 }
 
-func (p *program) getAlert(cmd *cobra.Command, args []string) error {
+func (p *cli) getAlert(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *program) getAlert(cmd *cobra.Command, args []string) error {
 	return p.showAlert(a)
 }
 
-func (p *program) showAlert(as web.Alert) error {
+func (p *cli) showAlert(as web.Alert) error {
 	s, a := newSheet(p), as.Said()
 	s.line("alert", "%s", a.ID)
 	s.painted("says", newsColour(a), a.Text)
@@ -136,7 +136,7 @@ func delivered(d web.Delivery) string {
 	return d.State
 }
 
-func (p *program) tailCommand() *cobra.Command {
+func (p *cli) tailCommand() *cobra.Command {
 	var backlog int
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Show alerts as they come, until Ctrl-C", Args: exactly(),
@@ -148,7 +148,7 @@ func (p *program) tailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for h, err := range c.follow(cmd.Context(), backlog, p.sayCut) {
+			for h, err := range c.follow(cmd.Context(), backlog, p.printTruncated) {
 				if err != nil {
 					return err
 				}
@@ -163,12 +163,12 @@ func (p *program) tailCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) sayCut(err error) {
+func (p *cli) printTruncated(err error) {
 	fmt.Fprintf(p.err, "%s\ntrying again\n", plainLines(err.Error()))
 }
 
 // showHeard shows an alert on one line: a JSON line, or one for people.
-func (p *program) showHeard(h heard) error {
+func (p *cli) showHeard(h streamedAlert) error {
 	if p.output == asJSON {
 		var b bytes.Buffer
 		if err := json.Compact(&b, h.raw); err != nil {
@@ -182,14 +182,14 @@ func (p *program) showHeard(h heard) error {
 }
 
 // alertLine is an alert for people: time, id, severity, rule, entity and key, step, text.
-func (p *program) alertLine(a alerts.Alert) string {
+func (p *cli) alertLine(a alerts.Alert) string {
 	parts := []string{
 		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")), p.palette.paint(dim, shortID(a.ID)),
 		p.palette.paint(newsColour(a), fmt.Sprintf("%-8s", loudness(a))),
-		plain(a.Rule), p.palette.paint(bold, plain(a.Entity+" "+a.Key)),
+		sanitize(a.Rule), p.palette.paint(bold, sanitize(a.Entity+" "+a.Key)),
 	}
 	if a.Step != "" {
-		parts = append(parts, plain(a.Step))
+		parts = append(parts, sanitize(a.Step))
 	}
-	return strings.Join(append(parts, plain(a.Text)), "  ")
+	return strings.Join(append(parts, sanitize(a.Text)), "  ")
 }

@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) ackCommand() *cobra.Command {
+func (p *cli) ackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ack ID | ack RULE KEY", Short: "Acknowledge an alert: further steps stay unsaid, for a while or for good", Args: idOrJob,
 		ValidArgsFunction: p.completeRule,
@@ -29,7 +29,7 @@ the last letters will do, as lists show them; a rule and a key are the last aler
 		if err := checkSpan("for", *span); err != nil {
 			return err
 		}
-		wish := web.AckWish{For: *span, Note: *note}
+		wish := web.AckRequest{For: *span, Note: *note}
 		if wish.Until, err = p.instantFlag("until", *until, p.now()); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ the last letters will do, as lists show them; a rule and a key are the last aler
 	return cmd
 }
 
-func (p *program) unackCommand() *cobra.Command {
+func (p *cli) unackCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "unack ID | unack RULE KEY", Short: "Take an acknowledgement back: the highest step that came due speaks", Args: idOrJob,
 		ValidArgsFunction: p.completeRule,
@@ -55,7 +55,7 @@ func idOrJob(cmd *cobra.Command, args []string) error {
 }
 
 // setAck changes whether an alert is acknowledged, and shows its job.
-func (p *program) setAck(cmd *cobra.Command, method string, alert []string, body any) error {
+func (p *cli) setAck(cmd *cobra.Command, method string, alert []string, body any) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (p *program) setAck(cmd *cobra.Command, method string, alert []string, body
 }
 
 // acknowledged says who acknowledged what was said; nothing where nobody did.
-func (s *sheet) acknowledged(a *web.Acknowledged) {
+func (s *keyValues) acknowledged(a *web.Acknowledged) {
 	if a == nil {
 		return
 	}

@@ -29,8 +29,8 @@ func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	if err == nil {
 		return whole, nil
 	}
-	if !alerts.IsPart(id) {
-		return whole, usage("%q is no id of an alert, nor %d or more of its last letters, as deadman alert list shows them", id, alerts.LeastPart)
+	if !alerts.IsPartialID(id) {
+		return whole, usage("%q is no id of an alert, nor %d or more of its last letters, as deadman alert list shows them", id, alerts.MinPartialID)
 	}
 	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}})
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	}
 	var found []string
 	for _, a := range page.Items {
-		if alerts.HasPart(a.ID, id) {
+		if alerts.MatchesPartialID(a.ID, id) {
 			whole, found = a.ID, append(found, a.ID.String())
 		}
 	}

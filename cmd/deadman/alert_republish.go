@@ -11,7 +11,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) republishCommand() *cobra.Command {
+func (p *cli) republishCommand() *cobra.Command {
 	var since, rule string
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -35,13 +35,13 @@ are told nothing again: that is about the stream alone.`,
 		if err != nil {
 			return err
 		}
-		return p.republish(cmd, web.RepublishWish{Since: at, Rule: rule, DryRun: dryRun}, *yes)
+		return p.republish(cmd, web.RepublishRequest{Since: at, Rule: rule, DryRun: dryRun}, *yes)
 	}
 	return cmd
 }
 
 // ago reads the instant of a flag that has to be given: a span counts back from now.
-func (p *program) ago(flag, s string) (time.Time, error) {
+func (p *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is missing; write a span such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
 	}
@@ -53,12 +53,12 @@ func (p *program) ago(flag, s string) (time.Time, error) {
 }
 
 // republish counts, asks a person, and then has them published.
-func (p *program) republish(cmd *cobra.Command, wish web.RepublishWish, yes bool) error {
+func (p *cli) republish(cmd *cobra.Command, wish web.RepublishRequest, yes bool) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	call := func(wish web.RepublishWish) (done web.Republished, err error) {
+	call := func(wish web.RepublishRequest) (done web.Republished, err error) {
 		done, _, err = tell[web.Republished](cmd.Context(), c, http.MethodPost, "/alerts/republish", nil, wish)
 		return done, err
 	}
@@ -78,7 +78,7 @@ func (p *program) republish(cmd *cobra.Command, wish web.RepublishWish, yes bool
 	return p.showRepublished("published again", sum, err)
 }
 
-func (p *program) showRepublished(what string, done web.Republished, err error) error {
+func (p *cli) showRepublished(what string, done web.Republished, err error) error {
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 func TestRepublish(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, soon)
-	ask[web.Taken](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
+	ask[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
 	eventually(t, "the alert is published", func() bool {
 		said := ask[web.Page[web.Alert]](t, n, "alert", "list").Items
 		return len(said) == 1 && said[0].Published

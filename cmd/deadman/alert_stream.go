@@ -27,8 +27,8 @@ const (
 	silence = 50 * time.Second // a connection that is this silent is dead: nodes say every 15 s that they are there
 )
 
-// heard is an alert, and its JSON as it came.
-type heard struct {
+// streamedAlert is an alert, and its JSON as it came.
+type streamedAlert struct {
 	alerts.Alert
 	raw []byte
 }
@@ -36,16 +36,16 @@ type heard struct {
 // follow yields the last backlog alerts, then each new one, until ctx is done. When the
 // connection is cut it is made again, and what was missed meanwhile is yielded; trouble is
 // told why. A node that cannot be reached at first, or does not come back, is an error.
-func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) iter.Seq2[heard, error] {
-	return func(yield func(heard, error) bool) {
-		f := &following{client: c, backlog: backlog, trouble: trouble}
+func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) iter.Seq2[streamedAlert, error] {
+	return func(yield func(streamedAlert, error) bool) {
+		f := &streamState{client: c, backlog: backlog, trouble: trouble}
 		for ctx.Err() == nil {
 			enough, err := f.listen(ctx, yield)
 			switch {
 			case enough || ctx.Err() != nil:
 				return
-			case f.hopeless(err):
-				yield(heard{}, err)
+			case f.giveUp(err):
+				yield(streamedAlert{}, err)
 				return
 			}
 			select {
@@ -56,8 +56,8 @@ func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) i
 	}
 }
 
-// following is what is known from one connection to the next.
-type following struct {
+// streamState is what is known from one connection to the next.
+type streamState struct {
 	*client
 	backlog  int
 	trouble  func(error)
@@ -67,8 +67,8 @@ type following struct {
 	failures int // since the node was reached
 }
 
-// hopeless counts a connection that ended, and says whether to try again is of no use.
-func (f *following) hopeless(err error) bool {
+// giveUp counts a connection that ended, and says whether to try again is of no use.
+func (f *streamState) giveUp(err error) bool {
 	var no refusal
 	if f.failures++; !f.reached || errors.As(err, &no) || f.failures > patience {
 		return true
@@ -81,7 +81,7 @@ func (f *following) hopeless(err error) bool {
 
 // listen yields alerts as they come until the connection ends, which is an error, or yield
 // wants no more.
-func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (enough bool, err error) {
+func (f *streamState) listen(ctx context.Context, yield func(streamedAlert, error) bool) (enough bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	answer, err := f.send(ctx, http.MethodGet, "/alerts",
@@ -94,11 +94,11 @@ func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (
 
 	alarm := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it was silent for %s", silence)) })
 	defer alarm.Stop()
-	for m, err := range messages(&watched{answer.Body, alarm}) {
+	for m, err := range messages(&idleTimeoutReader{answer.Body, alarm}) {
 		if err != nil {
 			return false, fmt.Errorf("the connection to %s was cut: %w", f.node, cmp.Or(context.Cause(ctx), err))
 		}
-		h, err := f.take(m)
+		h, err := f.accept(m)
 		if err != nil {
 			return false, err
 		}
@@ -109,11 +109,11 @@ func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (
 	return false, fmt.Errorf("%s closed the connection", f.node)
 }
 
-// take returns the alert that a message is, unless it is another or was yielded before.
-func (f *following) take(m message) (*heard, error) {
+// accept returns the alert that a message is, unless it is another or was yielded before.
+func (f *streamState) accept(m message) (*streamedAlert, error) {
 	switch m.kind {
 	case "alert":
-		h := &heard{raw: m.data}
+		h := &streamedAlert{raw: m.data}
 		if err := json.Unmarshal(m.data, &h.Alert); err != nil {
 			return nil, fmt.Errorf("an alert from %s cannot be read: %w", f.node, err)
 		}
@@ -132,7 +132,7 @@ func (f *following) take(m message) (*heard, error) {
 }
 
 // repeats reports whether an alert came before. It remembers the last catchUp at least.
-func (f *following) repeats(id alerts.ID) bool {
+func (f *streamState) repeats(id alerts.ID) bool {
 	if f.known[id] || f.before[id] {
 		return true
 	}
@@ -146,14 +146,14 @@ func (f *following) repeats(id alerts.ID) bool {
 	return false
 }
 
-// watched stops its timer from running out as long as something comes.
-type watched struct {
+// idleTimeoutReader stops its timer from running out as long as something comes.
+type idleTimeoutReader struct {
 	io.Reader
 	alarm *time.Timer
 }
 
 // Read is of io.Reader.
-func (w *watched) Read(b []byte) (int, error) {
+func (w *idleTimeoutReader) Read(b []byte) (int, error) {
 	n, err := w.Reader.Read(b)
 	w.alarm.Reset(silence)
 	return n, err

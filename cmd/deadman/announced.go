@@ -22,7 +22,7 @@ const nameHint = "name the node with --url or DEADMAN_URL"
 // endpoints is what an embedded node wrote into its data folder; zero when it did not. The folder is looked for where
 // the command is run, which may be a folder of anybody: what the file says counts only where no other user can have
 // written it, and where it names a node on this machine.
-func (p *program) endpoints() (at server.Endpoints, file string, err error) {
+func (p *cli) endpoints() (at server.Endpoints, file string, err error) {
 	dir := cmp.Or(p.getenv("DEADMAN_DATA_DIR"), "deadman-data")
 	file = filepath.Join(dir, endpointsFile)
 	data, err := readOwn(dir, endpointsFile, 4<<10)
@@ -36,7 +36,7 @@ func (p *program) endpoints() (at server.Endpoints, file string, err error) {
 		return at, file, fmt.Errorf("%s: %w (remove it, or %s)", file, err, nameHint)
 	}
 	if at.HTTP != "" && !isOnLoopback(at.HTTP) {
-		return at, file, fmt.Errorf("%s names %s, and of such a file only an address on loopback is taken; if the node is there, %s", file, plain(at.HTTP), nameHint)
+		return at, file, fmt.Errorf("%s names %s, and of such a file only an address on loopback is taken; if the node is there, %s", file, sanitize(at.HTTP), nameHint)
 	}
 	return at, file, nil
 }

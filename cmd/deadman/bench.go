@@ -21,7 +21,7 @@ const (
 	benchNodes  = 16
 )
 
-func (p *program) benchCommand() *cobra.Command {
+func (p *cli) benchCommand() *cobra.Command {
 	o := bench.Options{}
 	shapes := []string{string(bench.Finish)}
 	cmd := &cobra.Command{
@@ -130,7 +130,7 @@ func benchDrains() string {
 	return "it is for the shapes " + strings.Join(names, ", ") + "; name one of them with --shape"
 }
 
-func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
+func (p *cli) bench(ctx context.Context, o bench.Options) (err error) {
 	if o.Dir, err = os.MkdirTemp("", "deadman-bench"); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 	if p.output == asJSON {
 		return writeValue(p.out, map[string]any{"summary": all, "rounds": results, "advice": advice})
 	}
-	fmt.Fprintf(p.out, "\nMeasured on %s:\n", plain(where))
+	fmt.Fprintf(p.out, "\nMeasured on %s:\n", sanitize(where))
 	if err := p.showBench(all); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 }
 
 // showLeft names what earlier runs left. Nothing of it is dropped: another run may be at work in it.
-func (p *program) showLeft(all []bench.Left) {
+func (p *cli) showLeft(all []bench.Left) {
 	for _, l := range all {
 		fmt.Fprintf(p.err, "%s (%s MB) is of a run that could not drop it, or of one that goes on elsewhere; if none does, remove it: DROP SCHEMA %[1]s CASCADE\n",
 			l.Schema, thousands(max(l.Bytes>>20, 1)))

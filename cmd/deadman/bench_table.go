@@ -21,26 +21,26 @@ func column(name string, of func(bench.Summary) cell) benchColumn {
 
 // benchColumns are all columns. One that no way has is not shown.
 var benchColumns = []benchColumn{
-	column("shape", func(s bench.Summary) cell { return say(string(s.Shape)) }),
-	column("way", func(s bench.Summary) cell { return say(s.Way) }),
-	column("jobs/s", func(s bench.Summary) cell { return say(benchRate(s.Rate)) }),
-	column("from", func(s bench.Summary) cell { return faint("%s", benchRate(s.Least)) }),
-	column("to", func(s bench.Summary) cell { return faint("%s", benchRate(s.Most)) }),
-	{"of the first", func(s bench.Summary) cell { return sayIn(bold, known(!s.First, "%.2f", s.OfFloor)) }, "1"},
-	column("WAL/job", func(s bench.Summary) cell { return say(known(s.WAL > 0, "%s B", thousands(s.WAL))) }),
+	column("shape", func(s bench.Summary) cell { return cellOf(string(s.Shape)) }),
+	column("way", func(s bench.Summary) cell { return cellOf(s.Way) }),
+	column("jobs/s", func(s bench.Summary) cell { return cellOf(benchRate(s.Rate)) }),
+	column("from", func(s bench.Summary) cell { return dimCell("%s", benchRate(s.Least)) }),
+	column("to", func(s bench.Summary) cell { return dimCell("%s", benchRate(s.Most)) }),
+	{"of the first", func(s bench.Summary) cell { return colouredCell(bold, known(!s.First, "%.2f", s.OfFloor)) }, "1"},
+	column("WAL/job", func(s bench.Summary) cell { return cellOf(known(s.WAL > 0, "%s B", thousands(s.WAL))) }),
 	column("CPU/job", func(s bench.Summary) cell {
-		return say(known(s.CPU > 0, "%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
+		return cellOf(known(s.CPU > 0, "%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
 	}),
-	column("memory", func(s bench.Summary) cell { return say(known(s.Memory > 0, "%s MB", thousands(s.Memory>>20))) }),
-	column("p50", func(s bench.Summary) cell { return say(milliseconds(s.P50)) }),
-	column("p99", func(s bench.Summary) cell { return say(milliseconds(s.P99)) }),
-	column("max", func(s bench.Summary) cell { return say(milliseconds(s.Longest)) }),
-	column("pages/read", func(s bench.Summary) cell { return say(known(s.Buffers > 0, "%s", thousands(s.Buffers))) }),
-	column("idle pages/shard", func(s bench.Summary) cell { return say(known(s.Idle > 0, "%.1f", s.Idle)) }),
+	column("memory", func(s bench.Summary) cell { return cellOf(known(s.Memory > 0, "%s MB", thousands(s.Memory>>20))) }),
+	column("p50", func(s bench.Summary) cell { return cellOf(milliseconds(s.P50)) }),
+	column("p99", func(s bench.Summary) cell { return cellOf(milliseconds(s.P99)) }),
+	column("max", func(s bench.Summary) cell { return cellOf(milliseconds(s.Longest)) }),
+	column("pages/read", func(s bench.Summary) cell { return cellOf(known(s.Buffers > 0, "%s", thousands(s.Buffers))) }),
+	column("idle pages/shard", func(s bench.Summary) cell { return cellOf(known(s.Idle > 0, "%.1f", s.Idle)) }),
 }
 
 // showBench shows the medians as a table.
-func (p *program) showBench(all []bench.Summary) error {
+func (p *cli) showBench(all []bench.Summary) error {
 	var header []string
 	rows := make([][]cell, len(all))
 	for _, column := range benchColumns {
@@ -49,7 +49,7 @@ func (p *program) showBench(all []bench.Summary) error {
 		for _, s := range all {
 			c := column.of(s)
 			if has = has || c.text != ""; c.text == "" {
-				c = faint("%s", column.none)
+				c = dimCell("%s", column.none)
 			}
 			cells = append(cells, c)
 		}

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) channelCommand() *cobra.Command {
+func (p *cli) channelCommand() *cobra.Command {
 	cmd := group("channel", "See how alerts reach people, and try it")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -18,17 +18,17 @@ func (p *program) channelCommand() *cobra.Command {
 			short: "List channels and how they do", path: "/channels",
 			none:   "there are no channels; serve --notify names a file of them",
 			header: []string{"name", "kind", "state", "waiting", "sent", "last", "failing since", "error"},
-			row: func(p *program, c web.Channel) []cell {
-				state := say(c.State)
+			row: func(p *cli, c web.Channel) []cell {
+				state := cellOf(c.State)
 				switch c.State {
 				case "working":
-					state = sayIn(green, c.State)
+					state = colouredCell(green, c.State)
 				case "failing":
-					state = sayIn(red, c.State)
+					state = colouredCell(red, c.State)
 				}
 				return []cell{
-					sayIn(bold, c.Name), say(c.Kind), state, sayNumber(c.Waiting), sayNumber(c.Sent),
-					p.sometime(c.SentAt, "never"), p.sometime(c.FailingSince, ""), say(c.Error),
+					colouredCell(bold, c.Name), cellOf(c.Kind), state, sayNumber(c.Waiting), sayNumber(c.Sent),
+					p.sometime(c.SentAt, "never"), p.sometime(c.FailingSince, ""), cellOf(c.Error),
 				}
 			},
 		}.command(p),
@@ -40,7 +40,7 @@ func (p *program) channelCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) testChannel(cmd *cobra.Command, args []string) error {
+func (p *cli) testChannel(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -53,9 +53,9 @@ func (p *program) testChannel(cmd *cobra.Command, args []string) error {
 	case p.output == asJSON:
 		err = writeJSON(p.out, raw)
 	case t.Taken:
-		_, err = fmt.Fprintf(p.out, "taken: the channel %s has the message\n", plain(t.Channel))
+		_, err = fmt.Fprintf(p.out, "taken: the channel %s has the message\n", sanitize(t.Channel))
 	default:
-		_, err = fmt.Fprintf(p.err, "deadman: the channel %s did not take the message: %s\n", plain(t.Channel), plain(t.Reason))
+		_, err = fmt.Fprintf(p.err, "deadman: the channel %s did not take the message: %s\n", sanitize(t.Channel), sanitize(t.Reason))
 	}
 	if err == nil && !t.Taken {
 		return silentError{exitCondition}

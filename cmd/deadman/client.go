@@ -37,14 +37,14 @@ type client struct {
 	http  *http.Client
 }
 
-func addURL(flags *pflag.FlagSet, p *program) {
+func addURL(flags *pflag.FlagSet, p *cli) {
 	flags.StringVar(&p.url, "url", "", "where the node is (else DEADMAN_URL, else the node of the data folder here)")
 }
 
 // client finds the node to ask: --url, DEADMAN_URL, the node that runs in the data folder,
 // or the default address. A token is for the node that one of the first three names: at the default address
 // may be anybody's program.
-func (p *program) client() (*client, error) {
+func (p *cli) client() (*client, error) {
 	c := &client{token: p.getenv("DEADMAN_TOKEN"), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

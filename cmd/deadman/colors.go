@@ -6,8 +6,8 @@ import (
 	"deadman/web"
 )
 
-// palette colours text where that is wanted.
-type palette struct{ on bool }
+// colors colours text where that is wanted.
+type colors struct{ on bool }
 
 // colour is an SGR parameter of ECMA-48. All have two digits, so that a painted cell of a
 // table is as much longer than what is seen as any other.
@@ -24,7 +24,7 @@ const (
 	pink   colour = "35"
 )
 
-func (p palette) paint(c colour, s string) string {
+func (p colors) paint(c colour, s string) string {
 	if !p.on {
 		return s
 	}

@@ -60,7 +60,7 @@ func addSettingsTo(cmd *cobra.Command) {
 
 // completeRule completes the name of a rule, the first argument of a command. It asks the
 // node; where that does not answer there is nothing to choose from.
-func (p *program) completeRule(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *cli) completeRule(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {
 		return nil, none
@@ -78,7 +78,7 @@ func (p *program) completeRule(cmd *cobra.Command, args []string, begun string) 
 	var names []cobra.Completion
 	for _, r := range page.Items {
 		about, _, _ := strings.Cut(r.Description, "\n")
-		names = append(names, cobra.CompletionWithDesc(plain(r.Name), plain(about)))
+		names = append(names, cobra.CompletionWithDesc(sanitize(r.Name), sanitize(about)))
 	}
 	return names, none
 }

@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-func (p *program) configCommand() *cobra.Command {
+func (p *cli) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Show the settings that serve would run with, and where each comes from",
 		Args: exactly(),
@@ -21,7 +21,7 @@ func (p *program) configCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) showSettings(all []chosen) error {
+func (p *cli) showSettings(all []resolvedSetting) error {
 	if p.output == asJSON {
 		type shown struct {
 			Value string `json:"value"`
@@ -35,11 +35,11 @@ func (p *program) showSettings(all []chosen) error {
 	}
 	t := newTable(p.out, p.palette, "setting", "value", "from")
 	for _, c := range all {
-		from := faint("%s", c.origin)
+		from := dimCell("%s", c.origin)
 		if c.value != c.preset {
 			from.colour = normal
 		}
-		t.row(say(c.name), say(c.shown()), from)
+		t.row(cellOf(c.name), cellOf(c.shown()), from)
 	}
 	return t.fit(terminalWidth(p.out)).end()
 }

@@ -19,11 +19,11 @@ func addYes(flags *pflag.FlagSet) *bool {
 
 // confirm asks a person whether to go on, where there is one to ask. A program that calls
 // meant what it said.
-func (p *program) confirm(yes bool, question string) error {
+func (p *cli) confirm(yes bool, question string) error {
 	if yes || !isTerminal(p.in) {
 		return nil
 	}
-	if _, err := fmt.Fprintf(p.err, "%s [y/N] ", plain(question)); err != nil {
+	if _, err := fmt.Fprintf(p.err, "%s [y/N] ", sanitize(question)); err != nil {
 		return err
 	}
 	answer, err := bufio.NewReader(p.in).ReadString('\n')

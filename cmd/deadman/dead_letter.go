@@ -18,17 +18,17 @@ var letterFilters = []filter{
 	{parameter: "reason", does: "that were refused for this reason only, word by word"},
 }
 
-func (p *program) deadLetterCommand() *cobra.Command {
+func (p *cli) deadLetterCommand() *cobra.Command {
 	cmd := group("dead-letter", "The events that could not be taken in: look at them, retry and drop them")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
 		listing[web.DeadLetter]{
 			short: "List dead letters, newest first", path: "/dead-letters", filters: letterFilters,
 			none: "no event was refused", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "reason"},
-			row: func(p *program, d web.DeadLetter) []cell {
+			row: func(p *cli, d web.DeadLetter) []cell {
 				return []cell{
-					sayNumber(d.ID), say(web.Relative(d.At, p.now())), say(d.Rule), say(d.Subject), say(d.Stream),
-					sayNumber(d.Seq), say(d.Reason),
+					sayNumber(d.ID), cellOf(web.Relative(d.At, p.now())), cellOf(d.Rule), cellOf(d.Subject), cellOf(d.Stream),
+					sayNumber(d.Seq), cellOf(d.Reason),
 				}
 			},
 		}.command(p),
@@ -39,7 +39,7 @@ func (p *program) deadLetterCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) getDeadLetter(cmd *cobra.Command, args []string) error {
+func (p *cli) getDeadLetter(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (p *program) getDeadLetter(cmd *cobra.Command, args []string) error {
 	return p.showDeadLetter(d)
 }
 
-func (p *program) showDeadLetter(d web.DeadLetter) error {
+func (p *cli) showDeadLetter(d web.DeadLetter) error {
 	s := newSheet(p)
 	s.line("dead letter", "%d", d.ID)
 	s.painted("reason", red, d.Reason)

@@ -12,14 +12,14 @@ import (
 	"deadman/web"
 )
 
-// letters are the dead letters that a command is about: those of ids, or those of a filter.
-type letters struct {
+// deadLetterSelection are the dead letters that a command is about: those of ids, or those of a filter.
+type deadLetterSelection struct {
 	ids                   []string
 	rule, subject, reason string
 	all                   bool
 }
 
-func (l *letters) flags(flags *pflag.FlagSet) {
+func (l *deadLetterSelection) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.rule, "rule", "", "those that this rule could not take in")
 	flags.StringVar(&l.subject, "subject", "", "those that came on this subject")
 	flags.StringVar(&l.reason, "reason", "", "those that were refused for this reason, word by word")
@@ -27,7 +27,7 @@ func (l *letters) flags(flags *pflag.FlagSet) {
 }
 
 // take takes the ids, which come alone or not at all.
-func (l *letters) take(cmd *cobra.Command, ids []string) error {
+func (l *deadLetterSelection) take(cmd *cobra.Command, ids []string) error {
 	for _, id := range ids {
 		if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 {
 			return usage("%q is no id of a dead letter; deadman dead-letter list shows them", id)
@@ -47,7 +47,7 @@ func (l *letters) take(cmd *cobra.Command, ids []string) error {
 }
 
 // query is the filter, as the API takes it.
-func (l *letters) query() url.Values {
+func (l *deadLetterSelection) query() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"rule": l.rule, "subject": l.subject, "reason": l.reason} {
 		if value != "" {
@@ -60,8 +60,8 @@ func (l *letters) query() url.Values {
 	return q
 }
 
-func (p *program) retryLettersCommand() *cobra.Command {
-	var meant letters
+func (p *cli) retryLettersCommand() *cobra.Command {
+	var meant deadLetterSelection
 	cmd := &cobra.Command{
 		Use: "retry [ID…]", Short: "Take the events of dead letters in, by the rules as they are now",
 		Long: `Takes the events of dead letters in, by the rules as they are now, oldest first, each once.
@@ -88,7 +88,7 @@ letter that is refused again stays, with the new reason; then the exit code is 1
 }
 
 // retryLetters retries what is meant, in as many calls as it takes.
-func (p *program) retryLetters(cmd *cobra.Command, c *client, meant letters) (sum web.Retried, err error) {
+func (p *cli) retryLetters(cmd *cobra.Command, c *client, meant deadLetterSelection) (sum web.Retried, err error) {
 	add := func(path string, query url.Values) error {
 		one, _, err := tell[web.Retried](cmd.Context(), c, http.MethodPost, path, query, nil)
 		sum.Tried, sum.TakenIn, sum.Refused = sum.Tried+one.Tried, sum.TakenIn+one.TakenIn, sum.Refused+one.Refused
@@ -100,7 +100,7 @@ func (p *program) retryLetters(cmd *cobra.Command, c *client, meant letters) (su
 			return sum, err
 		}
 		if sum.Reason != "" && p.output != asJSON {
-			fmt.Fprintf(p.err, "dead letter %s is refused again: %s\n", id, plain(sum.Reason))
+			fmt.Fprintf(p.err, "dead letter %s is refused again: %s\n", id, sanitize(sum.Reason))
 		}
 	}
 	if len(meant.ids) > 0 {
@@ -115,7 +115,7 @@ func (p *program) retryLetters(cmd *cobra.Command, c *client, meant letters) (su
 	}
 }
 
-func (p *program) showRetried(done web.Retried) (err error) {
+func (p *cli) showRetried(done web.Retried) (err error) {
 	if p.output == asJSON {
 		err = writeValue(p.out, done)
 	} else {
@@ -127,8 +127,8 @@ func (p *program) showRetried(done web.Retried) (err error) {
 	return err
 }
 
-func (p *program) dropLettersCommand() *cobra.Command {
-	var meant letters
+func (p *cli) dropLettersCommand() *cobra.Command {
+	var meant deadLetterSelection
 	cmd := &cobra.Command{
 		Use: "drop [ID…]", Short: "Drop dead letters; their events are taken in by nobody",
 		Example: `  deadman dead-letter drop 7 8
@@ -155,7 +155,7 @@ func (p *program) dropLettersCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) dropLetters(cmd *cobra.Command, c *client, meant letters, yes bool) (done web.Dropped, err error) {
+func (p *cli) dropLetters(cmd *cobra.Command, c *client, meant deadLetterSelection, yes bool) (done web.Dropped, err error) {
 	for _, id := range meant.ids {
 		if _, err := c.ask(cmd.Context(), http.MethodDelete, "/dead-letters/"+id, nil, nil, nil); err != nil {
 			return done, err

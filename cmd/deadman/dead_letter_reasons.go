@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) letterReasonsCommand() *cobra.Command {
+func (p *cli) letterReasonsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "reasons", Short: "Count the dead letters by rule and reason, most letters first", Args: exactly()}
 	for _, f := range letterFilters {
 		f.add(p, cmd)
@@ -29,7 +29,7 @@ func (p *program) letterReasonsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		counted, raw, err := get[web.LetterReasons](cmd.Context(), c, "/dead-letters/reasons", query)
+		counted, raw, err := get[web.DeadLetterReasons](cmd.Context(), c, "/dead-letters/reasons", query)
 		if err != nil {
 			return err
 		}
@@ -41,14 +41,14 @@ func (p *program) letterReasonsCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) showLetterReasons(counted web.LetterReasons) error {
+func (p *cli) showLetterReasons(counted web.DeadLetterReasons) error {
 	if len(counted.Items) == 0 {
 		_, err := fmt.Fprintln(p.out, "no event was refused")
 		return err
 	}
 	t := newTable(p.out, p.palette, "letters", "rule", "newest", "refused", "reason")
 	for _, r := range counted.Items {
-		t.row(sayNumber(r.Letters), say(r.Rule), sayNumber(r.Newest), say(web.Relative(r.At, p.now())), say(r.Reason))
+		t.row(sayNumber(r.Letters), cellOf(r.Rule), sayNumber(r.Newest), cellOf(web.Relative(r.At, p.now())), cellOf(r.Reason))
 	}
 	if err := t.fit(terminalWidth(p.out)).end(); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	askAgain = 200 * time.Millisecond
 )
 
-func (p *program) demoCommand() *cobra.Command {
+func (p *cli) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Play orders of which some are never shipped, and show what is said",
 		Long: `Plays a dozen orders against a running node: most ship in time, one is cancelled, one ships
@@ -44,14 +44,14 @@ keeps them, and has to have that one among them.`,
 
 // demo is one run of the orders.
 type demo struct {
-	p      *program
+	p      *cli
 	c      *client
 	orders []*order
 	byID   map[string]*order
 	rule   string // that waits for them
 }
 
-func newDemo(p *program, c *client) *demo {
+func newDemo(p *cli, c *client) *demo {
 	d := &demo{p: p, c: c, byID: make(map[string]*order)}
 	d.orders = newOrders("demo-" + uuid.NewString()[:6])
 	for _, o := range d.orders {
@@ -88,12 +88,12 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.play(ctx, said, failed); err != nil {
 		return err
 	}
-	d.farewell()
+	d.summary()
 	return nil
 }
 
 // play does what is planned and hears what is said until nothing is missing of either.
-func (d *demo) play(ctx context.Context, said <-chan heard, failed <-chan error) error {
+func (d *demo) play(ctx context.Context, said <-chan streamedAlert, failed <-chan error) error {
 	plan := d.plan()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -110,7 +110,7 @@ func (d *demo) play(ctx context.Context, said <-chan heard, failed <-chan error)
 			next.Reset(plan[0].pause)
 			plan = plan[1:]
 		case a := <-said:
-			if err := d.hear(ctx, a); err != nil {
+			if err := d.watchAlerts(ctx, a); err != nil {
 				return err
 			}
 		case err := <-failed:
@@ -123,10 +123,10 @@ func (d *demo) play(ctx context.Context, said <-chan heard, failed <-chan error)
 }
 
 // listen follows the alerts in the background until ctx is done.
-func (d *demo) listen(ctx context.Context) (<-chan heard, <-chan error) {
-	said, failed := make(chan heard), make(chan error, 1)
+func (d *demo) listen(ctx context.Context) (<-chan streamedAlert, <-chan error) {
+	said, failed := make(chan streamedAlert), make(chan error, 1)
 	go func() {
-		for h, err := range d.c.follow(ctx, catchUp, d.p.sayCut) {
+		for h, err := range d.c.follow(ctx, catchUp, d.p.printTruncated) {
 			if err != nil {
 				failed <- err
 				return
@@ -167,14 +167,14 @@ func (d *demo) findRule(ctx context.Context, o *order) error {
 func (d *demo) takeRule(j web.Job) error {
 	d.rule = j.Rule
 	if wait := j.NextCheckAt.Sub(d.p.now()); wait > nearLook {
-		return fmt.Errorf("rule %s looks at an order only %s, and the demo waits %s\n%s", plain(j.Rule), web.Relative(j.NextCheckAt, d.p.now()), nearLook, d.otherRules())
+		return fmt.Errorf("rule %s looks at an order only %s, and the demo waits %s\n%s", sanitize(j.Rule), web.Relative(j.NextCheckAt, d.p.now()), nearLook, d.otherRules())
 	}
 	d.tell(dim, "rule %s waits: the first look at order %s is %s", j.Rule, j.Key, web.Relative(j.NextCheckAt, d.p.now()))
 	return nil
 }
 
-// hear takes in an alert about one of the orders.
-func (d *demo) hear(ctx context.Context, h heard) error {
+// watchAlerts takes in an alert about one of the orders.
+func (d *demo) watchAlerts(ctx context.Context, h streamedAlert) error {
 	o := d.byID[h.Key]
 	if o == nil || (d.rule != "" && h.Rule != d.rule) {
 		return nil // about somebody else's order
@@ -225,5 +225,5 @@ func (d *demo) tell(c colour, format string, args ...any) {
 	if d.p.output == asJSON {
 		w = d.p.err
 	}
-	fmt.Fprintf(w, "%s  %s\n", d.p.palette.paint(dim, d.p.now().In(d.p.zone).Format("15:04:05")), d.p.palette.paint(c, plain(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(w, "%s  %s\n", d.p.palette.paint(dim, d.p.now().In(d.p.zone).Format("15:04:05")), d.p.palette.paint(c, sanitize(fmt.Sprintf(format, args...))))
 }

@@ -10,14 +10,14 @@ import (
 	"deadman/alerts"
 )
 
-// fate is what becomes of an order.
-type fate string
+// orderOutcome is what becomes of an order.
+type orderOutcome string
 
 const (
-	inTime    fate = "shipped in time"
-	cancelled fate = "cancelled"
-	late      fate = "shipped late"
-	never     fate = "never shipped"
+	inTime    orderOutcome = "shipped in time"
+	cancelled orderOutcome = "cancelled"
+	late      orderOutcome = "shipped late"
+	never     orderOutcome = "never shipped"
 )
 
 // order is one order of the demo.
@@ -25,7 +25,7 @@ type order struct {
 	id       string
 	customer string
 	total    float64
-	fate     fate
+	fate     orderOutcome
 	shipped  bool
 	heard    map[alerts.Status]int
 }
@@ -44,7 +44,7 @@ func (o *order) expects(s alerts.Status) int {
 
 // newOrders begins with those that keep the audience waiting.
 func newOrders(prefix string) []*order {
-	fates := []fate{never, late, never, inTime, inTime, cancelled, inTime, inTime, inTime, inTime, inTime, inTime}
+	fates := []orderOutcome{never, late, never, inTime, inTime, cancelled, inTime, inTime, inTime, inTime, inTime, inTime}
 	customers := []string{"Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances", "Tony", "Margaret", "Niklaus", "Radia", "Leslie", "Karen"}
 	orders := make([]*order, len(fates))
 	for i, f := range fates {
@@ -56,26 +56,26 @@ func newOrders(prefix string) []*order {
 	return orders
 }
 
-// act is one thing that happens, and how long until the next.
-type act struct {
+// demoStep is one thing that happens, and how long until the next.
+type demoStep struct {
 	do    func(context.Context) error
 	pause time.Duration
 }
 
 // plan is what happens after the first order was placed: the other orders, then what
 // becomes of them.
-func (d *demo) plan() []act {
+func (d *demo) plan() []demoStep {
 	const placing, handling = 150 * time.Millisecond, 300 * time.Millisecond
-	var plan []act
+	var plan []demoStep
 	for _, o := range d.orders[1:] {
-		plan = append(plan, act{func(ctx context.Context) error { return d.place(ctx, o) }, placing})
+		plan = append(plan, demoStep{func(ctx context.Context) error { return d.place(ctx, o) }, placing})
 	}
 	for _, o := range d.orders {
 		switch o.fate {
 		case inTime:
-			plan = append(plan, act{func(ctx context.Context) error { return d.ship(ctx, o, "in time") }, handling})
+			plan = append(plan, demoStep{func(ctx context.Context) error { return d.ship(ctx, o, "in time") }, handling})
 		case cancelled:
-			plan = append(plan, act{func(ctx context.Context) error { return d.cancel(ctx, o) }, handling})
+			plan = append(plan, demoStep{func(ctx context.Context) error { return d.cancel(ctx, o) }, handling})
 		case late, never:
 		}
 	}
@@ -121,8 +121,8 @@ func (d *demo) out() int {
 	return n
 }
 
-// farewell sums up, and says what to do next.
-func (d *demo) farewell() {
+// summary sums up, and says what to do next.
+func (d *demo) summary() {
 	self, paint := os.Args[0], d.p.palette.paint
 	d.tell(bold, "done: %d orders, and deadman spoke up about exactly the 3 that did not ship in time", len(d.orders))
 	if d.p.output == asJSON {
@@ -140,7 +140,7 @@ func (d *demo) farewell() {
 
 `,
 		unshipped,
-		paint(green, fmt.Sprintf("%s job get %s %s", self, plain(d.rule), unshipped)),
+		paint(green, fmt.Sprintf("%s job get %s %s", self, sanitize(d.rule), unshipped)),
 		paint(green, self+" alert list"),
 		paint(green, fmt.Sprintf(`%s event send orders.shipped '{"id": "%s"}'`, self, unshipped)))
 }

@@ -6,9 +6,9 @@ import (
 )
 
 // showDiff shows a unified diff, each line behind an indent.
-func (p *program) showDiff(diff, indent string) error {
+func (p *cli) showDiff(diff, indent string) error {
 	for line := range strings.Lines(diff) {
-		line = plain(strings.TrimSuffix(line, "\n"))
+		line = sanitize(strings.TrimSuffix(line, "\n"))
 		if _, err := fmt.Fprintf(p.out, "%s%s\n", indent, p.palette.paint(diffColour(line), line)); err != nil {
 			return err
 		}

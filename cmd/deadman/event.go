@@ -16,7 +16,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) eventCommand() *cobra.Command {
+func (p *cli) eventCommand() *cobra.Command {
 	cmd := group("event", "Tell that something happened, and see how far streams are read")
 	addURL(cmd.PersistentFlags(), p)
 	var id string
@@ -55,13 +55,13 @@ func (p *program) eventCommand() *cobra.Command {
 }
 
 // showTaken says where an event is, and which rules cannot take it in.
-func (p *program) showTaken(subject string, taken web.Taken) error {
+func (p *cli) showTaken(subject string, taken web.PublishResult) error {
 	for _, r := range taken.WouldDeadLetter {
 		by := "no rule takes it in"
 		if r.Rule != "" {
-			by = "rule " + plain(r.Rule) + " does not take it in"
+			by = "rule " + sanitize(r.Rule) + " does not take it in"
 		}
-		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, plain(r.Reason))
+		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, sanitize(r.Reason))
 	}
 	if taken.Unmatched {
 		fmt.Fprintf(p.err, "the node is busy and does not say which rules take it in\n")
@@ -74,12 +74,12 @@ func (p *program) showTaken(subject string, taken web.Taken) error {
 	if taken.Seq > 0 { // a token with bounds is not told
 		where = fmt.Sprint("message ", taken.Seq)
 	}
-	_, err := fmt.Fprintf(p.out, "%s: %s is %s of stream %s\n", how, plain(subject), where, plain(taken.Stream))
+	_, err := fmt.Fprintf(p.out, "%s: %s is %s of stream %s\n", how, sanitize(subject), where, sanitize(taken.Stream))
 	return err
 }
 
 // eventData is the body: as given, of a file, or of the standard input.
-func (p *program) eventData(args []string) ([]byte, error) {
+func (p *cli) eventData(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0 && isTerminal(p.in):
 		return nil, usage("the event's data is missing; give it as JSON, as @FILE, or - for the standard input")
@@ -98,7 +98,7 @@ func (p *program) eventData(args []string) ([]byte, error) {
 
 // jsonFlag is the JSON that a flag was given: as it is, of a file, or of the standard input.
 // A flag that was left out is nil.
-func (p *program) jsonFlag(flag, value string) (json.RawMessage, error) {
+func (p *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil
 	}
@@ -119,8 +119,8 @@ func tooLarge(data []byte) error {
 	return nil
 }
 
-func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte) (web.Taken, error) {
-	var taken web.Taken
+func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte) (web.PublishResult, error) {
+	var taken web.PublishResult
 	header := http.Header{}
 	if json.Valid(data) {
 		header.Set("Content-Type", "application/json")

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) streamsCommand() *cobra.Command {
+func (p *cli) streamsCommand() *cobra.Command {
 	return listing[web.Stream]{
 		use: "streams", short: "List the streams that rules are told by, and how far they are read", path: "/streams",
 		none:   "no rule is told by a stream",
@@ -19,20 +19,20 @@ func (p *program) streamsCommand() *cobra.Command {
 	}.command(p)
 }
 
-func streamRow(p *program, s web.Stream) []cell {
-	state := sayIn(red, s.State)
+func streamRow(p *cli, s web.Stream) []cell {
+	state := colouredCell(red, s.State)
 	switch s.State {
 	case web.StreamRead:
-		state = sayIn(green, s.State)
+		state = colouredCell(green, s.State)
 	case web.StreamBehind:
-		state = sayIn(yellow, s.State)
+		state = colouredCell(yellow, s.State)
 	}
-	behind, lag := faint("not known"), faint("never read")
+	behind, lag := dimCell("not known"), dimCell("never read")
 	if s.Behind != nil {
-		behind = say(strconv.FormatUint(*s.Behind, 10))
+		behind = cellOf(strconv.FormatUint(*s.Behind, 10))
 	}
 	if s.Lag != nil {
-		lag = say(fmt.Sprintf("%.1f s", *s.Lag))
+		lag = cellOf(fmt.Sprintf("%.1f s", *s.Lag))
 	}
 	named := s.Rules[:min(len(s.Rules), 3)]
 	rules := strings.Join(named, ", ")
@@ -40,7 +40,7 @@ func streamRow(p *program, s web.Stream) []cell {
 		rules += fmt.Sprintf(" and %d more", more)
 	}
 	return []cell{
-		sayIn(bold, s.Name), state, p.sometime(s.LastAt, "none yet"), behind, lag, sayNumber(s.Created),
-		say(s.ReadBy), p.sometime(s.HeardSince, "always"), say(s.Problem), say(rules),
+		colouredCell(bold, s.Name), state, p.sometime(s.LastAt, "none yet"), behind, lag, sayNumber(s.Created),
+		cellOf(s.ReadBy), p.sometime(s.HeardSince, "always"), cellOf(s.Problem), cellOf(rules),
 	}
 }

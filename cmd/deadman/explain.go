@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) explainCommand() *cobra.Command {
+func (p *cli) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain ENTITY KEY", Short: "Say why an entity is waited for, and why it was", Args: exactly("ENTITY", "KEY"),
 		Long: "Says for one entity what waits for it, what each look saw and decided, what was said, and how past waits ended,\nwith the newest wait last.",
@@ -18,7 +18,7 @@ func (p *program) explainCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) explain(cmd *cobra.Command, args []string) error {
+func (p *cli) explain(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *program) explain(cmd *cobra.Command, args []string) error {
 	return p.showEntity(known)
 }
 
-func (p *program) showEntity(known web.Entity) error {
+func (p *cli) showEntity(known web.Entity) error {
 	s := newSheet(p)
 	for i := len(known.History.Items) - 1; i >= 0; i-- {
 		e := known.History.Items[i]
@@ -61,7 +61,7 @@ func (p *program) showEntity(known web.Entity) error {
 }
 
 // wait shows a job, with what became of it and what was said about it.
-func (s *sheet) wait(j web.Job, all []web.Alert) {
+func (s *keyValues) wait(j web.Job, all []web.Alert) {
 	s.line("rule", "%s, version %d", j.Rule, j.RuleVersion)
 	s.instant("waits since", j.Since)
 	s.trail(j.Trail)

@@ -20,7 +20,7 @@ const (
 
 func init() {
 	plan, err := failpoints.Parse(os.Getenv(failpointsVariable))
-	err = errors.Join(err, failpoints.Sow(failpoints.Plant(os.Getenv(plantVariable))))
+	err = errors.Join(err, failpoints.EnableBug(failpoints.SeededBug(os.Getenv(plantVariable))))
 	failpoints.OffsetBy(os.Getenv(offsetVariable))
 	err = errors.Join(err, os.Unsetenv(failpointsVariable), os.Unsetenv(plantVariable), os.Unsetenv(offsetVariable))
 	if err != nil {

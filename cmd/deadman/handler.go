@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) handlerCommand() *cobra.Command {
+func (p *cli) handlerCommand() *cobra.Command {
 	cmd := group("handler", "Write handlers in any language, see who answers, and try them")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(p.listHandlersCommand(), p.testHandlerCommand(), handlerSchemaCommand())
@@ -35,19 +35,19 @@ func handlerSchemaCommand() *cobra.Command {
 	}
 }
 
-func (p *program) listHandlersCommand() *cobra.Command {
+func (p *cli) listHandlersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the handlers that rules want, who answers for them, and how they do on the node that is asked",
 		Args: exactly(), RunE: p.listHandlers,
 	}
 }
 
-func (p *program) listHandlers(cmd *cobra.Command, _ []string) error {
+func (p *cli) listHandlers(cmd *cobra.Command, _ []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	roll, raw, err := get[web.HandlerRoll](cmd.Context(), c, "/handlers", nil)
+	roll, raw, err := get[web.HandlerList](cmd.Context(), c, "/handlers", nil)
 	switch {
 	case err != nil:
 		return err
@@ -63,37 +63,37 @@ func (p *program) listHandlers(cmd *cobra.Command, _ []string) error {
 		err = t.fit(terminalWidth(p.out)).end()
 	}
 	if err == nil && roll.Unasked != "" {
-		_, err = fmt.Fprintf(p.err, "deadman: the node does not know which services answer: %s\n", plain(roll.Unasked))
+		_, err = fmt.Fprintf(p.err, "deadman: the node does not know which services answer: %s\n", sanitize(roll.Unasked))
 	}
 	return err
 }
 
-func (p *program) handlerRow(h web.Handler) []cell {
-	answers, state, why := say(string(h.Answers)), say(h.State), ""
+func (p *cli) handlerRow(h web.Handler) []cell {
+	answers, state, why := cellOf(string(h.Answers)), cellOf(h.State), ""
 	switch h.Answers {
 	case web.ByNobody:
-		answers = sayIn(red, string(h.Answers))
+		answers = colouredCell(red, string(h.Answers))
 	case web.ByWhoever:
-		answers = sayIn(yellow, string(h.Answers))
+		answers = colouredCell(yellow, string(h.Answers))
 	case web.ByProgram, web.ByService:
 	}
 	switch h.State {
 	case "up":
-		state = sayIn(green, h.State)
+		state = colouredCell(green, h.State)
 	case "failing", "down", "trying":
-		state, why = sayIn(red, h.State), h.Error
+		state, why = colouredCell(red, h.State), h.Error
 	}
-	instances := say("")
+	instances := cellOf("")
 	if h.Instances > 0 {
 		instances = sayNumber(int64(h.Instances))
 	}
 	return []cell{
-		sayIn(bold, h.Name), answers, instances, say(strings.Join(h.Versions, " ")), state,
-		say(strings.Join(h.Rules, " ")), p.sometime(h.AnsweredAt, ""), say(why),
+		colouredCell(bold, h.Name), answers, instances, cellOf(strings.Join(h.Versions, " ")), state,
+		cellOf(strings.Join(h.Rules, " ")), p.sometime(h.AnsweredAt, ""), cellOf(why),
 	}
 }
 
-func (p *program) testHandlerCommand() *cobra.Command {
+func (p *cli) testHandlerCommand() *cobra.Command {
 	var event, key string
 	cmd := &cobra.Command{
 		Use: "test NAME", Short: "Ask a handler once about a check that is made up; exit code 3 where the answer is none",
@@ -123,12 +123,12 @@ type handlerTrial struct {
 	Event json.RawMessage `json:"event,omitempty"`
 }
 
-func (p *program) testHandler(cmd *cobra.Command, name string, of handlerTrial) error {
+func (p *cli) testHandler(cmd *cobra.Command, name string, of handlerTrial) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	tried, raw, err := tell[web.TriedHandler](cmd.Context(), c, http.MethodPost, "/handlers/"+url.PathEscape(name)+"/test", nil, of)
+	tried, raw, err := tell[web.HandlerTestResult](cmd.Context(), c, http.MethodPost, "/handlers/"+url.PathEscape(name)+"/test", nil, of)
 	if err != nil {
 		return err
 	}
@@ -143,20 +143,20 @@ func (p *program) testHandler(cmd *cobra.Command, name string, of handlerTrial) 
 	return err
 }
 
-func (p *program) showTried(t web.TriedHandler) error {
+func (p *cli) showTried(t web.HandlerTestResult) error {
 	if t.Answer != nil {
 		if err := p.showHandlerAnswer(t); err != nil {
 			return err
 		}
 	}
 	if t.Error != "" {
-		_, err := fmt.Fprintf(p.err, "deadman: %s\n", plain(t.Error))
+		_, err := fmt.Fprintf(p.err, "deadman: %s\n", sanitize(t.Error))
 		return err
 	}
 	return nil
 }
 
-func (p *program) showHandlerAnswer(t web.TriedHandler) error {
+func (p *cli) showHandlerAnswer(t web.HandlerTestResult) error {
 	s, a := newSheet(p), t.Answer
 	s.painted("handler", bold, t.Handler)
 	s.line("key", "%s", t.Key)

@@ -61,7 +61,7 @@ func TestHandlerVerbs(t *testing.T) {
 	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is no JSON")
 	n.says(2, []string{"handler", "test"}, "takes NAME")
 	n.says(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
-	if h := read[web.HandlerRoll](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Answers != web.ByNobody {
+	if h := read[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Answers != web.ByNobody {
 		t.Errorf("%+v", h)
 	}
 	if got := n.run("", "handler", "test", "shipping", "--key", "2", "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"error": "the carrier is away"`) {

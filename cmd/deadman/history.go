@@ -14,7 +14,7 @@ var outcomes = wordsOf(
 	checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
 )
 
-func (p *program) historyCommand() *cobra.Command {
+func (p *cli) historyCommand() *cobra.Command {
 	cmd := group("history", "Look at the jobs that ended, and why")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(listing[web.Ended]{
@@ -24,11 +24,11 @@ func (p *program) historyCommand() *cobra.Command {
 			since("ended_after", "after", "ended"), until("ended_before", "before", "ended"),
 		},
 		none: "no job has ended yet", header: []string{"ended", "rule", "entity", "key", "outcome", "looks", "alerts", "reason"},
-		row: func(p *program, e web.Ended) []cell {
+		row: func(p *cli, e web.Ended) []cell {
 			return []cell{
-				say(web.Relative(e.EndedAt, p.now())), say(e.Rule), say(e.Entity), say(e.Key),
-				sayIn(outcomeColour(e.Outcome), string(e.Outcome)),
-				sayNumber(e.Checks), sayNumber(len(e.Alerts)), say(e.Reason),
+				cellOf(web.Relative(e.EndedAt, p.now())), cellOf(e.Rule), cellOf(e.Entity), cellOf(e.Key),
+				colouredCell(outcomeColour(e.Outcome), string(e.Outcome)),
+				sayNumber(e.Checks), sayNumber(len(e.Alerts)), cellOf(e.Reason),
 			}
 		},
 	}.command(p), p.outcomesCommand())

@@ -16,7 +16,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) outcomesCommand() *cobra.Command {
+func (p *cli) outcomesCommand() *cobra.Command {
 	days := false
 	cmd := &cobra.Command{Use: "outcomes", Short: "Show how jobs ended over the last day, hour by hour, or the last fortnight", Args: exactly()}
 	filters := []filter{byRule, byEntity}
@@ -55,7 +55,7 @@ func (p *program) outcomesCommand() *cobra.Command {
 }
 
 // showOutcomes shows a line for each bucket in which jobs ended, and the slowest looks.
-func (p *program) showOutcomes(o web.Outcomes) error {
+func (p *cli) showOutcomes(o web.Outcomes) error {
 	if o.CountedAt.IsZero() {
 		_, err := fmt.Fprintln(p.out, "it is being counted; ask again in a moment")
 		return err
@@ -71,7 +71,7 @@ func (p *program) showOutcomes(o web.Outcomes) error {
 		for _, n := range item.Outcomes {
 			sum += n
 		}
-		t.row(say(p.bucketFrom(item.From, o.Bucket)), sayNumber(sum), say(howEnded(item.Outcomes)))
+		t.row(cellOf(p.bucketFrom(item.From, o.Bucket)), sayNumber(sum), cellOf(howEnded(item.Outcomes)))
 	}
 	if empty {
 		_, err := fmt.Fprintf(p.out, "no job ended since %s\n", p.exact(o.From))
@@ -89,7 +89,7 @@ func (p *program) showOutcomes(o web.Outcomes) error {
 }
 
 // bucketFrom is when a bucket begins: days are those of UTC.
-func (p *program) bucketFrom(from time.Time, bucket float64) string {
+func (p *cli) bucketFrom(from time.Time, bucket float64) string {
 	if bucket >= futurejobs.Day.Seconds() {
 		return from.UTC().Format("Mon 2006-01-02") + " UTC"
 	}
@@ -108,7 +108,7 @@ func howEnded(outcomes map[string]int64) string {
 	return strings.Join(said, ", ")
 }
 
-func (p *program) showSlowest(looks []web.SlowestLook) error {
+func (p *cli) showSlowest(looks []web.SlowestLook) error {
 	if len(looks) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (p *program) showSlowest(looks []web.SlowestLook) error {
 	}
 	t := newTable(p.out, p.palette, "slowest look", "rule", "entity", "key", "looks", "ended")
 	for _, l := range looks {
-		t.row(say(fmt.Sprintf("%.1f ms", l.Seconds*1000)), say(l.Rule), say(l.Entity), say(l.Key), sayNumber(l.Looks), say(web.Relative(l.EndedAt, p.now())))
+		t.row(cellOf(fmt.Sprintf("%.1f ms", l.Seconds*1000)), cellOf(l.Rule), cellOf(l.Entity), cellOf(l.Key), sayNumber(l.Looks), cellOf(web.Relative(l.EndedAt, p.now())))
 	}
 	return t.fit(terminalWidth(p.out)).end()
 }

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) jobCommand() *cobra.Command {
+func (p *cli) jobCommand() *cobra.Command {
 	cmd := group("job", "Look at what is waited for, and change it by hand")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -35,28 +35,28 @@ func (p *program) jobCommand() *cobra.Command {
 }
 
 // onJob makes a command one on a rule and a key.
-func (p *program) onJob(cmd *cobra.Command) *cobra.Command {
+func (p *cli) onJob(cmd *cobra.Command) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly("RULE", "KEY"), p.completeRule
 	return cmd
 }
 
-func jobRow(p *program, j web.Job) []cell {
-	next := say("")
+func jobRow(p *cli, j web.Job) []cell {
+	next := cellOf("")
 	switch {
 	case !j.NextCheckAt.IsZero():
-		next = say(web.Relative(j.NextCheckAt, p.now()))
+		next = cellOf(web.Relative(j.NextCheckAt, p.now()))
 	case j.PausedAt.IsZero():
-		next = faint("-") // until it comes
+		next = dimCell("-") // until it comes
 	}
 	return []cell{
-		next, say(j.Rule), say(j.Entity), say(j.Key),
-		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), statusText(j)),
-		say(ackedUntil(p, j.Acknowledged)),
+		next, cellOf(j.Rule), cellOf(j.Entity), cellOf(j.Key),
+		sayNumber(j.Step), sayNumber(j.Checks), colouredCell(statusColour(j.Status), statusText(j)),
+		cellOf(ackedUntil(p, j.Acknowledged)),
 	}
 }
 
 // ackedUntil is until when what was said is acknowledged, in a few words; empty: it is not.
-func ackedUntil(p *program, a *web.Acknowledged) string {
+func ackedUntil(p *cli, a *web.Acknowledged) string {
 	switch {
 	case a == nil:
 		return ""
@@ -79,7 +79,7 @@ func jobPath(args []string) (string, url.Values) {
 	return "/jobs/" + url.PathEscape(args[0]), url.Values{"key": {args[1]}}
 }
 
-func (p *program) getJob(cmd *cobra.Command, args []string) error {
+func (p *cli) getJob(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (p *program) getJob(cmd *cobra.Command, args []string) error {
 	return p.showJob(j)
 }
 
-func (p *program) showJob(j web.Job) error {
+func (p *cli) showJob(j web.Job) error {
 	s := newSheet(p)
 	s.line("rule", "%s, version %d", j.Rule, j.RuleVersion)
 	s.line(j.Entity, "%s", j.Key)
@@ -127,7 +127,7 @@ func (p *program) showJob(j web.Job) error {
 }
 
 // nextLook says when a pending job is looked at next, which is not while time stands still.
-func (s *sheet) nextLook(j web.Job) {
+func (s *keyValues) nextLook(j web.Job) {
 	if j.NextCheckAt.IsZero() && j.PausedAt.IsZero() {
 		s.line("next look", "none until it comes")
 	}
@@ -138,13 +138,13 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
 }
 
-func (p *program) checkJob(cmd *cobra.Command, args []string) error {
+func (p *cli) checkJob(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
 	path, query := jobPath(args)
-	looked, raw, err := tell[web.Looked](cmd.Context(), c, http.MethodPost, path+"/check", query, nil)
+	looked, raw, err := tell[web.CheckResult](cmd.Context(), c, http.MethodPost, path+"/check", query, nil)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (p *program) checkJob(cmd *cobra.Command, args []string) error {
 	return p.showLooked(looked)
 }
 
-func (p *program) showLooked(l web.Looked) error {
+func (p *cli) showLooked(l web.CheckResult) error {
 	s := newSheet(p)
 	switch {
 	case l.Ended:

@@ -31,7 +31,7 @@ const (
 
 // load begins the waits of a file, as many in one request as the node takes.
 type load struct {
-	p    *program
+	p    *cli
 	c    *client
 	in   *bufio.Reader
 	size int64 // of the file, in bytes; 0: nobody knows
@@ -43,7 +43,7 @@ type load struct {
 }
 
 // createJobs begins the waits of a file: - is the standard input.
-func (p *program) createJobs(cmd *cobra.Command, path string) error {
+func (p *cli) createJobs(cmd *cobra.Command, path string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (l *load) say(t web.BulkAnswer) error {
 		if w.Field != "" {
 			at += ", " + w.Field
 		}
-		fmt.Fprintf(l.p.err, "%s: %s\n", l.p.palette.paint(red, at), plain(w.Message))
+		fmt.Fprintf(l.p.err, "%s: %s\n", l.p.palette.paint(red, at), sanitize(w.Message))
 	}
 	if more := t.Refused - refusedShown; more > 0 {
 		fmt.Fprintf(l.p.err, "and %s more; -o json has them\n", thousands(int64(more)))

@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) createJobCommand() *cobra.Command {
+func (p *cli) createJobCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create RULE KEY | create -f FILE", Short: "Begin a wait by hand, as an event would; with -f, those of a file",
 		Long: `Begins a wait by hand, as an event would. With -f it begins those of a file, of any number: each line
@@ -46,7 +46,7 @@ stays as it is, so the same file may be sent again.`,
 		if j.Since, err = p.instantFlag("since", *since, p.now()); err != nil {
 			return err
 		}
-		return p.tellJob(cmd, "/jobs", nil, j)
+		return p.printJobAction(cmd, "/jobs", nil, j)
 	}
 	return cmd
 }
@@ -59,7 +59,7 @@ type newJob struct {
 	Since time.Time       `json:"since,omitzero"`
 }
 
-func (p *program) snoozeCommand() *cobra.Command {
+func (p *cli) snoozeCommand() *cobra.Command {
 	cmd := p.onJob(&cobra.Command{
 		Use: "snooze RULE KEY", Short: "Let a job rest for a while; what resolves it ends it all the same",
 		Example: `  deadman job snooze order-unshipped 1234 --for 2h
@@ -79,13 +79,13 @@ func (p *program) snoozeCommand() *cobra.Command {
 			return err
 		}
 		path, query := jobPath(args)
-		return p.tellJob(cmd, path+"/snooze", query, body)
+		return p.printJobAction(cmd, path+"/snooze", query, body)
 	}
 	return cmd
 }
 
-// tellJob asks for something to be done with a job, and shows the job that came of it.
-func (p *program) tellJob(cmd *cobra.Command, path string, query url.Values, body any) error {
+// printJobAction asks for something to be done with a job, and shows the job that came of it.
+func (p *cli) printJobAction(cmd *cobra.Command, path string, query url.Values, body any) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *program) tellJob(cmd *cobra.Command, path string, query url.Values, bod
 	return p.showJob(j)
 }
 
-func (p *program) cancelCommand() *cobra.Command {
+func (p *cli) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel RULE KEY", Short: "End the wait for one key; with --entity, all waits for it",
 		Example: `  deadman job cancel order-unshipped 1234
@@ -124,7 +124,7 @@ func (p *program) cancelCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) cancelJob(cmd *cobra.Command, args []string) error {
+func (p *cli) cancelJob(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -136,11 +136,11 @@ func (p *program) cancelJob(cmd *cobra.Command, args []string) error {
 	if p.output == asJSON {
 		return writeValue(p.out, map[string]string{"rule": args[0], "key": args[1], "outcome": "cancelled"})
 	}
-	_, err = fmt.Fprintf(p.out, "cancelled: rule %s no longer waits for %s\n", plain(args[0]), plain(args[1]))
+	_, err = fmt.Fprintf(p.out, "cancelled: rule %s no longer waits for %s\n", sanitize(args[0]), sanitize(args[1]))
 	return err
 }
 
-func (p *program) cancelEntity(cmd *cobra.Command, entity, key string, yes bool) error {
+func (p *cli) cancelEntity(cmd *cobra.Command, entity, key string, yes bool) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -156,6 +156,6 @@ func (p *program) cancelEntity(cmd *cobra.Command, entity, key string, yes bool)
 	if p.output == asJSON {
 		return writeJSON(p.out, raw)
 	}
-	_, err = fmt.Fprintf(p.out, "cancelled: %s for %s %s\n", number(ended.Cancelled, "wait"), plain(entity), plain(key))
+	_, err = fmt.Fprintf(p.out, "cancelled: %s for %s %s\n", number(ended.Cancelled, "wait"), sanitize(entity), sanitize(key))
 	return err
 }

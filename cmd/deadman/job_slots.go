@@ -28,7 +28,7 @@ var slotFilters = []filter{
 	since("from", "", "slots"), until("to", "", "slots"),
 }
 
-func (p *program) slotsCommand() *cobra.Command {
+func (p *cli) slotsCommand() *cobra.Command {
 	var bucket string
 	cmd := &cobra.Command{
 		Use: "slots", Short: "Show the load by slot: what was checked, what is waited for, what schedules will begin", Args: exactly(),
@@ -41,7 +41,7 @@ func (p *program) slotsCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) showSlots(cmd *cobra.Command, bucket string) error {
+func (p *cli) showSlots(cmd *cobra.Command, bucket string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (p *program) showSlots(cmd *cobra.Command, bucket string) error {
 }
 
 // drawSlots draws a bar for each bucket, all to one scale.
-func (p *program) drawSlots(slots web.Slots, width int) error {
+func (p *cli) drawSlots(slots web.Slots, width int) error {
 	if !slices.ContainsFunc(slots.Items, busy) {
 		_, err := fmt.Fprintf(p.out, "nothing was checked and nothing is due between %s and %s\n",
 			slots.From.In(p.zone).Format("Mon 2006-01-02 15:04"), slots.To.In(p.zone).Format("Mon 2006-01-02 15:04"))
@@ -95,7 +95,7 @@ func (p *program) drawSlots(slots web.Slots, width int) error {
 // busy reports whether there is anything in a bucket.
 func busy(s web.Slot) bool { return s.Checks+s.Planned+int64(s.Ticks) > 0 }
 
-func (p *program) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) error {
+func (p *cli) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) error {
 	sum, said := fmt.Sprint(s.Checks+s.Planned+int64(s.Ticks)), []string{}
 	if s.More {
 		sum += "+"
@@ -118,7 +118,7 @@ func (p *program) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float6
 }
 
 // bar is the bar of a bucket, its parts one after the other.
-func (p *program) bar(s web.Slot, scale float64) (bar string) {
+func (p *cli) bar(s web.Slot, scale float64) (bar string) {
 	for _, part := range []struct {
 		colour colour
 		mark   string

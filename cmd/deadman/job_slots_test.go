@@ -35,7 +35,7 @@ func TestSlots(t *testing.T) {
 
 // TestBars: the longest bar fits, and what is hardly anything is seen.
 func TestBars(t *testing.T) {
-	p := &program{}
+	p := &cli{}
 	slots := []web.Slot{{Checks: 1_000_000}, {Checks: 1, Planned: 1, Ticks: 1}, {Planned: 500_000}}
 	scale := scaleOf(slots, 80)
 	for i, want := range []string{strings.Repeat(workedMark, 40), workedMark + plannedMark + ticksMark, strings.Repeat(plannedMark, 20)} {

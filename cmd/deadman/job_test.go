@@ -41,7 +41,7 @@ func TestJobVerbs(t *testing.T) {
 	n.says(0, []string{"job", "list", "--overdue"}, "nothing is waited for")
 	n.says(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
 	n.says(0, []string{"job", "check", "order-unshipped", key}, "still waiting", "next look")
-	if l := read[web.Looked](n, "job", "check", "order-unshipped", key); l.Ended {
+	if l := read[web.CheckResult](n, "job", "check", "order-unshipped", key); l.Ended {
 		t.Errorf("%+v", l)
 	}
 	n.says(1, []string{"job", "check", "order-unshipped", "other"}, "not found", "history")
@@ -91,7 +91,7 @@ func TestJobsOfAFile(t *testing.T) {
 func TestJobRow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	p, soon := &program{now: func() time.Time { return now }, zone: time.UTC}, now.Add(time.Minute)
+	p, soon := &cli{now: func() time.Time { return now }, zone: time.UTC}, now.Add(time.Minute)
 	for _, c := range []struct {
 		job  web.Job
 		next string
@@ -153,7 +153,7 @@ func TestDeadLetterDeeds(t *testing.T) {
 	eventually(t, "the dead letters are there", func() bool {
 		return len(read[web.Page[web.DeadLetter]](n, "dead-letter", "list", "--subject", "orders.created").Items) == 3
 	})
-	counted := read[web.LetterReasons](n, "dead-letter", "reasons", "--rule", "order-unshipped")
+	counted := read[web.DeadLetterReasons](n, "dead-letter", "reasons", "--rule", "order-unshipped")
 	if len(counted.Items) != 1 || counted.Letters != 3 || counted.Items[0].Letters != 3 {
 		t.Errorf("counted: %+v", counted)
 	}
@@ -197,7 +197,7 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", asking))
 	n.does("job", "create", "asking", "1", "--event", `{"id": "1"}`)
 	n.says(0, []string{"job", "check", "asking", "1"}, "not known", "nobody could find out", "a value is missing")
-	if l := read[web.Looked](n, "job", "check", "asking", "1"); l.Ended || !l.Unknown {
+	if l := read[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Unknown {
 		t.Errorf("%+v", l)
 	}
 	n.does("job", "create", "asking", "2", "--event", `{"id": "2", "status": "OPEN"}`)
@@ -226,7 +226,7 @@ slot: 1s
 			t.Errorf("%v: %s", verb, said)
 		}
 	}
-	if l := read[web.Looked](n, "job", "check", "device-silent", "a"); !l.Next.IsZero() || l.Reason != "still waiting" {
+	if l := read[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.Next.IsZero() || l.Reason != "still waiting" {
 		t.Errorf("looked at now: %+v", l)
 	}
 }

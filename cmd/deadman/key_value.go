@@ -10,42 +10,42 @@ import (
 	"deadman/web"
 )
 
-// sheet shows one thing, a name and a value a line.
-type sheet struct {
-	p    *program
+// keyValues shows one thing, a name and a value a line.
+type keyValues struct {
+	p    *cli
 	errs []error
 }
 
-func newSheet(p *program) *sheet { return &sheet{p: p} }
+func newSheet(p *cli) *keyValues { return &keyValues{p: p} }
 
-func (s *sheet) line(name, format string, args ...any) {
+func (s *keyValues) line(name, format string, args ...any) {
 	s.painted(name, normal, fmt.Sprintf(format, args...))
 }
 
-func (s *sheet) painted(name string, c colour, value string) {
+func (s *keyValues) painted(name string, c colour, value string) {
 	_, err := fmt.Fprintf(s.p.out, "%s  %s\n",
-		s.p.palette.paint(dim, fmt.Sprintf("%-13s", plain(name))), s.p.palette.paint(c, plain(value)))
+		s.p.palette.paint(dim, fmt.Sprintf("%-13s", sanitize(name))), s.p.palette.paint(c, sanitize(value)))
 	s.errs = append(s.errs, err)
 }
 
 // blank parts one thing from the next.
-func (s *sheet) blank() {
+func (s *keyValues) blank() {
 	_, err := fmt.Fprintln(s.p.out)
 	s.errs = append(s.errs, err)
 }
 
 // instant shows when something is, unless it never was.
-func (s *sheet) instant(name string, t time.Time) {
+func (s *keyValues) instant(name string, t time.Time) {
 	if !t.IsZero() {
 		s.line(name, "%s (%s)", s.p.exact(t), web.Relative(t, s.p.now()))
 	}
 }
 
 // exact is a time in the zone of the person.
-func (p *program) exact(t time.Time) string { return t.In(p.zone).Format("2006-01-02 15:04:05 MST") }
+func (p *cli) exact(t time.Time) string { return t.In(p.zone).Format("2006-01-02 15:04:05 MST") }
 
 // document shows JSON, unless there is none.
-func (s *sheet) document(name string, raw json.RawMessage) {
+func (s *keyValues) document(name string, raw json.RawMessage) {
 	if len(raw) == 0 {
 		return
 	}
@@ -57,4 +57,4 @@ func (s *sheet) document(name string, raw json.RawMessage) {
 	s.line(name, "%s", plainJSON(b.Bytes()))
 }
 
-func (s *sheet) end() error { return errors.Join(s.errs...) }
+func (s *keyValues) end() error { return errors.Join(s.errs...) }

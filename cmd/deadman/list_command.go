@@ -25,7 +25,7 @@ type listing[T any] struct {
 	filters []filter
 	none    string // said when the list is empty
 	header  []string
-	row     func(*program, T) []cell
+	row     func(*cli, T) []cell
 }
 
 // filter is a parameter of a list.
@@ -65,7 +65,7 @@ func until(parameter, flag, does string) filter {
 func (f filter) name() string { return cmp.Or(f.flag, strings.ReplaceAll(f.parameter, "_", "-")) }
 
 // add gives a command the filter's flag.
-func (f filter) add(p *program, cmd *cobra.Command) {
+func (f filter) add(p *cli, cmd *cobra.Command) {
 	if f.kind == filterFlag {
 		cmd.Flags().Bool(f.name(), false, f.does)
 		return
@@ -80,7 +80,7 @@ func (f filter) add(p *program, cmd *cobra.Command) {
 }
 
 // value is what the flag was given as the API takes it; empty: it was left out.
-func (f filter) value(p *program, cmd *cobra.Command) (string, error) {
+func (f filter) value(p *cli, cmd *cobra.Command) (string, error) {
 	value := cmd.Flags().Lookup(f.name()).Value.String()
 	switch {
 	case f.kind == filterFlag && value == "false":
@@ -92,7 +92,7 @@ func (f filter) value(p *program, cmd *cobra.Command) (string, error) {
 	return value, nil
 }
 
-func (l listing[T]) command(p *program) *cobra.Command {
+func (l listing[T]) command(p *cli) *cobra.Command {
 	l.filters = append(l.filters, filter{parameter: "cursor", does: "where the last page ended"})
 	cmd := &cobra.Command{
 		Use: strings.Join(append([]string{cmp.Or(l.use, "list")}, l.args...), " "), Short: l.short, Args: exactly(l.args...),
@@ -115,7 +115,7 @@ func (l listing[T]) command(p *program) *cobra.Command {
 	return cmd
 }
 
-func (l listing[T]) query(p *program, cmd *cobra.Command) (url.Values, error) {
+func (l listing[T]) query(p *cli, cmd *cobra.Command) (url.Values, error) {
 	query := url.Values{}
 	for _, f := range l.filters {
 		value, err := f.value(p, cmd)
@@ -139,7 +139,7 @@ func (l listing[T]) query(p *program, cmd *cobra.Command) (url.Values, error) {
 	return query, nil
 }
 
-func (l listing[T]) run(ctx context.Context, p *program, path string, query url.Values) error {
+func (l listing[T]) run(ctx context.Context, p *cli, path string, query url.Values) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (l listing[T]) run(ctx context.Context, p *program, path string, query url.
 		return err
 	}
 	if page.Next != "" {
-		_, err = fmt.Fprintf(p.err, "there are more; go on with --cursor %s\n", plain(page.Next))
+		_, err = fmt.Fprintf(p.err, "there are more; go on with --cursor %s\n", sanitize(page.Next))
 	}
 	return err
 }

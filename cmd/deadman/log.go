@@ -15,7 +15,7 @@ const (
 	logJSON = "json"
 )
 
-func newLog(out io.Writer, colours bool, r running) *slog.Logger {
+func newLog(out io.Writer, colours bool, r serveConfig) *slog.Logger {
 	options := &slog.HandlerOptions{Level: r.level}
 	switch {
 	case r.format == logJSON:

@@ -58,7 +58,7 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) *e
 }
 
 // inProcess is the program with a fixed time, for what it prints.
-func inProcess(out, errOut *bytes.Buffer, env ...string) *program {
+func inProcess(out, errOut *bytes.Buffer, env ...string) *cli {
 	p := newProgram(strings.NewReader(""), out, errOut, env)
 	p.zone = time.UTC
 	p.now = func() time.Time { return time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC) }

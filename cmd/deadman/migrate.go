@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) migrateCommand() *cobra.Command {
+func (p *cli) migrateCommand() *cobra.Command {
 	var check, force bool
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Bring the schema of the database up to date, without serving",
@@ -80,7 +80,7 @@ func schemaStateOf(s store.Schema) schemaState {
 	return state
 }
 
-func (p *program) checkSchema(ctx context.Context, o store.Options) error {
+func (p *cli) checkSchema(ctx context.Context, o store.Options) error {
 	schema, err := store.ReadSchema(ctx, o)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *program) checkSchema(ctx context.Context, o store.Options) error {
 	return nil
 }
 
-func (p *program) migrate(ctx context.Context, o store.Options, force bool) error {
+func (p *cli) migrate(ctx context.Context, o store.Options, force bool) error {
 	before, after, err := store.Migrate(ctx, o, force)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (p *program) migrate(ctx context.Context, o store.Options, force bool) erro
 	return p.showSchema(state)
 }
 
-func (p *program) showSchema(s schemaState) error {
+func (p *cli) showSchema(s schemaState) error {
 	if p.output == asJSON {
 		return writeValue(p.out, s)
 	}
@@ -123,11 +123,11 @@ func (p *program) showSchema(s schemaState) error {
 	}
 	t := newTable(p.out, p.palette, "live node", "version", "started", "works up to", "")
 	for _, n := range s.Nodes {
-		blocks := say("")
+		blocks := cellOf("")
 		if n.Blocks {
-			blocks = sayIn(red, "cannot follow; stop or replace it first")
+			blocks = colouredCell(red, "cannot follow; stop or replace it first")
 		}
-		t.row(sayIn(bold, n.Name), say(n.Version), say(web.Relative(n.StartedAt, p.now())), sayNumber(n.UpTo), blocks)
+		t.row(colouredCell(bold, n.Name), cellOf(n.Version), cellOf(web.Relative(n.StartedAt, p.now())), sayNumber(n.UpTo), blocks)
 	}
 	return t.fit(terminalWidth(p.out)).end()
 }

@@ -14,7 +14,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) muteCommand() *cobra.Command {
+func (p *cli) muteCommand() *cobra.Command {
 	cmd := group("mute", "Keep alerts from people for a while")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -23,14 +23,14 @@ func (p *program) muteCommand() *cobra.Command {
 			short: "List mutes, newest first, also those that ended", path: "/mutes",
 			none:   "nothing is muted; deadman mute create does it",
 			header: []string{"id", "mutes", "until", "ends", "by", "reason", "ended by"},
-			row: func(p *program, m web.Mute) []cell {
-				until := faint("%s", p.exact(m.EndsAt))
+			row: func(p *cli, m web.Mute) []cell {
+				until := dimCell("%s", p.exact(m.EndsAt))
 				if m.Live {
-					until = sayIn(green, p.exact(m.EndsAt))
+					until = colouredCell(green, p.exact(m.EndsAt))
 				}
 				return []cell{
-					sayNumber(m.ID), sayIn(bold, matchText(m.Match)), until, say(web.Relative(m.EndsAt, p.now())),
-					say(m.CreatedBy), say(m.Reason), say(m.EndedBy),
+					sayNumber(m.ID), colouredCell(bold, matchText(m.Match)), until, cellOf(web.Relative(m.EndsAt, p.now())),
+					cellOf(m.CreatedBy), cellOf(m.Reason), cellOf(m.EndedBy),
 				}
 			},
 		}.command(p),
@@ -67,8 +67,8 @@ func matchOf(matches []string) (map[string]string, error) {
 	return m, nil
 }
 
-func (p *program) createMuteCommand() *cobra.Command {
-	var wish web.MuteWish
+func (p *cli) createMuteCommand() *cobra.Command {
+	var wish web.MuteRequest
 	var matches []string
 	var until string
 	cmd := &cobra.Command{
@@ -109,7 +109,7 @@ any text. Where several are given, an alert is muted that has all of them.`,
 			if p.output == asJSON {
 				return writeJSON(p.out, raw)
 			}
-			_, err = fmt.Fprintf(p.out, "muted: %s until %s (mute %d)\n", plain(matchText(m.Match)), p.exact(m.EndsAt), m.ID)
+			_, err = fmt.Fprintf(p.out, "muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), p.exact(m.EndsAt), m.ID)
 			return err
 		},
 	}
@@ -121,7 +121,7 @@ any text. Where several are given, an alert is muted that has all of them.`,
 	return cmd
 }
 
-func (p *program) endMute(cmd *cobra.Command, args []string) error {
+func (p *cli) endMute(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -132,6 +132,6 @@ func (p *program) endMute(cmd *cobra.Command, args []string) error {
 	if p.output == asJSON {
 		return writeValue(p.out, map[string]string{"mute": args[0], "outcome": "ended"})
 	}
-	_, err = fmt.Fprintf(p.out, "ended: mute %s keeps nothing from people any more\n", plain(args[0]))
+	_, err = fmt.Fprintf(p.out, "ended: mute %s keeps nothing from people any more\n", sanitize(args[0]))
 	return err
 }

@@ -229,10 +229,10 @@ func TestVerbs(t *testing.T) {
 		}
 		return string(raw)
 	}
-	taken := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1")
+	taken := ask[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1")
 	known := taken
 	known.Duplicate = true
-	if again := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1"); !cmp.Equal(again, known) || taken.Seq != 1 || taken.Duplicate {
+	if again := ask[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1"); !cmp.Equal(again, known) || taken.Seq != 1 || taken.Duplicate {
 		t.Errorf("an event and its repeat: %+v, %+v", taken, again)
 	}
 	file := write(t, t.TempDir(), "event.json", "not JSON")
@@ -330,7 +330,7 @@ func TestTail(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, soon)
 	place := func(key string) {
-		ask[web.Taken](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
+		ask[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
 	}
 	place("before")
 	eventually(t, "the alert is there", func() bool {

@@ -15,7 +15,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) quotaCommand() *cobra.Command {
+func (p *cli) quotaCommand() *cobra.Command {
 	cmd := group("quota", "See and set how much the rules and tokens of a prefix may take")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -23,15 +23,15 @@ func (p *program) quotaCommand() *cobra.Command {
 			short: "List the quotas of prefixes and what is used of them", path: "/quotas",
 			none:   "no quota was set, and some seconds ago no token had a prefix",
 			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "set"},
-			row: func(p *program, q web.Quota) []cell {
-				row := []cell{sayIn(bold, q.Prefix+"*")}
+			row: func(p *cli, q web.Quota) []cell {
+				row := []cell{colouredCell(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {
 					row = append(row, quotaCell(l))
 				}
 				if q.SetAt.IsZero() {
-					return append(row, faint("%s", "default"))
+					return append(row, dimCell("%s", "default"))
 				}
-				return append(row, say(web.Relative(q.SetAt, p.now())+" by "+q.SetBy))
+				return append(row, cellOf(web.Relative(q.SetAt, p.now())+" by "+q.SetBy))
 			},
 		}.command(p),
 		p.setQuotaCommand(), p.deleteQuotaCommand(),
@@ -43,9 +43,9 @@ func (p *program) quotaCommand() *cobra.Command {
 func quotaCell(l web.QuotaLimit) cell {
 	text := usedOf(l)
 	if l.Refused > 0 {
-		return sayIn(red, fmt.Sprintf("%s, %d refused", text, l.Refused))
+		return colouredCell(red, fmt.Sprintf("%s, %d refused", text, l.Refused))
 	}
-	return say(text)
+	return cellOf(text)
 }
 
 // usedOf is how much of a limit is used, such as "3 of 200".
@@ -64,7 +64,7 @@ func usedOf(l web.QuotaLimit) string {
 }
 
 // quota has a line for each limit of a quota.
-func (s *sheet) quota(q *web.Quota) {
+func (s *keyValues) quota(q *web.Quota) {
 	if q == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (f limitFlag) read() (*int64, error) {
 	return &n, nil
 }
 
-func (p *program) setQuotaCommand() *cobra.Command {
+func (p *cli) setQuotaCommand() *cobra.Command {
 	flags := make([]*limitFlag, len(access.Limits))
 	cmd := &cobra.Command{
 		Use: "set PREFIX", Short: "Set the limits of a prefix: those that are left out are the defaults", Args: exactly("PREFIX"),
@@ -156,7 +156,7 @@ func (p *program) setQuotaCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) deleteQuotaCommand() *cobra.Command {
+func (p *cli) deleteQuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete PREFIX", Short: "Take away what was set for a prefix", Args: exactly("PREFIX")}
 	yes := addYes(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -173,7 +173,7 @@ func (p *program) deleteQuotaCommand() *cobra.Command {
 		if p.output == asJSON {
 			return writeValue(p.out, map[string]string{"quota": args[0], "outcome": "deleted"})
 		}
-		_, err = fmt.Fprintf(p.out, "deleted: what was set for %s\n", plain(args[0]))
+		_, err = fmt.Fprintf(p.out, "deleted: what was set for %s\n", sanitize(args[0]))
 		return err
 	}
 	return cmd

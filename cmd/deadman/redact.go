@@ -13,7 +13,7 @@ const heartbeatURL = "heartbeat_url"
 const hidden = "xxxxx"
 
 // shown is the value without its secrets.
-func (c chosen) shown() string {
+func (c resolvedSetting) shown() string {
 	switch c.name {
 	case heartbeatURL:
 		return hostOf(c.value)

@@ -13,21 +13,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// program is one run of the command: what it reads from and writes to.
-type program struct {
+// cli is one run of the command: what it reads from and writes to.
+type cli struct {
 	in       io.Reader
 	out, err io.Writer
 	env      []string // as os.Environ gives it
 	now      func() time.Time
 	zone     *time.Location // that people read times in
-	palette  palette        // of out
+	palette  colors         // of out
 	output   format
 	url      string // --url
 }
 
-func newProgram(in io.Reader, out, err io.Writer, env []string) *program {
-	p := &program{in: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
-	p.palette = palette{on: isTerminal(out) && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"}
+func newProgram(in io.Reader, out, err io.Writer, env []string) *cli {
+	p := &cli{in: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
+	p.palette = colors{on: isTerminal(out) && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"}
 	return p
 }
 
@@ -37,7 +37,7 @@ func isTerminal(w any) bool {
 }
 
 // getenv returns a variable of the program's environment, or "".
-func (p *program) getenv(name string) string {
+func (p *cli) getenv(name string) string {
 	for _, pair := range p.env {
 		if value, ok := strings.CutPrefix(pair, name+"="); ok {
 			return value
@@ -47,7 +47,7 @@ func (p *program) getenv(name string) string {
 }
 
 // run does what the arguments say and returns the exit code.
-func (p *program) run(ctx context.Context, args []string) int {
+func (p *cli) run(ctx context.Context, args []string) int {
 	root := p.command()
 	root.SetArgs(args)
 	root.SetIn(p.in)
@@ -61,7 +61,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-func (p *program) command() *cobra.Command {
+func (p *cli) command() *cobra.Command {
 	root := group("deadman", "Tells people when something has not happened")
 	root.Version = version
 	root.SetVersionTemplate("deadman {{.Version}}\n")

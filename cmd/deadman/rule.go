@@ -15,7 +15,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) ruleCommand() *cobra.Command {
+func (p *cli) ruleCommand() *cobra.Command {
 	cmd := group("rule", "Write, check, try out and apply rules")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -43,7 +43,7 @@ func schemaCommand() *cobra.Command {
 	}
 }
 
-func (p *program) listRulesCommand() *cobra.Command {
+func (p *cli) listRulesCommand() *cobra.Command {
 	return listing[web.Rule]{
 		short: "List rules, by name", path: "/rules",
 		filters: []filter{
@@ -56,10 +56,10 @@ func (p *program) listRulesCommand() *cobra.Command {
 		},
 		none:   "there are no rules; deadman rule new writes one to start from",
 		header: []string{"rule", "entity", "version", "state", "waiting", "alerting", "bundle", "saved", "by", "next tick", "listens to"},
-		row: func(p *program, r web.Rule) []cell {
+		row: func(p *cli, r web.Rule) []cell {
 			return []cell{
-				say(r.Name), say(r.Entity), sayNumber(r.Version), ruleState(r), waiting(r), alerting(r), say(r.Bundle),
-				say(web.Relative(r.SavedAt, p.now())), say(r.SavedBy), nextTick(p, r), say(strings.Join(r.Subjects, " ")),
+				cellOf(r.Name), cellOf(r.Entity), sayNumber(r.Version), ruleState(r), waiting(r), alerting(r), cellOf(r.Bundle),
+				cellOf(web.Relative(r.SavedAt, p.now())), cellOf(r.SavedBy), nextTick(p, r), cellOf(strings.Join(r.Subjects, " ")),
 			}
 		},
 	}.command(p)
@@ -69,19 +69,19 @@ func (p *program) listRulesCommand() *cobra.Command {
 func ruleState(r web.Rule) cell {
 	switch {
 	case r.Problem != "":
-		return sayIn(red, "unreadable")
+		return colouredCell(red, "unreadable")
 	case !r.PausedAt.IsZero():
-		return sayIn(yellow, "paused")
+		return colouredCell(yellow, "paused")
 	case !r.Enabled:
-		return sayIn(yellow, "disabled")
+		return colouredCell(yellow, "disabled")
 	}
-	return sayIn(green, "enabled")
+	return colouredCell(green, "enabled")
 }
 
 // waiting is how many jobs of a rule are pending; empty: that is not counted yet.
 func waiting(r web.Rule) cell {
 	if r.Jobs == nil {
-		return say("")
+		return cellOf("")
 	}
 	return sayNumber(r.Jobs.Waiting)
 }
@@ -90,25 +90,25 @@ func waiting(r web.Rule) cell {
 func alerting(r web.Rule) cell {
 	switch {
 	case r.Jobs == nil:
-		return say("")
+		return cellOf("")
 	case r.Jobs.Alerting > 0:
-		return sayIn(yellow, fmt.Sprint(r.Jobs.Alerting))
+		return colouredCell(yellow, fmt.Sprint(r.Jobs.Alerting))
 	}
-	return faint("0")
+	return dimCell("0")
 }
 
 // nextTick is when a rule's schedule ticks next.
-func nextTick(p *program, r web.Rule) cell {
+func nextTick(p *cli, r web.Rule) cell {
 	switch {
 	case r.Over:
-		return sayIn(dim, "over")
+		return colouredCell(dim, "over")
 	case r.NextTickAt.IsZero():
-		return say("")
+		return cellOf("")
 	}
-	return say(web.Relative(r.NextTickAt, p.now()))
+	return cellOf(web.Relative(r.NextTickAt, p.now()))
 }
 
-func (p *program) getRuleCommand() *cobra.Command {
+func (p *cli) getRuleCommand() *cobra.Command {
 	var version int32
 	cmd := &cobra.Command{
 		Use: "get RULE", Short: "Print a rule, as YAML or JSON", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
@@ -124,7 +124,7 @@ func (p *program) getRuleCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) printRule(cmd *cobra.Command, path string) error {
+func (p *cli) printRule(cmd *cobra.Command, path string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (p *program) printRule(cmd *cobra.Command, path string) error {
 
 func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
 
-func (p *program) pauseCommand(verb, short, said string) *cobra.Command {
+func (p *cli) pauseCommand(verb, short, said string) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " RULE", Short: short, Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -161,13 +161,13 @@ func (p *program) pauseCommand(verb, short, said string) *cobra.Command {
 			if p.output == asJSON {
 				return writeJSON(p.out, raw)
 			}
-			_, err = fmt.Fprintf(p.out, said, plain(args[0]))
+			_, err = fmt.Fprintf(p.out, said, sanitize(args[0]))
 			return err
 		},
 	}
 }
 
-func (p *program) deleteRuleCommand() *cobra.Command {
+func (p *cli) deleteRuleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete RULE", Short: "Delete a rule, and end its jobs", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
 	}
@@ -187,7 +187,7 @@ func (p *program) deleteRuleCommand() *cobra.Command {
 		if p.output == asJSON {
 			return writeValue(p.out, map[string]string{"rule": args[0], "outcome": "deleted"})
 		}
-		_, err = fmt.Fprintf(p.out, "deleted: rule %s decides nothing any more\n", plain(args[0]))
+		_, err = fmt.Fprintf(p.out, "deleted: rule %s decides nothing any more\n", sanitize(args[0]))
 		return err
 	}
 	return cmd

@@ -16,7 +16,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) applyCommand() *cobra.Command {
+func (p *cli) applyCommand() *cobra.Command {
 	a := &applying{p: p}
 	cmd := &cobra.Command{
 		Use: "apply -f FILE|DIR|-...", Short: "Make the node's rules those of files, and show what changed",
@@ -54,7 +54,7 @@ const (
 
 // applying is one run of rule apply.
 type applying struct {
-	p                    *program
+	p                    *cli
 	c                    *client
 	paths                []string
 	bundle, to, since    string
@@ -84,7 +84,7 @@ func (a *applying) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	gone, err := a.gone(ctx, all)
+	gone, err := a.deletedRules(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 	return appliedBy(change, r.ruleFile), nil
 }
 
-// gone are the rules of the files' bundles that no file has, where they are to be pruned.
-func (a *applying) gone(ctx context.Context, all []fileRule) (gone []applied, err error) {
+// deletedRules are the rules of the files' bundles that no file has, where they are to be pruned.
+func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRules []applied, err error) {
 	if !a.prune {
 		return nil, nil
 	}
@@ -222,12 +222,12 @@ func (a *applying) gone(ctx context.Context, all []fileRule) (gone []applied, er
 		}
 		for _, r := range there {
 			if !kept[r.Name] {
-				gone = append(gone, applied{Name: r.Name, Bundle: bundle, Action: deleted, Version: r.Version})
+				deletedRules = append(deletedRules, applied{Name: r.Name, Bundle: bundle, Action: deleted, Version: r.Version})
 			}
 		}
 	}
-	slices.SortFunc(gone, func(a, b applied) int { return strings.Compare(a.Name, b.Name) })
-	return gone, nil
+	slices.SortFunc(deletedRules, func(a, b applied) int { return strings.Compare(a.Name, b.Name) })
+	return deletedRules, nil
 }
 
 // carryOut does what is planned, and returns what was done until an error.

@@ -29,8 +29,8 @@ type applied struct {
 	Past    int    `json:"past,omitempty"`    // waits that begin because of what was before
 	Diff    string `json:"diff,omitempty"`
 
-	Partly   []web.PartlyHeard `json:"partly_heard,omitempty"`
-	Warnings []string          `json:"warnings,omitempty"` // what could not be checked, and why
+	Partly   []web.PartialSubject `json:"partly_heard,omitempty"`
+	Warnings []string             `json:"warnings,omitempty"` // what could not be checked, and why
 }
 
 func appliedBy(c web.RuleChange, from ruleFile) applied {
@@ -97,7 +97,7 @@ func (a *applying) show(all []applied) error {
 
 var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
 
-func (p *program) showApplied(r applied, width int) error {
+func (p *cli) showApplied(r applied, width int) error {
 	about := ""
 	if r.Version > 0 {
 		about = fmt.Sprintf("  version %d", r.Version)
@@ -109,10 +109,10 @@ func (p *program) showApplied(r applied, width int) error {
 		about += "  " + number(r.Past, "wait") + " because of what was before"
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s%s%s\n", p.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
-		p.palette.paint(bold, fmt.Sprintf("%-*s", width, plain(r.Name))), about, p.palette.paint(dim, "  "+plain(cmp.Or(r.File, r.Bundle))))
+		p.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, p.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))
 	for _, warning := range r.Warnings {
 		if err == nil {
-			_, err = fmt.Fprintf(p.out, "    %s %s\n", p.palette.paint(yellow, "warning:"), plain(warning))
+			_, err = fmt.Fprintf(p.out, "    %s %s\n", p.palette.paint(yellow, "warning:"), sanitize(warning))
 		}
 	}
 	if err == nil && r.Action == changed {
@@ -121,7 +121,7 @@ func (p *program) showApplied(r applied, width int) error {
 	for _, s := range r.Partly {
 		if err == nil {
 			_, err = fmt.Fprintf(p.out, "    %s %s is heard only as far as streams take it in, on %s; to hear the rest, add it to a stream\n",
-				p.palette.paint(yellow, "note:"), plain(s.Subject), plain(strings.Join(s.Heard, ", ")))
+				p.palette.paint(yellow, "note:"), sanitize(s.Subject), sanitize(strings.Join(s.Heard, ", ")))
 		}
 	}
 	return err

@@ -82,7 +82,7 @@ func filesIn(dir string) ([]ruleFile, error) {
 }
 
 // readRules reads a file of rules, or the standard input.
-func (p *program) readRules(f ruleFile) ([]byte, error) {
+func (p *cli) readRules(f ruleFile) ([]byte, error) {
 	if f.path != standardInput {
 		return readSmall(f.path, rules.MaxSize)
 	}
@@ -101,13 +101,13 @@ type fileRule struct {
 
 // parseFiles reads the rules of files, and all that is wrong with them. known are the
 // calendars that there are; nil: nobody knows.
-func (p *program) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
+func (p *cli) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
 	return p.parseChecking(files, known, func([]byte, string) error { return nil })
 }
 
 // parseChecking is parseFiles with a further check of each file that has nothing wrong by itself.
 // Its error is Problems, or ends it.
-func (p *program) parseChecking(files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
+func (p *cli) parseChecking(files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
 	var all []fileRule
 	found, from := rules.Problems{}, make(map[string]string)
 	for _, file := range files {

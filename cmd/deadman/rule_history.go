@@ -9,15 +9,15 @@ import (
 	"deadman/web"
 )
 
-func (p *program) versionsCommand() *cobra.Command {
+func (p *cli) versionsCommand() *cobra.Command {
 	cmd := listing[web.RuleVersion]{
 		use: "versions", short: "List the versions of a rule, newest first", args: []string{"RULE"},
 		of:     func(args []string) string { return rulePath(args[0]) + "/versions" },
 		none:   "there are no earlier versions",
 		header: []string{"version", "saved", "at", "by", "bundle"},
-		row: func(p *program, v web.RuleVersion) []cell {
+		row: func(p *cli, v web.RuleVersion) []cell {
 			return []cell{
-				sayNumber(v.Version), say(web.Relative(v.SavedAt, p.now())), say(p.exact(v.SavedAt)), say(v.SavedBy), say(v.Bundle),
+				sayNumber(v.Version), cellOf(web.Relative(v.SavedAt, p.now())), cellOf(p.exact(v.SavedAt)), cellOf(v.SavedBy), cellOf(v.Bundle),
 			}
 		},
 	}.command(p)
@@ -25,7 +25,7 @@ func (p *program) versionsCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) diffCommand() *cobra.Command {
+func (p *cli) diffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff RULE FROM TO", Short: "Show what changed between two versions of a rule",
 		Args: exactly("RULE", "FROM", "TO"), ValidArgsFunction: p.completeRule,

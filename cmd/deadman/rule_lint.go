@@ -13,7 +13,7 @@ import (
 	"deadman/server"
 )
 
-func (p *program) lintCommand() *cobra.Command {
+func (p *cli) lintCommand() *cobra.Command {
 	var calendarFile, sourceFile string
 	cmd := &cobra.Command{
 		Use: "lint FILE|DIR|-...", Short: "Say what is wrong with rule files; exit 3 when something is",
@@ -42,7 +42,7 @@ func addCalendars(cmd *cobra.Command, file *string) {
 	complete(cmd, "calendars", completeFiles("yaml", "yml"))
 }
 
-func (p *program) lint(ctx context.Context, args []string, calendarFile, sourceFile string) error {
+func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile string) error {
 	known, err := readCalendars(calendarFile)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (p *program) lint(ctx context.Context, args []string, calendarFile, sourceF
 		f.Warnings = unasked(all)
 	}
 	for _, r := range all {
-		for _, warning := range r.Over(p.now()) {
+		for _, warning := range r.IsOver(p.now()) {
 			f.Warnings = append(f.Warnings, r.Name+": "+warning)
 		}
 	}
@@ -88,7 +88,7 @@ func (p *program) lint(ctx context.Context, args []string, calendarFile, sourceF
 
 // checkLookups is how the lookups of a file are checked against the sources of another: not at
 // all, where none is named.
-func (p *program) checkLookups(ctx context.Context, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), letGo func(), err error) {
+func (p *cli) checkLookups(ctx context.Context, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), letGo func(), err error) {
 	if sourceFile == "" {
 		return func([]byte, string) ([]string, error) { return nil, nil }, func() {}, nil
 	}
@@ -132,26 +132,26 @@ func calendarsOf(all []fileRule) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-func (p *program) showProblems(found rules.Problems, ruleCount, fileCount int) error {
+func (p *cli) showProblems(found rules.Problems, ruleCount, fileCount int) error {
 	return p.show(findings{Rules: ruleCount, Files: fileCount, Problems: found})
 }
 
-func (p *program) show(f findings) error {
+func (p *cli) show(f findings) error {
 	if p.output == asJSON {
 		return writeValue(p.out, f)
 	}
 	for _, problem := range f.Problems {
-		if _, err := fmt.Fprintln(p.out, plain(problem.Error())); err != nil {
+		if _, err := fmt.Fprintln(p.out, sanitize(problem.Error())); err != nil {
 			return err
 		}
 	}
 	for _, warning := range f.Warnings {
-		if _, err := fmt.Fprintf(p.out, "%s %s\n", p.palette.paint(yellow, "warning:"), plain(warning)); err != nil {
+		if _, err := fmt.Fprintf(p.out, "%s %s\n", p.palette.paint(yellow, "warning:"), sanitize(warning)); err != nil {
 			return err
 		}
 	}
 	if len(f.Unchecked) > 0 {
-		fmt.Fprintf(p.err, "calendars were not checked: %s; name their file with --calendars\n", plain(strings.Join(f.Unchecked, ", ")))
+		fmt.Fprintf(p.err, "calendars were not checked: %s; name their file with --calendars\n", sanitize(strings.Join(f.Unchecked, ", ")))
 	}
 	verdict := p.palette.paint(green, "nothing is wrong")
 	if len(f.Problems) > 0 {

@@ -40,7 +40,7 @@ var newRuleFlags = map[string]string{
 	"/resolve/event": "until", "/escalate/0/after": "after", "/escalate/0/severity": "severity",
 }
 
-func (p *program) newRuleCommand() *cobra.Command {
+func (p *cli) newRuleCommand() *cobra.Command {
 	var r newRule
 	cmd := &cobra.Command{
 		Use: "new --event SUBJECT", Short: "Write a rule file to start from",
@@ -65,7 +65,7 @@ overwrites. What is not said is made up from the subjects. It needs no node.`,
 	return cmd
 }
 
-func (p *program) writeNewRule(r newRule) error {
+func (p *cli) writeNewRule(r newRule) error {
 	to := r.File
 	if err := r.fill(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (p *program) writeNewRule(r newRule) error {
 	if err := writeOnce(to, text.Bytes()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.err, "wrote rule %s to %s\n", plain(r.Name), plain(to))
+	_, err = fmt.Fprintf(p.err, "wrote rule %s to %s\n", sanitize(r.Name), sanitize(to))
 	return err
 }
 

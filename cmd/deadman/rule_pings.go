@@ -25,7 +25,7 @@ type pingsWish struct {
 	log    bool
 }
 
-func (p *program) pingsCommand() *cobra.Command {
+func (p *cli) pingsCommand() *cobra.Command {
 	var wish pingsWish
 	cmd := &cobra.Command{
 		Use: "pings RULE", Short: "Show where the pings of a rule come in, make and take away addresses, and show what came",
@@ -71,7 +71,7 @@ func (w pingsWish) check() error {
 	return nil
 }
 
-func (p *program) pings(ctx context.Context, rule string, wish pingsWish) error {
+func (p *cli) pings(ctx context.Context, rule string, wish pingsWish) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (p *program) pings(ctx context.Context, rule string, wish pingsWish) error 
 func pingsPath(rule string) string { return rulePath(rule) + "/pings" }
 
 // makePing shows an address on a line of its own, for scripts.
-func (p *program) makePing(ctx context.Context, c *client, rule string, wish pingsWish) error {
+func (p *cli) makePing(ctx context.Context, c *client, rule string, wish pingsWish) error {
 	body := map[string]any{"key": wish.key, "id": wish.id, "rotate": wish.rotate}
 	address, _, err := tell[web.PingAddress](ctx, c, http.MethodPost, pingsPath(rule), nil, body)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *program) makePing(ctx context.Context, c *client, rule string, wish pin
 	if p.output == asJSON {
 		return writeValue(p.out, address)
 	}
-	if _, err = fmt.Fprintln(p.out, plain(shown(address))); err != nil {
+	if _, err = fmt.Fprintln(p.out, sanitize(shown(address))); err != nil {
 		return err
 	}
 	return p.hintUndeclared(ctx, c, rule, []web.PingAddress{address})
@@ -117,7 +117,7 @@ func shown(a web.PingAddress) string {
 
 // hintUndeclared says which addresses are of keys that the rule does not name, while it names others:
 // they may be misspelt, or were taken out of the rule.
-func (p *program) hintUndeclared(ctx context.Context, c *client, rule string, all []web.PingAddress) error {
+func (p *cli) hintUndeclared(ctx context.Context, c *client, rule string, all []web.PingAddress) error {
 	d, err := c.rule(ctx, rule)
 	if err != nil || d.Trigger.Heartbeat == nil || len(d.Trigger.Heartbeat.Keys) == 0 {
 		return err
@@ -125,12 +125,12 @@ func (p *program) hintUndeclared(ctx context.Context, c *client, rule string, al
 	var others []string
 	for _, a := range all {
 		if a.Key != "" && !slices.Contains(d.Trigger.Heartbeat.Keys, a.Key) {
-			others = append(others, plain(a.Key))
+			others = append(others, sanitize(a.Key))
 		}
 	}
 	if len(others) > 0 {
 		fmt.Fprintf(p.err, "not in keys of rule %s: %s; a ping there begins a wait all the same, and --remove takes an address away\n",
-			plain(rule), strings.Join(others, ", "))
+			sanitize(rule), strings.Join(others, ", "))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (c *client) whole(address string) string {
 	return address
 }
 
-func (p *program) removePing(ctx context.Context, c *client, path string, wish pingsWish) error {
+func (p *cli) removePing(ctx context.Context, c *client, path string, wish pingsWish) error {
 	if _, err := c.ask(ctx, http.MethodDelete, path, url.Values{"key": {wish.key}}, nil, nil); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (p *program) removePing(ctx context.Context, c *client, path string, wish p
 	return err
 }
 
-func (p *program) listPings(ctx context.Context, c *client, rule string) error {
+func (p *cli) listPings(ctx context.Context, c *client, rule string) error {
 	all, err := every[web.PingAddress](ctx, c, pingsPath(rule), url.Values{})
 	if err != nil {
 		return err
@@ -171,11 +171,11 @@ func (p *program) listPings(ctx context.Context, c *client, rule string) error {
 	}
 	t := newTable(p.out, p.palette, "key", "address", "made", "by")
 	for _, a := range all {
-		key := say(a.Key)
+		key := cellOf(a.Key)
 		if a.Key == "" {
-			key = faint("any")
+			key = dimCell("any")
 		}
-		t.row(key, say(shown(a)), say(web.Relative(a.CreatedAt, p.now())), say(a.CreatedBy))
+		t.row(key, cellOf(shown(a)), cellOf(web.Relative(a.CreatedAt, p.now())), cellOf(a.CreatedBy))
 	}
 	if err := t.end(); err != nil { // whole, whatever the width is: it is to be copied
 		return err
@@ -187,7 +187,7 @@ func (p *program) listPings(ctx context.Context, c *client, rule string) error {
 // behind that.
 const agentShown = 32
 
-func (p *program) pingLog(ctx context.Context, path, key string) error {
+func (p *cli) pingLog(ctx context.Context, path, key string) error {
 	query := url.Values{"limit": {"100"}}
 	if key != "" {
 		query.Set("key", key)
@@ -195,9 +195,9 @@ func (p *program) pingLog(ctx context.Context, path, key string) error {
 	return listing[web.PingEntry]{
 		none:   "no ping came yet",
 		header: []string{"when", "at", "key", "said", "run", "took", "client", "sent along"},
-		row: func(p *program, e web.PingEntry) []cell {
+		row: func(p *cli, e web.PingEntry) []cell {
 			return []cell{
-				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), say(e.Key), saidBy(e), say(e.Run), took(e), say(clip(e.Agent, agentShown)), say(e.Body),
+				cellOf(web.Relative(e.At, p.now())), cellOf(p.exact(e.At)), cellOf(e.Key), saidBy(e), cellOf(e.Run), took(e), cellOf(clip(e.Agent, agentShown)), cellOf(e.Body),
 			}
 		},
 	}.run(ctx, p, path, query)
@@ -211,16 +211,16 @@ func saidBy(e web.PingEntry) cell {
 	}
 	switch e.Kind {
 	case "fail":
-		return sayIn(red, text)
+		return colouredCell(red, text)
 	case "success":
-		return sayIn(green, text)
+		return colouredCell(green, text)
 	}
-	return say(text)
+	return cellOf(text)
 }
 
 func took(e web.PingEntry) cell {
 	if e.TookMS == 0 {
-		return say("")
+		return cellOf("")
 	}
-	return say(time.Duration(e.TookMS * float64(time.Millisecond)).Round(time.Millisecond).String())
+	return cellOf(time.Duration(e.TookMS * float64(time.Millisecond)).Round(time.Millisecond).String())
 }

@@ -15,7 +15,7 @@ import (
 	"deadman/rules"
 )
 
-func (p *program) previewCommand() *cobra.Command {
+func (p *cli) previewCommand() *cobra.Command {
 	v := &previewing{p: p}
 	cmd := &cobra.Command{
 		Use: "preview -f FILE|- [--event EVENT]", Short: "Show what a rule would do because of an event or its schedule, and when",
@@ -59,7 +59,7 @@ Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --a
 
 // previewing is one run of rule preview.
 type previewing struct {
-	p                  *program
+	p                  *cli
 	file, rule         string
 	event, subject, at string
 	found              string
@@ -138,9 +138,9 @@ func (v *previewing) asked(ctx context.Context) (d rules.Document, err error) {
 
 func (v *previewing) preview(ctx context.Context, ask previewAsk) (rules.Preview, error) {
 	if v.file == "" {
-		return v.there(ctx, ask)
+		return v.onServer(ctx, ask)
 	}
-	return v.here(ctx, ask)
+	return v.locally(ctx, ask)
 }
 
 func (v *previewing) ask() (ask previewAsk, err error) {
@@ -199,8 +199,8 @@ func (v *previewing) later(s string, first rules.PreviewEvent) (e rules.PreviewE
 	return e, nil
 }
 
-// here previews a rule of a file, without a node.
-func (v *previewing) here(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
+// locally previews a rule of a file, without a node.
+func (v *previewing) locally(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
 	known, err := readCalendars(v.calendars)
 	if err != nil {
 		return none, err
@@ -257,7 +257,7 @@ func (v *previewing) document() (rules.Document, error) {
 	if v.rule == "" {
 		return rules.Document{}, usage("%s has several rules; choose one with --rule: %s", files[0].name(), strings.Join(names, ", "))
 	}
-	return rules.Document{}, usage("%s has no rule %s; %s", files[0].name(), v.rule, didYouMean(v.rule, names))
+	return rules.Document{}, usage("%s has no rule %s; %s", files[0].name(), v.rule, suggest(v.rule, names))
 }
 
 // calendarOf is the name of a calendar that a rule counts by; empty: of none.
@@ -270,8 +270,8 @@ func calendarOf(d rules.Document) string {
 	return ""
 }
 
-// there previews a rule that the node has.
-func (v *previewing) there(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
+// onServer previews a rule that the node has.
+func (v *previewing) onServer(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
 	c, err := v.p.client()
 	if err != nil {
 		return none, err

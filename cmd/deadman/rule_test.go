@@ -398,7 +398,7 @@ func TestApplySaysWhatIsNotHeard(t *testing.T) {
 	const note = "note: orders.> is heard only as far as streams take it in, on orders.*"
 	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, note, "2 created; a dry run")
 	n.says(0, []string{"rule", "apply", "-f", file}, note, "2 created")
-	heard := []web.PartlyHeard{{Subject: "orders.>", Heard: []string{"orders.*"}}}
+	heard := []web.PartialSubject{{Subject: "orders.>", Heard: []string{"orders.*"}}}
 	all := read[outcome](n, "rule", "apply", "-f", file).Rules
 	if len(all) != 2 {
 		t.Fatalf("%+v", all)

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes text from outside safe for a terminal and for one cell of a table: control
+// sanitize makes text from outside safe for a terminal and for one cell of a table: control
 // characters, the marks that turn the direction of writing, and bytes that are no UTF-8
 // are spelled out.
-func plain(s string) string {
+func sanitize(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 {
 		return s
 	}
@@ -36,7 +36,7 @@ func plain(s string) string {
 func plainLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
-		lines[i] = plain(line)
+		lines[i] = sanitize(line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -24,7 +24,7 @@ func TestPlain(t *testing.T) {
 		"\u2028line separator": `\u2028line separator`,
 		"\ufffd":               "\ufffd",
 	} {
-		if got := plain(from); got != want {
+		if got := sanitize(from); got != want {
 			t.Errorf("%q is shown as %q, want %q", from, got, want)
 		}
 	}
@@ -33,11 +33,11 @@ func TestPlain(t *testing.T) {
 func TestPlainIsPrintable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "s")
-		got := plain(s)
+		got := sanitize(s)
 		if i := strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 			t.Fatalf("%q has what is not printable at %d", got, i)
 		}
-		if plain(got) != got {
+		if sanitize(got) != got {
 			t.Fatalf("%q changes again", got)
 		}
 	})

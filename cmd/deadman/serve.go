@@ -12,7 +12,7 @@ import (
 	"deadman/server"
 )
 
-func (p *program) serveCommand() *cobra.Command {
+func (p *cli) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a node",
 		Long: `Runs a node until it is told to stop (SIGTERM or Ctrl-C; a second one ends it at once).
@@ -40,7 +40,7 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 			if r.format != logJSON {
 				r.Ready = p.welcome
 			}
-			hangUps, stop := hangUps()
+			hangUps, stop := reloadSignals()
 			defer stop()
 			r.Reload = hangUps
 			return server.Run(cmd.Context(), r.Config)
@@ -50,8 +50,8 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 	return cmd
 }
 
-// hangUps says when the program is told to read its files again, with SIGHUP, until stop.
-func hangUps() (told <-chan struct{}, stop func()) {
+// reloadSignals says when the program is told to read its files again, with SIGHUP, until stop.
+func reloadSignals() (told <-chan struct{}, stop func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
@@ -77,7 +77,7 @@ func hangUps() (told <-chan struct{}, stop func()) {
 
 // firstToken shows the token that the node made itself, the only time that anybody sees it.
 // Without it nobody gets in, so that it is shown in every format of the log.
-func (p *program) firstToken(secret, login string) {
+func (p *cli) firstToken(secret, login string) {
 	fmt.Fprintf(p.out, `
   This node answers to tokens only, and none may do everything. It has made one that does.
   Keep it now: it is not shown again.
@@ -86,11 +86,11 @@ func (p *program) firstToken(secret, login string) {
     login  %s
 
   With it, deadman token create makes others that may do less.
-`, p.palette.paint(green, plain(secret)), plain(login))
+`, p.palette.paint(green, sanitize(secret)), sanitize(login))
 }
 
 // welcome says where the node is and what to do next.
-func (p *program) welcome(at server.Endpoints) {
+func (p *cli) welcome(at server.Endpoints) {
 	self := os.Args[0]
 	fmt.Fprintf(p.out, `
   %s %s
@@ -105,7 +105,7 @@ func (p *program) welcome(at server.Endpoints) {
     %s  shows alerts as they come
 
 `,
-		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), natsUsers(at), openness(at),
+		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), natsUsers(at), accessNote(at),
 		p.palette.paint(green, self+" demo"), p.palette.paint(green, self+" alert tail"))
 }
 
@@ -114,11 +114,11 @@ func natsUsers(at server.Endpoints) string {
 	if at.NATSUsers == "" {
 		return ""
 	}
-	return ", for the users in " + plain(at.NATSUsers)
+	return ", for the users in " + sanitize(at.NATSUsers)
 }
 
-// openness says so where no token is needed.
-func openness(at server.Endpoints) string {
+// accessNote says so where no token is needed.
+func accessNote(at server.Endpoints) string {
 	if !at.Open {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) sessionCommand() *cobra.Command {
+func (p *cli) sessionCommand() *cobra.Command {
 	cmd := group("session", "See and end the logins of browsers")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -18,10 +18,10 @@ func (p *program) sessionCommand() *cobra.Command {
 			short: "List the browsers that are logged in, newest first", path: "/sessions",
 			none:   "no browser is logged in",
 			header: []string{"who", "logged in", "last used", "ends", "from", "browser", "id"},
-			row: func(p *program, s web.Session) []cell {
+			row: func(p *cli, s web.Session) []cell {
 				return []cell{
-					say(s.Who()), say(web.Relative(s.CreatedAt, p.now())), say(web.Relative(s.LastUsedAt, p.now())),
-					say(web.Relative(s.EndsAt, p.now())), say(s.Addr), say(s.UserAgent), faint("%s", s.ID),
+					cellOf(s.Who()), cellOf(web.Relative(s.CreatedAt, p.now())), cellOf(web.Relative(s.LastUsedAt, p.now())),
+					cellOf(web.Relative(s.EndsAt, p.now())), cellOf(s.Addr), cellOf(s.UserAgent), dimCell("%s", s.ID),
 				}
 			},
 		}.command(p),
@@ -30,7 +30,7 @@ func (p *program) sessionCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) revokeSessionCommand() *cobra.Command {
+func (p *cli) revokeSessionCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "revoke ID", Short: "End a session: at once on this node, within seconds on others", Args: exactly("ID")}
 	yes := addYes(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func (p *program) revokeSessionCommand() *cobra.Command {
 		if p.output == asJSON {
 			return writeValue(p.out, map[string]string{"session": args[0], "outcome": "revoked"})
 		}
-		_, err = fmt.Fprintf(p.out, "revoked: session %s is over\n", plain(args[0]))
+		_, err = fmt.Fprintf(p.out, "revoked: session %s is over\n", sanitize(args[0]))
 		return err
 	}
 	return cmd

@@ -23,14 +23,14 @@ type setting struct {
 	name   string
 	usage  string
 	preset string // the default, as a person writes it
-	take   func(*running, string) error
+	take   func(*serveConfig, string) error
 }
 
 func (s setting) flag() string     { return strings.ReplaceAll(s.name, "_", "-") }
 func (s setting) variable() string { return envPrefix + strings.ToUpper(s.name) }
 
-// running is what a node runs with, and how it logs.
-type running struct {
+// serveConfig is what a node runs with, and how it logs.
+type serveConfig struct {
 	server.Config
 	level  slog.Level
 	format string
@@ -41,54 +41,54 @@ const maxLimit = 1_000_000
 
 // settings are all that there are, in the order in which they are shown.
 var settings = []setting{
-	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *running) *string { return &r.DataDir })},
-	{"database_url", "Postgres; empty: SQLite in the data folder", "", text(func(r *running) *string { return &r.DatabaseURL })},
-	{"nats_url", "NATS servers with JetStream; empty: one in the process", "", text(func(r *running) *string { return &r.NATSURL })},
-	{"nats_creds", "credentials file for the NATS servers", "", text(func(r *running) *string { return &r.NATSCreds })},
-	{"nats_nkey", "file with an nkey seed for the NATS servers", "", text(func(r *running) *string { return &r.NATSNKey })},
-	{"nats_token_file", "file with a token: for the NATS servers, or for clients of the one in the process", "", text(func(r *running) *string { return &r.NATSToken })},
-	{"nats_ca", "file of certificates that vouch for the NATS servers", "", text(func(r *running) *string { return &r.NATSCA })},
-	{"nats_cert", "file with the client certificate for the NATS servers", "", text(func(r *running) *string { return &r.NATSCert })},
-	{"nats_key", "file with the private key of the client certificate", "", text(func(r *running) *string { return &r.NATSKey })},
-	{"http_addr", "where HTTP is served; a taken default moves, port 0 picks a free one", server.DefaultHTTPAddr, address(func(r *running) *string { return &r.HTTPAddr })},
-	{"nats_addr", "where the embedded NATS server listens", server.DefaultNATSAddr, address(func(r *running) *string { return &r.NATSAddr })},
-	{"rules", "folder of rule files, applied at start", "", text(func(r *running) *string { return &r.Rules })},
-	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
-	{"sources", "file of databases and services that rules may look up in", "", text(func(r *running) *string { return &r.Sources })},
-	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *running) *string { return &r.Hooks })},
-	{"login", "file of how people log in without a token: by a trusted proxy or an OpenID provider", "", text(func(r *running) *string { return &r.Login })},
-	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *running) *string { return &r.Notify })},
-	{heartbeatURL, "web address that is told while all shards are swept; empty: none", "", link(func(r *running) *string { return &r.HeartbeatURL })},
-	{"heartbeat_subject", "NATS subject that is told so; empty: none", "", text(func(r *running) *string { return &r.HeartbeatSubject })},
-	{"heartbeat_every", "how often it is told, from 1s", "1m", span(func(r *running) *time.Duration { return &r.HeartbeatEvery })},
-	{"insecure", "answer everybody without a token, also beyond loopback, over HTTP and NATS", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
-	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
-	{"trusted_proxies", "proxies whose X-Forwarded-For names the client: networks or addresses, with commas", "", networks(func(r *running) *[]netip.Prefix { return &r.TrustedProxies })},
-	{"token_rate", "requests a second of one token; twice as many at once", "1000", count(func(r *running) *int { return &r.TokenRate }, maxLimit)},
-	{"connections", "HTTP connections at once", "8192", count(func(r *running) *int { return &r.Connections }, maxLimit)},
-	{"client_connections", "HTTP connections of one address at once", "1024", count(func(r *running) *int { return &r.ClientConnections }, maxLimit)},
-	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},
-	{"events_bytes", "most that the stream of events holds, its oldest go beyond; counts when it is created", "4GiB", size(func(r *running) *int64 { return &r.EventsBytes })},
-	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
-	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
-	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *running) *time.Duration { return &r.KeepDeadLetters })},
-	{"lease", "how long a shard is held without renewal", "15s", span(func(r *running) *time.Duration { return &r.Lease })},
-	{"workers", "checks run at once", "64", count(func(r *running) *int { return &r.Workers }, 4096)},
-	{"drain", "how long a stopping node may take", "10s", span(func(r *running) *time.Duration { return &r.Drain })},
-	{"shards", "how many shards; counts when the database is created", "16", count(func(r *running) *int { return &r.Shards }, 1024)},
-	{"log_level", "debug, info, warn or error", "info", func(r *running, v string) error { return r.level.UnmarshalText([]byte(v)) }},
-	{"log_format", "auto, text or json", "auto", oneOf(func(r *running) *string { return &r.format }, logAuto, logText, logJSON)},
+	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *serveConfig) *string { return &r.DataDir })},
+	{"database_url", "Postgres; empty: SQLite in the data folder", "", text(func(r *serveConfig) *string { return &r.DatabaseURL })},
+	{"nats_url", "NATS servers with JetStream; empty: one in the process", "", text(func(r *serveConfig) *string { return &r.NATSURL })},
+	{"nats_creds", "credentials file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCreds })},
+	{"nats_nkey", "file with an nkey seed for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSNKey })},
+	{"nats_token_file", "file with a token: for the NATS servers, or for clients of the one in the process", "", text(func(r *serveConfig) *string { return &r.NATSToken })},
+	{"nats_ca", "file of certificates that vouch for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCA })},
+	{"nats_cert", "file with the client certificate for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCert })},
+	{"nats_key", "file with the private key of the client certificate", "", text(func(r *serveConfig) *string { return &r.NATSKey })},
+	{"http_addr", "where HTTP is served; a taken default moves, port 0 picks a free one", server.DefaultHTTPAddr, address(func(r *serveConfig) *string { return &r.HTTPAddr })},
+	{"nats_addr", "where the embedded NATS server listens", server.DefaultNATSAddr, address(func(r *serveConfig) *string { return &r.NATSAddr })},
+	{"rules", "folder of rule files, applied at start", "", text(func(r *serveConfig) *string { return &r.Rules })},
+	{"calendars", "file of calendars that rules may name", "", text(func(r *serveConfig) *string { return &r.Calendars })},
+	{"sources", "file of databases and services that rules may look up in", "", text(func(r *serveConfig) *string { return &r.Sources })},
+	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *serveConfig) *string { return &r.Hooks })},
+	{"login", "file of how people log in without a token: by a trusted proxy or an OpenID provider", "", text(func(r *serveConfig) *string { return &r.Login })},
+	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *serveConfig) *string { return &r.Notify })},
+	{heartbeatURL, "web address that is told while all shards are swept; empty: none", "", link(func(r *serveConfig) *string { return &r.HeartbeatURL })},
+	{"heartbeat_subject", "NATS subject that is told so; empty: none", "", text(func(r *serveConfig) *string { return &r.HeartbeatSubject })},
+	{"heartbeat_every", "how often it is told, from 1s", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery })},
+	{"insecure", "answer everybody without a token, also beyond loopback, over HTTP and NATS", "false", yesNo(func(r *serveConfig) *bool { return &r.Insecure })},
+	{"public_url", "what links in alerts begin with", "", link(func(r *serveConfig) *string { return &r.PublicURL })},
+	{"trusted_proxies", "proxies whose X-Forwarded-For names the client: networks or addresses, with commas", "", networks(func(r *serveConfig) *[]netip.Prefix { return &r.TrustedProxies })},
+	{"token_rate", "requests a second of one token; twice as many at once", "1000", count(func(r *serveConfig) *int { return &r.TokenRate }, maxLimit)},
+	{"connections", "HTTP connections at once", "8192", count(func(r *serveConfig) *int { return &r.Connections }, maxLimit)},
+	{"client_connections", "HTTP connections of one address at once", "1024", count(func(r *serveConfig) *int { return &r.ClientConnections }, maxLimit)},
+	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *serveConfig) *int64 { return &r.AlertsBytes })},
+	{"events_bytes", "most that the stream of events holds, its oldest go beyond; counts when it is created", "4GiB", size(func(r *serveConfig) *int64 { return &r.EventsBytes })},
+	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory })},
+	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts })},
+	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters })},
+	{"lease", "how long a shard is held without renewal", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease })},
+	{"workers", "checks run at once", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
+	{"drain", "how long a stopping node may take", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain })},
+	{"shards", "how many shards; counts when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
+	{"log_level", "debug, info, warn or error", "info", func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) }},
+	{"log_format", "auto, text or json", "auto", oneOf(func(r *serveConfig) *string { return &r.format }, logAuto, logText, logJSON)},
 }
 
-func text(of func(*running) *string) func(*running, string) error {
-	return func(r *running, v string) error {
+func text(of func(*serveConfig) *string) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		*of(r) = v
 		return nil
 	}
 }
 
-func address(of func(*running) *string) func(*running, string) error {
-	return func(r *running, v string) error {
+func address(of func(*serveConfig) *string) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		if _, _, err := net.SplitHostPort(v); err != nil {
 			return fmt.Errorf("no address; write host:port, such as 127.0.0.1:8080 or :8080")
 		}
@@ -97,8 +97,8 @@ func address(of func(*running) *string) func(*running, string) error {
 	}
 }
 
-func link(of func(*running) *string) func(*running, string) error {
-	return func(r *running, v string) error {
+func link(of func(*serveConfig) *string) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		u, err := url.Parse(v)
 		if v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 			return fmt.Errorf("no web address; write it in full, such as https://deadman.example.org")
@@ -108,8 +108,8 @@ func link(of func(*running) *string) func(*running, string) error {
 	}
 }
 
-func span(of func(*running) *time.Duration) func(*running, string) error {
-	return func(r *running, v string) error {
+func span(of func(*serveConfig) *time.Duration) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		d, err := model.ParseDuration(v)
 		if err != nil || d <= 0 {
 			return fmt.Errorf("no time over 0 with a unit; write it as 90d, 1h30m or 15s")
@@ -122,8 +122,8 @@ func span(of func(*running) *time.Duration) func(*running, string) error {
 // leastSize is room for a few alerts with large bodies.
 const leastSize = 1 << 20
 
-func size(of func(*running) *int64) func(*running, string) error {
-	return func(r *running, v string) error {
+func size(of func(*serveConfig) *int64) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		n, err := humanize.ParseBytes(v)
 		if err != nil || n < leastSize || n > math.MaxInt64 {
 			return fmt.Errorf("no size from 1MiB; write it as 512MiB or 10GiB")
@@ -133,8 +133,8 @@ func size(of func(*running) *int64) func(*running, string) error {
 	}
 }
 
-func count(of func(*running) *int, most int) func(*running, string) error {
-	return func(r *running, v string) error {
+func count(of func(*serveConfig) *int, most int) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > most {
 			return fmt.Errorf("no whole number from 1 to %d", most)
@@ -146,8 +146,8 @@ func count(of func(*running) *int, most int) func(*running, string) error {
 
 // networks takes a list such as 10.0.0.0/8, 192.0.2.7. A network of all addresses is refused: it would let each client name
 // its own address.
-func networks(of func(*running) *[]netip.Prefix) func(*running, string) error {
-	return func(r *running, v string) error {
+func networks(of func(*serveConfig) *[]netip.Prefix) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		var all []netip.Prefix
 		for _, part := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' }) {
 			network, err := netip.ParsePrefix(part)
@@ -167,8 +167,8 @@ func networks(of func(*running) *[]netip.Prefix) func(*running, string) error {
 	}
 }
 
-func yesNo(of func(*running) *bool) func(*running, string) error {
-	return func(r *running, v string) error {
+func yesNo(of func(*serveConfig) *bool) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		switch v {
 		case "true", "false":
 			*of(r) = v == "true"
@@ -178,8 +178,8 @@ func yesNo(of func(*running) *bool) func(*running, string) error {
 	}
 }
 
-func oneOf(of func(*running) *string, words ...string) func(*running, string) error {
-	return func(r *running, v string) error {
+func oneOf(of func(*serveConfig) *string, words ...string) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) error {
 		for _, w := range words {
 			if v == w {
 				*of(r) = v

@@ -82,7 +82,7 @@ func takePair(values map[string]any, pair *ast.MappingValueNode) error {
 		found = found || k == name
 	}
 	if !found {
-		return fmt.Errorf("there is no setting %s; %s", name, didYouMean(name, known))
+		return fmt.Errorf("there is no setting %s; %s", name, suggest(name, known))
 	}
 	value, err := scalar(pair.Value)
 	if err != nil {

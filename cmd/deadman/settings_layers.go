@@ -38,8 +38,8 @@ func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is 
 // byDefault is where a value comes from that nobody set.
 const byDefault = "default"
 
-// chosen is a setting with its value and where that came from.
-type chosen struct {
+// resolvedSetting is a setting with its value and where that came from.
+type resolvedSetting struct {
 	setting
 	value  string
 	origin string
@@ -47,7 +47,7 @@ type chosen struct {
 
 // choose lays the layers over each other, the strongest last: presets, file, environment,
 // flags.
-func choose(flags *pflag.FlagSet, env []string) ([]chosen, error) {
+func choose(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
 	layers := []layer{presetLayer()}
 	fromEnv, err := envLayer(env)
 	if err != nil {
@@ -74,21 +74,21 @@ func choose(flags *pflag.FlagSet, env []string) ([]chosen, error) {
 			}
 		}
 	}
-	all := make([]chosen, len(settings))
+	all := make([]resolvedSetting, len(settings))
 	for i, s := range settings {
-		all[i] = chosen{setting: s, value: merged.String(s.name), origin: origins[s.name]}
+		all[i] = resolvedSetting{setting: s, value: merged.String(s.name), origin: origins[s.name]}
 	}
 	return all, nil
 }
 
 // resolve is choose with all values taken. Every value that does not fit is an error that
 // names the setting and where it came from.
-func resolve(flags *pflag.FlagSet, env []string) (running, error) {
+func resolve(flags *pflag.FlagSet, env []string) (serveConfig, error) {
 	all, err := choose(flags, env)
 	if err != nil {
-		return running{}, err
+		return serveConfig{}, err
 	}
-	var r running
+	var r serveConfig
 	var wrong []error
 	for _, c := range all {
 		if c.origin == byDefault && strings.HasSuffix(c.name, "_addr") {
@@ -99,7 +99,7 @@ func resolve(flags *pflag.FlagSet, env []string) (running, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return running{}, usageError{errors.Join(wrong...)}
+		return serveConfig{}, usageError{errors.Join(wrong...)}
 	}
 	return r, nil
 }
@@ -131,7 +131,7 @@ func envLayer(env []string) (layer, error) {
 		s, ok := byVariable[name]
 		switch {
 		case !ok && !slices.Contains(known, name):
-			wrong = append(wrong, fmt.Errorf("the environment has %s, which sets nothing; %s", name, didYouMean(name, known)))
+			wrong = append(wrong, fmt.Errorf("the environment has %s, which sets nothing; %s", name, suggest(name, known)))
 		case ok && value != "":
 			l.values[s.name] = value
 		}
@@ -176,8 +176,8 @@ func addSettings(flags *pflag.FlagSet) {
 	}
 }
 
-func didYouMean(name string, known []string) string {
-	if near := configfile.Nearest(name, known); near != "" {
+func suggest(name string, known []string) string {
+	if near := configfile.Suggest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	slices.Sort(known)

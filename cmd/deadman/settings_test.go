@@ -206,7 +206,7 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 		"": "", "https://hc.example/ping/s3cret?k=s3cret": "https://hc.example/xxxxx",
 		"https://u:s3cret@hc.example": "https://hc.example/xxxxx", "hc.example/s3cret": "xxxxx", "https://h\x7f/s3cret": "xxxxx",
 	} {
-		if got := (chosen{setting: setting{name: heartbeatURL}, value: value}).shown(); got != want {
+		if got := (resolvedSetting{setting: setting{name: heartbeatURL}, value: value}).shown(); got != want {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)
 		}
 	}
@@ -230,7 +230,7 @@ func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
 			if name == "nats_url" && value == "pass" {
 				continue // a host
 			}
-			got := (chosen{setting: setting{name: name}, value: value}).shown()
+			got := (resolvedSetting{setting: setting{name: name}, value: value}).shown()
 			for _, secret := range []string{"pass", "pa ss", "ss@", "ss ", "zzass"} {
 				if strings.Contains(strings.ReplaceAll(got, "password=", ""), secret) {
 					t.Errorf("%s %q is shown as %q", name, value, got)
@@ -247,11 +247,11 @@ func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
 		"host=h port=5432 user=me@azure password='sec ret' dbname=d options=-cx":    "host=h port=5432 user=me@azure password=xxxxx dbname=d options=xxxxx",
 		"https://deadman.example.org/a":                                             "https://deadman.example.org/a",
 	} {
-		if got := (chosen{setting: setting{name: "database_url"}, value: value}).shown(); got != want {
+		if got := (resolvedSetting{setting: setting{name: "database_url"}, value: value}).shown(); got != want {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)
 		}
 	}
-	if got := (chosen{setting: setting{name: "nats_url"}, value: "u:secret@h1:4222,h2:4222"}).shown(); got != "u:xxxxx@h1:4222,h2:4222" {
+	if got := (resolvedSetting{setting: setting{name: "nats_url"}, value: "u:secret@h1:4222,h2:4222"}).shown(); got != "u:xxxxx@h1:4222,h2:4222" {
 		t.Errorf("a list without schemes is shown as %q", got)
 	}
 }

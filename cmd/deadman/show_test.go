@@ -179,7 +179,7 @@ func TestShowHeardAsJSONLine(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	p.output = asJSON
-	if err := p.showHeard(heard{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
+	if err := p.showHeard(streamedAlert{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), `{"text":"a\u009bb"}`+"\n")
@@ -189,12 +189,12 @@ func TestShowHeardAsJSONLine(t *testing.T) {
 // without colours.
 func TestTable(t *testing.T) {
 	rows := [][]cell{
-		{say("1"), sayIn(red, "critical"), say("tab\there")},
-		{say("22222"), sayIn(yellow, "due"), faint("x")},
+		{cellOf("1"), colouredCell(red, "critical"), cellOf("tab\there")},
+		{cellOf("22222"), colouredCell(yellow, "due"), dimCell("x")},
 	}
 	show := func(on bool) string {
 		var out bytes.Buffer
-		table := newTable(&out, palette{on}, "no", "status", "text")
+		table := newTable(&out, colors{on}, "no", "status", "text")
 		for _, r := range rows {
 			table.row(r...)
 		}
@@ -221,8 +221,8 @@ func TestTableFits(t *testing.T) {
 	remedy := strings.Repeat("what to do about it, ", 10)
 	show := func(width int) string {
 		var out bytes.Buffer
-		table := newTable(&out, palette{}, "said", "key", "text")
-		table.row(say("5 s ago"), say(strings.Repeat("k", 40)), say(remedy))
+		table := newTable(&out, colors{}, "said", "key", "text")
+		table.row(cellOf("5 s ago"), cellOf(strings.Repeat("k", 40)), cellOf(remedy))
 		if err := table.fit(width).end(); err != nil {
 			t.Fatal(err)
 		}

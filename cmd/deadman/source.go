@@ -11,7 +11,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) sourceCommand() *cobra.Command {
+func (p *cli) sourceCommand() *cobra.Command {
 	cmd := group("source", "See what rules look up in, and try it")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -35,34 +35,34 @@ func (p *program) sourceCommand() *cobra.Command {
 	return cmd
 }
 
-func sourceRow(p *program, s web.Source) []cell {
-	state, why := say(s.State), s.Warning
+func sourceRow(p *cli, s web.Source) []cell {
+	state, why := cellOf(s.State), s.Warning
 	switch s.State {
 	case "up":
-		state = sayIn(green, s.State)
+		state = colouredCell(green, s.State)
 	case "failing", "down", "trying":
-		state, why = sayIn(red, s.State), cmp.Or(s.Error, s.Warning)
+		state, why = colouredCell(red, s.State), cmp.Or(s.Error, s.Warning)
 	}
 	return []cell{
-		sayIn(bold, s.Name), say(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), say(fmt.Sprintf("%.1f", s.P99)),
-		sayNumber(int64(s.Waiting)), sayNumber(int64(s.Abandoned)), p.sometime(s.FailingSince, ""), say(why),
+		colouredCell(bold, s.Name), cellOf(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), cellOf(fmt.Sprintf("%.1f", s.P99)),
+		sayNumber(int64(s.Waiting)), sayNumber(int64(s.Abandoned)), p.sometime(s.FailingSince, ""), cellOf(why),
 	}
 }
 
-func outageRow(p *program, o web.Outage) []cell {
-	until := sayIn(red, "not over")
+func outageRow(p *cli, o web.Outage) []cell {
+	until := colouredCell(red, "not over")
 	if !o.ClosedAt.IsZero() {
-		until = say(web.Relative(o.ClosedAt, p.now()))
+		until = cellOf(web.Relative(o.ClosedAt, p.now()))
 	}
-	return []cell{sayIn(bold, o.Source), say(o.Rule), say(web.Relative(o.OpenedAt, p.now())), until, sayNumber(int64(o.Jobs)), say(o.Reason)}
+	return []cell{colouredCell(bold, o.Source), cellOf(o.Rule), cellOf(web.Relative(o.OpenedAt, p.now())), until, sayNumber(int64(o.Jobs)), cellOf(o.Reason)}
 }
 
-func (p *program) testSource(cmd *cobra.Command, args []string) error {
+func (p *cli) testSource(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	t, raw, err := tell[web.TriedSource](cmd.Context(), c, http.MethodPost, "/sources/"+url.PathEscape(args[0])+"/test", nil, nil)
+	t, raw, err := tell[web.SourceTestResult](cmd.Context(), c, http.MethodPost, "/sources/"+url.PathEscape(args[0])+"/test", nil, nil)
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (p *program) testSource(cmd *cobra.Command, args []string) error {
 	case p.output == asJSON:
 		err = writeJSON(p.out, raw)
 	case t.Reached:
-		_, err = fmt.Fprintf(p.out, "reached: the node can ask %s\n", plain(t.Source))
+		_, err = fmt.Fprintf(p.out, "reached: the node can ask %s\n", sanitize(t.Source))
 	default:
-		_, err = fmt.Fprintf(p.err, "deadman: the node can't reach %s: %s\n", plain(t.Source), plain(t.Reason))
+		_, err = fmt.Fprintf(p.err, "deadman: the node can't reach %s: %s\n", sanitize(t.Source), sanitize(t.Reason))
 	}
 	if err == nil && !t.Reached {
 		return silentError{exitCondition}

@@ -24,7 +24,7 @@ func TestSourceVerbs(t *testing.T) {
 	n.says(0, []string{"source", "test", "shop"}, "reached: the node can ask shop")
 	n.says(3, []string{"source", "test", "gone"}, "the node can't reach gone: gone can't be asked")
 	n.says(1, []string{"source", "test", "shops"}, "not found", "source list")
-	if got := read[web.TriedSource](n, "source", "test", "shop"); !got.Reached || got.Source != "shop" {
+	if got := read[web.SourceTestResult](n, "source", "test", "shop"); !got.Reached || got.Source != "shop" {
 		t.Errorf("%+v", got)
 	}
 }

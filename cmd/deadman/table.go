@@ -14,10 +14,10 @@ type cell struct {
 	colour colour
 }
 
-func say(text string) cell                               { return cell{text, normal} }
-func sayIn(c colour, text string) cell                   { return cell{text, c} }
+func cellOf(text string) cell                            { return cell{text, normal} }
+func colouredCell(c colour, text string) cell            { return cell{text, c} }
 func sayNumber[N int | int32 | int64 | uint64](n N) cell { return cell{fmt.Sprint(n), normal} }
-func faint(format string, args ...any) cell              { return cell{fmt.Sprintf(format, args...), dim} }
+func dimCell(format string, args ...any) cell            { return cell{fmt.Sprintf(format, args...), dim} }
 
 const (
 	between = 2  // spaces from one column to the next
@@ -27,16 +27,16 @@ const (
 // table lines rows up for people.
 type table struct {
 	out     io.Writer
-	palette palette
+	palette colors
 	rows    [][]cell
 }
 
 // newTable begins a table with a header.
-func newTable(out io.Writer, p palette, header ...string) *table {
+func newTable(out io.Writer, p colors, header ...string) *table {
 	t := &table{out: out, palette: p}
 	cells := make([]cell, len(header))
 	for i, h := range header {
-		cells[i] = faint("%s", strings.ToUpper(h))
+		cells[i] = dimCell("%s", strings.ToUpper(h))
 	}
 	t.row(cells...)
 	return t
@@ -44,7 +44,7 @@ func newTable(out io.Writer, p palette, header ...string) *table {
 
 func (t *table) row(cells ...cell) {
 	for i := range cells {
-		cells[i].text = plain(cells[i].text)
+		cells[i].text = sanitize(cells[i].text)
 	}
 	t.rows = append(t.rows, cells)
 }

@@ -10,7 +10,7 @@ import (
 
 // instant reads a time as people write it: whole as in 2026-01-31T15:04:05Z, as a date and
 // a time or a time of today where they are, or a span from base as in +3h or -7d.
-func (p *program) instant(s string, base time.Time) (time.Time, error) {
+func (p *cli) instant(s string, base time.Time) (time.Time, error) {
 	if sign := sign(s); sign != 0 {
 		d, err := rules.ParseDuration(s[1:])
 		return base.Add(sign * time.Duration(d)), err
@@ -43,7 +43,7 @@ func sign(s string) time.Duration {
 }
 
 // instantFlag is instant for the value of a flag, which may be left out.
-func (p *program) instantFlag(flag, s string, base time.Time) (time.Time, error) {
+func (p *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}

@@ -18,7 +18,7 @@ import (
 // timeline shows a preview to people: a rail from the event down to the end, with what
 // happens beside it and when, both by the clock and since the wait began.
 type timeline struct {
-	p     *program
+	p     *cli
 	of    rules.Preview
 	since int    // width of the column of spans, in letters
 	width int    // of the terminal; 0: no limit
@@ -35,7 +35,7 @@ const (
 	railOpen  = "┊"
 )
 
-func (p *program) showPreview(v rules.Preview) error {
+func (p *cli) showPreview(v rules.Preview) error {
 	return (&timeline{p: p, of: v, width: terminalWidth(p.out)}).show()
 }
 
@@ -61,13 +61,13 @@ func (t *timeline) paint(c colour, s string) string { return t.p.palette.paint(c
 
 func (t *timeline) head() {
 	if t.of.Key == "" {
-		t.print("%s  %s\n", t.paint(bold, plain(t.of.Rule)), plain(t.of.Reason))
+		t.print("%s  %s\n", t.paint(bold, sanitize(t.of.Rule)), sanitize(t.of.Reason))
 		return
 	}
-	t.print("%s  waits for %s since %s\n", t.paint(bold, plain(t.of.Rule)), t.paint(bold, plain(t.of.Key)),
+	t.print("%s  waits for %s since %s\n", t.paint(bold, sanitize(t.of.Rule)), t.paint(bold, sanitize(t.of.Key)),
 		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
 	if t.of.Later != "" {
-		t.print("%s\n", t.paint(dim, "the rule spreads its steps: those of this key are later by "+plain(t.of.Later)))
+		t.print("%s\n", t.paint(dim, "the rule spreads its steps: those of this key are later by "+sanitize(t.of.Later)))
 	}
 	t.lookup()
 }
@@ -81,15 +81,15 @@ func (t *timeline) ticks() {
 	if err != nil {
 		zone = time.UTC
 	}
-	t.print("\n  %s\n", t.paint(dim, "next ticks, "+plain(t.of.Zone)))
+	t.print("\n  %s\n", t.paint(dim, "next ticks, "+sanitize(t.of.Zone)))
 	for _, tick := range t.of.Ticks {
 		at := tick.At.In(zone)
 		t.print("  %s", at.Format("Mon 2 Jan 2006 15:04:05 MST"))
 		if tick.Emits != "" {
-			t.print("  emits %s", plain(tick.Emits))
+			t.print("  emits %s", sanitize(tick.Emits))
 		}
 		for _, s := range tick.Steps {
-			t.print("  %s %s", t.paint(bold, plain(s.Step)), t.when(s.At.In(zone), at, zone))
+			t.print("  %s %s", t.paint(bold, sanitize(s.Step)), t.when(s.At.In(zone), at, zone))
 		}
 		t.print("\n")
 	}
@@ -109,7 +109,7 @@ func (t *timeline) lookup() {
 	if l.Asked {
 		given = ", asked just now"
 	}
-	t.print("%s\n", t.paint(dim, plain("every look in "+l.Source+" "+found+given)))
+	t.print("%s\n", t.paint(dim, sanitize("every look in "+l.Source+" "+found+given)))
 }
 
 // entry is one line of the preview, and what belongs below it.
@@ -127,7 +127,7 @@ func (t *timeline) entry(l rules.PreviewLine, i int) {
 	}
 	c, kind := kindOf(l)
 	margin := fmt.Sprintf("  %s  %s  ", at.Format("15:04:05"), t.paint(dim, fmt.Sprintf("%*s", t.since, t.span(l.At))))
-	t.print("%s%s %s  %s\n", margin, t.paint(c, mark), t.paint(c, fmt.Sprintf("%-12s", plain(kind))), t.said(l))
+	t.print("%s%s %s  %s\n", margin, t.paint(c, mark), t.paint(c, fmt.Sprintf("%-12s", sanitize(kind))), t.said(l))
 	below := rail
 	if mark == railEnd {
 		below = " "
@@ -185,14 +185,14 @@ func (t *timeline) said(l rules.PreviewLine) string {
 		if l.Step == "" {
 			return t.first(l.Text)
 		}
-		return t.paint(bold, plain(l.Step))
+		return t.paint(bold, sanitize(l.Step))
 	case rules.Ends:
 		c, _ := kindOf(l)
-		return t.paint(c, plain(l.Note))
+		return t.paint(c, sanitize(l.Note))
 	case rules.Looks:
 		return t.paint(dim, t.first(cmp.Or(l.Note, "nothing is due")))
 	}
-	return plain(l.Note)
+	return sanitize(l.Note)
 }
 
 func (t *timeline) first(text string) string {
@@ -257,7 +257,7 @@ func (t *timeline) when(at, from time.Time, zone *time.Location) string {
 func (t *timeline) wrap(text string) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
-		word = plain(word)
+		word = sanitize(word)
 		switch {
 		case line == "":
 			line = word
@@ -277,12 +277,12 @@ func (t *timeline) wrap(text string) (lines []string) {
 func (t *timeline) foot() {
 	if t.of.Key != "" && t.of.Outcome == "" {
 		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),
-			t.paint(dim, cmp.Or(plain(t.of.Reason), "it is still waited for when the preview ends")))
+			t.paint(dim, cmp.Or(sanitize(t.of.Reason), "it is still waited for when the preview ends")))
 	}
 	for _, unheard := range t.of.Unheard {
-		t.print("%s  %s\n", t.paint(yellow, "not heard"), plain(unheard))
+		t.print("%s  %s\n", t.paint(yellow, "not heard"), sanitize(unheard))
 	}
 	for _, refused := range t.of.Refusals {
-		t.print("%s  %s\n", t.paint(red, "dead letter"), plain(refused))
+		t.print("%s  %s\n", t.paint(red, "dead letter"), sanitize(refused))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) tokenCommand() *cobra.Command {
+func (p *cli) tokenCommand() *cobra.Command {
 	cmd := group("token", "Say who may do what, and see who did what")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
@@ -22,11 +22,11 @@ func (p *program) tokenCommand() *cobra.Command {
 			short: "List tokens, newest first, also those that ended", path: "/tokens",
 			none:   "there are no tokens; deadman token create makes one",
 			header: []string{"name", "scopes", "rules", "may use", "standing", "made", "by", "expires", "last used", "id"},
-			row: func(p *program, t web.Token) []cell {
+			row: func(p *cli, t web.Token) []cell {
 				return []cell{
-					say(t.Name), say(strings.Join(t.Scopes, " ")), say(t.Prefix + "*"), uses(t.Bounds), standing(t),
-					say(web.Relative(t.CreatedAt, p.now())), say(t.CreatedBy),
-					p.sometime(t.ExpiresAt, "never"), p.sometime(t.LastUsedAt, "never"), faint("%s", t.ID),
+					cellOf(t.Name), cellOf(strings.Join(t.Scopes, " ")), cellOf(t.Prefix + "*"), uses(t.Bounds), standing(t),
+					cellOf(web.Relative(t.CreatedAt, p.now())), cellOf(t.CreatedBy),
+					p.sometime(t.ExpiresAt, "never"), p.sometime(t.LastUsedAt, "never"), dimCell("%s", t.ID),
 				}
 			},
 		}.command(p),
@@ -38,30 +38,30 @@ func (p *program) tokenCommand() *cobra.Command {
 }
 
 // sometime is when something is, or a word where it is not.
-func (p *program) sometime(t time.Time, otherwise string) cell {
+func (p *cli) sometime(t time.Time, otherwise string) cell {
 	if t.IsZero() {
-		return faint("%s", otherwise)
+		return dimCell("%s", otherwise)
 	}
-	return say(web.Relative(t, p.now()))
+	return cellOf(web.Relative(t, p.now()))
 }
 
 // uses is what a token may use; all where it has no bounds.
 func uses(b web.Bounds) cell {
 	if said := b.Uses(); said != "" {
-		return say(said)
+		return cellOf(said)
 	}
-	return faint("all")
+	return dimCell("all")
 }
 
 func standing(t web.Token) cell {
 	if t.Standing == "live" {
-		return sayIn(green, t.Standing)
+		return colouredCell(green, t.Standing)
 	}
-	return faint("%s", t.Standing)
+	return dimCell("%s", t.Standing)
 }
 
-func (p *program) createTokenCommand() *cobra.Command {
-	var wish web.TokenWish
+func (p *cli) createTokenCommand() *cobra.Command {
+	var wish web.TokenRequest
 	cmd := &cobra.Command{
 		Use: "create NAME --scope SCOPE", Short: "Make a token; its secret is shown once",
 		Example: `  deadman token create ci --scope events --expires 90d
@@ -105,7 +105,7 @@ func (p *program) createTokenCommand() *cobra.Command {
 var scopes = wordsOf(access.Scopes...)
 
 // showNewToken shows a secret, on a line of its own at the end of the standard output.
-func (p *program) showNewToken(t web.NewToken) error {
+func (p *cli) showNewToken(t web.NewToken) error {
 	s := newSheet(p)
 	s.line("token", "%s", t.Name)
 	s.line("scopes", "%s", strings.Join(t.Scopes, ", "))
@@ -123,7 +123,7 @@ func (p *program) showNewToken(t web.NewToken) error {
 	return err
 }
 
-func (p *program) revokeTokenCommand() *cobra.Command {
+func (p *cli) revokeTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "revoke ID|NAME", Short: "End a token: at once on this node, within seconds on others", Args: exactly("ID|NAME")}
 	yes := addYes(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -140,13 +140,13 @@ func (p *program) revokeTokenCommand() *cobra.Command {
 		if p.output == asJSON {
 			return writeValue(p.out, map[string]string{"token": args[0], "outcome": "revoked"})
 		}
-		_, err = fmt.Fprintf(p.out, "revoked: token %s opens nothing any more\n", plain(args[0]))
+		_, err = fmt.Fprintf(p.out, "revoked: token %s opens nothing any more\n", sanitize(args[0]))
 		return err
 	}
 	return cmd
 }
 
-func (p *program) auditCommand() *cobra.Command {
+func (p *cli) auditCommand() *cobra.Command {
 	return listing[web.Entry]{
 		use: "audit", short: "List who changed what, newest first", path: "/audit",
 		filters: []filter{
@@ -156,10 +156,10 @@ func (p *program) auditCommand() *cobra.Command {
 			since("after", "", "done"), until("before", "", "done"),
 		},
 		none: "nothing was changed yet", header: []string{"when", "at", "who", "from", "did", "to", "detail"},
-		row: func(p *program, e web.Entry) []cell {
+		row: func(p *cli, e web.Entry) []cell {
 			return []cell{
-				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), sayIn(bold, e.Actor), say(e.Addr),
-				say(e.Action), say(e.Object), say(e.Detail),
+				cellOf(web.Relative(e.At, p.now())), cellOf(p.exact(e.At)), colouredCell(bold, e.Actor), cellOf(e.Addr),
+				cellOf(e.Action), cellOf(e.Object), cellOf(e.Detail),
 			}
 		},
 	}.command(p)

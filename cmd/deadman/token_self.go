@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-func (p *program) showSelf(cmd *cobra.Command, _ []string) error {
+func (p *cli) showSelf(cmd *cobra.Command, _ []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (p *program) showSelf(cmd *cobra.Command, _ []string) error {
 }
 
 // uses has a line for each kind of thing that is bound.
-func (s *sheet) uses(b web.Bounds) {
+func (s *keyValues) uses(b web.Bounds) {
 	for _, list := range []struct {
 		name string
 		has  []string

@@ -7,19 +7,19 @@ import (
 )
 
 // trail shows what became of a job, oldest first.
-func (s *sheet) trail(entries []web.TrailEntry) {
+func (s *keyValues) trail(entries []web.TrailEntry) {
 	for i, e := range entries {
 		name := ""
 		if i == 0 {
 			name = "trail"
 		}
-		s.line(name, "%s  %s", s.p.exact(e.At), s.told(e))
+		s.line(name, "%s  %s", s.p.exact(e.At), s.trailText(e))
 	}
 }
 
-// told is an entry in a few words.
-func (s *sheet) told(e web.TrailEntry) string {
-	said := []string{deedOf(e)}
+// trailText is an entry in a few words.
+func (s *keyValues) trailText(e web.TrailEntry) string {
+	said := []string{actionText(e)}
 	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"saw ", e.Saw}, {"by ", e.By}} {
 		if more.value != "" {
 			said = append(said, more.what+more.value)
@@ -31,8 +31,8 @@ func (s *sheet) told(e web.TrailEntry) string {
 	return strings.Join(said, "; ")
 }
 
-// deedOf is what was done.
-func deedOf(e web.TrailEntry) string {
+// actionText is what was done.
+func actionText(e web.TrailEntry) string {
 	switch {
 	case e.Kind != "look":
 		return map[string]string{

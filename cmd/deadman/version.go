@@ -10,7 +10,7 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-func (p *program) versionCommand() *cobra.Command {
+func (p *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Say which version this is", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {

@@ -2,9 +2,9 @@ package access
 
 import "time"
 
-// Entry is a line of the audit. It is written in the transaction of what it tells, and
+// AuditEntry is a line of the audit. It is written in the transaction of what it tells, and
 // never changed.
-type Entry struct {
+type AuditEntry struct {
 	ID     int64     `json:"id"` // later entries have greater ones
 	At     time.Time `json:"at"`
 	Actor  Actor     `json:"actor"`
@@ -13,9 +13,9 @@ type Entry struct {
 	Detail string    `json:"detail,omitzero"`
 }
 
-// Filter narrows the audit. Zero values narrow nothing. Actor, Action and Object are whole,
+// AuditFilter narrows the audit. Zero values narrow nothing. Actor, Action and Object are whole,
 // or what one begins with and a "*".
-type Filter struct {
+type AuditFilter struct {
 	Actor  string // its name
 	Action string
 	Object string

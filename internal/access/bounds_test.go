@@ -18,7 +18,7 @@ func TestATokenWithAPrefixMayUseWhatItWasGiven(t *testing.T) {
 		Subjects: []string{"acme.>", "shared.*", "acme.>"}, Publish: []string{"acme.out.*"}, Sources: []string{"acme-*", "shop"},
 	}
 	_, secret := create(t, k, w)
-	token, err := k.Identify(t.Context(), secret)
+	token, err := k.Authenticate(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func OnceOf(ctx context.Context) string {
 	return key
 }
 
-// Reply is an answer as it is kept for a request that comes again.
-type Reply struct {
+// StoredResponse is an answer as it is kept for a request that comes again.
+type StoredResponse struct {
 	Status int
 	Header map[string]string
 	Body   []byte

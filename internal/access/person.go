@@ -52,7 +52,7 @@ func ReadPerson(text string) Person {
 // Grant is what people in some groups may.
 type Grant struct {
 	Groups []string
-	Wish   Wish // without a name and an end
+	Wish   TokenRequest // without a name and an end
 }
 
 // Grants are what people may. The first one decides of which a person is in one of the groups.

@@ -16,7 +16,7 @@ var ann = access.Person{By: access.ByOIDC, Name: "ann@example.org", Issuer: "htt
 // A session of a person needs no token, opens nothing as one, and ends 12 hours after the login however it is used.
 func TestASessionOfAPerson(t *testing.T) {
 	c := newClock()
-	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, t.TempDir()), c.Now)
 	s, secret, err := k.Admit(t.Context(), ann, "192.0.2.7", "Firefox")
 	if err != nil || s.ExpiresAt.Sub(s.CreatedAt) != access.PersonMost {
 		t.Fatalf("%+v, %v", s, err)
@@ -52,7 +52,7 @@ func TestASessionOfAPerson(t *testing.T) {
 		t.Error(err)
 	}
 	resume(false)
-	entries, _, err := k.Audit(t.Context(), access.Filter{Action: "session.create"})
+	entries, _, err := k.Audit(t.Context(), access.AuditFilter{Action: "session.create"})
 	want := access.Actor{Name: "oidc:ann@example.org", TokenID: "oidc:https://id.example.org#1", Addr: "192.0.2.7"}
 	if err != nil || len(entries) != 2 || entries[1].Actor != want {
 		t.Errorf("the audit has %+v, %v", entries, err)
@@ -62,8 +62,8 @@ func TestASessionOfAPerson(t *testing.T) {
 // The first grant decides of which a person is in one of the groups; who is in none may nothing.
 func TestGrants(t *testing.T) {
 	grants := access.Grants{
-		{Groups: []string{"admins", "sre"}, Wish: access.Wish{Scopes: []access.Scope{access.OnCall}}},
-		{Groups: []string{"staff"}, Wish: access.Wish{Scopes: []access.Scope{access.Rules}, Prefix: "acme-", Bounds: access.Bounds{Subjects: subjects.List{"acme.>"}}}},
+		{Groups: []string{"admins", "sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.OnCall}}},
+		{Groups: []string{"staff"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Rules}, Prefix: "acme-", Bounds: access.Bounds{Subjects: subjects.List{"acme.>"}}}},
 	}
 	for _, c := range []struct {
 		groups []string
@@ -108,8 +108,8 @@ func TestAPersonIsNobodyElse(t *testing.T) {
 		if p.String() == access.Loopback || p.String() == access.NodeItself {
 			t.Errorf("%s is %s", name, p)
 		}
-		k := access.NewKeeper(open(t, t.TempDir()), time.Now)
-		if _, _, err := k.Create(t.Context(), access.Wish{Name: p.String(), Scopes: []access.Scope{access.Read}}); err == nil {
+		k := access.NewTokens(open(t, t.TempDir()), time.Now)
+		if _, _, err := k.Create(t.Context(), access.TokenRequest{Name: p.String(), Scopes: []access.Scope{access.Read}}); err == nil {
 			t.Errorf("a token is named %s", p)
 		}
 	}

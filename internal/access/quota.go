@@ -97,7 +97,7 @@ const alertRoom = 1 << 30
 func ReadQuota(prefix string, set map[Limited]int64) (Quota, error) {
 	var ps Problems
 	say := func(field, format string, args ...any) { ps = append(ps, Problem{field, fmt.Sprintf(format, args...)}) }
-	w := Wish{Prefix: prefix}
+	w := TokenRequest{Prefix: prefix}
 	if prefix == "" {
 		say("prefix", `it is empty; write what the names of the rules begin with, such as "acme-*"`)
 	}

@@ -35,9 +35,9 @@ func (s Scope) covers(other Scope) bool {
 	return false
 }
 
-// meant is the scope that somebody had in mind who wrote s, or empty. No two scopes begin
+// suggestScope is the scope that somebody had in mind who wrote s, or empty. No two scopes begin
 // with the same two letters.
-func meant(s string) Scope {
+func suggestScope(s string) Scope {
 	if len(s) < 2 {
 		return ""
 	}

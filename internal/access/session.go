@@ -89,8 +89,8 @@ type SessionStore interface {
 // and never again.
 //
 // It returns ErrDenied for a secret that is not a live token's.
-func (k *Keeper) Login(ctx context.Context, secret, addr, userAgent string) (s Session, sessionSecret string, err error) {
-	t, err := k.Identify(ctx, secret)
+func (k *Tokens) Login(ctx context.Context, secret, addr, userAgent string) (s Session, sessionSecret string, err error) {
+	t, err := k.Authenticate(ctx, secret)
 	if err != nil {
 		return Session{}, "", err
 	}
@@ -107,12 +107,12 @@ func (k *Keeper) Login(ctx context.Context, secret, addr, userAgent string) (s S
 
 // Admit makes a session for a person for whom a provider vouches. The session's secret is returned here and
 // never again.
-func (k *Keeper) Admit(ctx context.Context, p Person, addr, userAgent string) (s Session, sessionSecret string, err error) {
+func (k *Tokens) Admit(ctx context.Context, p Person, addr, userAgent string) (s Session, sessionSecret string, err error) {
 	return k.begin(ctx, Session{Person: &p, ExpiresAt: k.now().Add(PersonMost), Addr: addr, UserAgent: userAgent})
 }
 
 // begin keeps a new session of a holder, from now until it expires.
-func (k *Keeper) begin(ctx context.Context, s Session) (Session, string, error) {
+func (k *Tokens) begin(ctx context.Context, s Session) (Session, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Session{}, "", fmt.Errorf("session id: %w", err)
@@ -130,13 +130,13 @@ func (k *Keeper) begin(ctx context.Context, s Session) (Session, string, error) 
 
 // Resume returns the live session that has the secret and its token, or ErrDenied. A person's session has no token: what
 // the person may is the caller's to find.
-func (k *Keeper) Resume(ctx context.Context, secret string) (Session, Token, error) {
+func (k *Tokens) Resume(ctx context.Context, secret string) (Session, Token, error) {
 	p, err := k.find(ctx, &k.sessions, hashOf(secret), k.sessionOf)
 	return p.session, p.token, err
 }
 
 // sessionOf asks the store for a session and its token.
-func (k *Keeper) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
+func (k *Tokens) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
 	s, err := k.store.SessionByHash(ctx, hash)
 	if err != nil || s.Person != nil {
 		return pass{session: s}, err
@@ -146,7 +146,7 @@ func (k *Keeper) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
 }
 
 // Sessions returns the live sessions, newest first.
-func (k *Keeper) Sessions(ctx context.Context) ([]Session, error) {
+func (k *Tokens) Sessions(ctx context.Context) ([]Session, error) {
 	all, err := k.store.Sessions(ctx)
 	now := k.now()
 	return slices.DeleteFunc(all, func(s Session) bool { return !s.Live(now) }), err
@@ -154,7 +154,7 @@ func (k *Keeper) Sessions(ctx context.Context) ([]Session, error) {
 
 // EndSession ends the session of an id, on this node at once and on others within seconds. It returns
 // ErrNoSession where there is none.
-func (k *Keeper) EndSession(ctx context.Context, id string) error {
+func (k *Tokens) EndSession(ctx context.Context, id string) error {
 	defer k.sessions.forget() // also after an error: it may have been done nevertheless
 	return k.store.EndSession(ctx, id)
 }

@@ -11,7 +11,7 @@ import (
 	"deadman/internal/access"
 )
 
-func login(t *testing.T, k *access.Keeper, secret string) (access.Session, string) {
+func login(t *testing.T, k *access.Tokens, secret string) (access.Session, string) {
 	t.Helper()
 	s, sessionSecret, err := k.Login(t.Context(), secret, "192.0.2.7", "Firefox")
 	if err != nil {
@@ -20,14 +20,14 @@ func login(t *testing.T, k *access.Keeper, secret string) (access.Session, strin
 	return s, sessionSecret
 }
 
-func resumed(t *testing.T, k *access.Keeper, secret, name string) {
+func resumed(t *testing.T, k *access.Tokens, secret, name string) {
 	t.Helper()
 	if s, token, err := k.Resume(t.Context(), secret); err != nil || token.Name != name || s.TokenName != name {
 		t.Errorf("the session is %+v of %+v, %v; want that of %s", s, token, err, name)
 	}
 }
 
-func over(t *testing.T, k *access.Keeper, secret string) {
+func over(t *testing.T, k *access.Tokens, secret string) {
 	t.Helper()
 	if s, token, err := k.Resume(t.Context(), secret); !errors.Is(err, access.ErrDenied) || s.ID != "" || token.ID != "" {
 		t.Errorf("the session is %+v of %+v, %v; want ErrDenied", s, token, err)
@@ -36,7 +36,7 @@ func over(t *testing.T, k *access.Keeper, secret string) {
 
 func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 	c := newClock()
-	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, t.TempDir()), c.Now)
 	token, secret := create(t, k, wish("ann", "read"))
 	s, sessionSecret := login(t, k, secret)
 	if s.TokenID != token.ID || !s.CreatedAt.Equal(c.Now()) || s.ExpiresAt.Sub(s.CreatedAt) != access.SessionMost || s.EndsAt().Sub(s.CreatedAt) != access.SessionIdle {
@@ -50,7 +50,7 @@ func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 	if _, _, err := k.Login(t.Context(), sessionSecret, "", ""); !errors.Is(err, access.ErrDenied) {
 		t.Errorf("a session logs in: %v", err)
 	}
-	entries, _, err := k.Audit(t.Context(), access.Filter{Object: "session/" + s.ID})
+	entries, _, err := k.Audit(t.Context(), access.AuditFilter{Object: "session/" + s.ID})
 	if err != nil || len(entries) != 1 || entries[0].Action != "session.create" || entries[0].Actor != (access.Actor{Name: "ann", TokenID: token.ID, Addr: "192.0.2.7"}) {
 		t.Errorf("the audit has %+v, %v", entries, err)
 	}
@@ -59,7 +59,7 @@ func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 // A session ends 12 hours after its last use, and after 30 days however it is used.
 func TestASessionEndsInTime(t *testing.T) {
 	c := newClock()
-	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, t.TempDir()), c.Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	_, idle := login(t, k, secret)
 	_, used := login(t, k, secret)
@@ -85,15 +85,15 @@ func TestASessionEndsInTime(t *testing.T) {
 func TestASessionEndsWithItsToken(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
-	_, short := create(t, here, access.Wish{Name: "short", Scopes: scopesOf("read"), Expires: time.Hour})
+	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
+	_, short := create(t, here, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Hour})
 	made, expires := login(t, here, short)
 	if made.ExpiresAt.Sub(made.CreatedAt) != time.Hour {
 		t.Errorf("the session lives until %s", made.ExpiresAt)
 	}
 	_, secret := create(t, here, wish("ann", "read"))
 	_, revoked := login(t, here, secret)
-	for _, k := range []*access.Keeper{here, there} {
+	for _, k := range []*access.Tokens{here, there} {
 		resumed(t, k, expires, "short")
 		resumed(t, k, revoked, "ann")
 	}
@@ -115,7 +115,7 @@ func TestASessionEndsWithItsToken(t *testing.T) {
 func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, secret := create(t, here, wish("ann", "read"))
 	ends, ended := login(t, here, secret)
 	_, other := login(t, here, secret)
@@ -138,7 +138,7 @@ func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 // A token that is revoked while it logs in leaves no session.
 func TestRevocationWhileATokenLogsIn(t *testing.T) {
 	s := open(t, t.TempDir())
-	k, other := access.NewKeeper(s, newClock().Now), access.NewKeeper(s.Store, newClock().Now)
+	k, other := access.NewTokens(s, newClock().Now), access.NewTokens(s.Store, newClock().Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	s.answer = func() {
 		s.answer = nil
@@ -168,7 +168,7 @@ func TestTheNameOfABrowserIsShortened(t *testing.T) {
 // What a secret opened lately is known without the store, until it is denied.
 func TestKnowsWhatOpenedLately(t *testing.T) {
 	c := newClock()
-	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, t.TempDir()), c.Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	knows := func(secret string, want bool) {
 		t.Helper()

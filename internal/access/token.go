@@ -53,8 +53,8 @@ func (t Token) Standing(now time.Time) string {
 	return "live"
 }
 
-// mark is how a secret begins, so that people and scanners know one when they see it.
-const mark = "dm_"
+// tokenPrefix is how a secret begins, so that people and scanners know one when they see it.
+const tokenPrefix = "dm_"
 
 // newSecret returns a secret: 256 random bits after a mark.
 func newSecret(mark string) string {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// kept is how long an answer is believed without asking the store: the longest that a
+	// tokenCacheTTL is how long an answer is believed without asking the store: the longest that a
 	// token lives on after another node revoked it, and that a node stays open after another
 	// one made the first token.
-	kept = 2 * time.Second
-	// most is how many secrets are remembered.
-	most = 1024
-	// noted is how far apart the uses are that are written.
-	noted = time.Minute
+	tokenCacheTTL = 2 * time.Second
+	// tokenCacheSize is how many secrets are remembered.
+	tokenCacheSize = 1024
+	// lastUsedInterval is how far apart the uses are that are written.
+	lastUsedInterval = time.Minute
 )
 
 // pass is what a secret opens: a token or, where it is a session's, the session and its token, unless it is a person's.
@@ -44,34 +44,34 @@ func (p *pass) usedAt() *time.Time {
 	return &p.token.LastUsedAt
 }
 
-// recent remembers for moments what secrets open, so that not every request asks the store. What
+// tokenCache remembers for moments what secrets open, so that not every request asks the store. What
 // is denied is not remembered: it has to go the same way each time. The zero value is empty.
-type recent struct {
+type tokenCache struct {
 	mu      sync.Mutex
-	passes  map[[32]byte]seen
+	passes  map[[32]byte]cachedToken
 	changed int       // how often tokens were changed here
 	freeAt  time.Time // when the store said that there was no token yet; zero: it did not
 }
 
-// seen is what a secret opens, and when the store said so; zero: it has to be asked again.
-type seen struct {
+// cachedToken is what a secret opens, and when the store said so; zero: it has to be asked again.
+type cachedToken struct {
 	pass
 	at time.Time
 }
 
-func (s seen) fresh(now time.Time) bool {
+func (s cachedToken) fresh(now time.Time) bool {
 	age := now.Sub(s.at)
-	return age >= 0 && age < kept && s.live(now)
+	return age >= 0 && age < tokenCacheTTL && s.live(now)
 }
 
 // changes is how often tokens were changed. It is read before the store is asked.
-func (r *recent) changes() int {
+func (r *tokenCache) changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changed
 }
 
-func (r *recent) get(hash [32]byte, now time.Time) (pass, bool) {
+func (r *tokenCache) get(hash [32]byte, now time.Time) (pass, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.passes[hash]
@@ -82,7 +82,7 @@ func (r *recent) get(hash [32]byte, now time.Time) (pass, bool) {
 }
 
 // has reports whether a secret opened something lately.
-func (r *recent) has(hash [32]byte) bool {
+func (r *tokenCache) has(hash [32]byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.passes[hash]
@@ -90,14 +90,14 @@ func (r *recent) has(hash [32]byte) bool {
 }
 
 // drop forgets a secret that opens nothing any more.
-func (r *recent) drop(hash [32]byte) {
+func (r *tokenCache) drop(hash [32]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.passes, hash)
 }
 
 // keep remembers what the store said, unless tokens were changed since it was asked.
-func (r *recent) keep(p pass, now time.Time, changes int) {
+func (r *tokenCache) keep(p pass, now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed != changes {
@@ -108,24 +108,24 @@ func (r *recent) keep(p pass, now time.Time, changes int) {
 		*p.usedAt() = *s.usedAt() // its writing is under way
 	}
 	r.makeRoom(now)
-	r.passes[hash] = seen{p, now}
+	r.passes[hash] = cachedToken{p, now}
 }
 
-func (r *recent) makeRoom(now time.Time) {
+func (r *tokenCache) makeRoom(now time.Time) {
 	if r.passes == nil {
-		r.passes = make(map[[32]byte]seen)
+		r.passes = make(map[[32]byte]cachedToken)
 	}
-	if len(r.passes) < most {
+	if len(r.passes) < tokenCacheSize {
 		return
 	}
-	maps.DeleteFunc(r.passes, func(_ [32]byte, s seen) bool { return !s.fresh(now) })
-	if len(r.passes) >= most {
+	maps.DeleteFunc(r.passes, func(_ [32]byte, s cachedToken) bool { return !s.fresh(now) })
+	if len(r.passes) >= tokenCacheSize {
 		clear(r.passes) // asking again is all that it costs
 	}
 }
 
 // used reports whether a use has to be written. Of several at once, one has to be.
-func (r *recent) used(p pass, now time.Time) bool {
+func (r *tokenCache) used(p pass, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	hash := p.hash()
@@ -133,7 +133,7 @@ func (r *recent) used(p pass, now time.Time) bool {
 	if ok {
 		p = s.pass
 	}
-	if now.Sub(*p.usedAt()) < noted {
+	if now.Sub(*p.usedAt()) < lastUsedInterval {
 		return false
 	}
 	if ok {
@@ -144,7 +144,7 @@ func (r *recent) used(p pass, now time.Time) bool {
 }
 
 // forget has the store be asked again about everything.
-func (r *recent) forget() {
+func (r *tokenCache) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed++
@@ -156,15 +156,15 @@ func (r *recent) forget() {
 }
 
 // free reports whether the store said a moment ago that there was no token yet.
-func (r *recent) free(now time.Time) bool {
+func (r *tokenCache) free(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	age := now.Sub(r.freeAt)
-	return age >= 0 && age < kept
+	return age >= 0 && age < tokenCacheTTL
 }
 
 // keepFree remembers that the store said so, unless tokens were changed since it was asked.
-func (r *recent) keepFree(now time.Time, changes int) {
+func (r *tokenCache) keepFree(now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == changes {

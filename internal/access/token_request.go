@@ -12,8 +12,8 @@ import (
 	"deadman/internal/subjects"
 )
 
-// Wish is what a token is to be.
-type Wish struct {
+// TokenRequest is what a token is to be.
+type TokenRequest struct {
 	Name    string        // 1 to 63 of letters, digits, '.', '_', '@' and '-'
 	Scopes  []Scope       // at least one
 	Prefix  string        // "acme-*" or "acme-": rules whose names begin so; empty: all
@@ -57,7 +57,7 @@ func looksAlike(a, b string) bool {
 var reserved = []string{NodeItself, Loopback}
 
 // read returns the wish in its one form, or Problems.
-func (w Wish) read() (Wish, error) {
+func (w TokenRequest) read() (TokenRequest, error) {
 	var ps Problems
 	say := func(field, format string, args ...any) {
 		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
@@ -68,33 +68,33 @@ func (w Wish) read() (Wish, error) {
 		say("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
 	}
 	if ps != nil {
-		return Wish{}, ps
+		return TokenRequest{}, ps
 	}
 	return w, nil
 }
 
 // Granted returns a wish without a name in its one form, as it is granted to a group, or Problems.
-func (w Wish) Granted() (Wish, error) {
+func (w TokenRequest) Granted() (TokenRequest, error) {
 	var ps Problems
 	w.readRights(func(field, format string, args ...any) {
 		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
 	})
 	if ps != nil {
-		return Wish{}, ps
+		return TokenRequest{}, ps
 	}
 	return w, nil
 }
 
-func (w *Wish) readRights(say sayer) {
+func (w *TokenRequest) readRights(say problemList) {
 	w.readScopes(say)
 	w.readPrefix(say)
 	w.readBounds(say)
 }
 
-// sayer takes down a problem of a field.
-type sayer func(field, format string, args ...any)
+// problemList takes down a problem of a field.
+type problemList func(field, format string, args ...any)
 
-func (w *Wish) readName(say sayer) {
+func (w *TokenRequest) readName(say problemList) {
 	switch {
 	case !nameForm.MatchString(w.Name):
 		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
@@ -106,7 +106,7 @@ func (w *Wish) readName(say sayer) {
 }
 
 // readScopes brings the scopes into their order, each once.
-func (w *Wish) readScopes(say sayer) {
+func (w *TokenRequest) readScopes(say problemList) {
 	if len(w.Scopes) == 0 {
 		say("scopes", "there is none; give at least one of %s", choices())
 	}
@@ -115,7 +115,7 @@ func (w *Wish) readScopes(say sayer) {
 			continue
 		}
 		hint := ""
-		if m := meant(string(s)); m != "" {
+		if m := suggestScope(string(s)); m != "" {
 			hint = fmt.Sprintf("; did you mean %s?", m)
 		}
 		say(fmt.Sprintf("scopes[%d]", i), "%.40q is not one of %s%s", s, choices(), hint)
@@ -123,7 +123,7 @@ func (w *Wish) readScopes(say sayer) {
 	w.Scopes = slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return !slices.Contains(w.Scopes, s) })
 }
 
-func (w *Wish) readPrefix(say sayer) {
+func (w *TokenRequest) readPrefix(say problemList) {
 	if w.Prefix == "" {
 		return
 	}
@@ -144,7 +144,7 @@ const maxBounds = 100
 var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
 
 // readBounds brings each list into one form: sorted, each entry once.
-func (w *Wish) readBounds(say sayer) {
+func (w *TokenRequest) readBounds(say problemList) {
 	if w.Prefix == "" && w.Bounds.given() && slices.Contains(w.Scopes, Admin) {
 		say("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
 	}
@@ -164,7 +164,7 @@ func checkBound(name string) error {
 }
 
 // readList reads a list of bounds; one that is not there stays so.
-func readList[L ~[]string](say sayer, field string, list L, check func(string) error) L {
+func readList[L ~[]string](say problemList, field string, list L, check func(string) error) L {
 	if len(list) > maxBounds {
 		say(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
 		return list

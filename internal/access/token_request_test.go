@@ -14,16 +14,16 @@ import (
 func TestWishesAreRead(t *testing.T) {
 	k := keeper(t)
 	for _, c := range []struct {
-		wish   access.Wish
+		wish   access.TokenRequest
 		scopes string
 		prefix string
 	}{
 		{wish("a", "read"), "read", ""},
 		{wish("A.b_c@d-9", "admin read events read"), "read events admin", ""},
 		{wish(strings.Repeat("n", 63), "rules"), "rules", ""},
-		{access.Wish{Name: "p1", Scopes: scopesOf("read"), Prefix: "acme-*"}, "read", "acme-"},
-		{access.Wish{Name: "p2", Scopes: scopesOf("read"), Prefix: "acme-"}, "read", "acme-"},
-		{access.Wish{Name: "p3", Scopes: scopesOf("read"), Prefix: "a*"}, "read", "a"},
+		{access.TokenRequest{Name: "p1", Scopes: scopesOf("read"), Prefix: "acme-*"}, "read", "acme-"},
+		{access.TokenRequest{Name: "p2", Scopes: scopesOf("read"), Prefix: "acme-"}, "read", "acme-"},
+		{access.TokenRequest{Name: "p3", Scopes: scopesOf("read"), Prefix: "a*"}, "read", "a"},
 	} {
 		made, _, err := k.Create(t.Context(), c.wish)
 		if err != nil {
@@ -41,7 +41,7 @@ func TestBadWishesChangeNothing(t *testing.T) {
 	const names = `is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`
 	const all = "read, events, oncall, rules and admin"
 	for _, c := range []struct {
-		wish access.Wish
+		wish access.TokenRequest
 		want string // one line a problem
 	}{
 		{wish("", "read"), `name: "" ` + names},
@@ -66,23 +66,23 @@ func TestBadWishesChangeNothing(t *testing.T) {
 		{wish("n", "write"), `scopes[0]: "write" is not one of ` + all},
 		{wish("n", "x"), `scopes[0]: "x" is not one of ` + all},
 		{
-			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "*"},
+			access.TokenRequest{Name: "n", Scopes: scopesOf("read"), Prefix: "*"},
 			`prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
 		},
 		{
-			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "a*b*"},
+			access.TokenRequest{Name: "n", Scopes: scopesOf("read"), Prefix: "a*b*"},
 			`prefix: "a*b*" is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`,
 		},
 		{
-			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "Acme-"},
+			access.TokenRequest{Name: "n", Scopes: scopesOf("read"), Prefix: "Acme-"},
 			`prefix: "Acme-" is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`,
 		},
 		{
-			access.Wish{Name: "n", Scopes: scopesOf("read"), Expires: -time.Hour},
+			access.TokenRequest{Name: "n", Scopes: scopesOf("read"), Expires: -time.Hour},
 			"expires: -1h0m0s is in the past; give a span such as 90d, or leave it out for a token that never expires",
 		},
 		{
-			access.Wish{Name: "", Prefix: "*"},
+			access.TokenRequest{Name: "", Prefix: "*"},
 			`name: "" ` + names + "\nscopes: there is none; give at least one of " + all +
 				"\n" + `prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
 		},
@@ -96,13 +96,13 @@ func TestBadWishesChangeNothing(t *testing.T) {
 	if tokens, err := k.List(t.Context()); err != nil || len(tokens) != 0 {
 		t.Errorf("there are %v, %v", tokens, err)
 	}
-	if entries, _, err := k.Audit(t.Context(), access.Filter{}); err != nil || len(entries) != 0 {
+	if entries, _, err := k.Audit(t.Context(), access.AuditFilter{}); err != nil || len(entries) != 0 {
 		t.Errorf("the audit has %v, %v", entries, err)
 	}
 }
 
-func wish(name, scopes string) access.Wish {
-	return access.Wish{Name: name, Scopes: scopesOf(scopes)}
+func wish(name, scopes string) access.TokenRequest {
+	return access.TokenRequest{Name: name, Scopes: scopesOf(scopes)}
 }
 
 // In the audit, a token's name is all that tells who acts: no live token gets a name that people take for that of another.

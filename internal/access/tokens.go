@@ -45,26 +45,26 @@ type Store interface {
 	Note(ctx context.Context, action Action, object, detail string) error
 	// Audit lists who did what, newest first, and where the next page begins: empty at the
 	// end. It returns futurejobs.ErrBadCursor for another list's cursor.
-	Audit(ctx context.Context, f Filter) (entries []Entry, next string, err error)
+	Audit(ctx context.Context, f AuditFilter) (entries []AuditEntry, next string, err error)
 }
 
-// Keeper makes tokens and knows them again. It is safe for concurrent use.
-type Keeper struct {
+// Tokens makes tokens and knows them again. It is safe for concurrent use.
+type Tokens struct {
 	store    Store
 	now      func() time.Time
-	recent   recent // tokens
-	sessions recent
+	recent   tokenCache // tokens
+	sessions tokenCache
 }
 
-// NewKeeper returns a keeper of the tokens in s. Tokens expire by now.
-func NewKeeper(s Store, now func() time.Time) *Keeper {
-	return &Keeper{store: s, now: now}
+// NewTokens returns a keeper of the tokens in s. Tokens expire by now.
+func NewTokens(s Store, now func() time.Time) *Tokens {
+	return &Tokens{store: s, now: now}
 }
 
 // Create makes a token. Its secret is returned here and never again: only a hash is kept.
 //
 // It returns Problems for a wish that cannot be granted, and ErrExists.
-func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, err error) {
+func (k *Tokens) Create(ctx context.Context, w TokenRequest) (t Token, secret string, err error) {
 	if w, err = w.read(); err != nil {
 		return Token{}, "", err
 	}
@@ -75,7 +75,7 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 	if err != nil {
 		return Token{}, "", fmt.Errorf("token id: %w", err)
 	}
-	secret = newSecret(mark)
+	secret = newSecret(tokenPrefix)
 	t = Token{
 		ID: id.String(), Name: w.Name, Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds,
 		CreatedAt: micro(k.now()), CreatedBy: ActorOf(ctx).Name, Hash: hashOf(secret),
@@ -92,7 +92,7 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 
 // checkLookAlikes refuses a name that people take for that of another live token, in the audit for one. Of two such tokens that are made
 // at the same moment, both are: the store compares names alone. The error wraps ErrExists.
-func (k *Keeper) checkLookAlikes(ctx context.Context, name string) error {
+func (k *Tokens) checkLookAlikes(ctx context.Context, name string) error {
 	all, err := k.store.Tokens(ctx)
 	if err != nil {
 		return err
@@ -108,14 +108,14 @@ func (k *Keeper) checkLookAlikes(ctx context.Context, name string) error {
 // micro is a time as a store keeps it.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// Identify returns the live token that has the secret, or ErrDenied.
-func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
+// Authenticate returns the live token that has the secret, or ErrDenied.
+func (k *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
 	p, err := k.find(ctx, &k.recent, hashOf(secret), k.tokenOf)
 	return p.token, err
 }
 
 // tokenOf asks the store for a token.
-func (k *Keeper) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
+func (k *Tokens) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
 	t, err := k.store.TokenByHash(ctx, hash)
 	return pass{token: t}, err
 }
@@ -128,7 +128,7 @@ func (k *Keeper) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
 //  3. The hashes are compared in constant time, also where nothing was found. So what is
 //     unknown, expired or revoked has gone the same way when it is denied.
 //  4. The use is noted, at most once a minute.
-func (k *Keeper) find(ctx context.Context, among *recent, hash [32]byte, ask func(context.Context, [32]byte) (pass, error)) (pass, error) {
+func (k *Tokens) find(ctx context.Context, among *tokenCache, hash [32]byte, ask func(context.Context, [32]byte) (pass, error)) (pass, error) {
 	now := k.now()
 	changes := among.changes()
 	p, known := among.get(hash, now)
@@ -156,7 +156,7 @@ func (k *Keeper) find(ctx context.Context, among *recent, hash [32]byte, ask fun
 }
 
 // touch notes a use. A use that cannot be noted is no reason to deny it; a later one is noted.
-func (k *Keeper) touch(ctx context.Context, p pass, at time.Time) {
+func (k *Tokens) touch(ctx context.Context, p pass, at time.Time) {
 	if p.token.ID != "" {
 		_ = k.store.TouchToken(ctx, p.token.ID, at)
 	}
@@ -166,14 +166,14 @@ func (k *Keeper) touch(ctx context.Context, p pass, at time.Time) {
 }
 
 // Knows reports, without the store, whether a secret opened something lately: a token, or a session.
-func (k *Keeper) Knows(secret string) bool {
+func (k *Tokens) Knows(secret string) bool {
 	hash := hashOf(secret)
 	return k.recent.has(hash) || k.sessions.has(hash)
 }
 
 // Revoke ends the token of an id or a name, on this node at once and on others within
 // seconds. It returns ErrNotFound where there is none, or it is revoked already.
-func (k *Keeper) Revoke(ctx context.Context, id string) error {
+func (k *Tokens) Revoke(ctx context.Context, id string) error {
 	defer k.sessions.forget()
 	defer k.recent.forget() // also after an error: it may have been done nevertheless
 	return k.store.RevokeToken(ctx, id, micro(k.now()))
@@ -181,11 +181,11 @@ func (k *Keeper) Revoke(ctx context.Context, id string) error {
 
 // List returns all tokens, newest first, those that ended too for as long as the audit is
 // kept, and the newest for good.
-func (k *Keeper) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
+func (k *Tokens) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
 
-// Governed reports whether there is a live token that may do everything. Without one nobody
+// HasTokens reports whether there is a live token that may do everything. Without one nobody
 // could make tokens if every request needed one.
-func (k *Keeper) Governed(ctx context.Context) (bool, error) {
+func (k *Tokens) HasTokens(ctx context.Context) (bool, error) {
 	tokens, err := k.List(ctx)
 	if err != nil {
 		return false, err
@@ -198,7 +198,7 @@ func (k *Keeper) Governed(ctx context.Context) (bool, error) {
 // is expired. The store keeps the newest token for good, so that the answer stays true. That there
 // is none is believed for seconds, unless one is made here: a node that is open asks with each
 // request.
-func (k *Keeper) EverIssued(ctx context.Context) (bool, error) {
+func (k *Tokens) EverIssued(ctx context.Context) (bool, error) {
 	now, changes := k.now(), k.recent.changes()
 	if k.recent.free(now) {
 		return false, nil
@@ -213,7 +213,7 @@ func (k *Keeper) EverIssued(ctx context.Context) (bool, error) {
 
 // Note audits what the context's actor did to an object and what changed nothing in the store. It is
 // audited also where the actor does not wait for the answer.
-func (k *Keeper) Note(ctx context.Context, action Action, object, detail string) error {
+func (k *Tokens) Note(ctx context.Context, action Action, object, detail string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	return k.store.Note(ctx, action, object, detail)
@@ -224,6 +224,6 @@ const noteTimeout = 10 * time.Second
 
 // Audit lists who did what, newest first, and where the next page begins: empty at the end.
 // It returns futurejobs.ErrBadCursor for another list's cursor.
-func (k *Keeper) Audit(ctx context.Context, f Filter) (entries []Entry, next string, err error) {
+func (k *Tokens) Audit(ctx context.Context, f AuditFilter) (entries []AuditEntry, next string, err error) {
 	return k.store.Audit(ctx, f)
 }

@@ -81,12 +81,12 @@ func open(t *testing.T, dir string) *watched {
 	return &watched{Store: s}
 }
 
-func keeper(t *testing.T) *access.Keeper {
+func keeper(t *testing.T) *access.Tokens {
 	t.Helper()
-	return access.NewKeeper(open(t, t.TempDir()), newClock().Now)
+	return access.NewTokens(open(t, t.TempDir()), newClock().Now)
 }
 
-func create(t *testing.T, k *access.Keeper, w access.Wish) (access.Token, string) {
+func create(t *testing.T, k *access.Tokens, w access.TokenRequest) (access.Token, string) {
 	t.Helper()
 	token, secret, err := k.Create(t.Context(), w)
 	if err != nil {
@@ -95,9 +95,9 @@ func create(t *testing.T, k *access.Keeper, w access.Wish) (access.Token, string
 	return token, secret
 }
 
-func denied(t *testing.T, k *access.Keeper, secret string) {
+func denied(t *testing.T, k *access.Tokens, secret string) {
 	t.Helper()
-	token, err := k.Identify(t.Context(), secret)
+	token, err := k.Authenticate(t.Context(), secret)
 	if !errors.Is(err, access.ErrDenied) || token.ID != "" {
 		t.Errorf("%q is %+v, %v; want ErrDenied", secret, token, err)
 	}
@@ -106,9 +106,9 @@ func denied(t *testing.T, k *access.Keeper, secret string) {
 	}
 }
 
-func identified(t *testing.T, k *access.Keeper, secret, name string) {
+func identified(t *testing.T, k *access.Tokens, secret, name string) {
 	t.Helper()
-	if token, err := k.Identify(t.Context(), secret); err != nil || token.Name != name {
+	if token, err := k.Authenticate(t.Context(), secret); err != nil || token.Name != name {
 		t.Errorf("%s is %+v, %v", name, token, err)
 	}
 }
@@ -117,16 +117,16 @@ func TestATokenIsMade(t *testing.T) {
 	c := newClock()
 	c.pass(123) // a store keeps microseconds
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, c.Now)
+	k := access.NewTokens(s, c.Now)
 	ctx := access.As(t.Context(), access.Actor{Name: "alice", TokenID: "7", Addr: "10.0.0.1:5"})
-	made, secret, err := k.Create(ctx, access.Wish{Name: "ci", Scopes: scopesOf("events"), Prefix: "acme-*", Expires: 90 * futurejobs.Day})
+	made, secret, err := k.Create(ctx, access.TokenRequest{Name: "ci", Scopes: scopesOf("events"), Prefix: "acme-*", Expires: 90 * futurejobs.Day})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(secret, "dm_")); err != nil || len(raw) != 32 {
 		t.Errorf("secret %q is not 32 bytes: %v", secret, err)
 	}
-	got, err := k.Identify(t.Context(), secret)
+	got, err := k.Authenticate(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +137,11 @@ func TestATokenIsMade(t *testing.T) {
 	if made.CreatedBy != "alice" || !made.CreatedAt.Equal(now) || !made.ExpiresAt.Equal(now.Add(90*futurejobs.Day)) || !made.LastUsedAt.IsZero() {
 		t.Errorf("made %+v", made)
 	}
-	entries, next, err := k.Audit(t.Context(), access.Filter{})
+	entries, next, err := k.Audit(t.Context(), access.AuditFilter{})
 	if err != nil || next != "" || len(entries) != 1 {
 		t.Fatalf("audit: %+v, %q, %v", entries, next, err)
 	}
-	want := access.Entry{
+	want := access.AuditEntry{
 		ID: entries[0].ID, At: entries[0].At, Actor: access.ActorOf(ctx), Action: "token.create", Object: "token/ci",
 		Detail: "id " + made.ID + "; scopes events; rules acme-*; subjects none; publish none; sources none; handlers none; expires 2027-02-18T12:00:00Z",
 	}
@@ -165,7 +165,7 @@ func TestSecretsDiffer(t *testing.T) {
 // What is on the disk does not tell a secret.
 func TestSecretsAreNotKept(t *testing.T) {
 	dir := t.TempDir()
-	k := access.NewKeeper(open(t, dir), newClock().Now)
+	k := access.NewTokens(open(t, dir), newClock().Now)
 	token, secret := create(t, k, wish("ci", "admin"))
 	identified(t, k, secret, "ci")
 	raw, err := base64.RawURLEncoding.DecodeString(secret[3:])
@@ -195,9 +195,9 @@ func TestSecretsAreNotKept(t *testing.T) {
 func TestWhatIsNotLiveIsDenied(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, c.Now)
+	k := access.NewTokens(s, c.Now)
 	_, good := create(t, k, wish("good", "read"))
-	_, short := create(t, k, access.Wish{Name: "short", Scopes: scopesOf("read"), Expires: time.Minute})
+	_, short := create(t, k, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Minute})
 	_, gone := create(t, k, wish("gone", "read"))
 	if err := k.Revoke(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
@@ -222,8 +222,8 @@ func TestWhatIsNotLiveIsDenied(t *testing.T) {
 func TestATokenExpiresInTime(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, c.Now)
-	_, secret := create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("read"), Expires: time.Second})
+	k := access.NewTokens(s, c.Now)
+	_, secret := create(t, k, access.TokenRequest{Name: "ci", Scopes: scopesOf("read"), Expires: time.Second})
 	identified(t, k, secret, "ci")
 	c.pass(time.Second - 1)
 	identified(t, k, secret, "ci")
@@ -237,7 +237,7 @@ func TestATokenExpiresInTime(t *testing.T) {
 func TestNotEveryRequestAsksTheStore(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, c.Now)
+	k := access.NewTokens(s, c.Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	for range 1000 {
 		identified(t, k, secret, "ci")
@@ -264,7 +264,7 @@ func TestNotEveryRequestAsksTheStore(t *testing.T) {
 
 func TestMoreTokensThanAreRemembered(t *testing.T) {
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, newClock().Now)
+	k := access.NewTokens(s, newClock().Now)
 	secrets := make([]string, 1500)
 	for i := range secrets {
 		_, secrets[i] = create(t, k, wish(fmt.Sprint("t", i), "read"))
@@ -285,7 +285,7 @@ func TestMoreTokensThanAreRemembered(t *testing.T) {
 func TestUseIsNotedOnceAMinute(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	k, other := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	k, other := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	first := c.Now()
 	for range 59 {
@@ -309,7 +309,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 // Many that come at once, with nothing remembered, note one use.
 func TestUseIsNotedOnceByMany(t *testing.T) {
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, newClock().Now)
+	k := access.NewTokens(s, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	const many = 20
 	var all sync.WaitGroup
@@ -331,7 +331,7 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 // A database that takes no writes locks nobody out.
 func TestUseThatCannotBeNoted(t *testing.T) {
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(&unwritable{s}, newClock().Now)
+	k := access.NewTokens(&unwritable{s}, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	identified(t, k, secret, "ci")
 	if got := one(t, k).LastUsedAt; !got.IsZero() {
@@ -351,7 +351,7 @@ func (u *unwritable) TouchToken(ctx context.Context, id string, at time.Time) er
 	return errors.New("it was written")
 }
 
-func one(t *testing.T, k *access.Keeper) access.Token {
+func one(t *testing.T, k *access.Tokens) access.Token {
 	t.Helper()
 	tokens, err := k.List(t.Context())
 	if err != nil || len(tokens) != 1 {
@@ -363,7 +363,7 @@ func one(t *testing.T, k *access.Keeper) access.Token {
 func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
-	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	token, secret := create(t, here, wish("ci", "read"))
 	identified(t, here, secret, "ci")
 	identified(t, there, secret, "ci")
@@ -378,7 +378,7 @@ func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 // A token that was read before it was revoked is not remembered afterwards.
 func TestRevocationWhileATokenIsRead(t *testing.T) {
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, newClock().Now)
+	k := access.NewTokens(s, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	s.answer = func() {
 		s.answer = nil
@@ -393,7 +393,7 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 // That there is no token is not remembered where one is made while the store is asked.
 func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 	s := open(t, t.TempDir())
-	k := access.NewKeeper(s, newClock().Now)
+	k := access.NewTokens(s, newClock().Now)
 	s.listed = func() {
 		s.listed = nil
 		create(t, k, wish("first", "admin"))
@@ -424,18 +424,18 @@ func TestOnlyWhatLivesIsRevoked(t *testing.T) {
 
 func TestGoverned(t *testing.T) {
 	c := newClock()
-	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, t.TempDir()), c.Now)
 	is := func(want bool) {
 		t.Helper()
-		if got, err := k.Governed(t.Context()); err != nil || got != want {
+		if got, err := k.HasTokens(t.Context()); err != nil || got != want {
 			t.Errorf("governed: %v, %v, want %v", got, err, want)
 		}
 	}
 	is(false)
-	create(t, k, access.Wish{Name: "narrow", Scopes: scopesOf("admin"), Prefix: "acme-*"})
-	create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("read events rules")})
+	create(t, k, access.TokenRequest{Name: "narrow", Scopes: scopesOf("admin"), Prefix: "acme-*"})
+	create(t, k, access.TokenRequest{Name: "ci", Scopes: scopesOf("read events rules")})
 	is(false)
-	create(t, k, access.Wish{Name: "short", Scopes: scopesOf("admin"), Expires: time.Hour})
+	create(t, k, access.TokenRequest{Name: "short", Scopes: scopesOf("admin"), Expires: time.Hour})
 	is(true)
 	c.pass(time.Hour)
 	is(false)
@@ -449,23 +449,23 @@ func TestGoverned(t *testing.T) {
 
 // That a token was issued stays true when it is revoked or expires, whatever it allowed.
 func TestATokenThatEndedWasIssued(t *testing.T) {
-	for name, end := range map[string]func(*access.Keeper, *clock) error{
-		"revoked": func(k *access.Keeper, _ *clock) error { return k.Revoke(t.Context(), "ci") },
-		"expired": func(_ *access.Keeper, c *clock) error { c.pass(2 * time.Hour); return nil },
+	for name, end := range map[string]func(*access.Tokens, *clock) error{
+		"revoked": func(k *access.Tokens, _ *clock) error { return k.Revoke(t.Context(), "ci") },
+		"expired": func(_ *access.Tokens, c *clock) error { c.pass(2 * time.Hour); return nil },
 	} {
 		c := newClock()
-		k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+		k := access.NewTokens(open(t, t.TempDir()), c.Now)
 		if got, err := k.EverIssued(t.Context()); err != nil || got {
 			t.Errorf("%s: issued before any was: %v, %v", name, got, err)
 		}
-		create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("events"), Expires: time.Hour})
+		create(t, k, access.TokenRequest{Name: "ci", Scopes: scopesOf("events"), Expires: time.Hour})
 		if err := end(k, c); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := k.EverIssued(t.Context()); err != nil || !got {
 			t.Errorf("%s: %v, %v, want true", name, got, err)
 		}
-		if got, err := k.Governed(t.Context()); err != nil || got {
+		if got, err := k.HasTokens(t.Context()); err != nil || got {
 			t.Errorf("%s: governed: %v, %v", name, got, err)
 		}
 	}
@@ -477,10 +477,10 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	_, secret := create(t, k, wish("ci", "read"))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.Identify(gone, secret); err == nil || errors.Is(err, access.ErrDenied) || !errors.Is(err, context.Canceled) {
+	if _, err := k.Authenticate(gone, secret); err == nil || errors.Is(err, access.ErrDenied) || !errors.Is(err, context.Canceled) {
 		t.Errorf("identify: %v", err)
 	}
-	if _, err := k.Governed(gone); err == nil {
+	if _, err := k.HasTokens(gone); err == nil {
 		t.Error("governed: no error")
 	}
 	if _, err := k.EverIssued(gone); err == nil {
@@ -496,7 +496,7 @@ func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		c := newClock()
-		k := access.NewKeeper(s, c.Now)
+		k := access.NewTokens(s, c.Now)
 		var secrets []string
 		ends := make(map[string]time.Time) // zero: never
 		pick := func() string {
@@ -526,7 +526,7 @@ func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
 			"pass": func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
 			"identify": func(t *rapid.T) {
 				secret := pick()
-				token, err := k.Identify(context.Background(), secret)
+				token, err := k.Authenticate(context.Background(), secret)
 				live := ends[secret].IsZero() || c.Now().Before(ends[secret])
 				if live != (err == nil) || live && token.Name != names[secret] || !live && !errors.Is(err, access.ErrDenied) {
 					t.Fatalf("%s ends %s, now is %s: %+v, %v", names[secret], ends[secret], c.Now(), token, err)

@@ -53,8 +53,8 @@ const (
 	WHERE f.shard = u.shard AND f.id = u.id AND f.rev = 0`
 )
 
-// floorRows are the columns of one write.
-type floorRows struct {
+// baselineRows are the columns of one write.
+type baselineRows struct {
 	end  floorEnds
 	move floorMoves
 }
@@ -76,15 +76,15 @@ type floorMoves struct {
 	at     []time.Time
 }
 
-func (r *floorRows) len() int { return len(r.end.ids) + len(r.move.ids) }
+func (r *baselineRows) len() int { return len(r.end.ids) + len(r.move.ids) }
 
 // bare settles with bare SQL.
-func (g *postgresGround) bare(ctx context.Context, _ Shape) error {
+func (g *postgresDB) bare(ctx context.Context, _ Shape) error {
 	condition, err := compiled()
 	if err != nil {
 		return err
 	}
-	rows := make(chan floorRows, floorWriters)
+	rows := make(chan baselineRows, floorWriters)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(rows)
@@ -108,7 +108,7 @@ func compiled() (*vm.Program, error) {
 }
 
 // write writes one batch in a transaction and a round trip.
-func (g *postgresGround) write(ctx context.Context, r floorRows) error {
+func (g *postgresDB) write(ctx context.Context, r baselineRows) error {
 	batch := &pgx.Batch{}
 	if e := r.end; len(e.ids) > 0 {
 		batch.Queue(floorEnd, e.shards, e.ids, e.alerts, e.details, e.at)
@@ -120,8 +120,8 @@ func (g *postgresGround) write(ctx context.Context, r floorRows) error {
 }
 
 // walk reads each shard to its end.
-func (g *postgresGround) walk(ctx context.Context, condition *vm.Program, out chan<- floorRows) error {
-	var batch floorRows
+func (g *postgresDB) walk(ctx context.Context, condition *vm.Program, out chan<- baselineRows) error {
+	var batch baselineRows
 	var machine vm.VM
 	for shard := range int16(shards) {
 		at, id := time.Unix(0, 0), int64(0)
@@ -154,7 +154,7 @@ func (g *postgresGround) walk(ctx context.Context, condition *vm.Program, out ch
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-				batch = floorRows{}
+				batch = baselineRows{}
 			}
 		}
 	}
@@ -175,7 +175,7 @@ type floorJob struct {
 }
 
 // look evaluates the condition over one job's body, and writes down what comes of it.
-func (r *floorRows) look(j floorJob, condition *vm.Program, machine *vm.VM) error {
+func (r *baselineRows) look(j floorJob, condition *vm.Program, machine *vm.VM) error {
 	var event map[string]any
 	if err := json.Unmarshal(j.body, &event); err != nil {
 		return err

@@ -27,22 +27,22 @@ const CreatedMost = 2_000_000
 // createClients are how many clients send at once, and write at once in the floor.
 const createClients = 2
 
-// creating is a way to make jobs.
-type creating struct{ draining }
+// createRun is a way to make jobs.
+type createRun struct{ drainRun }
 
 // measure clears the tables, has the jobs made, and checks that each is there.
-func (c creating) measure(ctx context.Context) (r Result, err error) {
-	if err := errors.Join(c.ground.clear(ctx), c.ground.calm(ctx)); err != nil {
+func (c createRun) measure(ctx context.Context) (r Result, err error) {
+	if err := errors.Join(c.ground.clear(ctx), c.ground.vacuumAndCheckpoint(ctx)); err != nil {
 		return r, fmt.Errorf("clear: %w", err)
 	}
-	images, err := c.ground.images(ctx)
+	images, err := c.ground.fullPageImages(ctx)
 	if err != nil {
 		return r, err
 	}
 	if r, err = c.work(ctx); err != nil {
 		return r, err
 	}
-	imaged, err := c.ground.images(ctx)
+	imaged, err := c.ground.fullPageImages(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -52,16 +52,16 @@ func (c creating) measure(ctx context.Context) (r Result, err error) {
 }
 
 // creatingWays are a floor and an engine.
-func creatingWays(engine creating, bare func(context.Context) error) []way {
+func creatingWays(engine createRun, bare func(context.Context) error) []contender {
 	floor := engine
 	floor.name, floor.ready = Floor, func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		return bare, nil, func() error { return nil }, nil
 	}
-	return []way{{Floor, floor.measure}, {Engine, engine.measure}}
+	return []contender{{Floor, floor.measure}, {Engine, engine.measure}}
 }
 
 // createWays are the ways to make jobs that are asked for by HTTP.
-func createWays(ctx context.Context, g ground, o Options) ([]way, error) {
+func createWays(ctx context.Context, g database, o Options) ([]contender, error) {
 	of, err := bareRuleOf(ctx, g, "bench-later", time.Hour)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func createWays(ctx context.Context, g ground, o Options) ([]way, error) {
 		}
 		return func(ctx context.Context) error { return h.send(ctx, bodies) }, nil, h.close, nil
 	}
-	return creatingWays(creating{draining{name: Engine, ground: g, shape: Create, jobs: o.Jobs, ready: ready}},
+	return creatingWays(createRun{drainRun{name: Engine, ground: g, shape: Create, jobs: o.Jobs, ready: ready}},
 		func(ctx context.Context) error { return bareCreate(ctx, g, of, bodies) }), nil
 }
 
@@ -90,20 +90,20 @@ func bulkBodies(jobs int) (bodies [][]byte) {
 	return bodies
 }
 
-// hatch is a store behind a node's HTTP handler, and clients of it.
-type hatch struct {
+// apiServer is a store behind a node's HTTP handler, and clients of it.
+type apiServer struct {
 	store   *store.Store
 	client  *http.Client
 	address string
 	stop    func() error
 }
 
-func openHatch(ctx context.Context, g ground) (*hatch, error) {
+func openHatch(ctx context.Context, g database) (*apiServer, error) {
 	s, err := g.store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -112,14 +112,14 @@ func openHatch(ctx context.Context, g ground) (*hatch, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	handler := web.New(web.Options{
-		Desk: &clerk{book: book, store: s}, Book: book, Log: slog.New(slog.DiscardHandler),
+		Desk: &jobCreator{book: book, store: s}, Book: book, Log: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) bool { return true },
 	})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan error, 1)
 	go func() { stopped <- web.Serve(serving, listener, handler, time.Second) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: createClients}
-	return &hatch{
+	return &apiServer{
 		store: s, client: &http.Client{Transport: transport}, address: "http://" + listener.Addr().String() + "/api/v1/jobs/bulk",
 		stop: func() error {
 			transport.CloseIdleConnections()
@@ -129,10 +129,10 @@ func openHatch(ctx context.Context, g ground) (*hatch, error) {
 	}, nil
 }
 
-func (h *hatch) close() error { return errors.Join(h.stop(), h.store.Close()) }
+func (h *apiServer) close() error { return errors.Join(h.stop(), h.store.Close()) }
 
 // send sends bodies from all clients, each the next when the one before is answered.
-func (h *hatch) send(ctx context.Context, bodies [][]byte) error {
+func (h *apiServer) send(ctx context.Context, bodies [][]byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	next := make(chan []byte)
 	group.Go(func() error {
@@ -159,7 +159,7 @@ func (h *hatch) send(ctx context.Context, bodies [][]byte) error {
 	return group.Wait()
 }
 
-func (h *hatch) post(ctx context.Context, body []byte) (err error) {
+func (h *apiServer) post(ctx context.Context, body []byte) (err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.address, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -180,16 +180,16 @@ func (h *hatch) post(ctx context.Context, body []byte) (err error) {
 	return nil
 }
 
-// clerk begins waits as a node does.
-type clerk struct {
-	web.Desk // what else a person may do, nobody asks here
-	book     *rules.Book
-	store    *store.Store
+// jobCreator begins waits as a node does.
+type jobCreator struct {
+	web.JobActions // what else a person may do, nobody asks here
+	book           *rules.Catalog
+	store          *store.Store
 }
 
 // CreateAll is of web.Desk.
-func (c *clerk) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
-	all := c.book.BeginAll(jobs, time.Now().UTC())
-	done, err := c.store.Apply(ctx, futurejobs.Batch{RuleSet: c.book.Revision(), Deed: string(access.JobCreate), Bulk: true, Effects: all.Effects})
-	return web.BegunOf(all, done), err
+func (c *jobCreator) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
+	all := c.book.StartAll(jobs, time.Now().UTC())
+	done, err := c.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: c.book.Revision(), AuditAction: string(access.JobCreate), Bulk: true, Effects: all.Effects})
+	return web.NewStartResult(all, done), err
 }

@@ -41,12 +41,12 @@ type bareRule struct {
 }
 
 // bareRuleOf looks up a rule.
-func bareRuleOf(ctx context.Context, g ground, name string, after time.Duration) (r bareRule, err error) {
+func bareRuleOf(ctx context.Context, g database, name string, after time.Duration) (r bareRule, err error) {
 	s, err := g.store(ctx)
 	if err != nil {
 		return r, err
 	}
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(ctx); err != nil {
 		_ = s.Close() // what went wrong is what is said
 		return r, err
@@ -79,7 +79,7 @@ func (r *bareRows) add(of bareRule, key, event string, now, since time.Time) {
 }
 
 // bareCreate makes jobs of bodies of lines, as many at once as there are clients of the engine.
-func bareCreate(ctx context.Context, g ground, of bareRule, bodies [][]byte) error {
+func bareCreate(ctx context.Context, g database, of bareRule, bodies [][]byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for w := range createClients {
 		group.Go(func() error {
@@ -95,7 +95,7 @@ func bareCreate(ctx context.Context, g ground, of bareRule, bodies [][]byte) err
 }
 
 // bareBody makes jobs of the lines of a body, in one transaction as the engine does.
-func bareBody(ctx context.Context, g ground, of bareRule, body []byte) error {
+func bareBody(ctx context.Context, g database, of bareRule, body []byte) error {
 	rows, now := newBareRows(), time.Now()
 	for line := range bytes.Lines(body) {
 		var asked struct {
@@ -115,7 +115,7 @@ func bareBody(ctx context.Context, g ground, of bareRule, body []byte) error {
 }
 
 // bareEvents makes jobs of the events of a stream: one reads and decodes, and one inserts meanwhile.
-func bareEvents(ctx context.Context, g ground, of bareRule, broker string, jobs int) (err error) {
+func bareEvents(ctx context.Context, g database, of bareRule, broker string, jobs int) (err error) {
 	nc, err := nats.Connect(broker)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ const bareInsert = `INSERT INTO future_job (shard, rule_id, version, key, create
 		$7::timestamptz[], $8::timestamptz[], $9::text[])
 	ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
-func (g *postgresGround) insert(ctx context.Context, r *bareRows) error {
+func (g *postgresDB) insert(ctx context.Context, r *bareRows) error {
 	_, err := g.pool.Exec(ctx, bareInsert, r.shard, r.rule, r.version, r.key, r.created, r.since, r.first, r.next, r.event)
 	return err
 }
@@ -19,7 +19,7 @@ func (g *postgresGround) insert(ctx context.Context, r *bareRows) error {
 // madeRows counts the jobs that are there for later, and the bytes of what they carry.
 const madeRows = `SELECT count(*), coalesce(sum(length(key) + length(event)), 0) FROM future_job WHERE `
 
-func (g *postgresGround) made(ctx context.Context, jobs int) (bytes int64, err error) {
+func (g *postgresDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
 	var there int
 	if err := g.pool.QueryRow(ctx, madeRows+g.ofRounds()+` AND next_check_at > now()`).Scan(&there, &bytes); err != nil {
 		return 0, err
@@ -34,13 +34,13 @@ func wasMade(there, jobs int) error {
 	return nil
 }
 
-// calm asks for a checkpoint, and measures without where that may not be.
-func (g *postgresGround) calm(ctx context.Context) error {
+// vacuumAndCheckpoint asks for a checkpoint, and measures without where that may not be.
+func (g *postgresDB) vacuumAndCheckpoint(ctx context.Context) error {
 	err := g.run(ctx, `VACUUM (ANALYZE) future_job`)
 	_, _ = g.pool.Exec(ctx, `CHECKPOINT`)
 	return err
 }
 
-func (g *postgresGround) run(ctx context.Context, statements ...string) error {
+func (g *postgresDB) run(ctx context.Context, statements ...string) error {
 	return execute(ctx, g.pool, statements...)
 }

@@ -10,7 +10,7 @@ import (
 const aloneInsert = `INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
-func (g *sqliteGround) insert(ctx context.Context, r *bareRows) (err error) {
+func (g *sqliteDB) insert(ctx context.Context, r *bareRows) (err error) {
 	tx, err := g.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (g *sqliteGround) insert(ctx context.Context, r *bareRows) (err error) {
 	return tx.Commit()
 }
 
-func (g *sqliteGround) made(ctx context.Context, jobs int) (bytes int64, err error) {
+func (g *sqliteDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
 	var there int
 	if err := g.db.QueryRowContext(ctx, fmt.Sprintf(madeRows+g.ofRounds()+` AND next_check_at > %d`, time.Now().UnixMicro())).Scan(&there, &bytes); err != nil {
 		return 0, err
@@ -38,10 +38,10 @@ func (g *sqliteGround) made(ctx context.Context, jobs int) (bytes int64, err err
 	return bytes, wasMade(there, jobs)
 }
 
-func (g *sqliteGround) calm(ctx context.Context) error {
+func (g *sqliteDB) vacuumAndCheckpoint(ctx context.Context) error {
 	return g.run(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`)
 }
 
-func (g *sqliteGround) run(ctx context.Context, statements ...string) error {
+func (g *sqliteDB) run(ctx context.Context, statements ...string) error {
 	return g.execute(ctx, statements...)
 }

@@ -24,8 +24,8 @@ func laterBegins(now time.Time) time.Time { return now.Truncate(time.Minute).Add
 // shards is how many shards a measured database has.
 const shards = 16
 
-// ground is a database to measure on.
-type ground interface {
+// database is a database to measure on.
+type database interface {
 	// options are how a node opens the database; store opens it so.
 	options() store.Options
 	store(ctx context.Context) (*store.Store, error)
@@ -39,20 +39,20 @@ type ground interface {
 	fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error
 	// bare does the work of a shape with no engine.
 	bare(ctx context.Context, shape Shape) error
-	// hold keeps the database from forgetting what is gone, until release.
-	hold(ctx context.Context) (release func(context.Context) error, err error)
+	// openOldSnapshot keeps the database from forgetting what is gone, until release.
+	openOldSnapshot(ctx context.Context) (release func(context.Context) error, err error)
 	// now is the database's time.
 	now(ctx context.Context) (time.Time, error)
 	// written is how many bytes of its log the database has written; 0: it doesn't say.
 	written(ctx context.Context) (int64, error)
-	// images is how many whole pages the database has put into its log, as far as it says so by now;
+	// fullPageImages is how many whole pages the database has put into its log, as far as it says so by now;
 	// 0: it doesn't say.
-	images(ctx context.Context) (int64, error)
+	fullPageImages(ctx context.Context) (int64, error)
 	// check says whether the work of a shape was done, each job once, and how many bytes of text were
 	// written for it.
 	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
-	// calm has the database write down what it still has to, and run runs statements.
-	calm(ctx context.Context) error
+	// vacuumAndCheckpoint has the database write down what it still has to, and run runs statements.
+	vacuumAndCheckpoint(ctx context.Context) error
 	run(ctx context.Context, statements ...string) error
 	// made says whether so many jobs of a round wait, and how many bytes of text they carry.
 	made(ctx context.Context, jobs int) (bytes int64, err error)
@@ -88,8 +88,8 @@ labels: {team: fulfilment}
 `
 
 // open makes the ground, with the rules of all shapes.
-func open(ctx context.Context, o Options) (ground, error) {
-	var g ground = &sqliteGround{dir: o.Dir, begins: laterBegins(time.Now())}
+func open(ctx context.Context, o Options) (database, error) {
+	var g database = &sqliteDB{dir: o.Dir, begins: laterBegins(time.Now())}
 	if o.DatabaseURL != "" {
 		p, err := openPostgres(ctx, o.DatabaseURL)
 		if err != nil {
@@ -103,7 +103,7 @@ func open(ctx context.Context, o Options) (ground, error) {
 	return g, nil
 }
 
-func saveRules(ctx context.Context, g ground) error {
+func saveRules(ctx context.Context, g database) error {
 	s, err := g.store(ctx)
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func storeOptions() store.Options {
 	return store.Options{Shards: shards, Log: slog.New(slog.DiscardHandler)}
 }
 
-// done is what is in the tables.
-type done struct {
+// tableCounts is what is in the tables.
+type tableCounts struct {
 	left, later  int // jobs, and those of them that are due later
 	ended        int
 	said, unsent int
@@ -138,12 +138,12 @@ func counted(now, next, ofRounds string) string {
 	(SELECT coalesce(sum(length(detail)), 0) FROM alert) + (SELECT coalesce(sum(length(trail)), 0) FROM future_job WHERE ` + ofRounds + `)`
 }
 
-func (d *done) fields() []any {
+func (d *tableCounts) fields() []any {
 	return []any{&d.left, &d.later, &d.ended, &d.said, &d.unsent, &d.bytes}
 }
 
 // was says whether that is what is left of jobs of a shape.
-func (d done) was(shape Shape, jobs int) error {
+func (d tableCounts) was(shape Shape, jobs int) error {
 	ends := shape.ends(jobs)
 	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.said != ends || d.unsent != ends {
 		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were said and %d wait to be published; want %d, %[6]d and %d each",

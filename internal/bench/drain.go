@@ -10,10 +10,10 @@ import (
 	"deadman/internal/store"
 )
 
-// draining is a way to do the work of a shape: all due jobs are settled.
-type draining struct {
+// drainRun is a way to do the work of a shape: all due jobs are settled.
+type drainRun struct {
 	name   string
-	ground ground
+	ground database
 	shape  Shape
 	jobs   int
 	// ready makes what the way needs beside the jobs; do does the work; rest, where it isn't nil, waits
@@ -29,11 +29,11 @@ type draining struct {
 const OldSnapshot = "old-snapshot"
 
 // drainingsOf are the ways to drain, the floor first.
-func drainingsOf(g ground, shape Shape, o Options) []draining {
-	engine := func(name string, nodes int) draining {
-		return draining{name: name, ground: g, shape: shape, jobs: o.Jobs, ready: nodesReady(g, o.Jobs, nodes), idles: o.OldSnapshot}
+func drainingsOf(g database, shape Shape, o Options) []drainRun {
+	engine := func(name string, nodes int) drainRun {
+		return drainRun{name: name, ground: g, shape: shape, jobs: o.Jobs, ready: nodesReady(g, o.Jobs, nodes), idles: o.OldSnapshot}
 	}
-	ways := []draining{
+	ways := []drainRun{
 		{name: Floor, ground: g, shape: shape, jobs: o.Jobs, ready: func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 			return func(ctx context.Context) error { return g.bare(ctx, shape) }, nil, func() error { return nil }, nil
 		}},
@@ -51,7 +51,7 @@ func drainingsOf(g ground, shape Shape, o Options) []draining {
 }
 
 // nodesReady starts so many nodes.
-func nodesReady(g ground, jobs, n int) func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
+func nodesReady(g database, jobs, n int) func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 	return func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		c, err := startNodes(ctx, g.store, n, nil)
 		if err != nil {
@@ -62,12 +62,12 @@ func nodesReady(g ground, jobs, n int) func(context.Context) (do, rest func(cont
 }
 
 // measure fills the tables, has the work done, and checks that it was done once.
-func (d draining) measure(ctx context.Context) (r Result, err error) {
+func (d drainRun) measure(ctx context.Context) (r Result, err error) {
 	if err := d.ground.clear(ctx); err != nil {
 		return r, fmt.Errorf("clear: %w", err)
 	}
 	if d.held {
-		release, err := d.ground.hold(ctx)
+		release, err := d.ground.openOldSnapshot(ctx)
 		if err != nil {
 			return r, err
 		}
@@ -76,14 +76,14 @@ func (d draining) measure(ctx context.Context) (r Result, err error) {
 	if err := d.ground.fill(ctx, d.shape, d.jobs, 0); err != nil {
 		return r, fmt.Errorf("fill: %w", err)
 	}
-	images, err := d.ground.images(ctx)
+	images, err := d.ground.fullPageImages(ctx)
 	if err != nil {
 		return r, err
 	}
 	if r, err = d.work(ctx); err != nil {
 		return r, err
 	}
-	imaged, err := d.ground.images(ctx)
+	imaged, err := d.ground.fullPageImages(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -98,7 +98,7 @@ func (d draining) measure(ctx context.Context) (r Result, err error) {
 }
 
 // work has the work done and measures it.
-func (d draining) work(ctx context.Context) (r Result, err error) {
+func (d drainRun) work(ctx context.Context) (r Result, err error) {
 	do, rest, over, err := d.ready(ctx)
 	if err != nil {
 		return r, err
@@ -128,7 +128,7 @@ func (d draining) work(ctx context.Context) (r Result, err error) {
 
 // idle is how many pages of the database a sweep touches for each shard where nothing is due: from where
 // the last node left off.
-func idle(ctx context.Context, g ground) (each float64, err error) {
+func idle(ctx context.Context, g database) (each float64, err error) {
 	s, err := g.store(ctx)
 	if err != nil {
 		return 0, err
@@ -138,16 +138,16 @@ func idle(ctx context.Context, g ground) (each float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var walks []futurejobs.Walk
+	var walks []futurejobs.ShardCursor
 	for _, l := range leases {
-		walks = append(walks, futurejobs.Walk{Shard: l.Shard, At: l.LowWater})
+		walks = append(walks, futurejobs.ShardCursor{Shard: l.Shard, At: l.LowWater})
 	}
 	touched, err := touched(ctx, s, walks)
 	return float64(touched) / float64(len(leases)), err
 }
 
 // touched is how many pages of the database a read of due jobs touches.
-func touched(ctx context.Context, s *store.Store, walks []futurejobs.Walk) (int64, error) {
+func touched(ctx context.Context, s *store.Store, walks []futurejobs.ShardCursor) (int64, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
 		return 0, err

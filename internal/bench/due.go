@@ -21,13 +21,13 @@ const (
 )
 
 // dueQuery is the query that a sweep of so many walks begins with.
-func dueQuery(walks []futurejobs.Walk, now time.Time) futurejobs.DueQuery {
+func dueQuery(walks []futurejobs.ShardCursor, now time.Time) futurejobs.DueQuery {
 	return futurejobs.DueQuery{Walks: walks, Until: now, Limit: duePage}
 }
 
 // dueWays read the first due jobs of all shards, as a sweep does: beside few jobs that pend, in a place of
 // its own, and beside as many as there are.
-func dueWays(ctx context.Context, g ground, o Options) (ways []way, over func(context.Context) error, err error) {
+func dueWays(ctx context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
 	beside := o
 	beside.Pending, beside.Scattered = o.Few, false
 	if beside.Pending == 0 {
@@ -43,14 +43,14 @@ func dueWays(ctx context.Context, g ground, o Options) (ways []way, over func(co
 		return nil, nil, errors.Join(err, few.close(context.WithoutCancel(ctx)))
 	}
 	for _, r := range []reading{{ground: few, pending: beside.Pending, jobs: o.Jobs}, {ground: g, pending: o.Pending, jobs: o.Jobs}} {
-		ways = append(ways, way{fmt.Sprintf("pending=%d", r.pending), r.measure})
+		ways = append(ways, contender{fmt.Sprintf("pending=%d", r.pending), r.measure})
 	}
 	return ways, over, nil
 }
 
 // reading reads due jobs beside some that pend.
 type reading struct {
-	ground        ground
+	ground        database
 	pending, jobs int
 }
 
@@ -75,7 +75,7 @@ func (r reading) read(ctx context.Context, s *store.Store) (result Result, err e
 	if err != nil {
 		return result, err
 	}
-	walks := make([]futurejobs.Walk, shards)
+	walks := make([]futurejobs.ShardCursor, shards)
 	for i := range walks {
 		walks[i].Shard = int16(i)
 	}

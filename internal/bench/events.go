@@ -42,9 +42,9 @@ const (
 	eventsSubject = "orders.placed"
 )
 
-// eventing is a stream full of events, and the database where they become jobs.
-type eventing struct {
-	ground ground
+// intakeRun is a stream full of events, and the database where they become jobs.
+type intakeRun struct {
+	ground database
 	events int
 	server *bus.Server
 	bus    *bus.Bus
@@ -52,8 +52,8 @@ type eventing struct {
 
 // eventsWays are the ways to make jobs of the events of a stream, which are there before. A stream is applied in its
 // order, one transaction after the other: so is the floor.
-func eventsWays(ctx context.Context, g ground, o Options) (ways []way, over func(context.Context) error, err error) {
-	e := &eventing{ground: g, events: o.Jobs}
+func eventsWays(ctx context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
+	e := &intakeRun{ground: g, events: o.Jobs}
 	over = func(context.Context) error { e.close(); return nil }
 	if err := e.open(ctx, filepath.Join(o.Dir, "events")); err != nil {
 		e.close()
@@ -64,12 +64,12 @@ func eventsWays(ctx context.Context, g ground, o Options) (ways []way, over func
 		e.close()
 		return nil, nil, err
 	}
-	return creatingWays(creating{draining{name: Engine, ground: g, shape: Events, jobs: o.Jobs, ready: e.ready}},
+	return creatingWays(createRun{drainRun{name: Engine, ground: g, shape: Events, jobs: o.Jobs, ready: e.ready}},
 		func(ctx context.Context) error { return bareEvents(ctx, g, of, e.server.ClientURL(), e.events) }), over, nil
 }
 
 // open starts a broker in a folder, has a rule listen, and publishes the events.
-func (e *eventing) open(ctx context.Context, dir string) (err error) {
+func (e *intakeRun) open(ctx context.Context, dir string) (err error) {
 	log := slog.New(slog.DiscardHandler)
 	if e.server, err = bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: log}); err != nil {
 		return err
@@ -106,10 +106,10 @@ const publishedAtOnce = 50_000
 // listen saves the rule.
 func listen(ctx context.Context, s *store.Store) error {
 	return saveRule(ctx, s, EventsDocument,
-		rules.Read{Stream: eventsStream, Subject: eventsSubject}, rules.Read{Stream: eventsStream, Subject: "orders.shipped"})
+		rules.StreamBinding{Stream: eventsStream, Subject: eventsSubject}, rules.StreamBinding{Stream: eventsStream, Subject: "orders.shipped"})
 }
 
-func (e *eventing) close() {
+func (e *intakeRun) close() {
 	if e.bus != nil {
 		e.bus.Close()
 	}
@@ -119,7 +119,7 @@ func (e *eventing) close() {
 }
 
 // ready has the stream read from its start.
-func (e *eventing) ready(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
+func (e *intakeRun) ready(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 	if err := e.ground.run(ctx, `UPDATE event_cursor SET last_seq = 0, last_at = NULL, read_through_at = NULL, created = 0`); err != nil {
 		return nil, nil, nil, err
 	}
@@ -155,17 +155,17 @@ func PublishEvents(ctx context.Context, nc *nats.Conn, from, to int) error {
 }
 
 // takeIn runs an intake until all events are jobs.
-func (e *eventing) takeIn(ctx context.Context, s *store.Store) error {
+func (e *intakeRun) takeIn(ctx context.Context, s *store.Store) error {
 	clock := futurejobs.NewClock(s.Now, time.Now)
 	if err := clock.Sync(ctx); err != nil {
 		return err
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	made := &made{all: stop}
+	made := &createCounter{all: stop}
 	made.left.Store(int64(e.events))
 	intake := events.NewIntake(events.Options{
-		Streams: e.bus, Book: rules.NewBook(s, s.Shards()), Ledger: s, Shards: holder(s.Shards()),
+		Streams: e.bus, Book: rules.NewCatalog(s, s.Shards()), Store: s, Shards: holder(s.Shards()),
 		Now: clock.Now, Observer: made, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := intake.Run(working); err != nil {
@@ -180,18 +180,18 @@ type holder int
 func (h holder) Holds(int16) bool { return true }
 func (h holder) Count() int       { return int(h) }
 
-// made calls all once no job is left to create.
-type made struct {
+// createCounter calls all once no job is left to create.
+type createCounter struct {
 	left atomic.Int64
 	all  func()
 }
 
 // Taken is of events.Observer.
-func (m *made) Taken(outcome string, n int) {
+func (m *createCounter) Taken(outcome string, n int) {
 	if outcome == events.Created && m.left.Add(-int64(n)) == 0 {
 		m.all()
 	}
 }
 
 // Alerted is of events.Observer.
-func (*made) Alerted(alerts.Alert) {}
+func (*createCounter) Alerted(alerts.Alert) {}

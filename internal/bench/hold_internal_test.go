@@ -24,7 +24,7 @@ func TestHold(t *testing.T) {
 	if err := g.fill(t.Context(), Finish, 1000, time.Duration(0)); err != nil {
 		t.Fatal(err)
 	}
-	release, err := g.hold(t.Context())
+	release, err := g.openOldSnapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

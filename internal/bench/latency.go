@@ -28,18 +28,18 @@ const (
 )
 
 // latencyWays have a whole node say an alert of each job, on a broker of its own.
-func latencyWays(_ context.Context, g ground, o Options) (ways []way, over func(context.Context) error, err error) {
+func latencyWays(_ context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
 	server, err := bus.StartServer(bus.ServerOptions{Dir: o.Dir + "/nats", Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, nil, err
 	}
 	l := latency{ground: g, jobs: o.Jobs, url: server.ClientURL()}
-	return []way{{Node, l.measure}}, func(context.Context) error { server.Close(); return nil }, nil
+	return []contender{{Node, l.measure}}, func(context.Context) error { server.Close(); return nil }, nil
 }
 
 // latency measures how long after their slot the alerts of jobs are heard.
 type latency struct {
-	ground ground
+	ground database
 	jobs   int
 	url    string // of the broker
 }
@@ -96,7 +96,7 @@ func (l latency) measureAhead(ctx context.Context, ahead time.Duration) (r Resul
 }
 
 // heard waits for the alerts of all jobs.
-func (l latency) heard(ctx context.Context, ahead time.Duration, hear hearing) (r Result, err error) {
+func (l latency) heard(ctx context.Context, ahead time.Duration, hear alertListener) (r Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ahead+alertsMost)
 	defer cancel()
 	watch := watchMemory()
@@ -135,11 +135,11 @@ func (l latency) serve(ctx context.Context) (stop func() error, err error) {
 	}
 }
 
-// hearing waits for so many alerts, and returns how long after its slot each came.
-type hearing func(ctx context.Context, n int) ([]time.Duration, error)
+// alertListener waits for so many alerts, and returns how long after its slot each came.
+type alertListener func(ctx context.Context, n int) ([]time.Duration, error)
 
 // hearRule listens to the alerts of a rule, each of a job of its own.
-func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func() time.Time) (hear hearing, stop func(), err error) {
+func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func() time.Time) (hear alertListener, stop func(), err error) {
 	consumer, err := js.OrderedConsumer(ctx, bus.AlertsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"deadman.alerts." + rule + ".>"}, DeliverPolicy: jetstream.DeliverNewPolicy,
 	})

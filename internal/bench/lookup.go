@@ -58,12 +58,12 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	if err := FillOrders(ctx, pool, o.Orders); err != nil {
 		return 0, 0, fmt.Errorf("fill the table of orders: %w", err)
 	}
-	shop := &shop{}
+	shop := &orderSource{}
 	if err := shop.open(o.DatabaseURL); err != nil {
 		return 0, 0, err
 	}
 	defer shop.asked.Client.Close()
-	ways := []draining{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
+	ways := []drainRun{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
 		for i := range ways {
@@ -85,8 +85,8 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 }
 
 // lookingUp is a node that drains jobs by a rule.
-func lookingUp(g ground, name, document string, jobs int, sources rules.Sources) draining {
-	return draining{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
+func lookingUp(g database, name, document string, jobs int, sources rules.Sources) drainRun {
+	return drainRun{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		s, err := g.store(ctx)
 		if err != nil {
 			return nil, nil, nil, err
@@ -116,19 +116,19 @@ func FillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
 	return nil
 }
 
-// shop is the only source.
-type shop struct {
+// orderSource is the only source.
+type orderSource struct {
 	asked   *lookup.Source
 	batches atomic.Int64
 }
 
 var (
-	_ rules.Sources   = (*shop)(nil)
-	_ lookup.Observer = (*shop)(nil)
+	_ rules.Sources   = (*orderSource)(nil)
+	_ lookup.Observer = (*orderSource)(nil)
 )
 
 // open opens the source.
-func (s *shop) open(databaseURL string) error {
+func (s *orderSource) open(databaseURL string) error {
 	client, err := sources.Open(sources.Spec{Name: "shop", Postgres: &sources.Postgres{URL: databaseURL}}, nil)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *shop) open(databaseURL string) error {
 	return nil
 }
 
-func (s *shop) Source(string) (rules.Source, bool) { return s.asked, true }
-func (s *shop) Names() []string                    { return []string{"shop"} }
-func (s *shop) Asked(string, lookup.Outcome, int)  {}
-func (s *shop) RoundTrip(string, time.Duration)    { s.batches.Add(1) }
+func (s *orderSource) Source(string) (rules.Source, bool) { return s.asked, true }
+func (s *orderSource) Names() []string                    { return []string{"shop"} }
+func (s *orderSource) Asked(string, lookup.Outcome, int)  {}
+func (s *orderSource) RoundTrip(string, time.Duration)    { s.batches.Add(1) }

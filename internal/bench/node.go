@@ -62,7 +62,7 @@ func startNodes(ctx context.Context, open func(context.Context) (*store.Store, e
 
 func (c *cluster) start(ctx context.Context, s *store.Store, name string, sources rules.Sources) error {
 	log := slog.New(slog.DiscardHandler)
-	book := rules.NewBook(s, s.Shards())
+	book := rules.NewCatalog(s, s.Shards())
 	book.Sources = sources
 	if err := book.Refresh(ctx); err != nil {
 		return err
@@ -126,9 +126,9 @@ const rests = 3
 func (c *cluster) rest(ctx context.Context) error {
 	deadline := time.Now().Add(restMost)
 	for _, n := range c.nodes {
-		last := n.sweeper.Swept()
+		last := n.sweeper.SweptThrough()
 		for swept := 0; swept < rests; {
-			if now := n.sweeper.Swept(); !now.Equal(last) {
+			if now := n.sweeper.SweptThrough(); !now.Equal(last) {
 				last, swept = now, swept+1
 				continue
 			}
@@ -176,7 +176,7 @@ func (t *tally) Checked(_, outcome string, _ time.Duration) {
 func (t *tally) Alerted(alerts.Alert) {}
 
 // saveRule saves the one rule of a text; it listens to events from the start of their streams.
-func saveRule(ctx context.Context, s *store.Store, text string, reads ...rules.Read) error {
+func saveRule(ctx context.Context, s *store.Store, text string, reads ...rules.StreamBinding) error {
 	documents, err := rules.Parse([]byte(text), "bench.yaml")
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func saveRule(ctx context.Context, s *store.Store, text string, reads ...rules.R
 	if err != nil {
 		return err
 	}
-	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: document, Reads: reads}
+	saved := rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: document, Reads: reads}
 	_, err = s.Save(ctx, saved, rules.AnyVersion)
 	return err
 }

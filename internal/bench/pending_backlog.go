@@ -30,7 +30,7 @@ const laterKey = `'key-' || i || '-later'`
 //
 // Where the jobs of a round are to lie among them, it leaves a hole for each: a job is put in and taken
 // away again, and there is no room elsewhere but at the end.
-func (g *postgresGround) pend(ctx context.Context, o Options) error {
+func (g *postgresDB) pend(ctx context.Context, o Options) error {
 	if o.Pending == 0 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (g *postgresGround) pend(ctx context.Context, o Options) error {
 }
 
 // putIn puts in the jobs, some statements at a time. Of each so many, one is a hole; 0: none.
-func (g *postgresGround) putIn(ctx context.Context, o Options, every int) error {
+func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
 	hole := "false"
 	if every > 0 {
 		hole = fmt.Sprintf("i %% %d = 0", every)
@@ -119,7 +119,7 @@ type index struct {
 }
 
 // dropIndexes drops all indexes of the jobs, and returns how they are made again.
-func (g *postgresGround) dropIndexes(ctx context.Context) ([]index, error) {
+func (g *postgresDB) dropIndexes(ctx context.Context) ([]index, error) {
 	rows, err := g.pool.Query(ctx, `
 SELECT c.relname, pg_get_indexdef(i.indexrelid), coalesce(k.conname, ''), coalesce(k.contype = 'p', false)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid
@@ -152,7 +152,7 @@ WHERE i.indrelid = 'future_job'::regclass ORDER BY c.relname`)
 }
 
 // makeIndex gives the server more memory to sort in than it may have elsewhere.
-func (g *postgresGround) makeIndex(ctx context.Context, i index) error {
+func (g *postgresDB) makeIndex(ctx context.Context, i index) error {
 	tx, err := g.pool.Begin(ctx)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (g *postgresGround) makeIndex(ctx context.Context, i index) error {
 }
 
 // pends counts, which takes a while.
-func (g *postgresGround) pends(ctx context.Context) error {
+func (g *postgresDB) pends(ctx context.Context) error {
 	n := 0
 	if err := g.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins).Scan(&n); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (g *postgresGround) pends(ctx context.Context) error {
 }
 
 // checkApart reports whether nearly all due jobs lie on pages of their own.
-func (g *postgresGround) checkApart(ctx context.Context, jobs int) error {
+func (g *postgresDB) checkApart(ctx context.Context, jobs int) error {
 	var pages int
 	if err := g.pool.QueryRow(ctx, `SELECT count(DISTINCT (ctid::text::point)[0]) FROM future_job WHERE `+g.ofRounds()).Scan(&pages); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (g *postgresGround) checkApart(ctx context.Context, jobs int) error {
 }
 
 // pend puts in jobs that wait.
-func (g *sqliteGround) pend(ctx context.Context, o Options) error {
+func (g *sqliteDB) pend(ctx context.Context, o Options) error {
 	if o.Scattered {
 		return errors.New("SQLite has no place to choose; give a Postgres")
 	}
@@ -207,7 +207,7 @@ func (g *sqliteGround) pend(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (g *sqliteGround) pends(ctx context.Context) error {
+func (g *sqliteDB) pends(ctx context.Context) error {
 	db, err := g.open()
 	if err != nil {
 		return err

@@ -41,15 +41,15 @@ const (
 	pingsSlot  = time.Second
 )
 
-// pinging is a node's way from HTTP to SQLite, and what it wrote.
-type pinging struct {
+// pingRun is a node's way from HTTP to SQLite, and what it wrote.
+type pingRun struct {
 	PingsOptions
-	*pings.Finder
-	*pings.Taker
+	*pings.Resolver
+	*pings.Receiver
 	store  *store.Store
 	bare   *sql.DB // the same file
-	book   *rules.Book
-	writer *pings.Writer
+	book   *rules.Catalog
+	writer *pings.LogWriter
 	addr   string
 	path   string // of the ping key
 	acked  []atomic.Int64
@@ -63,7 +63,7 @@ type pinging struct {
 // else, in transactions of the same sizes. It prints a RESULT line for each, then the medians, and
 // returns the rate of the pings, and it as a part of the other.
 func Pings(ctx context.Context, o PingsOptions) (rate, ratio float64, err error) {
-	p := &pinging{PingsOptions: o, acked: make([]atomic.Int64, o.Keys)}
+	p := &pingRun{PingsOptions: o, acked: make([]atomic.Int64, o.Keys)}
 	stop, err := p.open(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -111,7 +111,7 @@ func sum(numbers []int) (total int) {
 }
 
 // open puts the way together and serves it, until stop.
-func (p *pinging) open(ctx context.Context) (stop func() error, err error) {
+func (p *pingRun) open(ctx context.Context) (stop func() error, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	if p.store, err = store.Open(ctx, store.Options{DataDir: p.Dir, Log: quiet}); err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (p *pinging) open(ctx context.Context) (stop func() error, err error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
-	p.writer = &pings.Writer{Store: p.store, Log: quiet}
-	p.Taker = pings.NewTaker(pings.Taker{
+	p.writer = &pings.LogWriter{Store: p.store, Log: quiet}
+	p.Receiver = pings.NewTaker(pings.Receiver{
 		Book: p.book, Ledger: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +146,7 @@ func (p *pinging) open(ctx context.Context) (stop func() error, err error) {
 }
 
 // prepare saves the rule, and gives it a ping key.
-func (p *pinging) prepare(ctx context.Context) error {
+func (p *pingRun) prepare(ctx context.Context) error {
 	keys := make([]string, p.Keys)
 	for i := range keys {
 		keys[i] = key(i)
@@ -156,7 +156,7 @@ func (p *pinging) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.book = rules.NewBook(p.store, p.store.Shards())
+	p.book = rules.NewCatalog(p.store, p.store.Shards())
 	if err := p.book.Refresh(ctx); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (p *pinging) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Finder = &pings.Finder{Store: p.store, Book: p.book, Now: time.Now}
+	p.Resolver = &pings.Resolver{Store: p.store, Book: p.book, Now: time.Now}
 	a, _, err := p.Create(ctx, pings.Address{RuleID: rule.Engine().ID, Rule: "bench"}, false)
 	p.path = a.Path()
 	return err
@@ -173,7 +173,7 @@ func (p *pinging) prepare(ctx context.Context) error {
 func key(i int) string { return fmt.Sprintf("device-%05d", i) }
 
 // Beaten implements pings.Observer.
-func (p *pinging) Beaten(done futurejobs.Applied) {
+func (p *pingRun) Beaten(done futurejobs.ApplyResult) {
 	if n := done.Created + done.Beaten; n > 0 {
 		p.mu.Lock()
 		p.wrote = append(p.wrote, min(n, p.Keys))
@@ -182,7 +182,7 @@ func (p *pinging) Beaten(done futurejobs.Applied) {
 }
 
 // send sends all pings, and returns when all are answered.
-func (p *pinging) send(ctx context.Context) error {
+func (p *pingRun) send(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
 	for range p.Connections {
@@ -192,7 +192,7 @@ func (p *pinging) send(ctx context.Context) error {
 }
 
 // converse sends pings over one connection, each once the one before is answered.
-func (p *pinging) converse(ctx context.Context, next *atomic.Int64) error {
+func (p *pingRun) converse(ctx context.Context, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (p *pinging) converse(ctx context.Context, next *atomic.Int64) error {
 
 // check looks whether each ping that was answered is in its job: the job is looked at no sooner
 // than that ping asks for.
-func (p *pinging) check(ctx context.Context) error {
+func (p *pingRun) check(ctx context.Context) error {
 	for i := range p.Keys {
 		l, err := p.store.Job(ctx, "bench", key(i))
 		if err != nil {
@@ -247,7 +247,7 @@ const bareUpdate = `UPDATE future_job SET rev = rev + 1, next_check_at = ?, vers
 	since_at = ?, event = ?, step = 0, check_count = 0, undecided = 0 WHERE id = ?`
 
 // write writes as many rows as the pings did, in as many transactions.
-func (p *pinging) write(ctx context.Context) error {
+func (p *pingRun) write(ctx context.Context) error {
 	var ids []int64
 	rows, err := p.bare.QueryContext(ctx, `SELECT id FROM future_job ORDER BY id`)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // schemaPrefix is what the names of schemas begin with that are measured in; eight hexadecimal digits follow.
 const schemaPrefix = "deadman_bench_"
 
-// postgresGround is a schema of its own in somebody's Postgres.
-type postgresGround struct {
+// postgresDB is a schema of its own in somebody's Postgres.
+type postgresDB struct {
 	outside string // how to connect
 	inside  string // the same, into the schema
 	schema  string
@@ -28,8 +28,8 @@ type postgresGround struct {
 	apart   bool // the jobs of a round lie among those that pend, not side by side
 }
 
-func openPostgres(ctx context.Context, database string) (*postgresGround, error) {
-	g := &postgresGround{outside: database, schema: schemaPrefix + uuid.NewString()[:8]}
+func openPostgres(ctx context.Context, database string) (*postgresDB, error) {
+	g := &postgresDB{outside: database, schema: schemaPrefix + uuid.NewString()[:8]}
 	if _, err := store.Address(addressFlag, database); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func openPostgres(ctx context.Context, database string) (*postgresGround, error)
 }
 
 // say runs a statement outside of the schema.
-func (g *postgresGround) say(ctx context.Context, statement string) error {
+func (g *postgresDB) say(ctx context.Context, statement string) error {
 	conn, err := connect(ctx, g.outside)
 	if err != nil {
 		return err
@@ -63,17 +63,17 @@ func (g *postgresGround) say(ctx context.Context, statement string) error {
 	return err
 }
 
-func (g *postgresGround) options() store.Options {
+func (g *postgresDB) options() store.Options {
 	o := storeOptions()
 	o.DatabaseURL, o.URLName = g.inside, addressFlag
 	return o
 }
 
-func (g *postgresGround) store(ctx context.Context) (*store.Store, error) {
+func (g *postgresDB) store(ctx context.Context) (*store.Store, error) {
 	return store.Open(ctx, g.options())
 }
 
-func (g *postgresGround) close(ctx context.Context) error {
+func (g *postgresDB) close(ctx context.Context) error {
 	g.pool.Close()
 	if err := g.say(ctx, `DROP SCHEMA `+g.schema+` CASCADE`); err != nil {
 		return leftError{g.schema, err}
@@ -81,12 +81,12 @@ func (g *postgresGround) close(ctx context.Context) error {
 	return nil
 }
 
-func (g *postgresGround) now(ctx context.Context) (now time.Time, err error) {
+func (g *postgresDB) now(ctx context.Context) (now time.Time, err error) {
 	err = g.pool.QueryRow(ctx, `SELECT now()`).Scan(&now)
 	return now, err
 }
 
-func (g *postgresGround) written(ctx context.Context) (int64, error) { return written(ctx, g.pool) }
+func (g *postgresDB) written(ctx context.Context) (int64, error) { return written(ctx, g.pool) }
 
 // written is how many bytes of WAL the server has written since it was made.
 func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
@@ -95,12 +95,12 @@ func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
 }
 
 // ofRounds is the condition that a job is of a round.
-func (g *postgresGround) ofRounds() string {
+func (g *postgresDB) ofRounds() string {
 	return fmt.Sprintf(`shard = ANY (ARRAY(SELECT generate_series(0, %d)::smallint)) AND next_check_at < '%s'`, shards-1, g.begins.UTC().Format(time.RFC3339))
 }
 
 // clear has the server take away also from the indexes what is gone, so that the rounds are alike.
-func (g *postgresGround) clear(ctx context.Context) error {
+func (g *postgresDB) clear(ctx context.Context) error {
 	empty := []string{`TRUNCATE future_job, history, alert, alert_outbox`}
 	if g.pending > 0 {
 		empty = []string{
@@ -112,7 +112,7 @@ func (g *postgresGround) clear(ctx context.Context) error {
 
 // fill also vacuums, and asks for a checkpoint, so that the rounds are alike. Who may not ask for one
 // measures without.
-func (g *postgresGround) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
+func (g *postgresDB) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
 	due := `date_trunc('minute', now()) - interval '1 minute'`
 	if ahead > 0 {
 		due = fmt.Sprintf(`date_trunc('second', now()) + interval '%d s'`, int(ahead.Seconds()))
@@ -133,17 +133,17 @@ func (g *postgresGround) fill(ctx context.Context, shape Shape, jobs int, ahead 
 	return nil
 }
 
-// images ends the connections of the pool first: the server counts what they wrote when they are gone.
-func (g *postgresGround) images(ctx context.Context) (images int64, err error) {
+// fullPageImages ends the connections of the pool first: the server counts what they wrote when they are gone.
+func (g *postgresDB) fullPageImages(ctx context.Context) (fullPageImages int64, err error) {
 	g.pool.Reset()
-	for last := int64(-1); last != images; {
+	for last := int64(-1); last != fullPageImages; {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-time.After(imagesLook):
 		}
-		last = images
-		err := g.pool.QueryRow(ctx, `SELECT wal_fpi FROM pg_stat_wal`).Scan(&images)
+		last = fullPageImages
+		err := g.pool.QueryRow(ctx, `SELECT wal_fpi FROM pg_stat_wal`).Scan(&fullPageImages)
 		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == undefinedTable { // before Postgres 14
 			return 0, nil
 		}
@@ -151,7 +151,7 @@ func (g *postgresGround) images(ctx context.Context) (images int64, err error) {
 			return 0, err
 		}
 	}
-	return images, nil
+	return fullPageImages, nil
 }
 
 // imagesLook is after which time the count has settled where it stays the same.
@@ -160,8 +160,8 @@ const imagesLook = 100 * time.Millisecond
 // undefinedTable is the code of the error that there is no such table.
 const undefinedTable = "42P01"
 
-// hold begins a transaction that sees the database as it is now.
-func (g *postgresGround) hold(ctx context.Context) (release func(context.Context) error, err error) {
+// openOldSnapshot begins a transaction that sees the database as it is now.
+func (g *postgresDB) openOldSnapshot(ctx context.Context) (release func(context.Context) error, err error) {
 	conn, err := pgx.Connect(ctx, g.inside)
 	if err != nil {
 		return nil, err
@@ -215,8 +215,8 @@ func insert(ctx context.Context, pool *pgxpool.Pool, jobs, ends int, due string)
 	return err
 }
 
-func (g *postgresGround) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
-	var d done
+func (g *postgresDB) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
+	var d tableCounts
 	err := g.pool.QueryRow(ctx, counted("now()", "next_check_at", g.ofRounds())).Scan(d.fields()...)
 	if err != nil {
 		return 0, err

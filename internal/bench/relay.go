@@ -29,8 +29,8 @@ type RelayOptions struct {
 	Out         io.Writer
 }
 
-// relaying is what both ways publish to.
-type relaying struct {
+// relayRun is what both ways publish to.
+type relayRun struct {
 	RelayOptions
 	pool  *pgxpool.Pool
 	store *store.Store
@@ -56,7 +56,7 @@ func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
 		return 0, err
 	}
 	defer server.Close()
-	r := &relaying{RelayOptions: o}
+	r := &relayRun{RelayOptions: o}
 	defer r.close()
 	if err := r.open(ctx, server.ClientURL()); err != nil {
 		return 0, err
@@ -84,7 +84,7 @@ func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
 	return relay / bare, nil
 }
 
-func (r *relaying) open(ctx context.Context, url string) (err error) {
+func (r *relayRun) open(ctx context.Context, url string) (err error) {
 	log := slog.New(slog.DiscardHandler)
 	if r.store, err = store.Open(ctx, store.Options{DatabaseURL: r.DatabaseURL, Shards: 16, Log: log}); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *relaying) open(ctx context.Context, url string) (err error) {
 	return err
 }
 
-func (r *relaying) close() {
+func (r *relayRun) close() {
 	if r.nc != nil {
 		r.nc.Close()
 	}
@@ -129,7 +129,7 @@ func (r *relaying) close() {
 
 // reset puts all alerts into the outbox, and empties the stream together with its memory of
 // repeats. A checkpoint makes the runs alike.
-func (r *relaying) reset(ctx context.Context) error {
+func (r *relayRun) reset(ctx context.Context) error {
 	for _, statement := range []string{
 		`TRUNCATE alert_outbox`,
 		`INSERT INTO alert_outbox (shard, at, first_id, ids)
@@ -145,11 +145,11 @@ func (r *relaying) reset(ctx context.Context) error {
 	if err := r.js.DeleteStream(ctx, bus.AlertsStream); err != nil {
 		return err
 	}
-	return r.bus.Look(ctx)
+	return r.bus.InspectAlertsStream(ctx)
 }
 
 // measure runs one way, and checks that each alert is in the stream, once.
-func (r *relaying) measure(ctx context.Context, way drain) (time.Duration, error) {
+func (r *relayRun) measure(ctx context.Context, way drain) (time.Duration, error) {
 	if err := r.reset(ctx); err != nil {
 		return 0, err
 	}
@@ -169,10 +169,10 @@ func (r *relaying) measure(ctx context.Context, way drain) (time.Duration, error
 }
 
 // relay runs a relay until all alerts are marked.
-func (r *relaying) relay(ctx context.Context) error {
+func (r *relayRun) relay(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	marked := &marked{Outbox: r.store, all: stop}
+	marked := &markCounter{Outbox: r.store, all: stop}
 	marked.left.Store(int64(r.Alerts))
 	shards := make([]int16, 16)
 	for i := range shards {
@@ -184,15 +184,15 @@ func (r *relaying) relay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// marked calls all once nothing is left to mark.
-type marked struct {
+// markCounter calls all once nothing is left to mark.
+type markCounter struct {
 	alerts.Outbox
 	left atomic.Int64
 	all  func()
 }
 
 // MarkPublished is of alerts.Outbox.
-func (m *marked) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
+func (m *markCounter) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 	err := m.Outbox.MarkPublished(ctx, sent)
 	if err == nil && m.left.Add(-int64(len(sent))) == 0 {
 		m.all()
@@ -201,7 +201,7 @@ func (m *marked) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 }
 
 // record has the relay publish once, and keeps the messages.
-func (r *relaying) record(ctx context.Context) error {
+func (r *relayRun) record(ctx context.Context) error {
 	if _, err := r.measure(ctx, drain{"relay", r.relay}); err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 }
 
 // runShape measures one shape by each way.
-func runShape(ctx context.Context, g ground, shape Shape, o Options, told func(Result)) (err error) {
+func runShape(ctx context.Context, g database, shape Shape, o Options, told func(Result)) (err error) {
 	ways, over, err := waysOf(ctx, g, shape, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", shape, err)
@@ -202,15 +202,15 @@ func (r Result) like(other Result) error {
 	return nil
 }
 
-// way is one way to do the work of a shape, from empty tables to a check of what came of it.
-type way struct {
+// contender is one way to do the work of a shape, from empty tables to a check of what came of it.
+type contender struct {
 	name    string
 	measure func(ctx context.Context) (Result, error)
 }
 
 // waysOf are the ways to do the work of a shape; over takes away what they share. The first is what
 // the others are compared with.
-func waysOf(ctx context.Context, g ground, shape Shape, o Options) (ways []way, over func(context.Context) error, err error) {
+func waysOf(ctx context.Context, g database, shape Shape, o Options) (ways []contender, over func(context.Context) error, err error) {
 	over = func(context.Context) error { return nil }
 	switch shape {
 	case Create:
@@ -224,7 +224,7 @@ func waysOf(ctx context.Context, g ground, shape Shape, o Options) (ways []way, 
 		return latencyWays(ctx, g, o)
 	default:
 		for _, d := range drainingsOf(g, shape, o) {
-			ways = append(ways, way{d.name, d.measure})
+			ways = append(ways, contender{d.name, d.measure})
 		}
 		return ways, over, nil
 	}

@@ -59,8 +59,8 @@ sources:
 // Delay is how long after its slot an alert is in the stream.
 type Delay struct{ P50, P99 time.Duration }
 
-// hanging is a node's database and broker.
-type hanging struct {
+// slowSourceRun is a node's database and broker.
+type slowSourceRun struct {
 	HangingOptions
 	pool *pgxpool.Pool
 	nc   *nats.Conn
@@ -71,7 +71,7 @@ type hanging struct {
 // answers: alone, beside as many jobs whose source hangs, and beside as many whose handler does. It
 // prints a RESULT line each, and returns the worst of each way.
 func Hanging(ctx context.Context, o HangingOptions) (map[string]Delay, error) {
-	h := hanging{HangingOptions: o}
+	h := slowSourceRun{HangingOptions: o}
 	var err error
 	if h.pool, err = pgxpool.New(ctx, o.DatabaseURL); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (d Delay) String() string {
 const lead = 3 * time.Second
 
 // measure has jobs of the good rule come due, and as many of the rule beside it.
-func (h hanging) measure(ctx context.Context, beside string) (Delay, error) {
+func (h slowSourceRun) measure(ctx context.Context, beside string) (Delay, error) {
 	ctx, cancel := context.WithTimeout(ctx, lead+time.Duration(h.Slots)*time.Second+time.Minute)
 	defer cancel()
 	if _, err := h.pool.Exec(ctx, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {

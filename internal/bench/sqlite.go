@@ -17,26 +17,26 @@ import (
 	"deadman/internal/store"
 )
 
-// sqliteGround is a file in a folder of its own.
-type sqliteGround struct {
+// sqliteDB is a file in a folder of its own.
+type sqliteDB struct {
 	dir     string
 	db      *sql.DB   // made when it is first used; the engine has made the file by then
 	begins  time.Time // when the first job pends; what is due before is of a round
 	pending int
 }
 
-func (g *sqliteGround) options() store.Options {
+func (g *sqliteDB) options() store.Options {
 	o := storeOptions()
 	o.DataDir = g.dir
 	return o
 }
 
-func (g *sqliteGround) store(ctx context.Context) (*store.Store, error) {
+func (g *sqliteDB) store(ctx context.Context) (*store.Store, error) {
 	return store.Open(ctx, g.options())
 }
 
 // open connects as the engine does: a commit is on disk when it returns.
-func (g *sqliteGround) open() (*sql.DB, error) {
+func (g *sqliteDB) open() (*sql.DB, error) {
 	if g.db != nil {
 		return g.db, nil
 	}
@@ -54,21 +54,21 @@ func (g *sqliteGround) open() (*sql.DB, error) {
 }
 
 // close leaves the folder to whoever made it.
-func (g *sqliteGround) close(context.Context) error {
+func (g *sqliteDB) close(context.Context) error {
 	if g.db == nil {
 		return nil
 	}
 	return g.db.Close()
 }
 
-func (g *sqliteGround) now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (g *sqliteDB) now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-func (g *sqliteGround) written(context.Context) (int64, error) { return 0, nil }
+func (g *sqliteDB) written(context.Context) (int64, error) { return 0, nil }
 
-func (g *sqliteGround) images(context.Context) (int64, error) { return 0, nil }
+func (g *sqliteDB) fullPageImages(context.Context) (int64, error) { return 0, nil }
 
 // ofRounds is the condition that a job is of a round.
-func (g *sqliteGround) ofRounds() string {
+func (g *sqliteDB) ofRounds() string {
 	all := make([]string, shards)
 	for i := range all {
 		all[i] = strconv.Itoa(i)
@@ -76,7 +76,7 @@ func (g *sqliteGround) ofRounds() string {
 	return fmt.Sprintf(`shard IN (%s) AND next_check_at < %d`, strings.Join(all, ", "), g.begins.UnixMicro())
 }
 
-func (g *sqliteGround) clear(ctx context.Context) error {
+func (g *sqliteDB) clear(ctx context.Context) error {
 	jobs := `DELETE FROM future_job`
 	if g.pending > 0 {
 		jobs += ` WHERE ` + g.ofRounds()
@@ -84,7 +84,7 @@ func (g *sqliteGround) clear(ctx context.Context) error {
 	return g.execute(ctx, jobs, `DELETE FROM history`, `DELETE FROM alert`, `DELETE FROM alert_outbox`)
 }
 
-func (g *sqliteGround) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
+func (g *sqliteDB) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
 	due := time.Now().Truncate(time.Minute).Add(-time.Minute)
 	if ahead > 0 {
 		due = time.Now().Truncate(time.Second).Add(ahead)
@@ -104,7 +104,7 @@ func insertAlone(from, to int, rule, key, due string) string {
 }
 
 // execute runs statements, each in a transaction of its own.
-func (g *sqliteGround) execute(ctx context.Context, statements ...string) error {
+func (g *sqliteDB) execute(ctx context.Context, statements ...string) error {
 	db, err := g.open()
 	if err != nil {
 		return err
@@ -117,13 +117,13 @@ func (g *sqliteGround) execute(ctx context.Context, statements ...string) error 
 	return nil
 }
 
-// hold has no meaning here: what is gone from the file is gone.
-func (g *sqliteGround) hold(context.Context) (func(context.Context) error, error) {
+// openOldSnapshot has no meaning here: what is gone from the file is gone.
+func (g *sqliteDB) openOldSnapshot(context.Context) (func(context.Context) error, error) {
 	return nil, errors.New("SQLite keeps nothing for old transactions; give a Postgres")
 }
 
-func (g *sqliteGround) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
-	var d done
+func (g *sqliteDB) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
+	var d tableCounts
 	err := g.db.QueryRowContext(ctx, counted(fmt.Sprint(time.Now().UnixMicro()), "next_check_at", g.ofRounds())).Scan(d.fields()...)
 	if err != nil {
 		return 0, err
@@ -150,7 +150,7 @@ const (
 
 // bare settles with bare SQL: what is read of a shard is written in one transaction, by statements
 // that are prepared once.
-func (g *sqliteGround) bare(ctx context.Context, _ Shape) (err error) {
+func (g *sqliteDB) bare(ctx context.Context, _ Shape) (err error) {
 	db, err := g.open()
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (g *sqliteGround) bare(ctx context.Context, _ Shape) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &aloneFloor{db: db, condition: condition}
+	f := &sqliteBaseline{db: db, condition: condition}
 	if err := f.prepare(ctx); err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (g *sqliteGround) bare(ctx context.Context, _ Shape) (err error) {
 	return nil
 }
 
-// aloneFloor is the floor on SQLite.
-type aloneFloor struct {
+// sqliteBaseline is the floor on SQLite.
+type sqliteBaseline struct {
 	db        *sql.DB
 	condition *vm.Program
 	machine   vm.VM
@@ -192,7 +192,7 @@ type aloneFloor struct {
 	due, archive, remove, say, post, move *sql.Stmt
 }
 
-func (f *aloneFloor) prepare(ctx context.Context) (err error) {
+func (f *sqliteBaseline) prepare(ctx context.Context) (err error) {
 	for _, s := range []struct {
 		to   **sql.Stmt
 		text string
@@ -211,7 +211,7 @@ func (f *aloneFloor) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-func (f *aloneFloor) close() (err error) {
+func (f *sqliteBaseline) close() (err error) {
 	for _, s := range []*sql.Stmt{f.due, f.archive, f.remove, f.say, f.post, f.move} {
 		err = errors.Join(err, s.Close())
 	}
@@ -219,7 +219,7 @@ func (f *aloneFloor) close() (err error) {
 }
 
 // read reads up to a batch of a shard's due jobs, past a place.
-func (f *aloneFloor) read(ctx context.Context, shard int16, at, id int64) (jobs []floorJob, err error) {
+func (f *sqliteBaseline) read(ctx context.Context, shard int16, at, id int64) (jobs []floorJob, err error) {
 	rows, err := f.due.QueryContext(ctx, shard, time.Now().UnixMicro(), at, id, floorBatch)
 	if err != nil {
 		return nil, err
@@ -238,8 +238,8 @@ func (f *aloneFloor) read(ctx context.Context, shard int16, at, id int64) (jobs 
 }
 
 // write looks at jobs and writes what comes of them, in one transaction.
-func (f *aloneFloor) write(ctx context.Context, jobs []floorJob) error {
-	var r floorRows
+func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
+	var r baselineRows
 	for _, j := range jobs {
 		if err := r.look(j, f.condition, &f.machine); err != nil {
 			return err

@@ -72,9 +72,9 @@ func (r *reader) settlePending(ctx context.Context) error {
 
 // gone returns the sequences of spans at which the stream has no message, as its leader knows it.
 func (r *reader) gone(ctx context.Context, spans []events.Span) ([]events.Span, error) {
-	ctx, cancel := r.bus.within(ctx)
+	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
-	info, err := r.bus.led(ctx, r.stream)
+	info, err := r.bus.leaderInfo(ctx, r.stream)
 	if err != nil {
 		return nil, err
 	}
@@ -225,5 +225,5 @@ func ownsAll(info *jetstream.StreamInfo, subjects []string) bool {
 	if len(cfg.Subjects) == 0 || cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.SubjectTransform != nil {
 		return false
 	}
-	return len(subjects) == 0 || !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !within(s, subjects) })
+	return len(subjects) == 0 || !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !covers(s, subjects) })
 }

@@ -45,7 +45,7 @@ func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
 		return msg, err
 	}
 	size := len(msg.Data)
-	a.Text = head(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
+	a.Text = prefix(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
 	a.Labels, a.Passed, a.Closes = nil, nil, nil
 	b.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
 		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", b.largest())
@@ -67,8 +67,8 @@ func (b *Bus) largest() int64 {
 	return most
 }
 
-// head is the beginning of a text, in whole characters.
-func head(s string, most int) string {
+// prefix is the beginning of a text, in whole characters.
+func prefix(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
@@ -101,7 +101,7 @@ func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
 		jetstream.ExpectedStreamHeader:      {AlertsStream},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}
-	planted(msg)
+	dropSeqCheck(msg)
 	return msg, nil
 }
 

@@ -17,8 +17,8 @@ const (
 	fillsAgain = 0.75            // below this, it can fill up again
 )
 
-// filling is what the stream of alerts was like when it was looked at.
-type filling struct {
+// streamUsage is what the stream of alerts was like when it was looked at.
+type streamUsage struct {
 	mu     sync.Mutex
 	share  float64
 	madeAt time.Time
@@ -28,11 +28,11 @@ type filling struct {
 	warned bool
 }
 
-// Keep looks after the stream of alerts until ctx ends.
-func (b *Bus) Keep(ctx context.Context) error {
+// MaintainAlertsStream looks after the stream of alerts until ctx ends.
+func (b *Bus) MaintainAlertsStream(ctx context.Context) error {
 	for {
 		next := keepEvery
-		if b.Look(ctx) != nil { // Filled has why
+		if b.InspectAlertsStream(ctx) != nil { // Filled has why
 			next = keepAgain
 		}
 		b.LookAtEvents(ctx)
@@ -44,15 +44,15 @@ func (b *Bus) Keep(ctx context.Context) error {
 	}
 }
 
-// Look looks at the stream of alerts once. It is made again if it is gone, and what an
+// InspectAlertsStream looks at the stream of alerts once. It is made again if it is gone, and what an
 // operator changed counts from now on. That it fills up is logged once.
-func (b *Bus) Look(ctx context.Context) error {
-	ctx, cancel := b.within(ctx)
+func (b *Bus) InspectAlertsStream(ctx context.Context) error {
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	begun := time.Now()
 	info, err := b.ask(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err = b.remake(ctx); err == nil {
+		if err = b.recreateAlerts(ctx); err == nil {
 			info, err = b.ask(ctx, AlertsStream)
 		}
 	}
@@ -62,7 +62,7 @@ func (b *Bus) Look(ctx context.Context) error {
 	if b.filling.err = err; err != nil {
 		return err
 	}
-	b.learn(info)
+	b.noteStreamConfig(info)
 	b.fill(info)
 	return nil
 }
@@ -97,7 +97,7 @@ type backlog struct {
 
 // LookAtEvents looks at DEADMAN_EVENTS once, if there is one. That nothing bounds it is logged once: a node of an earlier version made it.
 func (b *Bus) LookAtEvents(ctx context.Context) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	info, err := b.ask(ctx, EventsStream)
 	b.backlog.mu.Lock()
@@ -136,9 +136,9 @@ func share(used uint64, limit int64) float64 {
 	return float64(used) / float64(limit)
 }
 
-// Filled returns how full the stream of alerts is, 1 being full, as of the last look, and
+// AlertsStreamUsage returns how full the stream of alerts is, 1 being full, as of the last look, and
 // why it could not be looked at.
-func (b *Bus) Filled() (share float64, err error) {
+func (b *Bus) AlertsStreamUsage() (share float64, err error) {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.share, b.filling.err
@@ -152,17 +152,17 @@ func (b *Bus) AlertsRoom() (most int64, since time.Time) {
 	return b.filling.cap, b.filling.since
 }
 
-// AlertsMadeAt returns when the stream of alerts was made, as of the last look that found it;
+// AlertsStreamCreatedAt returns when the stream of alerts was made, as of the last look that found it;
 // zero: there was none yet. Another time means that it is another stream.
-func (b *Bus) AlertsMadeAt() time.Time {
+func (b *Bus) AlertsStreamCreatedAt() time.Time {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.madeAt
 }
 
-// remake makes the stream of alerts again if it is gone.
-func (b *Bus) remake(ctx context.Context) error {
-	ctx, cancel := b.within(ctx)
+// recreateAlerts makes the stream of alerts again if it is gone.
+func (b *Bus) recreateAlerts(ctx context.Context) error {
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	made, err := b.ensureAlerts(ctx)
 	if made {

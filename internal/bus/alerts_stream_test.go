@@ -22,7 +22,7 @@ func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 		"by one alert":   func() { publishAlerts(t, b, some(1)) },
 		"by many alerts": func() { publishAlerts(t, b, some(20)) },
 		"by a look": func() {
-			if err := b.Look(t.Context()); err != nil {
+			if err := b.InspectAlertsStream(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -157,14 +157,14 @@ func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
 	look := func(warnings int, least, most float64) {
 		t.Helper()
 		for range 2 {
-			if err := b.Look(t.Context()); err != nil {
+			if err := b.InspectAlertsStream(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := strings.Count(said.String(), "level=WARN"); n != warnings {
 			t.Errorf("%d warnings, want %d:\n%s", n, warnings, said)
 		}
-		if full, err := b.Filled(); err != nil || full < least || full > most {
+		if full, err := b.AlertsStreamUsage(); err != nil || full < least || full > most {
 			t.Errorf("full to %v, want from %v to %v: %v", full, least, most, err)
 		}
 	}
@@ -189,10 +189,10 @@ func TestALookWithoutABroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
-	if err := b.Look(t.Context()); err == nil {
+	if err := b.InspectAlertsStream(t.Context()); err == nil {
 		t.Fatal("nobody was asked, and it is well")
 	}
-	if _, err := b.Filled(); err == nil {
+	if _, err := b.AlertsStreamUsage(); err == nil {
 		t.Error("how full it is is not known, and it is not said")
 	}
 }

@@ -57,7 +57,7 @@ func follow(t *testing.T, b *bus.Bus, backlog, n int) []alerts.Alert {
 	return nil
 }
 
-func stored(t *testing.T, js jetstream.JetStream) uint64 {
+func storedMessage(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
 	s, err := js.Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
@@ -135,14 +135,14 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	other := batch[0]
 	other.Severity = alerts.Info
 	eventually(t, "the duplicate window is over", func() bool {
-		var refusal *alerts.Refusal
+		var refusal *alerts.RejectedError
 		if _, err := b.Publish(t.Context(), []alerts.Alert{other}); err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)
 		}
-		return stored(t, js) == uint64(len(batch)+1)
+		return storedMessage(t, js) == uint64(len(batch)+1)
 	})
 	publishAll() // the subjects are taken
-	if n := stored(t, js); n != uint64(len(batch)+1) {
+	if n := storedMessage(t, js); n != uint64(len(batch)+1) {
 		t.Errorf("%d alerts in the stream, want %d", n, len(batch)+1)
 	}
 }
@@ -164,14 +164,14 @@ func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent, err := b.Publish(t.Context(), batch)
-	var refusal *alerts.Refusal
+	var refusal *alerts.RejectedError
 	if !errors.As(err, &refusal) || len(refusal.Alerts) != 2 || len(sent) != 1 {
 		t.Errorf("%d of 3 are said to be published: %v", len(sent), err)
 	}
 	for begun := time.Now(); err != nil && time.Since(begun) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
 		_, err = b.Publish(t.Context(), batch)
 	}
-	if n := stored(t, js); n != 3 || err != nil {
+	if n := storedMessage(t, js); n != 3 || err != nil {
 		t.Errorf("%d of 3 alerts are in the stream: %v", n, err)
 	}
 }
@@ -189,7 +189,7 @@ func TestTwoRelaysAtOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if n := stored(t, bustest.JetStream(t, s.ClientURL())); n != 500 {
+	if n := storedMessage(t, bustest.JetStream(t, s.ClientURL())); n != 500 {
 		t.Errorf("%d alerts in the stream", n)
 	}
 }
@@ -205,7 +205,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 	if diff := cmp.Diff(batch[:len(sent)], sent); diff != "" {
 		t.Errorf("the order was not kept: %s", diff)
 	}
-	if n := stored(t, bustest.JetStream(t, s.ClientURL())); n != uint64(len(sent)) {
+	if n := storedMessage(t, bustest.JetStream(t, s.ClientURL())); n != uint64(len(sent)) {
 		t.Errorf("%d said to be in the stream, %d are", len(sent), n)
 	}
 }

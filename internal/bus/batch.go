@@ -25,14 +25,14 @@ var errApart = errors.New("the stream took the batch apart")
 
 // sendBatch publishes all parcels or none. It returns a refusal, see refused; silence,
 // after which all are stored or none; or why nothing was sent.
-func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
+func (b *Bus) sendBatch(ctx context.Context, parcels []outgoing) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	ctx, done := b.whileHeard(ctx, parcels[len(parcels)-1].msg.Subject)
+	ctx, done := b.withConnection(ctx, parcels[len(parcels)-1].msg.Subject)
 	defer done()
 	ack, err := b.commit(ctx, parcels)
-	err = unheard(ctx, err)
-	b.pace.heard(!silence(err), len(parcels))
+	err = noAnswerError(ctx, err)
+	b.pace.record(!noAnswer(err), len(parcels))
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
 }
 
 // commit sends the messages. Only the last is answered, for all of them.
-func (b *Bus) commit(ctx context.Context, parcels []parcel) (ack batchAck, err error) {
+func (b *Bus) commit(ctx context.Context, parcels []outgoing) (ack batchAck, err error) {
 	id, last := uuid.NewString(), len(parcels)-1
 	for i, p := range parcels[:last] {
 		if err := b.nc.PublishMsg(inBatch(p.msg, id, i+1)); err != nil {
@@ -59,9 +59,9 @@ func (b *Bus) commit(ctx context.Context, parcels []parcel) (ack batchAck, err e
 	return ack, nil
 }
 
-// whileHeard ends a context when the connection is lost, or a subject is denied: nobody answers
+// withConnection ends a context when the connection is lost, or a subject is denied: nobody answers
 // then what was sent before.
-func (b *Bus) whileHeard(ctx context.Context, subject string) (_ context.Context, done func()) {
+func (b *Bus) withConnection(ctx context.Context, subject string) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	begun, denied := time.Now(), b.denied.next()
 	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -88,8 +88,8 @@ func (b *Bus) whileHeard(ctx context.Context, subject string) (_ context.Context
 	}
 }
 
-// unheard is the error of a request within whileHeard: why no answer can come, where it is that.
-func unheard(ctx context.Context, err error) error {
+// noAnswerError is the error of a request within whileHeard: why no answer can come, where it is that.
+func noAnswerError(ctx context.Context, err error) error {
 	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {
 		return deaf
 	}

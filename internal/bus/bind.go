@@ -21,17 +21,17 @@ var _ rules.Binder = (*Bus)(nil)
 // Bind implements rules.Binder: one Read for each subject and stream, From being the
 // stream's last sequence at this moment. A subject that no stream takes in is added to
 // DEADMAN_EVENTS.
-func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
-	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
-		return whileThere(func() ([]rules.Read, error) { return b.bind(ctx, s) })
+func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
+	reads, err := readsFor(subjects, func(s string) ([]rules.StreamBinding, error) {
+		return whileThere(func() ([]rules.StreamBinding, error) { return b.bind(ctx, s) })
 	})
 	return reads, unanswered(err)
 }
 
 // Find implements rules.Binder.
-func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error) {
-	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
-		return whileThere(func() ([]rules.Read, error) {
+func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
+	reads, err := readsFor(subjects, func(s string) ([]rules.StreamBinding, error) {
+		return whileThere(func() ([]rules.StreamBinding, error) {
 			found, err := b.find(ctx, s)
 			if err != nil {
 				return nil, err
@@ -47,7 +47,7 @@ const subjectsOverlap jetstream.ErrorCode = 10065
 
 // whileThere looks for streams again where one was deleted after it was found and before it was asked, or was made before
 // its subject was captured.
-func whileThere(look func() ([]rules.Read, error)) (reads []rules.Read, err error) {
+func whileThere(look func() ([]rules.StreamBinding, error)) (reads []rules.StreamBinding, err error) {
 	for range bindTries {
 		reads, err = look()
 		var api *jetstream.APIError
@@ -58,14 +58,14 @@ func whileThere(look func() ([]rules.Read, error)) (reads []rules.Read, err erro
 	return reads, err
 }
 
-// eachOf returns what all subjects are read from, each asked about once.
-func eachOf(subjects []string, reads func(subject string) ([]rules.Read, error)) ([]rules.Read, error) {
+// readsFor returns what all subjects are read from, each asked about once.
+func readsFor(subjects []string, reads func(subject string) ([]rules.StreamBinding, error)) ([]rules.StreamBinding, error) {
 	for _, s := range subjects {
 		if err := checkSubject(s); err != nil {
 			return nil, fmt.Errorf("%w: %w", rules.ErrSubject, err)
 		}
 	}
-	var all []rules.Read
+	var all []rules.StreamBinding
 	for _, s := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
 		got, err := reads(s)
 		if err != nil {
@@ -82,7 +82,7 @@ func (b *Bus) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo
 	if err != nil {
 		return nil, err
 	}
-	found, err := carriers(subject, streams)
+	found, err := streamsCarrying(subject, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +92,13 @@ func (b *Bus) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo
 	return found, nil
 }
 
-func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
+func (b *Bus) bind(ctx context.Context, subject string) ([]rules.StreamBinding, error) {
 	for range bindTries {
 		found, err := b.find(ctx, subject)
 		if err != nil {
 			return nil, err
 		}
-		if len(found) > 0 && !widens(subject, found) {
+		if len(found) > 0 && !matchesMore(subject, found) {
 			b.sayUncaptured(subject, found)
 			return b.readsOf(ctx, subject, found)
 		}
@@ -112,9 +112,9 @@ func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
 // streams lists every stream but those of the broker's own buckets and of alerts.
 func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	var all []*jetstream.StreamInfo
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	ctx, done := b.whileHeard(ctx, "$JS.API.STREAM.LIST")
+	ctx, done := b.withConnection(ctx, "$JS.API.STREAM.LIST")
 	defer done()
 	list := b.js.ListStreams(ctx)
 	for info := range list.Info() {
@@ -123,7 +123,7 @@ func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, unanswered(fmt.Errorf("list streams: %w", unheard(ctx, err)))
+		return nil, unanswered(fmt.Errorf("list streams: %w", noAnswerError(ctx, err)))
 	}
 	return all, nil
 }
@@ -135,20 +135,20 @@ func first(s []string) string {
 	return s[0]
 }
 
-// carriers are the streams that a subject is read from.
+// streamsCarrying are the streams that a subject is read from.
 //
 //  1. A stream that takes the subject in and keeps what was consumed.
 //  2. In the place of one that does not, the copies that source or mirror it.
 //  3. Where nothing takes it in here: copies of streams that live elsewhere.
-func carriers(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.StreamInfo, error) {
+func streamsCarrying(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.StreamInfo, error) {
 	var found []*jetstream.StreamInfo
 	direct := false
 	for _, s := range streams {
-		if !meets(subject, s.Config.Subjects) {
+		if !overlaps(subject, s.Config.Subjects) {
 			continue
 		}
 		direct = true
-		if tr := s.Config.SubjectTransform; tr != nil && (tr.Source == "" || meets(subject, []string{tr.Source})) {
+		if tr := s.Config.SubjectTransform; tr != nil && (tr.Source == "" || overlaps(subject, []string{tr.Source})) {
 			return nil, fmt.Errorf("%w: stream %s stores %s under another subject (its subject_transform to %s); let a stream with limits retention take it in as it is",
 				rules.ErrSubject, s.Config.Name, subject, tr.Destination)
 		}
@@ -198,7 +198,7 @@ func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream
 
 // carries reports whether messages on the subject come into a stream.
 func carries(s *jetstream.StreamInfo, subject string) bool {
-	return meets(subject, s.Config.Subjects) ||
+	return overlaps(subject, s.Config.Subjects) ||
 		slices.ContainsFunc(origins(s), func(src *jetstream.StreamSource) bool { return passes(src, subject) })
 }
 
@@ -212,7 +212,7 @@ func origins(s *jetstream.StreamInfo) []*jetstream.StreamSource {
 // passes reports whether messages on the subject come through under their own subject.
 func passes(src *jetstream.StreamSource, subject string) bool {
 	return len(src.SubjectTransforms) == 0 &&
-		(src.FilterSubject == "" || meets(subject, []string{src.FilterSubject}))
+		(src.FilterSubject == "" || overlaps(subject, []string{src.FilterSubject}))
 }
 
 func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
@@ -220,27 +220,27 @@ func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
 	return slices.CompactFunc(streams, func(a, b *jetstream.StreamInfo) bool { return a.Config.Name == b.Config.Name })
 }
 
-// widens reports whether DEADMAN_EVENTS alone has a part of the subject and can have all.
-func widens(subject string, found []*jetstream.StreamInfo) bool {
+// matchesMore reports whether DEADMAN_EVENTS alone has a part of the subject and can have all.
+func matchesMore(subject string, found []*jetstream.StreamInfo) bool {
 	return len(found) == 1 && found[0].Config.Name == EventsStream &&
-		!within(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
+		!covers(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
 }
 
 // capturable reports whether a stream that has subjects can have this one too. A stream
 // cannot have two subjects that meet, nor one that meets the broker's own.
 func capturable(subject string, have []string) bool {
-	return !strings.HasPrefix(subject, "*") && apart(widest(append(slices.Clone(have), subject)))
+	return !strings.HasPrefix(subject, "*") && disjoint(broadest(append(slices.Clone(have), subject)))
 }
 
 // readsOf asks each stream for its end: in a list of streams it may be an old one.
-func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.Read, error) {
-	reads := make([]rules.Read, len(found))
+func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.StreamBinding, error) {
+	reads := make([]rules.StreamBinding, len(found))
 	for i, s := range found {
 		info, err := b.Info(ctx, s.Config.Name)
 		if err != nil {
 			return nil, fmt.Errorf("bind %s: %w", subject, err)
 		}
-		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
+		reads[i] = rules.StreamBinding{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
 		if reads[i].At.IsZero() {
 			reads[i].At = info.CreatedAt // later than anything that came before it
 		}
@@ -250,13 +250,13 @@ func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.St
 
 // sayUncaptured names what a wildcard asks for and no stream takes in.
 func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
-	if taken := takenOf(subject, found); taken != nil {
+	if taken := capturedPart(subject, found); taken != nil {
 		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
 	}
 }
 
-// takenOf is what streams take in of a subject, where that is only a part; else nil.
-func takenOf(subject string, found []*jetstream.StreamInfo) []string {
+// capturedPart is what streams take in of a subject, where that is only a part; else nil.
+func capturedPart(subject string, found []*jetstream.StreamInfo) []string {
 	var taken []string
 	for _, s := range found {
 		taken = append(taken, s.Config.Subjects...)
@@ -264,8 +264,8 @@ func takenOf(subject string, found []*jetstream.StreamInfo) []string {
 			taken = append(taken, src.FilterSubject)
 		}
 	}
-	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" || !meets(subject, []string{s}) })
-	if len(taken) == 0 || within(subject, taken) {
+	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" || !overlaps(subject, []string{s}) })
+	if len(taken) == 0 || covers(subject, taken) {
 		return nil
 	}
 	return taken

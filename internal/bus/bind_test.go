@@ -19,7 +19,7 @@ import (
 	"deadman/rules"
 )
 
-func bind(t *testing.T, b *bus.Bus, subjects ...string) []rules.Read {
+func bind(t *testing.T, b *bus.Bus, subjects ...string) []rules.StreamBinding {
 	t.Helper()
 	reads, err := b.Bind(t.Context(), subjects)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 
-	want := []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream}, {Subject: "orders.shipped", Stream: bus.EventsStream}}
+	want := []rules.StreamBinding{{Subject: "orders.created", Stream: bus.EventsStream}, {Subject: "orders.shipped", Stream: bus.EventsStream}}
 	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := bind(t, b, "orders.created")
-	want = []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream, From: 1}}
+	want = []rules.StreamBinding{{Subject: "orders.created", Stream: bus.EventsStream, From: 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what was there at the save is not for the rule: %+v", got)
 	}
@@ -95,11 +95,11 @@ func TestBindFindsStreams(t *testing.T) {
 			t.Errorf("%s: %s", c.subject, diff)
 		}
 	}
-	roads, err := b.Roads(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
+	roads, err := b.Routes(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []rules.Road{
+	want := []rules.SubjectRoute{
 		{Subject: "orders.>", Streams: []string{"ORDERS"}},
 		{Subject: "devices.*.beat", Streams: []string{"BERLIN", "DEADMAN_EVENTS", "PARIS"}, Takes: []string{"devices.berlin.>", "devices.rome.beat", "devices.paris.>"}},
 		{Subject: "others.*", Capture: true},
@@ -145,14 +145,14 @@ func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 		}
 	}
 	makeStream(t, js, jetstream.StreamConfig{Name: "FANS_COPY", Sources: []*jetstream.StreamSource{{Name: "FANS"}}})
-	want := []rules.Read{{Subject: "fans.*", Stream: "FANS_COPY"}}
+	want := []rules.StreamBinding{{Subject: "fans.*", Stream: "FANS_COPY"}}
 	if diff := cmp.Diff(want, bind(t, b, "fans.*")); diff != "" {
 		t.Errorf("the remedy does not help: %s", diff)
 	}
 	// A copy beside a stream that can be read itself would bring every event twice.
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS_COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}})
-	want = []rules.Read{{Subject: "orders.created", Stream: "ORDERS"}}
+	want = []rules.StreamBinding{{Subject: "orders.created", Stream: "ORDERS"}}
 	if diff := cmp.Diff(want, bind(t, b, "orders.created")); diff != "" {
 		t.Error(diff)
 	}
@@ -195,7 +195,7 @@ func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roads, err := b.Roads(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
+	roads, err := b.Routes(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server)
 	server.Close()
-	if _, err := b.Roads(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := b.Routes(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("%v, want ErrUnreachable", err)
 	}
 }

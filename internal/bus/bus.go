@@ -47,11 +47,11 @@ type Bus struct {
 
 	batches  atomic.Bool  // the stream of alerts takes them
 	msgLimit atomic.Int64 // the largest message that it takes; not over 0: any
-	pace     pace
-	filling  filling
+	pace     pacer
+	filling  streamUsage
 	backlog  backlog
 	denied   denials
-	plight   plight
+	plight   reconnectLog
 	foreign  foreign
 	up       atomic.Pointer[time.Time] // since when the connection stands; nil: it does not
 }
@@ -94,17 +94,17 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 // Connected reports whether the broker can be asked at this moment.
 func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 
-// Up is for how long the connection has stood without a break; 0: it does not. Meanwhile the broker
+// ConnectedFor is for how long the connection has stood without a break; 0: it does not. Meanwhile the broker
 // was there for others, too.
-func (b *Bus) Up() time.Duration {
+func (b *Bus) ConnectedFor() time.Duration {
 	if since := b.up.Load(); since != nil {
 		return time.Since(*since)
 	}
 	return 0
 }
 
-// stands notes that the connection stands from now on.
-func (b *Bus) stands() {
+// noteConnected notes that the connection stands from now on.
+func (b *Bus) noteConnected() {
 	now := time.Now()
 	b.up.Store(&now)
 }
@@ -112,8 +112,8 @@ func (b *Bus) stands() {
 // Close ends the connection. What waits for an answer fails.
 func (b *Bus) Close() { b.nc.Close() }
 
-// within bounds a request that has no deadline.
-func (b *Bus) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout bounds a request that has no deadline.
+func (b *Bus) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}

@@ -54,10 +54,10 @@ func (b *Bus) addSubject(ctx context.Context, subject string) error {
 		return err
 	}
 	cfg := stream.CachedInfo().Config
-	if within(subject, cfg.Subjects) {
+	if covers(subject, cfg.Subjects) {
 		return nil
 	}
-	cfg.Subjects = widest(append(slices.Clone(cfg.Subjects), subject))
+	cfg.Subjects = broadest(append(slices.Clone(cfg.Subjects), subject))
 	_, err = b.js.UpdateStream(ctx, cfg)
 	return err
 }

@@ -28,7 +28,7 @@ func (b *Bus) dial() (err error) {
 		return b.opts.refused(err)
 	}
 	made.Store(b.nc)
-	b.stands()
+	b.noteConnected()
 	b.js, err = jetstream.New(b.nc,
 		jetstream.WithPublishAsyncTimeout(answerTimeout),
 		jetstream.WithPublishAsyncMaxPending(pendingMost),
@@ -62,13 +62,13 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 			o.Log.Warn("NATS connection lost; reconnecting", "err", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			b.stands()
+			b.noteConnected()
 			b.plight.over()
 			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // in the URL the user may be a token
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
 			switch {
-			case b.denied.noticed(err, o.Log):
+			case b.denied.record(err, o.Log):
 			case nc.IsConnected():
 				o.Log.Error("NATS connection", "err", err)
 			default:
@@ -97,7 +97,7 @@ func (b *Bus) identify(made *atomic.Pointer[nats.Conn]) (opts []nats.Option) {
 	case who.NKey != "":
 		opts = append(opts, b.byNKey(made)...)
 	case who.Token != "":
-		opts = append(opts, nats.TokenHandler(func() string { return noted(b, who.token) }))
+		opts = append(opts, nats.TokenHandler(func() string { return readOrLog(b, who.token) }))
 	}
 	if who.tls() {
 		opts = append(opts, b.encrypted())
@@ -105,9 +105,9 @@ func (b *Bus) identify(made *atomic.Pointer[nats.Conn]) (opts []nats.Option) {
 	return opts
 }
 
-// noted reads something anew. A file that cannot be used is said: the client knows only that
+// readOrLog reads something anew. A file that cannot be used is said: the client knows only that
 // this connection did not come about, and tries again.
-func noted[T any](b *Bus, read func() (T, error)) T {
+func readOrLog[T any](b *Bus, read func() (T, error)) T {
 	v, err := read()
 	if err != nil {
 		_ = b.plight.say(b.log, err)
@@ -133,7 +133,7 @@ func (b *Bus) signByCreds(nonce []byte) ([]byte, error) {
 // the client asks, and holds the lock under which it reads it.
 func (b *Bus) byNKey(made *atomic.Pointer[nats.Conn]) []nats.Option {
 	who := b.opts.Identity
-	public := noted(b, func() (string, error) { p, _, err := who.nkey(); return p, err })
+	public := readOrLog(b, func() (string, error) { p, _, err := who.nkey(); return p, err })
 	sign := func(nonce []byte) ([]byte, error) {
 		_, key, err := who.nkey()
 		if err != nil {
@@ -175,15 +175,15 @@ func (o Options) check() error {
 	if o.InProcess != nil {
 		return nil
 	}
-	if err := o.spoken(); err != nil {
+	if err := o.explain(); err != nil {
 		return err
 	}
 	return o.Identity.check(strings.Contains(o.URL, "@"))
 }
 
-// spoken refuses an address that cannot be read, or with a scheme that NATS does not speak. Only
+// explain refuses an address that cannot be read, or with a scheme that NATS does not speak. Only
 // the scheme is quoted: of the rest, and of why it cannot be read, a part may be a password.
-func (o Options) spoken() error {
+func (o Options) explain() error {
 	for i, one := range strings.Split(o.URL, ",") {
 		one = strings.TrimSpace(one)
 		scheme, _, has := strings.Cut(one, "://")
@@ -205,7 +205,7 @@ func (o Options) spoken() error {
 func (o Options) refused(err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
-	switch remedy := o.untrusted(err); {
+	switch remedy := o.tlsError(err); {
 	case remedy != "":
 		return fmt.Errorf("%w: %w; %s", ErrUntrusted, err, remedy)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
@@ -217,8 +217,8 @@ func (o Options) refused(err error) error {
 	return fmt.Errorf("connect to NATS: %w", err)
 }
 
-// untrusted is what to do about a connection that one side does not trust; empty: it is not that.
-func (o Options) untrusted(err error) string {
+// tlsError is what to do about a connection that one side does not trust; empty: it is not that.
+func (o Options) tlsError(err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError

@@ -64,7 +64,7 @@ func unanswered(err error) error {
 	if errors.Is(err, ErrUnreachable) {
 		return err
 	}
-	if silence(err) || errors.Is(err, nats.ErrNoResponders) {
+	if noAnswer(err) || errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: no answer: %w", ErrUnreachable, err)
 	}
 	return offline(err)

@@ -1,4 +1,4 @@
 package bus
 
 // UnlessThere is the first half of Emit.
-var UnlessThere = (*Bus).unlessThere
+var UnlessThere = (*Bus).tickMessage

@@ -78,7 +78,7 @@ func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 		if diff := cmp.Diff(want, follow(t, b, 100, batch)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if n := stored(t, js); n != uint64(batch+2) {
+		if n := storedMessage(t, js); n != uint64(batch+2) {
 			t.Errorf("%s: the stream has %d messages, want %d", name, n, batch+2)
 		}
 	}

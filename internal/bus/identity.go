@@ -68,11 +68,11 @@ func (i Identity) one(urlHasUser bool) error {
 	return nil
 }
 
-// proof is a file that says who somebody is, and the setting that names it.
-type proof struct{ setting, path string }
+// credentialFile is a file that says who somebody is, and the setting that names it.
+type credentialFile struct{ setting, path string }
 
-func (i Identity) proofs() []proof {
-	return []proof{
+func (i Identity) proofs() []credentialFile {
+	return []credentialFile{
 		{"DEADMAN_NATS_CREDS", i.Creds},
 		{"DEADMAN_NATS_NKEY", i.NKey},
 		{"DEADMAN_NATS_TOKEN_FILE", i.Token},
@@ -82,7 +82,7 @@ func (i Identity) proofs() []proof {
 // secrets are the files that nobody else should read.
 func (i Identity) secrets() []string {
 	var paths []string
-	for _, p := range append(i.proofs(), proof{path: i.Key}) {
+	for _, p := range append(i.proofs(), credentialFile{path: i.Key}) {
 		if p.path != "" {
 			paths = append(paths, p.path)
 		}

@@ -40,7 +40,7 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 			said := &bustest.Log{}
 			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
 			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
-			if err := b.Look(t.Context()); err != nil {
+			if err := b.InspectAlertsStream(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			large := alert(0)

@@ -9,16 +9,16 @@ const (
 	waveMost   = 256     // alerts that are on their way one by one
 )
 
-// pace fits how much goes out at once to what the broker and the way to it manage in time:
+// pacer fits how much goes out at once to what the broker and the way to it manage in time:
 // half after each silence, twice as much after each answer. Without it, what takes longer
 // than an answer may take would be sent again and again, and never be known to be there.
-type pace struct{ less atomic.Int64 } // than batchMost
+type pacer struct{ less atomic.Int64 } // than batchMost
 
-func (p *pace) most() int { return batchMost - int(p.less.Load()) }
+func (p *pacer) window() int { return batchMost - int(p.less.Load()) }
 
-// heard says that there was an answer to so many alerts, or none.
-func (p *pace) heard(answer bool, sent int) {
-	most := p.most() * 2
+// record says that there was an answer to so many alerts, or none.
+func (p *pacer) record(answer bool, sent int) {
+	most := p.window() * 2
 	if !answer {
 		most = max(sent/2, 1)
 	}

@@ -6,17 +6,17 @@ import (
 )
 
 func TestPace(t *testing.T) {
-	var p pace
-	got := []int{p.most()}
+	var p pacer
+	got := []int{p.window()}
 	for _, sent := range []int{1000, 300, 150, 75} {
-		p.heard(false, sent)
-		got = append(got, p.most())
+		p.record(false, sent)
+		got = append(got, p.window())
 	}
-	p.heard(false, 1)
-	got = append(got, p.most())
+	p.record(false, 1)
+	got = append(got, p.window())
 	for range 11 {
-		p.heard(true, p.most())
-		got = append(got, p.most())
+		p.record(true, p.window())
+		got = append(got, p.window())
 	}
 	want := []int{1000, 500, 150, 75, 37, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000}
 	if !slices.Equal(got, want) {

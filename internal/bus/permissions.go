@@ -27,9 +27,9 @@ type denials struct {
 	news   chan struct{}        // closed at the next denial; nil: nobody waits
 }
 
-// noticed takes in what the connection reports, and reports whether it was a denial. Each
+// record takes in what the connection reports, and reports whether it was a denial. Each
 // permission that is missing is logged once, before a call fails for it.
-func (d *denials) noticed(err error, log *slog.Logger) bool {
+func (d *denials) record(err error, log *slog.Logger) bool {
 	found := violation.FindStringSubmatch(err.Error())
 	if found == nil {
 		return false
@@ -85,7 +85,7 @@ func (d *denials) next() <-chan struct{} {
 // explain makes ErrDenied of a silence since begun that was a denial: of one of the subjects
 // that were published on, which may have wildcards, or of answers.
 func (d *denials) explain(err error, begun time.Time, subjects ...string) error {
-	if !silence(err) {
+	if !noAnswer(err) {
 		return err
 	}
 	if denied := d.since(begun, subjects...); denied != nil {
@@ -124,7 +124,7 @@ func (d *denials) deniedAs(subject string, begun time.Time) string {
 			continue
 		}
 		for denied, at := range known {
-			if at.After(begun) && within(denied, []string{subject}) {
+			if at.After(begun) && covers(denied, []string{subject}) {
 				return denied
 			}
 		}

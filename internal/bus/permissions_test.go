@@ -121,7 +121,7 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 			_, _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "")
 			return err
 		},
-		"beats.deadman": func() error { return b.Say(patient, "beats.deadman", nil) },
+		"beats.deadman": func() error { return b.PublishCore(patient, "beats.deadman", nil) },
 	} {
 		for range 10 {
 			answer := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 			}
 		}
 	}
-	if err := b.Say(patient, "others", nil); err != nil {
+	if err := b.PublishCore(patient, "others", nil); err != nil {
 		t.Errorf("what is permitted, after a denial: %v", err)
 	}
 }

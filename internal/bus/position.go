@@ -18,7 +18,7 @@ var errSubjects = errors.New("it takes in other subjects now")
 // End implements events.Reader. It asks the stream's leader, which alone has everything that
 // was acknowledged; the consumer may live beside a copy that is behind.
 func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
-	ctx, cancel := r.bus.within(ctx)
+	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
 	info, err := r.bus.ask(ctx, r.stream)
 	if err != nil {
@@ -30,12 +30,12 @@ func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	if !slices.Equal(r.takes, info.Config.Subjects) {
 		return 0, false, r.lost(errSubjects)
 	}
-	return info.State.LastSeq, leads(info.Cluster) && r.fed(info), nil
+	return info.State.LastSeq, leads(info.Cluster) && r.feedsAllSubjects(info), nil
 }
 
-// fed reports whether the stream takes in all subjects that are read from it. One that moved
+// feedsAllSubjects reports whether the stream takes in all subjects that are read from it. One that moved
 // to another stream has events there, and the end of this one is not the end of them.
-func (r *reader) fed(info *jetstream.StreamInfo) bool {
+func (r *reader) feedsAllSubjects(info *jetstream.StreamInfo) bool {
 	return !slices.ContainsFunc(r.subjects, func(s string) bool { return !carries(info, s) })
 }
 
@@ -47,13 +47,13 @@ func (r *reader) fed(info *jetstream.StreamInfo) bool {
 //     before, and is on another subject.
 //  3. One that is lost may be on its way to the reader all the same; the consumer knows.
 func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
-	ctx, cancel := r.bus.within(ctx)
+	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
 	from := max(seq, r.clear)
 	if end <= from {
 		return true, nil
 	}
-	for _, subject := range r.asked() {
+	for _, subject := range r.querySubjects() {
 		next, err := r.bus.next(ctx, r.stream, subject, from+1)
 		if err != nil || next.Seq > 0 && next.Seq <= end {
 			return false, err
@@ -76,16 +76,16 @@ func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	return true, nil
 }
 
-// asked are the subjects to ask for.
-func (r *reader) asked() []string {
+// querySubjects are the subjects to ask for.
+func (r *reader) querySubjects() []string {
 	if len(r.subjects) == 0 {
 		return []string{">"}
 	}
 	return r.subjects
 }
 
-// stored is what is asked about a message.
-type stored struct {
+// storedMessage is what is asked about a message.
+type storedMessage struct {
 	Seq    uint64    `json:"seq"` // 0: there is no such message
 	Time   time.Time `json:"time"`
 	Header []byte    `json:"hdrs"`
@@ -93,28 +93,28 @@ type stored struct {
 
 // next returns the first message on the subject at or after seq, as the stream's leader has
 // it: no other server answers this. JetStream's client would ask any copy.
-func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
+func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (storedMessage, error) {
 	m, err := b.getMessage(ctx, stream, messageQuery{Seq: seq, Next: subject})
 	switch {
 	case isCode(err, jetstream.JSErrCodeMessageNotFound):
-		return stored{}, nil
+		return storedMessage{}, nil
 	case err == nil && m.Seq < seq:
 		err = fmt.Errorf("the answer is message %d", m.Seq)
 	}
 	if err != nil {
-		return stored{}, fmt.Errorf("ask stream %s for its next message from %d: %w", stream, seq, err)
+		return storedMessage{}, fmt.Errorf("ask stream %s for its next message from %d: %w", stream, seq, err)
 	}
 	return m, nil
 }
 
 // last returns the last message on the subject, as the stream's leader has it.
-func (b *Bus) last(ctx context.Context, stream, subject string) (stored, error) {
+func (b *Bus) last(ctx context.Context, stream, subject string) (storedMessage, error) {
 	m, err := b.getMessage(ctx, stream, messageQuery{Last: subject})
 	if isCode(err, jetstream.JSErrCodeMessageNotFound) {
-		return stored{}, nil
+		return storedMessage{}, nil
 	}
 	if err != nil {
-		return stored{}, fmt.Errorf("ask stream %s for its last message on %s: %w", stream, subject, err)
+		return storedMessage{}, fmt.Errorf("ask stream %s for its last message on %s: %w", stream, subject, err)
 	}
 	return m, nil
 }
@@ -126,27 +126,27 @@ type messageQuery struct {
 	Last string `json:"last_by_subj,omitempty"`
 }
 
-func (b *Bus) getMessage(ctx context.Context, stream string, q messageQuery) (stored, error) {
+func (b *Bus) getMessage(ctx context.Context, stream string, q messageQuery) (storedMessage, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
-		return stored{}, err
+		return storedMessage{}, err
 	}
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	begun, about := time.Now(), streamAPI("MSG.GET", stream)
 	answer, err := b.nc.RequestWithContext(ctx, about, body)
 	if err != nil {
-		return stored{}, b.denied.explain(err, begun, about)
+		return storedMessage{}, b.denied.explain(err, begun, about)
 	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
-		Message stored              `json:"message"`
+		Message storedMessage       `json:"message"`
 	}
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
-		return stored{}, err
+		return storedMessage{}, err
 	}
 	if got.Error != nil {
-		return stored{}, got.Error
+		return storedMessage{}, got.Error
 	}
 	return got.Message, nil
 }

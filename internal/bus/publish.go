@@ -27,8 +27,8 @@ var _ alerts.Publisher = (*Bus)(nil)
 //  4. A stream that is gone is made again. What was in it is not published again.
 func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	sent, err := b.publish(ctx, batch)
-	if gone(err) && len(sent) == 0 {
-		if err = b.remake(ctx); err == nil {
+	if connectionLost(err) && len(sent) == 0 {
+		if err = b.recreateAlerts(ctx); err == nil {
 			sent, err = b.publish(ctx, batch)
 		}
 	}
@@ -36,37 +36,37 @@ func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert
 }
 
 func (b *Bus) publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
-	d := delivery{bus: b, held: make(map[alerts.Line]bool)}
+	d := publishCall{bus: b, held: make(map[alerts.OrderKey]bool)}
 	for len(batch) > 0 && !d.stuck {
-		var parcels []parcel
+		var parcels []outgoing
 		parcels, batch = d.load(batch)
 		d.deliver(ctx, parcels)
 	}
 	if len(d.refused) > 0 && !d.stuck {
-		return d.sent, &alerts.Refusal{Alerts: d.refused, Err: publishing(d.failed)}
+		return d.sent, &alerts.RejectedError{Alerts: d.refused, Err: publishing(d.failed)}
 	}
 	return d.sent, d.failed
 }
 
-// parcel is an alert and the message that says it.
-type parcel struct {
+// outgoing is an alert and the message that says it.
+type outgoing struct {
 	alert alerts.Alert
 	msg   *nats.Msg
 }
 
-// delivery is one call of Publish.
-type delivery struct {
+// publishCall is one call of Publish.
+type publishCall struct {
 	bus     *Bus
 	sent    []alerts.Alert
 	refused []alerts.Alert
-	failed  error                // of what is stuck, or else the first one
-	held    map[alerts.Line]bool // an alert of it did not get through
-	stuck   bool                 // none would get through
+	failed  error                    // of what is stuck, or else the first one
+	held    map[alerts.OrderKey]bool // an alert of it did not get through
+	stuck   bool                     // none would get through
 }
 
 // fail holds up what is behind an alert, and everything if the cause is not its own.
-func (d *delivery) fail(p parcel, err error) {
-	d.held[p.alert.Line()] = true
+func (d *publishCall) fail(p outgoing, err error) {
+	d.held[p.alert.OrderKey()] = true
 	if ofOne(err) {
 		d.refused = append(d.refused, p.alert)
 	}
@@ -87,28 +87,28 @@ func ofOne(err error) bool {
 }
 
 // load makes the messages of what goes out at once, and returns what is left.
-func (d *delivery) load(batch []alerts.Alert) (parcels []parcel, left []alerts.Alert) {
-	most, size := d.bus.pace.most(), 0
+func (d *publishCall) load(batch []alerts.Alert) (parcels []outgoing, left []alerts.Alert) {
+	most, size := d.bus.pace.window(), 0
 	for i, a := range batch {
-		if d.held[a.Line()] {
+		if d.held[a.OrderKey()] {
 			continue
 		}
 		msg, err := d.bus.alertMsg(a)
 		if err != nil {
-			d.fail(parcel{alert: a}, err)
+			d.fail(outgoing{alert: a}, err)
 			continue
 		}
 		size += len(msg.Data)
 		if len(parcels) == most || len(parcels) > 0 && size > batchBytes {
 			return parcels, batch[i:]
 		}
-		parcels = append(parcels, parcel{a, msg})
+		parcels = append(parcels, outgoing{a, msg})
 	}
 	return parcels, nil
 }
 
 // deliver sends together if it can, and else one by one.
-func (d *delivery) deliver(ctx context.Context, parcels []parcel) {
+func (d *publishCall) deliver(ctx context.Context, parcels []outgoing) {
 	if len(parcels) < 2 || !d.bus.batches.Load() {
 		d.oneByOne(ctx, parcels)
 		return
@@ -126,12 +126,12 @@ func (d *delivery) deliver(ctx context.Context, parcels []parcel) {
 }
 
 // oneByOne sends so that at most one alert of each rule and key is on its way.
-func (d *delivery) oneByOne(ctx context.Context, parcels []parcel) {
+func (d *publishCall) oneByOne(ctx context.Context, parcels []outgoing) {
 	for len(parcels) > 0 && !d.stuck {
-		var wave, later []parcel
-		busy, most := make(map[alerts.Line]bool), min(waveMost, d.bus.pace.most())
+		var wave, later []outgoing
+		busy, most := make(map[alerts.OrderKey]bool), min(waveMost, d.bus.pace.window())
 		for _, p := range parcels {
-			switch l := p.alert.Line(); {
+			switch l := p.alert.OrderKey(); {
 			case d.held[l]:
 			case busy[l] || len(wave) == most:
 				busy[l] = true
@@ -147,7 +147,7 @@ func (d *delivery) oneByOne(ctx context.Context, parcels []parcel) {
 }
 
 // send publishes a wave without waiting in between, and then waits for every answer.
-func (d *delivery) send(ctx context.Context, wave []parcel) {
+func (d *publishCall) send(ctx context.Context, wave []outgoing) {
 	begun := time.Now()
 	futures := make([]jetstream.PubAckFuture, len(wave)) // nil: not sent
 	for i, p := range wave {
@@ -165,14 +165,14 @@ func (d *delivery) send(ctx context.Context, wave []parcel) {
 			continue
 		}
 		err := d.bus.acked(ctx, f, begun)
-		silent = silent || silence(err)
+		silent = silent || noAnswer(err)
 		if err == nil {
 			d.sent = append(d.sent, wave[i].alert)
 		} else {
 			d.fail(wave[i], err)
 		}
 	}
-	d.bus.pace.heard(!silent, len(wave))
+	d.bus.pace.record(!silent, len(wave))
 }
 
 // acked waits for the stream's answer, or for a denial since begun, which is none. An alert that
@@ -186,12 +186,12 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 		select {
 		case ack := <-f.Ok():
 			if ack.Duplicate {
-				return b.there(ctx, f.Msg())
+				return b.alreadyStored(ctx, f.Msg())
 			}
 			return nil
 		case err := <-f.Err():
 			if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
-				err = b.there(ctx, f.Msg())
+				err = b.alreadyStored(ctx, f.Msg())
 			}
 			return err
 		case <-denied:
@@ -201,9 +201,9 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 	}
 }
 
-// there checks that the stream has an alert that it refused as a repeat. Where the subject has messages of another publisher
+// alreadyStored checks that the stream has an alert that it refused as a repeat. Where the subject has messages of another publisher
 // and not the alert, it publishes the alert behind them, so that they do not silence it.
-func (b *Bus) there(ctx context.Context, alert *nats.Msg) error {
+func (b *Bus) alreadyStored(ctx context.Context, alert *nats.Msg) error {
 	id := alert.Header.Get(jetstream.MsgIDHeader)
 	first, err := b.next(ctx, AlertsStream, alert.Subject, 1)
 	if err == nil && first.Seq == 0 {
@@ -224,37 +224,37 @@ func (b *Bus) there(ctx context.Context, alert *nats.Msg) error {
 }
 
 // has reports whether a message was published with an id.
-func (m stored) has(id string) bool {
+func (m storedMessage) has(id string) bool {
 	header, err := nats.DecodeHeadersMsg(m.Header)
 	return err == nil && header.Get(jetstream.MsgIDHeader) == id
 }
 
 // publishing says what a person can do about alerts that do not get out.
 func publishing(err error) error {
-	var refusal *alerts.Refusal
+	var refusal *alerts.RejectedError
 	switch {
 	case err == nil, errors.As(err, &refusal): // which says it already
 		return err
-	case gone(err):
+	case connectionLost(err):
 		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
 	case isCode(err, codeStoreFailed):
 		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
 	case errors.Is(err, nats.ErrMaxPayload), isCode(err, codeMessageTooLarge):
 		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, AlertsStream)
-	case silence(err):
+	case noAnswer(err):
 		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; look at the broker's load and log", ErrUnreachable, AlertsStream, err)
 	}
 	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
-// gone reports whether nobody took a message: there is no stream, or it has no leader.
-func gone(err error) bool {
+// connectionLost reports whether nobody took a message: there is no stream, or it has no leader.
+func connectionLost(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// silence reports whether nobody answered in time: what was sent may be stored or not.
-func silence(err error) bool {
+// noAnswer reports whether nobody answered in time: what was sent may be stored or not.
+func noAnswer(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -30,13 +30,13 @@ func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, hea
 }
 
 func (b *Bus) publishEvent(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, repeated bool, err error) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	ctx, done := b.whileHeard(ctx, msg.Subject)
+	ctx, done := b.withConnection(ctx, msg.Subject)
 	defer done()
 	ack, err := b.js.PublishMsg(ctx, msg)
 	if err != nil {
-		return "", 0, false, b.unpublished(msg.Subject, len(msg.Data), unheard(ctx, err))
+		return "", 0, false, b.unpublished(msg.Subject, len(msg.Data), noAnswerError(ctx, err))
 	}
 	return ack.Stream, ack.Sequence, ack.Duplicate, nil
 }

@@ -29,7 +29,7 @@ const (
 	clocksApart = time.Hour
 )
 
-// Emit implements ticks.Emitter. The stream's window for repeats may be over, and another node may
+// PublishTick implements ticks.Emitter. The stream's window for repeats may be over, and another node may
 // publish the same; so it does not rest on the window:
 //
 //  1. The event is looked for among what the stream has on the subject since the tick.
@@ -38,12 +38,12 @@ const (
 //  4. A subject that no stream takes in any more is captured.
 //
 // A subject on which others publish without a pause may be too busy for that.
-func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+func (b *Bus) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	if err := checkLiteral(e.Subject); err != nil {
 		return err
 	}
 	for range emitTries {
-		msg, err := b.unlessThere(ctx, e)
+		msg, err := b.tickMessage(ctx, e)
 		if msg == nil || err != nil {
 			return err
 		}
@@ -59,27 +59,27 @@ func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.He
 	return fmt.Errorf("%s is too busy: others published on it each of %d times; let ticks have a subject of their own", e.Subject, emitTries)
 }
 
-// unlessThere is the message that publishes an event as things stand; nil: it is in the stream.
-func (b *Bus) unlessThere(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
-	stream, err := b.taker(ctx, e.Subject)
+// tickMessage is the message that publishes an event as things stand; nil: it is in the stream.
+func (b *Bus) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
+	stream, err := b.streamFor(ctx, e.Subject)
 	if err != nil {
 		return nil, err
 	}
 	last, there, err := b.emitted(ctx, stream, e)
-	if there && !overlooked() || err != nil {
+	if there && !skipTickSeqCheck() || err != nil {
 		return nil, err
 	}
 	return b.emission(e, stream, last), nil
 }
 
-// taker is the stream that takes in what is published on a subject.
-func (b *Bus) taker(ctx context.Context, subject string) (string, error) {
+// streamFor is the stream that takes in what is published on a subject.
+func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
 	for range 2 {
 		streams, err := b.streams(ctx)
 		if err != nil {
 			return "", err
 		}
-		i := slices.IndexFunc(streams, func(s *jetstream.StreamInfo) bool { return within(subject, s.Config.Subjects) })
+		i := slices.IndexFunc(streams, func(s *jetstream.StreamInfo) bool { return covers(subject, s.Config.Subjects) })
 		if i >= 0 {
 			return streams[i].Config.Name, nil
 		}
@@ -98,7 +98,7 @@ func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission)
 	if err != nil || m.Seq == 0 || m.Time.Before(since) {
 		return m.Seq, false, unanswered(err)
 	}
-	for found, err := range b.Past(ctx, stream, []string{e.Subject}, since, m.Seq) {
+	for found, err := range b.Replay(ctx, stream, []string{e.Subject}, since, m.Seq) {
 		if err != nil {
 			return 0, false, unanswered(err)
 		}

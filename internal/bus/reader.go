@@ -77,10 +77,10 @@ func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []
 
 // read is Read with so many bytes at a time.
 func (b *Bus) read(ctx context.Context, stream string, after uint64, subjects []string, most int) (*reader, error) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	r := &reader{bus: b, stream: stream, subjects: widest(subjects), most: most, reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
-	info, err := b.led(ctx, stream)
+	r := &reader{bus: b, stream: stream, subjects: broadest(subjects), most: most, reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
+	info, err := b.leaderInfo(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 		}
 		if ok {
 			got = append(got, e)
-			failpoints.Here("reader.message")
+			failpoints.Point("reader.message")
 		}
 	}
 	r.quiet = len(got) == 0
@@ -230,7 +230,7 @@ func (r *reader) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error) {
 	if r.accounts {
 		r.skip(meta.Sequence.Stream, at)
 	}
-	if r.match && !within(msg.Subject, r.subjects) {
+	if r.match && !covers(msg.Subject, r.subjects) {
 		return e, false, nil
 	}
 	return futurejobs.Event{

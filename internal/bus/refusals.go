@@ -47,7 +47,7 @@ func (r *refusals) login(user, from string) {
 	r.mu.Unlock()
 	if due {
 		r.log.Warn("a NATS client was refused: it shows no secret that the server knows; each user has a file with its secret",
-			"user", head(user, maxUserSaid), "from", from, "users", r.dir, "not_logged_before", unlogged)
+			"user", prefix(user, maxUserSaid), "from", from, "users", r.dir, "not_logged_before", unlogged)
 	}
 }
 

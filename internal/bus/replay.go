@@ -11,21 +11,21 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Past returns the events of a stream on the subjects that it took in at an instant or later,
+// Replay returns the events of a stream on the subjects that it took in at an instant or later,
 // up to a sequence. After an error there is nothing more.
-func (b *Bus) Past(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
+func (b *Bus) Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
-		if err := b.past(ctx, stream, subjects, since, through, yield); err != nil {
+		if err := b.replay(ctx, stream, subjects, since, through, yield); err != nil {
 			yield(futurejobs.Event{}, fmt.Errorf("read what stream %s still has: %w", stream, err))
 		}
 	}
 }
 
-func (b *Bus) past(ctx context.Context, stream string, subjects []string, since time.Time, through uint64, yield func(futurejobs.Event, error) bool) error {
-	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects}
+func (b *Bus) replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64, yield func(futurejobs.Event, error) bool) error {
+	r := &reader{bus: b, stream: stream, subjects: broadest(subjects), reconnects: b.nc.Stats().Reconnects}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
-	opening, cancel := b.within(ctx)
+	opening, cancel := b.withTimeout(ctx)
 	defer cancel()
 	info, err := b.ask(opening, stream)
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *Bus) past(ctx context.Context, stream string, subjects []string, since 
 		if done, err := r.exhausted(ctx); done || err != nil {
 			return err
 		}
-		if done, err := r.hand(ctx, through, yield); done || err != nil {
+		if done, err := r.yieldUntil(ctx, through, yield); done || err != nil {
 			return err
 		}
 	}
@@ -52,8 +52,8 @@ func (b *Bus) past(ctx context.Context, stream string, subjects []string, since 
 // was counted at the start may be gone by its age.
 const pastQuiet = time.Second
 
-// hand hands on what arrives, up to a sequence. done is false when nothing came for a while.
-func (r *reader) hand(ctx context.Context, through uint64, yield func(futurejobs.Event, error) bool) (done bool, err error) {
+// yieldUntil hands on what arrives, up to a sequence. done is false when nothing came for a while.
+func (r *reader) yieldUntil(ctx context.Context, through uint64, yield func(futurejobs.Event, error) bool) (done bool, err error) {
 	quiet := time.NewTimer(pastQuiet)
 	defer quiet.Stop()
 	for {
@@ -76,7 +76,7 @@ func (r *reader) hand(ctx context.Context, through uint64, yield func(futurejobs
 
 // exhausted reports whether the broker has nothing more for the reader.
 func (r *reader) exhausted(ctx context.Context) (bool, error) {
-	ctx, cancel := r.bus.within(ctx)
+	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
 	begun := time.Now()
 	info, err := r.consumer.Info(ctx)

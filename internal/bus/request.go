@@ -15,7 +15,7 @@ func (b *Bus) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if !b.Connected() {
 		return nil, ErrUnreachable // the client would wait for a connection
 	}
-	heard, done := b.whileHeard(ctx, m.Subject)
+	heard, done := b.withConnection(ctx, m.Subject)
 	defer done()
 	answer, err := b.nc.RequestMsgWithContext(heard, m)
 	if err != nil && ctx.Err() == nil && heard.Err() != nil {

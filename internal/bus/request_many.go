@@ -9,15 +9,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Gather asks all who answer on a subject, and returns up to most answers: those that came until
+// RequestMany asks all who answer on a subject, and returns up to most answers: those that came until
 // nothing did for quiet after the first, or until ctx's deadline, which is no error. None is no
 // error either. ctx has a deadline. It returns ErrUnreachable without a connection, and ErrDenied where the broker
 // does not let its user ask.
-func (b *Bus) Gather(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error) {
+func (b *Bus) RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error) {
 	if !b.Connected() {
 		return nil, ErrUnreachable
 	}
-	heard, done := b.whileHeard(ctx, subject)
+	heard, done := b.withConnection(ctx, subject)
 	defer done()
 	answers, err := b.nc.SubscribeSync(b.nc.NewInbox())
 	if err != nil {
@@ -28,16 +28,16 @@ func (b *Bus) Gather(ctx context.Context, subject string, most int, quiet time.D
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
 	if err := b.nc.FlushWithContext(heard); err != nil { // a broker that is silent is not one where nobody answers
-		return nil, fmt.Errorf("gather on %s: %w", subject, unanswered(unheard(heard, err)))
+		return nil, fmt.Errorf("gather on %s: %w", subject, unanswered(noAnswerError(heard, err)))
 	}
-	all, err := gathered(heard, answers, most, quiet)
-	if err = unheard(heard, err); err != nil {
+	all, err := collectAnswers(heard, answers, most, quiet)
+	if err = noAnswerError(heard, err); err != nil {
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
 	return all, nil
 }
 
-func gathered(ctx context.Context, answers *nats.Subscription, most int, quiet time.Duration) (all []*nats.Msg, err error) {
+func collectAnswers(ctx context.Context, answers *nats.Subscription, most int, quiet time.Duration) (all []*nats.Msg, err error) {
 	for len(all) < most {
 		wait, done := ctx, context.CancelFunc(func() {})
 		if len(all) > 0 {

@@ -39,7 +39,7 @@ func gather(t *testing.T, b *bus.Bus, subject string, most int, within, quiet ti
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	all, err := b.Gather(ctx, subject, most, quiet)
+	all, err := b.RequestMany(ctx, subject, most, quiet)
 	var said []string
 	for _, m := range all {
 		said = append(said, string(m.Data))
@@ -72,7 +72,7 @@ func TestGather(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := b.Gather(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
+	if _, err := b.RequestMany(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits any more: %v", err)
 	}
 }

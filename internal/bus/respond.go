@@ -18,11 +18,11 @@ type Reply struct {
 	Code int
 }
 
-// Answer answers requests on a subject until ctx ends, one at a time; of those who answer as the
+// Respond answers requests on a subject until ctx ends, one at a time; of those who answer as the
 // same group, one gets each request. do is given the request's subject and body, and up to five
 // seconds. A message that is no request of a client is dropped, see asks. Where the broker does not
 // permit its user to subscribe or to reply, the log has the permission, and requests get no reply.
-func (b *Bus) Answer(ctx context.Context, subject, group string, do func(ctx context.Context, subject string, body []byte) Reply) error {
+func (b *Bus) Respond(ctx context.Context, subject, group string, do func(ctx context.Context, subject string, body []byte) Reply) error {
 	asked, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
 		if !b.asks(m) {
 			b.log.Debug("a message that is no request is dropped", "subject", m.Subject, "reply", m.Reply)

@@ -14,27 +14,27 @@ import (
 	"deadman/rules"
 )
 
-// Roads implements rules.Binder. All streams are asked about once.
-func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error) {
-	ctx, cancel := b.within(ctx)
+// Routes implements rules.Binder. All streams are asked about once.
+func (b *Bus) Routes(ctx context.Context, subjects []string) ([]rules.SubjectRoute, error) {
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	streams, err := b.streams(ctx)
 	if err != nil {
 		return nil, err
 	}
-	roads := make([]rules.Road, len(subjects))
+	roads := make([]rules.SubjectRoute, len(subjects))
 	for i, subject := range subjects {
-		found, err := carriers(subject, streams)
-		roads[i] = rules.Road{Subject: subject, Err: err}
+		found, err := streamsCarrying(subject, streams)
+		roads[i] = rules.SubjectRoute{Subject: subject, Err: err}
 		for _, s := range found {
 			roads[i].Streams = append(roads[i].Streams, s.Config.Name)
 			if risk := riskOf(s.Config); risk != "" {
 				roads[i].Risks = append(roads[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
 			}
 		}
-		roads[i].Capture = err == nil && (len(found) == 0 || widens(subject, found))
+		roads[i].Capture = err == nil && (len(found) == 0 || matchesMore(subject, found))
 		if !roads[i].Capture {
-			roads[i].Takes = takenOf(subject, found)
+			roads[i].Takes = capturedPart(subject, found)
 		}
 	}
 	return roads, nil
@@ -59,18 +59,18 @@ func riskOf(c jetstream.StreamConfig) string {
 	return strings.Join(risks, " and ")
 }
 
-// Rest implements rules.Binder. The stream's leader is asked, which alone has everything.
-func (b *Bus) Rest(ctx context.Context, stream, subject string, after uint64) (rules.Rest, error) {
-	ctx, cancel := b.within(ctx)
+// Pending implements rules.Binder. The stream's leader is asked, which alone has everything.
+func (b *Bus) Pending(ctx context.Context, stream, subject string, after uint64) (rules.StreamBacklog, error) {
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	info, err := b.led(ctx, stream)
+	info, err := b.leaderInfo(ctx, stream)
 	if errors.Is(err, events.ErrGone) {
-		return rules.Rest{Gone: true}, nil
+		return rules.StreamBacklog{Gone: true}, nil
 	}
 	if err != nil {
-		return rules.Rest{}, err
+		return rules.StreamBacklog{}, err
 	}
-	rest := rules.Rest{CreatedAt: createdAt(info)}
+	rest := rules.StreamBacklog{CreatedAt: createdAt(info)}
 	next, err := b.next(ctx, stream, subject, after+1)
 	if err != nil {
 		return rest, err
@@ -86,7 +86,7 @@ func (b *Bus) Rest(ctx context.Context, stream, subject string, after uint64) (r
 }
 
 // copyOf is what a message is a copy of.
-func (m stored) copyOf() (of rules.Given, err error) {
+func (m storedMessage) copyOf() (of rules.CopiedFrom, err error) {
 	if len(m.Header) == 0 {
 		return of, nil
 	}
@@ -97,16 +97,16 @@ func (m stored) copyOf() (of rules.Given, err error) {
 	return of, err
 }
 
-// Resume implements rules.Binder. From is as near to the first event as may be, so that no
+// ReadFrom implements rules.Binder. From is as near to the first event as may be, so that no
 // more than has to be is read again.
-func (b *Bus) Resume(ctx context.Context, subject, stream string, after time.Time) (rules.Read, error) {
-	ctx, cancel := b.within(ctx)
+func (b *Bus) ReadFrom(ctx context.Context, subject, stream string, after time.Time) (rules.StreamBinding, error) {
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	info, err := b.led(ctx, stream)
+	info, err := b.leaderInfo(ctx, stream)
 	if err != nil {
-		return rules.Read{}, err
+		return rules.StreamBinding{}, err
 	}
-	read := rules.Read{Subject: subject, Stream: stream, From: info.State.LastSeq, At: after, CreatedAt: createdAt(info)}
+	read := rules.StreamBinding{Subject: subject, Stream: stream, From: info.State.LastSeq, At: after, CreatedAt: createdAt(info)}
 	earlier, err := b.before(ctx, info, after)
 	if err != nil {
 		return read, err

@@ -4,7 +4,7 @@ package bus
 
 import "github.com/nats-io/nats.go"
 
-// planted is where the fault campaign's build plants a bug, and so is overlooked.
-func planted(*nats.Msg) {}
+// dropSeqCheck is where the fault campaign's build plants a bug, and so is overlooked.
+func dropSeqCheck(*nats.Msg) {}
 
-func overlooked() bool { return false }
+func skipTickSeqCheck() bool { return false }

@@ -9,12 +9,12 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// planted is a bug: an alert is protected by the stream's duplicate window alone.
-func planted(m *nats.Msg) {
-	if failpoints.Planted(failpoints.WindowOnly) {
+// dropSeqCheck is a bug: an alert is protected by the stream's duplicate window alone.
+func dropSeqCheck(m *nats.Msg) {
+	if failpoints.BugEnabled(failpoints.WindowOnly) {
 		m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
 	}
 }
 
-// overlooked is a bug: an event of a tick is protected by that alone, too.
-func overlooked() bool { return failpoints.Planted(failpoints.WindowOnly) }
+// skipTickSeqCheck is a bug: an event of a tick is protected by that alone, too.
+func skipTickSeqCheck() bool { return failpoints.BugEnabled(failpoints.WindowOnly) }

@@ -21,10 +21,10 @@ const (
 )
 
 const (
-	keepAlerts = 30 * 24 * time.Hour
-	keepEvents = 7 * 24 * time.Hour
-	replicas   = 3                     // of a new stream, where there are as many servers
-	owesCopies = "deadman-owes-copies" // in the metadata of a stream that has only one for now
+	keepAlerts        = 30 * 24 * time.Hour
+	keepEvents        = 7 * 24 * time.Hour
+	replicas          = 3                     // of a new stream, where there are as many servers
+	metaWantsReplicas = "deadman-owes-copies" // in the metadata of a stream that has only one for now
 )
 
 // alertsConfig is the stream of alerts. A full one refuses new alerts, so that they wait in
@@ -63,7 +63,7 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 		err = b.replicate(ctx)
 	}
 	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
-		err = b.settle(ctx)
+		err = b.configureAlerts(ctx)
 	}
 	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
 	switch {
@@ -79,9 +79,9 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
 }
 
-// settle has the stream of alerts take batches, if the server knows them, and takes in what
+// configureAlerts has the stream of alerts take batches, if the server knows them, and takes in what
 // it is like. Without batches alerts go one by one.
-func (b *Bus) settle(ctx context.Context) error {
+func (b *Bus) configureAlerts(ctx context.Context) error {
 	info, err := b.ask(ctx, AlertsStream)
 	if err != nil {
 		return err
@@ -96,15 +96,15 @@ func (b *Bus) settle(ctx context.Context) error {
 				"stream", AlertsStream, "err", b.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
 		}
 	}
-	b.learn(info)
+	b.noteStreamConfig(info)
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	b.fill(info)
 	return nil
 }
 
-// learn takes in what publishing depends on.
-func (b *Bus) learn(info *jetstream.StreamInfo) {
+// noteStreamConfig takes in what publishing depends on.
+func (b *Bus) noteStreamConfig(info *jetstream.StreamInfo) {
 	b.batches.Store(info.Config.AllowAtomicPublish)
 	b.msgLimit.Store(int64(info.Config.MaxMsgSize))
 }
@@ -125,9 +125,9 @@ func (b *Bus) create(ctx context.Context, cfg jetstream.StreamConfig) error {
 		cfg.Replicas = replicas
 	}
 	_, err := b.js.CreateStream(ctx, cfg)
-	if cfg.Replicas > 1 && tooFew(err) {
+	if cfg.Replicas > 1 && errTooFewServers(err) {
 		b.log.Warn("too few NATS servers to replicate a stream; it has one copy until a node starts when there are enough", "stream", cfg.Name, "wanted", replicas)
-		cfg.Replicas, cfg.Metadata = 1, map[string]string{owesCopies: "true"}
+		cfg.Replicas, cfg.Metadata = 1, map[string]string{metaWantsReplicas: "true"}
 		_, err = b.js.CreateStream(ctx, cfg)
 	}
 	return err
@@ -135,7 +135,7 @@ func (b *Bus) create(ctx context.Context, cfg jetstream.StreamConfig) error {
 
 func (b *Bus) clustered() bool { return b.nc.ConnectedClusterName() != "" }
 
-func tooFew(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }
+func errTooFewServers(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }
 
 // replicate gives the streams their copies that were made with too few servers around.
 func (b *Bus) replicate(ctx context.Context) error {
@@ -143,16 +143,16 @@ func (b *Bus) replicate(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range []string{AlertsStream, EventsStream} {
-		if err := b.pay(ctx, name); err != nil {
+		if err := b.addReplicas(ctx, name); err != nil {
 			return fmt.Errorf("replicate stream %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (b *Bus) pay(ctx context.Context, name string) error {
+func (b *Bus) addReplicas(ctx context.Context, name string) error {
 	s, err := b.js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && s.CachedInfo().Config.Metadata[owesCopies] == "" {
+	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && s.CachedInfo().Config.Metadata[metaWantsReplicas] == "" {
 		return nil
 	}
 	if err != nil {
@@ -169,9 +169,9 @@ func (b *Bus) pay(ctx context.Context, name string) error {
 		}
 	}
 	cfg := s.CachedInfo().Config
-	delete(cfg.Metadata, owesCopies)
+	delete(cfg.Metadata, metaWantsReplicas)
 	cfg.Replicas = replicas
-	if _, err = b.js.UpdateStream(ctx, cfg); tooFew(err) {
+	if _, err = b.js.UpdateStream(ctx, cfg); errTooFewServers(err) {
 		return nil // another time
 	}
 	return err

@@ -22,9 +22,9 @@ const askAgain = 100 * time.Millisecond
 // Info implements events.Streams. While a stream has no leader any of its copies may answer,
 // so Info waits for one that certainly is the leader, and returns ErrNoLeader after a while.
 func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	info, err := b.led(ctx, stream)
+	info, err := b.leaderInfo(ctx, stream)
 	if err != nil {
 		return events.Info{}, err
 	}
@@ -34,8 +34,8 @@ func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 	}, nil
 }
 
-// led is what the leader of a stream says about it.
-func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+// leaderInfo is what the leader of a stream says about it.
+func (b *Bus) leaderInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	for {
 		info, err := b.ask(ctx, stream)
 		if err != nil || leads(info.Cluster) {
@@ -51,14 +51,14 @@ func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, er
 
 // ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
 func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	ctx, done := b.whileHeard(ctx, streamAPI("INFO", stream))
+	ctx, done := b.withConnection(ctx, streamAPI("INFO", stream))
 	defer done()
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for stream %s: %w", stream, unheard(ctx, err))
+		return nil, fmt.Errorf("ask for stream %s: %w", stream, noAnswerError(ctx, err))
 	}
 	return s.CachedInfo(), nil
 }
@@ -108,7 +108,7 @@ func leads(c *jetstream.ClusterInfo) bool {
 
 // First implements events.Streams.
 func (b *Bus) First(ctx context.Context, stream string, from uint64) (seq uint64, at time.Time, err error) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	m, err := b.next(ctx, stream, ">", from)
 	return m.Seq, m.Time.UTC().Truncate(time.Microsecond), err
@@ -116,9 +116,9 @@ func (b *Bus) First(ctx context.Context, stream string, from uint64) (seq uint64
 
 // Before implements events.Streams. Messages lie in the order of their time.
 func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
-	ctx, cancel := b.within(ctx)
+	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
-	info, err := b.led(ctx, stream)
+	info, err := b.leaderInfo(ctx, stream)
 	if err != nil {
 		return 0, err
 	}

@@ -43,8 +43,8 @@ func checkLiteral(subject string) error {
 	return nil
 }
 
-// within reports whether every message on subject is on one of the others too.
-func within(subject string, others []string) bool {
+// covers reports whether every message on subject is on one of the others too.
+func covers(subject string, others []string) bool {
 	for _, o := range others {
 		if natsserver.SubjectMatchesFilter(subject, o) {
 			return true
@@ -53,8 +53,8 @@ func within(subject string, others []string) bool {
 	return false
 }
 
-// meets reports whether a message may be on subject and on one of the others.
-func meets(subject string, others []string) bool {
+// overlaps reports whether a message may be on subject and on one of the others.
+func overlaps(subject string, others []string) bool {
 	for _, o := range others {
 		if natsserver.SubjectsCollide(subject, o) {
 			return true
@@ -63,22 +63,22 @@ func meets(subject string, others []string) bool {
 	return false
 }
 
-// widest leaves out the subjects that others of them include.
-func widest(subjects []string) []string {
+// broadest leaves out the subjects that others of them include.
+func broadest(subjects []string) []string {
 	var kept []string
 	for i, s := range subjects {
 		rest := append(kept[:len(kept):len(kept)], subjects[i+1:]...)
-		if !within(s, rest) {
+		if !covers(s, rest) {
 			kept = append(kept, s)
 		}
 	}
 	return kept
 }
 
-// apart reports whether no message can be on two of the subjects.
-func apart(subjects []string) bool {
+// disjoint reports whether no message can be on two of the subjects.
+func disjoint(subjects []string) bool {
 	for i, s := range subjects {
-		if meets(s, subjects[i+1:]) {
+		if overlaps(s, subjects[i+1:]) {
 			return false
 		}
 	}

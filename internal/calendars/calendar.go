@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Reach is how far from its first instant a question looks. A calendar that Parse accepts
+// MaxSearch is how far from its first instant a question looks. A calendar that Parse accepts
 // opens in every year, so only spans of open time that take most of a century get there.
-const Reach = 100 * 366 * 24 * time.Hour
+const MaxSearch = 100 * 366 * 24 * time.Hour
 
 // Calendar says which time counts. It is open while a clock on the wall in its zone shows a
 // time within its hours: an hour that a clock change repeats counts twice, and one that it
@@ -41,7 +41,7 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	if c == nil {
 		return t
 	}
-	end := t.Add(Reach)
+	end := t.Add(MaxSearch)
 	for opens := range c.spans(t, end) {
 		return opens
 	}
@@ -58,7 +58,7 @@ func (c *Calendar) Add(t time.Time, open time.Duration) time.Time {
 	case open <= 0:
 		return t
 	}
-	end := t.Add(Reach)
+	end := t.Add(MaxSearch)
 	for opens, closes := range c.spans(t, end) {
 		span := closes.Sub(opens)
 		if span >= open {
@@ -78,7 +78,7 @@ func (c *Calendar) Between(from, to time.Time) time.Duration {
 	case c == nil:
 		return to.Sub(from)
 	}
-	if end := from.Add(Reach); to.After(end) {
+	if end := from.Add(MaxSearch); to.After(end) {
 		to = end
 	}
 	var open time.Duration

@@ -24,7 +24,7 @@ func Parse(data []byte, file string, others ...string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) {
 		fields := v.Fields(append([]string{"calendars"}, others...)...)
-		if all := fields["calendars"]; all.Given() {
+		if all := fields["calendars"]; all.Present() {
 			set.read(all)
 		}
 	})
@@ -42,7 +42,7 @@ func (set Set) read(v configfile.Value) {
 	}
 	for _, one := range all {
 		set[one.Name] = readCalendar(one)
-		if wrong := configfile.WrongName(one.Name); wrong != "" {
+		if wrong := configfile.CheckName(one.Name); wrong != "" {
 			one.ProblemAtName("%s", wrong)
 		}
 	}
@@ -54,21 +54,21 @@ func readCalendar(v configfile.Value) *Calendar {
 	fields := v.Fields("zone", "days", "hours", "holidays")
 	c := &Calendar{
 		name:     v.Name,
-		zone:     readZone(fields["zone"].Needed("write zone: UTC, or a place such as zone: Europe/Berlin")),
+		zone:     readZone(fields["zone"].Require("write zone: UTC, or a place such as zone: Europe/Berlin")),
 		week:     weekOf(readWeek(fields["days"], fields["hours"])),
 		holidays: readHolidays(fields["holidays"]),
 	}
-	if !v.Wrong() {
-		c.mustOpen(v)
+	if !v.HasProblem() {
+		c.requireOpenTime(v)
 	}
 	return c
 }
 
 func readZone(v configfile.Value) *time.Location {
-	if !v.Given() {
+	if !v.Present() {
 		return nil
 	}
-	name, ok := v.Plain()
+	name, ok := v.RawText()
 	if !ok {
 		v.Problem("expected the name of a zone such as Europe/Berlin, not %s", v.Kind())
 		return nil
@@ -82,11 +82,11 @@ func readZone(v configfile.Value) *time.Location {
 }
 
 // clip keeps a message readable whatever it quotes.
-func clip(s string) string { return configfile.Clip(s, 40) }
+func clip(s string) string { return configfile.Truncate(s, 40) }
 
-// mustOpen refuses a calendar that stays closed for a whole year: what waits for it would be
+// requireOpenTime refuses a calendar that stays closed for a whole year: what waits for it would be
 // forgotten.
-func (c *Calendar) mustOpen(v configfile.Value) {
+func (c *Calendar) requireOpenTime(v configfile.Value) {
 	closed := 0
 	for year := range c.holidays.years() {
 		if !c.opensIn(year) && (closed == 0 || year < closed) {

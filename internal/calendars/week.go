@@ -17,11 +17,11 @@ func readWeek(days, hours configfile.Value) [7][]span {
 		return readHoursByDay(hours)
 	}
 	open := everyDay
-	if days.Given() {
+	if days.Present() {
 		open = readDays(days, [7]bool{})
 	}
 	spans := []span{{0, daySeconds}}
-	if hours.Given() {
+	if hours.Present() {
 		spans = readSpans(hours)
 	}
 	var week [7][]span

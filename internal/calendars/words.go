@@ -9,8 +9,8 @@ import (
 // readWords hands each word of a text such as "mon-fri, sun", or of a list of such texts, to
 // read, whose error is what is wrong with it. like shows how one is written.
 func readWords(v configfile.Value, like string, read func(word string) error) {
-	for _, item := range v.OneOrMore() {
-		text, ok := item.Plain()
+	for _, item := range v.OneOrList() {
+		text, ok := item.RawText()
 		if !ok {
 			item.Problem("YAML reads %s here; write it in quotes, such as %q", item.Kind(), like)
 			continue

@@ -16,7 +16,7 @@ var ErrDuration = errors.New(`write a number with a unit, such as "90s", "15m", 
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := model.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration; %w", Clip(s, quoted), ErrDuration)
+		return 0, fmt.Errorf("%q is not a duration; %w", Truncate(s, quoted), ErrDuration)
 	}
 	return time.Duration(d), nil
 }

@@ -20,7 +20,7 @@ func (v Value) Fields(names ...string) map[string]Value {
 	}
 	for _, e := range entries {
 		if !slices.Contains(names, e.Name) {
-			e.ProblemAtName("%s", Unknown("field", e.Name, names))
+			e.ProblemAtName("%s", UnknownName("field", e.Name, names))
 			continue
 		}
 		fields[e.Name] = e.filled()
@@ -34,7 +34,7 @@ func (v Value) Entries(what string) []Value {
 	entries, _ := v.entries(what)
 	var filled []Value
 	for _, e := range entries {
-		if e = e.filled(); e.Given() {
+		if e = e.filled(); e.Present() {
 			filled = append(filled, e)
 		}
 	}
@@ -52,7 +52,7 @@ func (v Value) entries(what string) (entries []Value, ok bool) {
 	for _, n := range values {
 		e := v.entry(n)
 		if seen[e.Name] {
-			e.ProblemAtName("%q is here twice; keep one", Clip(e.Name, quoted))
+			e.ProblemAtName("%q is here twice; keep one", Truncate(e.Name, quoted))
 			continue
 		}
 		seen[e.Name] = true
@@ -70,7 +70,7 @@ func (v Value) entry(n *ast.MappingValueNode) Value {
 		}
 		return Value{Name: k.Value.GetToken().Value}
 	}
-	field := strings.TrimPrefix(v.Field+"."+Clip(key.Value, quoted), ".")
+	field := strings.TrimPrefix(v.Field+"."+Truncate(key.Value, quoted), ".")
 	return Value{Name: key.Value, Field: field, node: n.Value, key: n.Key, at: key, paper: v.paper}
 }
 

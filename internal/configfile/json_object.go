@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Object is a JSON object on its way to a row, field by field. What is written for every job or alert
+// ObjectEncoder is a JSON object on its way to a row, field by field. What is written for every job or alert
 // needs no look at what its type is.
-type Object []byte
+type ObjectEncoder []byte
 
-func (o *Object) name(name string) {
+func (o *ObjectEncoder) name(name string) {
 	open := byte(',')
 	if len(*o) == 0 {
 		open = '{'
@@ -20,7 +20,7 @@ func (o *Object) name(name string) {
 }
 
 // Text adds a field, unless the text is empty.
-func (o *Object) Text(name, s string) {
+func (o *ObjectEncoder) Text(name, s string) {
 	if s != "" {
 		o.name(name)
 		*o = appendText(*o, s)
@@ -28,7 +28,7 @@ func (o *Object) Text(name, s string) {
 }
 
 // Number adds a field, unless it is 0.
-func (o *Object) Number(name string, n int64) {
+func (o *ObjectEncoder) Number(name string, n int64) {
 	if n != 0 {
 		o.name(name)
 		*o = strconv.AppendInt(*o, n, 10)
@@ -36,7 +36,7 @@ func (o *Object) Number(name string, n int64) {
 }
 
 // Flag adds a field, unless it is false.
-func (o *Object) Flag(name string, is bool) {
+func (o *ObjectEncoder) Flag(name string, is bool) {
 	if is {
 		o.name(name)
 		*o = append(*o, "true"...)
@@ -44,7 +44,7 @@ func (o *Object) Flag(name string, is bool) {
 }
 
 // Texts adds a field of named texts, in the order of their names, unless there are none.
-func (o *Object) Texts(name string, m map[string]string) {
+func (o *ObjectEncoder) Texts(name string, m map[string]string) {
 	if len(m) == 0 {
 		return
 	}
@@ -67,7 +67,7 @@ func (o *Object) Texts(name string, m map[string]string) {
 }
 
 // Body adds a field that is JSON already, unless there is none.
-func (o *Object) Body(name string, body json.RawMessage) {
+func (o *ObjectEncoder) Body(name string, body json.RawMessage) {
 	if len(body) > 0 {
 		o.name(name)
 		*o = append(*o, body...)
@@ -75,14 +75,14 @@ func (o *Object) Body(name string, body json.RawMessage) {
 }
 
 // Value adds any other field.
-func (o *Object) Value(name string, v any) error {
+func (o *ObjectEncoder) Value(name string, v any) error {
 	b, err := json.Marshal(v)
 	o.Body(name, b)
 	return err
 }
 
 // End is the whole object.
-func (o *Object) End() []byte {
+func (o *ObjectEncoder) End() []byte {
 	if len(*o) == 0 {
 		return []byte("{}")
 	}

@@ -14,7 +14,7 @@ func FuzzObjectIsWhatJSONReads(f *testing.F) {
 		f.Add(s, int64(len(s)), len(s)%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, s string, n int64, is bool) {
-		var o configfile.Object
+		var o configfile.ObjectEncoder
 		o.Text("text", s)
 		o.Number("number", n)
 		o.Flag("flag", is)
@@ -53,7 +53,7 @@ func FuzzObjectIsWhatJSONReads(f *testing.F) {
 }
 
 func TestObjectWithoutFields(t *testing.T) {
-	var o configfile.Object
+	var o configfile.ObjectEncoder
 	o.Text("text", "")
 	o.Number("number", 0)
 	o.Flag("flag", false)

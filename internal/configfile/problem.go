@@ -54,8 +54,8 @@ func (ps Problems) orNil(file string) error {
 	return ps
 }
 
-// Clip keeps a message readable whatever it quotes: s, or its beginning of most characters.
-func Clip(s string, most int) string {
+// Truncate keeps a message readable whatever it quotes: s, or its beginning of most characters.
+func Truncate(s string, most int) string {
 	if len(s) <= most { // it has no more characters than bytes
 		return s
 	}

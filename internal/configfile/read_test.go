@@ -31,20 +31,20 @@ func read(text string) (boat, error) {
 	err := configfile.Read([]byte(text), "harbour/boat.yaml", func(v configfile.Value) {
 		fields := v.Fields("name", "crew", "afloat", "oars", "watch", "flag_file", "key_file", "ballast", "stops")
 		b = boat{
-			Name: fields["name"].Needed("paint one on").Text(), Crew: fields["crew"].Texts(), Afloat: fields["afloat"].Flag(),
+			Name: fields["name"].Require("paint one on").Text(), Crew: fields["crew"].Texts(), Afloat: fields["afloat"].Bool(),
 			Oars: fields["oars"].Number(2, 8), Watch: fields["watch"].Duration(4*time.Hour, 12*time.Hour),
 			Flag: fields["flag_file"].Path(), Key: fields["key_file"].Secret(harbour), Ballast: map[string]string{},
 		}
-		if ballast := fields["ballast"]; ballast.Given() {
+		if ballast := fields["ballast"]; ballast.Present() {
 			for _, e := range ballast.Entries("what it is, and where") {
 				b.Ballast[e.Name] = e.Text()
-				if wrong := configfile.WrongName(e.Name); wrong != "" {
+				if wrong := configfile.CheckName(e.Name); wrong != "" {
 					e.ProblemAtName("%s", wrong)
 				}
 			}
 		}
 		for _, stop := range fields["stops"].List("stop") {
-			b.Stops = append(b.Stops, stop.Fields("port")["port"].Needed("name a port").Text())
+			b.Stops = append(b.Stops, stop.Fields("port")["port"].Require("name a port").Text())
 		}
 	})
 	return b, err
@@ -194,12 +194,12 @@ func TestWrong(t *testing.T) {
 			list := e.Fields("b")["b"]
 			list.Texts()
 			for _, one := range []configfile.Value{e, list} {
-				if one.Wrong() {
+				if one.HasProblem() {
 					wrong = append(wrong, one.Field)
 				}
 			}
 		}
-		if !v.Wrong() {
+		if !v.HasProblem() {
 			t.Error("the whole is not wrong")
 		}
 	})

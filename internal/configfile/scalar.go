@@ -11,8 +11,8 @@ import (
 // maxText is the most bytes of a text.
 const maxText = 512
 
-// Plain is the text that v is, of any length. What is wrong is the caller's to note.
-func (v Value) Plain() (text string, ok bool) {
+// RawText is the text that v is, of any length. What is wrong is the caller's to note.
+func (v Value) RawText() (text string, ok bool) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
 		return n.Value, true
@@ -24,7 +24,7 @@ func (v Value) Plain() (text string, ok bool) {
 
 // Text is the text that v is, of 1 to 512 bytes.
 func (v Value) Text() string {
-	text, ok := v.Plain()
+	text, ok := v.RawText()
 	switch {
 	case !ok:
 		v.Problem("expected text, not %s; put it in quotes", v.Kind())
@@ -38,7 +38,7 @@ func (v Value) Text() string {
 // Texts is the texts of a list, each once; one alone needs no list.
 func (v Value) Texts() []string {
 	var texts []string
-	for _, item := range v.OneOrMore() {
+	for _, item := range v.OneOrList() {
 		text := item.Text()
 		if text != "" && slices.Contains(texts, text) {
 			item.Problem("%q is here twice; keep one", text)
@@ -48,8 +48,8 @@ func (v Value) Texts() []string {
 	return texts
 }
 
-// Flag is whether v is true.
-func (v Value) Flag() bool {
+// Bool is whether v is true.
+func (v Value) Bool() bool {
 	n, ok := v.node.(*ast.BoolNode)
 	if !ok {
 		v.Problem("expected true or false, not %s", v.Kind())
@@ -74,7 +74,7 @@ func (v Value) Duration(otherwise, most time.Duration) time.Duration {
 	if n, ok := v.node.(*ast.IntegerNode); ok && n.Value == uint64(0) {
 		return 0
 	}
-	text, ok := v.Plain()
+	text, ok := v.RawText()
 	if !ok {
 		v.Problem("expected a duration with a unit, such as 30s or 5m, not %s", v.Kind())
 		return otherwise

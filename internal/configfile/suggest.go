@@ -1,7 +1,7 @@
 package configfile
 
-// Nearest returns the known name that is most like the given one, or "" when none is near.
-func Nearest(name string, known []string) string {
+// Suggest returns the known name that is most like the given one, or "" when none is near.
+func Suggest(name string, known []string) string {
 	best, at := "", max(1, len(name)/3)+1
 	for _, k := range known {
 		if d := distance(name, k, at); d < at {

@@ -12,7 +12,7 @@ func TestNearest(t *testing.T) {
 		"limt": "limit", "rules": "rule", "due_befor": "due_before", "keys": "key", "entty": "entity",
 		"wobble": "", "": "", "x": "",
 	} {
-		if got := configfile.Nearest(name, known); got != want {
+		if got := configfile.Suggest(name, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", name, got, want)
 		}
 	}

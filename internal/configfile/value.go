@@ -34,8 +34,8 @@ func (v Value) ProblemAtName(format string, args ...any) {
 	}
 }
 
-// Wrong reports whether a problem is known with v or with a part of it.
-func (v Value) Wrong() bool {
+// HasProblem reports whether a problem is known with v or with a part of it.
+func (v Value) HasProblem() bool {
 	if v.paper == nil {
 		return true
 	}
@@ -48,11 +48,11 @@ func (v Value) Wrong() bool {
 	return false
 }
 
-// Given reports whether there is a value to read.
-func (v Value) Given() bool { return v.node != nil }
+// Present reports whether there is a value to read.
+func (v Value) Present() bool { return v.node != nil }
 
-// Needed is v, having noted where it is missing; remedy is what to write.
-func (v Value) Needed(remedy string) Value {
+// Require is v, having noted where it is missing; remedy is what to write.
+func (v Value) Require(remedy string) Value {
 	if v.node == nil && v.paper != nil {
 		v.paper.problem(v.at, v.Field, "%s is missing; %s", v.Name, remedy)
 	}
@@ -109,8 +109,8 @@ func (v Value) List(what string) []Value {
 	return v.items()
 }
 
-// OneOrMore is the items of v, which has to have some; what is no list is the only one.
-func (v Value) OneOrMore() []Value {
+// OneOrList is the items of v, which has to have some; what is no list is the only one.
+func (v Value) OneOrList() []Value {
 	if _, ok := v.node.(*ast.SequenceNode); v.node != nil && !ok {
 		return []Value{v}
 	}

@@ -13,24 +13,24 @@ import (
 // MaxBody is the longest body of an event that is taken in, in bytes.
 const MaxBody = 256 << 10
 
-// TooLong is why a body of so many bytes is refused.
-func TooLong(size int) string {
+// BodyTooLarge is why a body of so many bytes is refused.
+func BodyTooLarge(size int) string {
 	return fmt.Sprintf("the body has %d bytes, at most %d are taken in; only its start is kept here", size, MaxBody)
 }
 
 // ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
 const ruleTries = 5
 
-// take applies what was read and moves the cursor, in one transaction, or in several where the rules take long, or the database
+// applyBatch applies what was read and moves the cursor, in one transaction, or in several where the rules take long, or the database
 // takes too long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
-func (t *tap) take(ctx context.Context, h haul) error {
+func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 	for {
-		if h = t.standing(h); len(h.events) == 0 {
+		if h = t.revalidate(h); len(h.events) == 0 {
 			return nil
 		}
 		part := h
 		if t.takeMost > 0 && len(h.events) > t.takeMost {
-			part = t.ask(h.events[:t.takeMost], t.revision)
+			part = t.newBatch(h.events[:t.takeMost], t.revision)
 		}
 		n := part.asked
 		err := t.takeOnce(ctx, part)
@@ -42,7 +42,7 @@ func (t *tap) take(ctx context.Context, h haul) error {
 		case err != nil:
 			return err
 		}
-		if t.takeMost *= 2; t.takeMost >= takeAtOnce {
+		if t.takeMost *= 2; t.takeMost >= maxBatch {
 			t.takeMost = 0
 		}
 	}
@@ -50,35 +50,35 @@ func (t *tap) take(ctx context.Context, h haul) error {
 
 // takeOnce applies the events of a haul that the rules were asked about, in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
 // was matched in vain, further changes wait until it is applied.
-func (t *tap) takeOnce(ctx context.Context, h haul) error {
+func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
 	for range ruleTries {
-		if h = t.standing(h); len(h.events) == 0 {
+		if h = t.revalidate(h); len(h.events) == 0 {
 			return nil
 		}
-		failpoints.Here("intake.read")
-		err := t.apply(ctx, t.batch(h), h.ignored)
+		failpoints.Point("intake.read")
+		err := t.apply(ctx, t.toFutureJobsBatch(h), h.ignored)
 		if errors.Is(err, futurejobs.ErrRefused) {
-			err = t.takeApart(ctx, h.events[:h.asked], err)
+			err = t.bisect(ctx, h.events[:h.asked], err)
 		}
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
 		}
-		if err := t.in.Ledger.HoldOff(ctx, t.stream); err != nil {
+		if err := t.in.Store.HoldOff(ctx, t.stream); err != nil {
 			return err
 		}
 		if err := t.in.Book.Refresh(ctx); err != nil {
 			return fmt.Errorf("look at the rules: %w", err)
 		}
-		if err := t.follow(); err != nil {
+		if err := t.checkSubjects(); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("apply events: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
 }
 
-// standing is a haul as it stands: what was applied of it is left out, and the rules are asked
+// revalidate is a haul as it stands: what was applied of it is left out, and the rules are asked
 // again where those that read the stream changed since.
-func (t *tap) standing(h haul) haul {
+func (t *streamReader) revalidate(h batch) batch {
 	left := h.events
 	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
 		left = left[1:]
@@ -87,23 +87,23 @@ func (t *tap) standing(h haul) haul {
 		h.revision = max(h.revision, t.revision)
 		return h
 	}
-	return t.ask(left, t.revision)
+	return t.newBatch(left, t.revision)
 }
 
-// batch is a haul as it is applied, as far as the rules were asked.
-func (t *tap) batch(h haul) futurejobs.Batch {
+// toFutureJobsBatch is a haul as it is applied, as far as the rules were asked.
+func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 	last := h.events[h.asked-1]
-	return futurejobs.Batch{
+	return futurejobs.EffectBatch{
 		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
 		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,
 	}
 }
 
 // apply applies a batch and moves the cursor.
-func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error {
+func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, ignored int) error {
 	b.Lost = t.lostThrough(b.Last)
-	done, err := t.in.Ledger.Apply(ctx, b)
-	if failed := failpoints.Fail("intake.applied"); failed != nil {
+	done, err := t.in.Store.Apply(ctx, b)
+	if failed := failpoints.PointErr("intake.applied"); failed != nil {
 		err = cmp.Or(err, failed)
 	}
 	switch {
@@ -111,16 +111,16 @@ func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error 
 		t.counted(b.Lost)
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
 		t.losses.gone = after(t.losses.gone, b.Last)
-		tell(t.in.Observer, done, len(b.DeadLetters), ignored)
+		observe(t.in.Observer, done, len(b.DeadLetters), ignored)
 		return nil
-	case errors.Is(err, futurejobs.ErrMoved):
-		return errReopen
+	case errors.Is(err, futurejobs.ErrCursorMoved):
+		return errReopenReader
 	}
 	return fmt.Errorf("apply events: %w", err)
 }
 
-// letter is a refusal of an event whose body had size bytes.
-func (t *tap) letter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
+// deadLetter is a refusal of an event whose body had size bytes.
+func (t *streamReader) deadLetter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
 	l := futurejobs.DeadLetter{Event: e, Rule: r.Rule, Part: r.Part, Reason: r.Reason, At: t.in.Now()}
 	if size > len(e.Data) {
 		l.Size = size
@@ -129,18 +129,18 @@ func (t *tap) letter(e futurejobs.Event, size int, r futurejobs.Refusal) futurej
 }
 
 // match asks the rules what an event means. One that is too long is cut, and not asked about.
-func (t *tap) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+func (t *streamReader) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	if n := len(e.Data); n > MaxBody {
 		e.Data = e.Data[:MaxBody]
 		return nil, []futurejobs.Refusal{{
-			Reason: TooLong(n),
+			Reason: BodyTooLarge(n),
 		}}
 	}
 	return t.in.Book.Match(*e)
 }
 
-// tell counts what a batch came to.
-func tell(o Observer, done futurejobs.Applied, letters, ignored int) {
+// observe counts what a batch came to.
+func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 	if o == nil {
 		return
 	}

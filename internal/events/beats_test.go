@@ -30,7 +30,7 @@ slot: 1d
 	if report, err := w.registry().ApplyDir(w.t.Context(), w.rules); err != nil || len(report.Problems) > 0 {
 		w.t.Fatal(err, report.Problems)
 	}
-	book := rules.NewBook(w.store, w.store.Shards())
+	book := rules.NewCatalog(w.store, w.store.Shards())
 	if err := book.Refresh(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ slot: 1d
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	b := futurejobs.Batch{RuleSet: book.Revision()}
+	b := futurejobs.EffectBatch{RuleSet: book.Revision()}
 	for i := range devices {
-		effect, err := rule.Begin(fmt.Sprint(i), time.Now().Add(-48*time.Hour), time.Now(), nil, w.store.Shards())
+		effect, err := rule.Start(fmt.Sprint(i), time.Now().Add(-48*time.Hour), time.Now(), nil, w.store.Shards())
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -18,36 +18,36 @@ import (
 
 // halting is the database, which takes in a few batches and then waits.
 type halting struct {
-	futurejobs.Ledger
+	futurejobs.EffectStore
 	batches atomic.Int32
 	deaf    atomic.Int32  // how many reports of lost events fail first
 	on      chan struct{} // closed: it goes on
 }
 
 // ReportLost implements futurejobs.Ledger.
-func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (alerts.Alert, bool, error) {
+func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (alerts.Alert, bool, error) {
 	if h.deaf.Add(-1) >= 0 {
 		return alerts.Alert{}, false, errors.New("the database is away")
 	}
-	return h.Ledger.ReportLost(ctx, stream, n, r)
+	return h.EffectStore.ReportLost(ctx, stream, n, r)
 }
 
-func halt(l futurejobs.Ledger, after int32) *halting {
-	h := &halting{Ledger: l, on: make(chan struct{})}
+func halt(l futurejobs.EffectStore, after int32) *halting {
+	h := &halting{EffectStore: l, on: make(chan struct{})}
 	h.batches.Store(after)
 	return h
 }
 
 // Apply implements futurejobs.Ledger.
-func (h *halting) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (h *halting) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if h.batches.Add(-1) < 0 {
 		select {
 		case <-h.on:
 		case <-ctx.Done():
-			return futurejobs.Applied{}, ctx.Err()
+			return futurejobs.ApplyResult{}, ctx.Err()
 		}
 	}
-	return h.Ledger.Apply(ctx, b)
+	return h.EffectStore.Apply(ctx, b)
 }
 
 func (h *halting) halts() bool { return h.batches.Load() < 0 }

@@ -25,7 +25,7 @@ func TestEventsThatCostMuchAreAppliedAFewAtATime(t *testing.T) {
 	for i := range events {
 		last = w.publish("order.created", fmt.Sprintf(`{"id": "%d", "list": [0%s]}`, i, list))
 	}
-	r := &recording{Ledger: w.store}
+	r := &recording{EffectStore: w.store}
 	n := w.startOn(r)
 	w.caughtUp("ORDERS", last)
 	n.stop()

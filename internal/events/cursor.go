@@ -10,14 +10,14 @@ import (
 )
 
 // open starts a reader where the database says that the stream stands.
-func (t *tap) open(ctx context.Context) error {
+func (t *streamReader) open(ctx context.Context) error {
 	// The revision is taken before the subjects, so that they are never older than it says.
 	revision := t.in.Book.Revision()
 	subjects := subjectsOf(t.in.Book, t.stream)
 	if len(subjects) == 0 {
-		return errReopen
+		return errReopenReader
 	}
-	cursor, err := t.locate(ctx)
+	cursor, err := t.loadCursor(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,20 +30,20 @@ func (t *tap) open(ctx context.Context) error {
 		return err
 	}
 	t.reader, t.subjects, t.revision = reader, subjects, revision
-	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, goal{}
+	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, markTarget{}
 	t.losses.gone = after(t.losses.gone, cursor.LastSeq)
 	t.gone = false
-	if err := t.same(ctx); err != nil {
+	if err := t.verifyStream(ctx); err != nil {
 		return err
 	}
 	return t.account(ctx)
 }
 
-// same makes sure that the reader was opened on the stream that the cursor is about.
-func (t *tap) same(ctx context.Context) error {
+// verifyStream makes sure that the reader was opened on the stream that the cursor is about.
+func (t *streamReader) verifyStream(ctx context.Context) error {
 	info, err := t.in.Streams.Info(ctx, t.stream)
 	if err == nil && !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
-		return errReopen
+		return errReopenReader
 	}
 	t.mu.Lock()
 	t.now.Risk = info.Risk
@@ -51,25 +51,25 @@ func (t *tap) same(ctx context.Context) error {
 	return err
 }
 
-// locate returns the cursor, and makes it fit the stream that is there now.
-func (t *tap) locate(ctx context.Context) (futurejobs.Cursor, error) {
+// loadCursor returns the cursor, and makes it fit the stream that is there now.
+func (t *streamReader) loadCursor(ctx context.Context) (futurejobs.Cursor, error) {
 	info, err := t.in.Streams.Info(ctx, t.stream)
 	if err != nil {
 		return futurejobs.Cursor{}, err
 	}
-	cursor, err := t.stored(ctx, info)
+	cursor, err := t.storedCursor(ctx, info)
 	if err != nil {
 		return cursor, err
 	}
-	if other, err := t.other(ctx, cursor, info); err != nil || other {
-		return t.recreated(ctx, cursor, info, err)
+	if other, err := t.isDifferentStream(ctx, cursor, info); err != nil || other {
+		return t.resumeRecreated(ctx, cursor, info, err)
 	}
 	return cursor, nil
 }
 
-// other reports whether the stream is not the one that the cursor is about: it was created
+// isDifferentStream reports whether the stream is not the one that the cursor is about: it was created
 // anew, it ends before the cursor, or where that stands it has a message of another time.
-func (t *tap) other(ctx context.Context, cursor futurejobs.Cursor, info Info) (bool, error) {
+func (t *streamReader) isDifferentStream(ctx context.Context, cursor futurejobs.Cursor, info Info) (bool, error) {
 	if info.LastSeq < cursor.LastSeq || !info.CreatedAt.Equal(cursor.StreamCreatedAt) {
 		return true, nil
 	}
@@ -80,15 +80,15 @@ func (t *tap) other(ctx context.Context, cursor futurejobs.Cursor, info Info) (b
 	return err == nil && seq == cursor.LastSeq && !at.Equal(cursor.LastAt), err
 }
 
-// stored returns the cursor. A rule opens it with its save and does not know the stream's
+// storedCursor returns the cursor. A rule opens it with its save and does not know the stream's
 // creation time; without one the stream is read from its start, and the rules leave out
 // what is not for them.
-func (t *tap) stored(ctx context.Context, info Info) (futurejobs.Cursor, error) {
-	cursor, ok, err := t.in.Ledger.Cursor(ctx, t.stream)
+func (t *streamReader) storedCursor(ctx context.Context, info Info) (futurejobs.Cursor, error) {
+	cursor, ok, err := t.in.Store.Cursor(ctx, t.stream)
 	if err == nil && (!ok || cursor.StreamCreatedAt.IsZero()) {
-		err = t.in.Ledger.OpenCursor(ctx, futurejobs.Cursor{Stream: t.stream, StreamCreatedAt: info.CreatedAt})
+		err = t.in.Store.OpenCursor(ctx, futurejobs.Cursor{Stream: t.stream, StreamCreatedAt: info.CreatedAt})
 		if err == nil {
-			cursor, ok, err = t.in.Ledger.Cursor(ctx, t.stream)
+			cursor, ok, err = t.in.Store.Cursor(ctx, t.stream)
 		}
 		if err == nil && !ok {
 			err = errors.New("it was opened and is not there")
@@ -100,9 +100,9 @@ func (t *tap) stored(ctx context.Context, info Info) (futurejobs.Cursor, error) 
 	return cursor, nil
 }
 
-// recreated goes on in a stream that is not the one that was read before, or was restored
+// resumeRecreated goes on in a stream that is not the one that was read before, or was restored
 // to an earlier state, from the first message after the last one that was applied.
-func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info, err error) (futurejobs.Cursor, error) {
+func (t *streamReader) resumeRecreated(ctx context.Context, cursor futurejobs.Cursor, info Info, err error) (futurejobs.Cursor, error) {
 	if err != nil {
 		return cursor, err
 	}
@@ -122,12 +122,12 @@ func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info
 			to.LastAt = at
 		}
 	}
-	if err := t.blind(ctx, since(cursor), info.CreatedAt, "was recreated, or restored to an earlier state"); err != nil {
+	if err := t.reportLoss(ctx, since(cursor), info.CreatedAt, "was recreated, or restored to an earlier state"); err != nil {
 		return cursor, err
 	}
-	err = t.in.Ledger.ResetCursor(ctx, cursor, to)
-	if errors.Is(err, futurejobs.ErrMoved) {
-		return cursor, errReopen
+	err = t.in.Store.ResetCursor(ctx, cursor, to)
+	if errors.Is(err, futurejobs.ErrCursorMoved) {
+		return cursor, errReopenReader
 	}
 	if err != nil {
 		return cursor, fmt.Errorf("reset cursor: %w", err)

@@ -16,30 +16,30 @@ const (
 	retryPage   = 50
 )
 
-// LetterBook says what the event of a dead letter means by now. rules.Book implements it.
-type LetterBook interface {
-	MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal)
+// DeadLetterMatcher says what the event of a dead letter means by now. rules.Book implements it.
+type DeadLetterMatcher interface {
+	MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal)
 	Revision() int64
 	Refresh(ctx context.Context) error
 }
 
-// LetterStore keeps dead letters. One that is not there is futurejobs.ErrNotFound.
+// DeadLetterStore keeps dead letters. One that is not there is futurejobs.ErrNotFound.
 // Implementations are safe for concurrent use.
-type LetterStore interface {
+type DeadLetterStore interface {
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// LettersAfter returns up to limit letters of a filter that follow an id, oldest first.
 	LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error)
 	// Apply is futurejobs.Ledger's.
-	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	DropLetter(ctx context.Context, id int64) error
 	// DropLetters returns how many there were.
 	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// Letters are the events that could not be taken in, for another try.
-type Letters struct {
-	LetterStore
-	Book     LetterBook
+// DeadLetters are the events that could not be taken in, for another try.
+type DeadLetters struct {
+	DeadLetterStore
+	Book     DeadLetterMatcher
 	Now      func() time.Time
 	Observer Observer // may be nil
 }
@@ -58,7 +58,7 @@ type Retried struct {
 // with the new reason. It returns futurejobs.ErrNotFound where there is no such letter.
 //
 // It comes late: what came after the event was taken in without it, and is not taken in again.
-func (l *Letters) Retry(ctx context.Context, id int64) (Retried, error) {
+func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 	letter, err := l.DeadLetter(ctx, id)
 	if err != nil {
 		return Retried{}, err
@@ -71,7 +71,7 @@ func (l *Letters) Retry(ctx context.Context, id int64) (Retried, error) {
 
 // RetryAll retries the letters of a filter that follow an id, oldest first, as many as fit
 // into one call. Those that somebody else took away meanwhile are left out.
-func (l *Letters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
+func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
 	if err := l.Book.Refresh(ctx); err != nil {
 		return all, fmt.Errorf("look at the rules: %w", err)
 	}
@@ -97,7 +97,7 @@ func (l *Letters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64
 }
 
 // retry tries one letter, again while the rules change meanwhile.
-func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retried, error) {
+func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retried, error) {
 	for range ruleTries {
 		b := l.fold(letter)
 		done, err := l.Apply(ctx, b)
@@ -112,7 +112,7 @@ func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retr
 			if done.Again != "" { // it was counted when it was refused first
 				fresh, done.Refused = 0, 0
 			}
-			tell(l.Observer, done, fresh, 0)
+			observe(l.Observer, done, fresh, 0)
 			return retried(done), nil
 		case !errors.Is(err, futurejobs.ErrRulesChanged):
 			return Retried{}, fmt.Errorf("retry: %w", err)
@@ -125,16 +125,16 @@ func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retr
 }
 
 // fold asks the rules what a letter's event means now.
-func (l *Letters) fold(letter futurejobs.DeadLetter) futurejobs.Batch {
-	b := futurejobs.Batch{RuleSet: l.Book.Revision(), Deed: futurejobs.DeedRetry, Letter: &letter}
+func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch {
+	b := futurejobs.EffectBatch{RuleSet: l.Book.Revision(), AuditAction: futurejobs.DeedRetry, Letter: &letter}
 	var refusals []futurejobs.Refusal
 	switch {
 	case letter.Size > MaxBody:
-		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: TooLong(letter.Size)}}
+		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: BodyTooLarge(letter.Size)}}
 	case letter.Size > 0:
 		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: bodyGone(letter)}}
 	default:
-		b.Effects, refusals = l.Book.MatchAgain(letter)
+		b.Effects, refusals = l.Book.MatchDeadLetter(letter)
 	}
 	for _, r := range refusals {
 		b.DeadLetters = append(b.DeadLetters, again(letter, r, l.Now()))
@@ -153,7 +153,7 @@ func again(letter futurejobs.DeadLetter, r futurejobs.Refusal, now time.Time) fu
 	return futurejobs.DeadLetter{Event: letter.Event, Rule: r.Rule, Part: r.Part, Reason: r.Reason, Size: letter.Size, At: now}
 }
 
-func retried(done futurejobs.Applied) Retried {
+func retried(done futurejobs.ApplyResult) Retried {
 	if done.Again == "" {
 		return Retried{Tried: 1, TakenIn: 1}
 	}

@@ -63,12 +63,12 @@ type Book interface {
 	// Match returns what the rules ask for because of e, and the rules that could not
 	// take it in.
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
-	// Reads returns the subjects to read, by stream.
-	Reads() map[string][]string
-	// Readers returns the names of the rules that read a stream.
-	Readers(stream string) []string
-	// Finest returns the finest grid of the rules that wait for a stream, by stream.
-	Finest() map[string]futurejobs.Grid
+	// SubjectsByStream returns the subjects to read, by stream.
+	SubjectsByStream() map[string][]string
+	// RulesReading returns the names of the rules that read a stream.
+	RulesReading(stream string) []string
+	// FinestGrids returns the finest grid of the rules that wait for a stream, by stream.
+	FinestGrids() map[string]futurejobs.Grid
 	Revision() int64
 	// ChangedAt is the revision of the last change of the rules that a stream is read for.
 	ChangedAt(stream string) int64

@@ -189,8 +189,8 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-func (w *world) retrier() *events.Letters {
-	return &events.Letters{LetterStore: w.store, Book: rules.NewBook(w.store, w.store.Shards()), Now: time.Now}
+func (w *world) retrier() *events.DeadLetters {
+	return &events.DeadLetters{DeadLetterStore: w.store, Book: rules.NewCatalog(w.store, w.store.Shards()), Now: time.Now}
 }
 
 // A retry asks only the part of the rule that refused the event, by the rules as they are now.
@@ -268,7 +268,7 @@ escalate: [{after: 1h, step: primary}]
 		t.Errorf("%d pending and %d ended, want one of each", pending, ended)
 	}
 	left := w.letters()
-	if len(left) != 1 || left[0].Size <= events.MaxBody || left[0].Tries != 1 || left[0].Reason != events.TooLong(left[0].Size) {
+	if len(left) != 1 || left[0].Size <= events.MaxBody || left[0].Tries != 1 || left[0].Reason != events.BodyTooLarge(left[0].Size) {
 		t.Errorf("%d letters are left: %q", len(left), left[0].Reason)
 	}
 }

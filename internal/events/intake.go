@@ -48,13 +48,13 @@ type Observer interface {
 }
 
 // Announce says what people have to know, once however often it is called.
-type Announce func(ctx context.Context, r alerts.Remark) error
+type Announce func(ctx context.Context, r alerts.SystemAlert) error
 
 // Options are the parts of an Intake. All but Observer are needed.
 type Options struct {
 	Streams  Streams
 	Book     Book
-	Ledger   futurejobs.Ledger
+	Store    futurejobs.EffectStore
 	Shards   Shards
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
 	Announce Announce         // of streams that lost events
@@ -62,9 +62,9 @@ type Options struct {
 	Place func(at time.Time) time.Time
 	// Up is for how long the streams have taken in whatever came, without a gap, as far as this node
 	// can know. nil: for ever.
-	Up       func() time.Duration
-	Observer Observer // may be nil
-	Log      *slog.Logger
+	BrokerUptime func() time.Duration
+	Observer     Observer // may be nil
+	Log          *slog.Logger
 }
 
 // Intake reads the streams that the rules listen to, as far as they are this node's: the
@@ -75,14 +75,14 @@ type Intake struct {
 	wake chan struct{}
 
 	mu     sync.Mutex
-	taps   map[string]*tap
+	taps   map[string]*streamReader
 	failed error
 	all    sync.WaitGroup
 }
 
 // NewIntake returns an intake that is not running yet.
 func NewIntake(o Options) *Intake {
-	return &Intake{Options: o, wake: make(chan struct{}, 1), taps: make(map[string]*tap)}
+	return &Intake{Options: o, wake: make(chan struct{}, 1), taps: make(map[string]*streamReader)}
 }
 
 // Wake says that the shards or the rules changed. It is a hint; intake looks by itself too.
@@ -100,7 +100,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	defer in.all.Wait()
 	for {
-		in.look(ctx)
+		in.refreshAndAssign(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,9 +110,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	}
 }
 
-// look refreshes the rules, which another node may have changed, and assigns the streams. It
+// refreshAndAssign refreshes the rules, which another node may have changed, and assigns the streams. It
 // goes on with the rules it has when those cannot be had.
-func (in *Intake) look(ctx context.Context) {
+func (in *Intake) refreshAndAssign(ctx context.Context) {
 	err := in.Book.Refresh(ctx)
 	if ctx.Err() != nil {
 		return
@@ -140,11 +140,11 @@ func (in *Intake) Err() error {
 // assign stops reading what is no longer this node's, and starts what became so. A stream
 // whose reading is about to stop is started again only after it did.
 func (in *Intake) assign(ctx context.Context) {
-	mine := in.mine()
+	mine := in.assignedStreams()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for stream, t := range in.taps {
-		if t.over() {
+		if t.stopped() {
 			delete(in.taps, stream)
 		} else if !mine[stream] {
 			t.stop()
@@ -157,14 +157,14 @@ func (in *Intake) assign(ctx context.Context) {
 	}
 }
 
-// mine are the streams that this node is to read.
-func (in *Intake) mine() map[string]bool {
+// assignedStreams are the streams that this node is to read.
+func (in *Intake) assignedStreams() map[string]bool {
 	mine := make(map[string]bool)
 	n := in.Shards.Count()
 	if n <= 0 {
 		return mine
 	}
-	for stream := range in.Book.Reads() {
+	for stream := range in.Book.SubjectsByStream() {
 		if in.Shards.Holds(futurejobs.ShardOf("stream", stream, n)) {
 			mine[stream] = true
 		}
@@ -173,9 +173,9 @@ func (in *Intake) mine() map[string]bool {
 }
 
 // open starts reading a stream.
-func (in *Intake) open(ctx context.Context, stream string) *tap {
+func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 	ctx, stop := context.WithCancel(ctx)
-	t := newTap(in, stream)
+	t := newStreamReader(in, stream)
 	t.stop = stop
 	in.all.Go(func() {
 		defer close(t.done)
@@ -202,7 +202,7 @@ func (in *Intake) Status() []Status {
 	defer in.mu.Unlock()
 	all := make([]Status, 0, len(in.taps))
 	for _, t := range in.taps {
-		if !t.over() {
+		if !t.stopped() {
 			all = append(all, t.status())
 		}
 	}

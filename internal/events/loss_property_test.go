@@ -19,23 +19,23 @@ import (
 
 // stumbling is the database, which is slow or away every now and then.
 type stumbling struct {
-	futurejobs.Ledger
+	futurejobs.EffectStore
 	turn atomic.Uint64
 	seed uint64
 }
 
 // Apply implements futurejobs.Ledger.
-func (s *stumbling) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (s *stumbling) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	switch rand.New(rand.NewPCG(s.seed, s.turn.Add(1))).IntN(6) {
 	case 0:
-		return futurejobs.Applied{}, errors.New("the database is away")
+		return futurejobs.ApplyResult{}, errors.New("the database is away")
 	case 1, 2:
 		select {
 		case <-time.After(30 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
-	return s.Ledger.Apply(ctx, b)
+	return s.EffectStore.Apply(ctx, b)
 }
 
 // TestEventsAreAppliedOrReportedLost lets a stream lose messages in every way it can, while they are
@@ -112,7 +112,7 @@ func (p *lossPlay) play() {
 }
 
 func (p *lossPlay) begin() {
-	p.node = p.startOn(&stumbling{Ledger: p.store, seed: p.seed})
+	p.node = p.startOn(&stumbling{EffectStore: p.store, seed: p.seed})
 }
 
 func (p *lossPlay) publishSome(n int) {

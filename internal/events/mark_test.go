@@ -56,14 +56,14 @@ func (b *trickling) send() error {
 
 // marking is the database, in which the mark of a stream is written.
 type marking struct {
-	futurejobs.Ledger
+	futurejobs.EffectStore
 	marked func(seq uint64, through time.Time)
 }
 
 // MarkRead implements futurejobs.Ledger.
 func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	m.marked(seq, through)
-	return m.Ledger.MarkRead(ctx, stream, seq, through)
+	return m.EffectStore.MarkRead(ctx, stream, seq, through)
 }
 
 // The time of a mark is taken before the stream is asked for its end: what is stored between the two is

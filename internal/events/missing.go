@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// passEvery is how often the cursor of a quiet stream is put past what is not for the rules.
-const passEvery = 10 * time.Second
+// advanceInterval is how often the cursor of a quiet stream is put past what is not for the rules.
+const advanceInterval = 10 * time.Second
 
 // A stream that goes on losing events is alerted at once, and then with the sum of each minute.
 const (
@@ -29,9 +29,9 @@ type losses struct {
 	alerted time.Time // when an alert was raised last
 }
 
-// blind raises the alert that events of the stream after since were not read, until an instant
+// reportLoss raises the alert that events of the stream after since were not read, until an instant
 // or, where that was before, until now. It is raised before the cursor moves on.
-func (t *tap) blind(ctx context.Context, since, to time.Time, why string) error {
+func (t *streamReader) reportLoss(ctx context.Context, since, to time.Time, why string) error {
 	if since.IsZero() {
 		return nil // it was never read
 	}
@@ -41,10 +41,10 @@ func (t *tap) blind(ctx context.Context, since, to time.Time, why string) error 
 	if !to.After(since) {
 		to = since
 	}
-	if err := t.lost(ctx); err != nil {
+	if err := t.recordGap(ctx); err != nil {
 		return err
 	}
-	remark := alerts.Blind(t.stream, since, to, why).Affecting(t.in.Book.Readers(t.stream))
+	remark := alerts.StreamLoss(t.stream, since, to, why).Affecting(t.in.Book.RulesReading(t.stream))
 	if err := t.in.Announce(ctx, remark); err != nil {
 		return fmt.Errorf("alert that events of stream %s were lost: %w", t.stream, err)
 	}
@@ -60,17 +60,17 @@ func since(cursor futurejobs.Cursor) time.Time {
 }
 
 // account asks the reader what the stream lost.
-func (t *tap) account(ctx context.Context) error {
+func (t *streamReader) account(ctx context.Context) error {
 	loss, err := t.reader.Lost(ctx)
 	if err != nil {
 		return fmt.Errorf("find out what the stream lost: %w", err)
 	}
-	return t.missed(ctx, loss)
+	return t.checkLossWhileReading(ctx, loss)
 }
 
-// missed takes in what the stream lost. A reader that starts again at the same cursor finds the same
+// checkLossWhileReading takes in what the stream lost. A reader that starts again at the same cursor finds the same
 // sequences again; they count once.
-func (t *tap) missed(ctx context.Context, loss Loss) error {
+func (t *streamReader) checkLossWhileReading(ctx context.Context, loss Loss) error {
 	if len(loss.Gone) == 0 {
 		return nil
 	}
@@ -82,20 +82,20 @@ func (t *tap) missed(ctx context.Context, loss Loss) error {
 	}
 	t.passAt = time.Time{} // where no event takes the cursor past it
 	t.in.Log.Error("a stream lost events before they were read", "stream", t.stream, "events", n, "at_most", loss.AtMost,
-		"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", t.subjects, "rules", t.in.Book.Readers(t.stream))
-	return t.lost(ctx) // heartbeats are judged by that
+		"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", t.subjects, "rules", t.in.Book.RulesReading(t.stream))
+	return t.recordGap(ctx) // heartbeats are judged by that
 }
 
 // after are the sequences of spans that follow one.
 func after(spans []Span, seq uint64) []Span { return Without(spans, []Span{{Last: seq}}) }
 
 // lostThrough is how many lost events a cursor at a sequence is past.
-func (t *tap) lostThrough(seq uint64) int64 {
+func (t *streamReader) lostThrough(seq uint64) int64 {
 	return int64(min(Count(t.losses.gone)-Count(after(t.losses.gone, seq)), math.MaxInt64)) //nolint:gosec // it is bounded
 }
 
 // counted takes in that the cursor was moved past n lost events.
-func (t *tap) counted(n int64) {
+func (t *streamReader) counted(n int64) {
 	if n == 0 {
 		return
 	}
@@ -109,7 +109,7 @@ func (t *tap) counted(n int64) {
 }
 
 // report raises the alert of the lost events that the cursor is past, unless one was raised a moment ago.
-func (t *tap) report(ctx context.Context) error {
+func (t *streamReader) report(ctx context.Context) error {
 	if now := t.in.Now(); t.cursor.Lost == 0 || !now.IsZero() && now.Before(t.losses.alerted.Add(lossInterval)) {
 		return nil
 	}
@@ -117,11 +117,11 @@ func (t *tap) report(ctx context.Context) error {
 }
 
 // alertLosses raises the alert of the lost events that the cursor is past.
-func (t *tap) alertLosses(ctx context.Context) error {
+func (t *streamReader) alertLosses(ctx context.Context) error {
 	n := t.cursor.Lost
-	remark := alerts.Blind(t.stream, t.cursor.LostSince, later(t.cursor.LastAt, t.cursor.LostSince), t.why()).Affecting(t.in.Book.Readers(t.stream))
+	remark := alerts.StreamLoss(t.stream, t.cursor.LostSince, later(t.cursor.LastAt, t.cursor.LostSince), t.why()).Affecting(t.in.Book.RulesReading(t.stream))
 	remark.Count = int(min(n, math.MaxInt32))
-	a, said, err := t.in.Ledger.ReportLost(ctx, t.stream, n, remark)
+	a, said, err := t.in.Store.ReportLost(ctx, t.stream, n, remark)
 	if err != nil {
 		return fmt.Errorf("alert that stream %s lost %d events: %w", t.stream, n, err)
 	}
@@ -133,7 +133,7 @@ func (t *tap) alertLosses(ctx context.Context) error {
 }
 
 // alertLast raises the alert when reading ends; otherwise the next reader does.
-func (t *tap) alertLast(ctx context.Context) {
+func (t *streamReader) alertLast(ctx context.Context) {
 	if t.cursor.Lost == 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (t *tap) alertLast(ctx context.Context) {
 const mostNamed = 5
 
 // why says what is lost.
-func (t *tap) why() string {
+func (t *streamReader) why() string {
 	on := strings.Join(t.subjects[:min(len(t.subjects), mostNamed)], ", ")
 	if more := len(t.subjects) - mostNamed; more > 0 {
 		on += fmt.Sprintf(" and %d more", more)
@@ -173,22 +173,22 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// mourn says once of a stream that is not there that what it had is lost.
-func (t *tap) mourn(ctx context.Context, why error) error {
+// reportStreamGone says once of a stream that is not there that what it had is lost.
+func (t *streamReader) reportStreamGone(ctx context.Context, why error) error {
 	if t.gone || !errors.Is(why, ErrGone) {
 		return nil
 	}
-	cursor, _, err := t.in.Ledger.Cursor(ctx, t.stream)
+	cursor, _, err := t.in.Store.Cursor(ctx, t.stream)
 	if err == nil {
-		err = t.blind(ctx, since(cursor), t.in.Now(), "was deleted")
+		err = t.reportLoss(ctx, since(cursor), t.in.Now(), "was deleted")
 	}
 	t.gone = err == nil
 	return err
 }
 
-// pass puts the cursor past messages that are for nobody, now and then: so it is known later
+// advancePastUnmatched puts the cursor past messages that are for nobody, now and then: so it is known later
 // that they were looked at, though they are gone by then.
-func (t *tap) pass(ctx context.Context) error {
+func (t *streamReader) advancePastUnmatched(ctx context.Context) error {
 	now := t.in.Now()
 	if now.Before(t.passAt) {
 		return nil
@@ -198,7 +198,7 @@ func (t *tap) pass(ctx context.Context) error {
 		return err
 	}
 	if !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
-		return errReopen
+		return errReopenReader
 	}
 	t.passAt = now.Add(t.passIn(now, info))
 	if info.LastSeq <= t.cursor.LastSeq {
@@ -212,7 +212,7 @@ func (t *tap) pass(ctx context.Context) error {
 		return err
 	}
 	t.looked = info.LastSeq
-	err = t.apply(ctx, futurejobs.Batch{
+	err = t.apply(ctx, futurejobs.EffectBatch{
 		Stream: t.stream, After: t.cursor.LastSeq, Last: info.LastSeq, LastAt: info.LastAt, RuleSet: t.revision,
 	}, 0)
 	if errors.Is(err, futurejobs.ErrRulesChanged) {
@@ -224,13 +224,13 @@ func (t *tap) pass(ctx context.Context) error {
 // passIn is after which time the cursor is put on again: sooner where the stream drops its first
 // messages so fast that it reaches the cursor before. Messages it drops behind the cursor cannot be
 // told from events that were not read.
-func (t *tap) passIn(now time.Time, info Info) time.Duration {
+func (t *streamReader) passIn(now time.Time, info Info) time.Duration {
 	dropped, took := info.FirstSeq-min(info.FirstSeq, t.firstSeq), now.Sub(t.firstAt)
 	first := t.firstAt.IsZero()
 	t.firstSeq, t.firstAt = info.FirstSeq, now
 	if first || dropped == 0 || took <= 0 {
-		return passEvery
+		return advanceInterval
 	}
 	kept := info.LastSeq - min(info.LastSeq, info.FirstSeq)
-	return max(quiet, min(passEvery, time.Duration(float64(took)*float64(kept)/float64(2*dropped))))
+	return max(pollTimeout, min(advanceInterval, time.Duration(float64(took)*float64(kept)/float64(2*dropped))))
 }

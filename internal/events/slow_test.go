@@ -20,7 +20,7 @@ import (
 
 // recording notes the batches that an intake applies to its database.
 type recording struct {
-	futurejobs.Ledger
+	futurejobs.EffectStore
 	mu      sync.Mutex
 	applied []attempt
 }
@@ -31,11 +31,11 @@ type attempt struct {
 	err           error
 }
 
-func (r *recording) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	done, err := r.Ledger.Apply(ctx, b)
+func (r *recording) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	done, err := r.EffectStore.Apply(ctx, b)
 	a := attempt{events: int(b.Last - b.After), err: err} //nolint:gosec // some events
 	for _, e := range b.Effects {
-		if start, is := e.Ask.(futurejobs.Start); is {
+		if start, is := e.Action.(futurejobs.Start); is {
 			a.bytes += len(start.Job.Event)
 		}
 	}
@@ -87,7 +87,7 @@ CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION sl
 				t.Fatal(err)
 			}
 			w.publishIDs("order.created", 0, c.events)
-			r := &recording{Ledger: w.store}
+			r := &recording{EffectStore: w.store}
 			n := w.startOn(r)
 			w.caughtUp("ORDERS", uint64(c.events)) //nolint:gosec // some events
 			n.stop()
@@ -129,7 +129,7 @@ slot: 1s
 		for i := range jobs {
 			last = w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, large))
 		}
-		r := &recording{Ledger: w.store}
+		r := &recording{EffectStore: w.store}
 		n := w.startOn(r)
 		w.caughtUp("ORDERS", last)
 		n.stop()
@@ -144,7 +144,7 @@ slot: 1s
 			for i := range jobs {
 				last = w.publish("order.changed", fmt.Sprintf(`{"id":%d,"seen":%d}`, i, round))
 			}
-			r = &recording{Ledger: w.store}
+			r = &recording{EffectStore: w.store}
 			n = w.startOn(r)
 			w.caughtUp("ORDERS", last)
 			n.stop()

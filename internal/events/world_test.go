@@ -114,7 +114,7 @@ slot: 1s
 }
 
 func (w *world) registry() *rules.Registry {
-	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewBook(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
+	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
 }
 
 func (w *world) publish(subject, body string) uint64 {
@@ -219,24 +219,24 @@ func (w *world) start() *node {
 }
 
 // startOn is start with something between the intake and its database.
-func (w *world) startOn(ledger futurejobs.Ledger) *node {
+func (w *world) startOn(ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	return w.startReading(w.bus, ledger)
 }
 
 // startReading is startOn with something between the intake and its streams, too.
-func (w *world) startReading(streams events.Streams, ledger futurejobs.Ledger) *node {
+func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	clock := futurejobs.NewClock(w.store.Now, time.Now)
 	if err := clock.Sync(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	book := rules.NewBook(w.store, w.store.Shards())
+	book := rules.NewCatalog(w.store, w.store.Shards())
 	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
-		Streams: streams, Book: book, Ledger: ledger, Shards: &n.shards,
-		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), Up: w.bus.Up,
+		Streams: streams, Book: book, Store: ledger, Shards: &n.shards,
+		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), BrokerUptime: w.bus.ConnectedFor,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -272,18 +272,18 @@ func (w *world) caughtUp(stream string, seq uint64) {
 }
 
 // announce writes what is to be known, as a node does.
-func (w *world) announce(ctx context.Context, r alerts.Remark) error {
+func (w *world) announce(ctx context.Context, r alerts.SystemAlert) error {
 	if w.deaf.Add(-1) >= 0 {
 		return errors.New("the database is away")
 	}
-	_, _, err := w.store.Announce(ctx, r)
+	_, _, err := w.store.WriteSystemAlert(ctx, r)
 	return err
 }
 
 // said are the alerts about streams, newest first.
-func (w *world) said() []futurejobs.Said {
+func (w *world) said() []futurejobs.ListedAlert {
 	w.t.Helper()
-	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.OwnRule, Limit: futurejobs.MaxLimit})
+	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -4,9 +4,9 @@
 // build tag faultpoints they are nothing: the calls are inlined to no instruction.
 package failpoints
 
-// Here passes a place.
-func Here(string) {}
+// Point passes a place.
+func Point(string) {}
 
-// Fail passes a place at which an operation may be said to have failed. It returns nil. Use it as
+// PointErr passes a place at which an operation may be said to have failed. It returns nil. Use it as
 // in if failed := Fail(place); failed != nil: then nothing is left of the if either.
-func Fail(string) error { return nil }
+func PointErr(string) error { return nil }

@@ -8,8 +8,8 @@ import "testing"
 func BenchmarkHere(b *testing.B) {
 	b.Run("places", func(b *testing.B) {
 		for range b.N {
-			Here("relay.published")
-			if err := Fail("relay.published"); err != nil {
+			Point("relay.published")
+			if err := PointErr("relay.published"); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -19,12 +19,12 @@ var armed atomic.Pointer[Plan]
 // Arm makes a plan the one of this process.
 func Arm(p *Plan) { armed.Store(p) }
 
-// Here passes a place: the process may be killed or stopped there, or wait.
-func Here(place string) { _ = Fail(place) } // where nothing can fail, nothing does
+// Point passes a place: the process may be killed or stopped there, or wait.
+func Point(place string) { _ = PointErr(place) } // where nothing can fail, nothing does
 
-// Fail passes a place at which an operation may be said to have failed. It returns
+// PointErr passes a place at which an operation may be said to have failed. It returns
 // ErrPlanned where the plan asks for that, and else nil.
-func Fail(place string) error {
+func PointErr(place string) error {
 	for _, f := range armed.Load().due(place) {
 		switch f.Action {
 		case Kill:

@@ -66,13 +66,13 @@ func TestPlansThatAreRefused(t *testing.T) {
 }
 
 func TestFail(t *testing.T) {
-	if err := Fail("mark"); err != nil {
+	if err := PointErr("mark"); err != nil {
 		t.Error("without a plan:", err)
 	}
 	Arm(parse(t, "mark=error@2"))
 	defer Arm(nil)
 	for pass, want := range []error{nil, ErrPlanned, nil} {
-		if err := Fail("mark"); !errors.Is(err, want) {
+		if err := PointErr("mark"); !errors.Is(err, want) {
 			t.Errorf("pass %d: %v, want %v", pass+1, err, want)
 		}
 	}

@@ -7,36 +7,36 @@ import (
 	"slices"
 )
 
-// Plant is a bug that is built in on purpose: whoever checks the promises has to notice it.
-type Plant string
+// SeededBug is a bug that is built in on purpose: whoever checks the promises has to notice it.
+type SeededBug string
 
 // The plants.
 const (
-	CursorFirst    Plant = "ack-before-commit"   // the cursor moves in a transaction of its own, before the effects
-	NoCursor       Plant = "no-cursor-compare"   // events are applied wherever the cursor stands
-	NoFence        Plant = "no-fence"            // a settle counts whoever holds the shard
-	AlertsApart    Plant = "alerts-apart"        // alerts are written after the commit of their decision
-	NoReadThrough  Plant = "no-read-through"     // jobs are judged before their streams are read
-	MarkFirst      Plant = "mark-before-publish" // alerts leave the outbox before they are published
-	WindowOnly     Plant = "duplicate-window"    // repeats are refused within the duplicate window only
-	ForgetsUnacked Plant = "forgets-unacked"     // an alert whose acknowledgement failed counts as sent
-	OutageAbsent   Plant = "outage-absent"       // whoever can't be asked about is taken for absent
-	LastKnown      Plant = "last-known"          // whoever can't be found out about is as last known
+	CursorFirst    SeededBug = "ack-before-commit"   // the cursor moves in a transaction of its own, before the effects
+	NoCursor       SeededBug = "no-cursor-compare"   // events are applied wherever the cursor stands
+	NoFence        SeededBug = "no-fence"            // a settle counts whoever holds the shard
+	AlertsApart    SeededBug = "alerts-apart"        // alerts are written after the commit of their decision
+	NoReadThrough  SeededBug = "no-read-through"     // jobs are judged before their streams are read
+	MarkFirst      SeededBug = "mark-before-publish" // alerts leave the outbox before they are published
+	WindowOnly     SeededBug = "duplicate-window"    // repeats are refused within the duplicate window only
+	ForgetsUnacked SeededBug = "forgets-unacked"     // an alert whose acknowledgement failed counts as sent
+	OutageAbsent   SeededBug = "outage-absent"       // whoever can't be asked about is taken for absent
+	LastKnown      SeededBug = "last-known"          // whoever can't be found out about is as last known
 )
 
-// Plants are all that there are.
-var Plants = []Plant{CursorFirst, NoCursor, NoFence, AlertsApart, NoReadThrough, MarkFirst, WindowOnly, ForgetsUnacked, OutageAbsent, LastKnown}
+// SeededBugs are all that there are.
+var SeededBugs = []SeededBug{CursorFirst, NoCursor, NoFence, AlertsApart, NoReadThrough, MarkFirst, WindowOnly, ForgetsUnacked, OutageAbsent, LastKnown}
 
-var sown Plant
+var enabledBugs SeededBug
 
-// Sow plants a bug in this process, before anything runs. Empty: none.
-func Sow(p Plant) error {
-	if p != "" && !slices.Contains(Plants, p) {
-		return fmt.Errorf("there is no plant %q; there are %q", p, Plants)
+// EnableBug plants a bug in this process, before anything runs. Empty: none.
+func EnableBug(p SeededBug) error {
+	if p != "" && !slices.Contains(SeededBugs, p) {
+		return fmt.Errorf("there is no plant %q; there are %q", p, SeededBugs)
 	}
-	sown = p
+	enabledBugs = p
 	return nil
 }
 
-// Planted reports whether a bug is in this process.
-func Planted(p Plant) bool { return sown == p }
+// BugEnabled reports whether a bug is in this process.
+func BugEnabled(p SeededBug) bool { return enabledBugs == p }

@@ -75,7 +75,7 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 		over: make(chan struct{}), served: make(chan struct{}),
 	}
 	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
-	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.sources, a.acked) }
+	a.model = func(ctx context.Context) error { return a.CheckEvents(ctx, a.sources, a.acked) }
 	t.Cleanup(func() {
 		if t.Failed() || *log {
 			a.mu.Lock()
@@ -360,9 +360,9 @@ func (a *arena) check() error {
 	a.mu.Lock()
 	errs := []error{a.breach}
 	a.mu.Unlock()
-	errs = append(errs, a.Promises(a.Context()), a.model(a.Context()))
+	errs = append(errs, a.CheckPromises(a.Context()), a.model(a.Context()))
 	if a.witnessed {
-		breaches, err := a.Witnessed(a.Context())
+		breaches, err := a.UnfencedDecisions(a.Context())
 		errs = append(errs, err)
 		for _, b := range breaches {
 			errs = append(errs, errors.New(b))

@@ -49,8 +49,8 @@ func (c *Checker) Count(ctx context.Context) (n Counts, err error) {
 	return n, err
 }
 
-// Said is one alert as a consumer of the stream sees it.
-type Said struct {
+// PublishedAlert is one alert as a consumer of the stream sees it.
+type PublishedAlert struct {
 	Seq        uint64
 	ID         string `json:"id"`
 	Rule       string `json:"rule"`
@@ -70,9 +70,9 @@ type Said struct {
 	MsgID      string
 }
 
-// Spoken is the steps that were said of each key, in order: "primary escalated", or
+// CheckSequence is the steps that were said of each key, in order: "primary escalated", or
 // "primary+escalated" where both were due at one look and only the higher one spoke.
-func Spoken(said []Said) map[string]string {
+func CheckSequence(said []PublishedAlert) map[string]string {
 	steps := map[string]string{}
 	for _, s := range said {
 		if s.Status != "firing" {
@@ -87,9 +87,9 @@ func Spoken(said []Said) map[string]string {
 }
 
 // Stream reads all alerts of the stream from its beginning.
-func (c *Checker) Stream(ctx context.Context) (all []Said, err error) {
+func (c *Checker) Stream(ctx context.Context) (all []PublishedAlert, err error) {
 	err = c.read(ctx, "DEADMAN_ALERTS", withBodies, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
+		said := PublishedAlert{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
 		if err := json.Unmarshal(msg.Data(), &said); err != nil {
 			return fmt.Errorf("alert %d: %w", said.Seq, err)
 		}
@@ -161,8 +161,8 @@ func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *j
 	return nil
 }
 
-// Promises checks P2, P5, P7 and P12 on a system at rest, and returns every breach.
-func (c *Checker) Promises(ctx context.Context) error {
+// CheckPromises checks P2, P5, P7 and P12 on a system at rest, and returns every breach.
+func (c *Checker) CheckPromises(ctx context.Context) error {
 	n, err := c.Count(ctx)
 	if err != nil {
 		return err
@@ -187,8 +187,8 @@ func (c *Checker) Promises(ctx context.Context) error {
 		said = byDecision(said)
 	}
 	ids := map[string]bool{}
-	decisions := map[string]Said{}
-	last := map[string]Said{}
+	decisions := map[string]PublishedAlert{}
+	last := map[string]PublishedAlert{}
 	for _, s := range said {
 		if ids[s.ID] {
 			breach("P7: alert %s is in the stream twice", s.ID)

@@ -76,7 +76,7 @@ func (g gated) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.
 }
 
 // ReadThrough implements futurejobs.Queue.
-func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
 	if err := g.gate.pass(); err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, 
 }
 
 // Apply implements futurejobs.Ledger.
-func (g gated) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (g gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if err := g.gate.pass(); err != nil {
-		return futurejobs.Applied{}, err
+		return futurejobs.ApplyResult{}, err
 	}
 	return g.Store.Apply(ctx, b)
 }
@@ -107,18 +107,18 @@ func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through 
 	return g.Store.MarkRead(ctx, stream, seq, through)
 }
 
-// Hear implements futurejobs.Ears.
-func (g gated) Hear(ctx context.Context, topic string, since time.Time) error {
+// RecordGap implements futurejobs.Ears.
+func (g gated) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if err := g.gate.pass(); err != nil {
 		return err
 	}
-	return g.Store.Hear(ctx, topic, since)
+	return g.Store.RecordGap(ctx, topic, since)
 }
 
-// SeenBeside implements futurejobs.Ears.
-func (g gated) SeenBeside(ctx context.Context, node string, since time.Time) (bool, error) {
+// OtherNodeAlive implements futurejobs.Ears.
+func (g gated) OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error) {
 	if err := g.gate.pass(); err != nil {
 		return false, err
 	}
-	return g.Store.SeenBeside(ctx, node, since)
+	return g.Store.OtherNodeAlive(ctx, node, since)
 }

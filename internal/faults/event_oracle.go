@@ -104,9 +104,9 @@ func (c *Checker) jobs(ctx context.Context) (map[job]int, error) {
 	return there, rows.Err()
 }
 
-// Exactly checks P1 on a system at rest: each acknowledged event is in one of the sources, once, and
+// CheckEvents checks P1 on a system at rest: each acknowledged event is in one of the sources, once, and
 // they led to exactly the jobs that the rules ask for, and to their alerts.
-func (c *Checker) Exactly(ctx context.Context, sources, acknowledged []string) error {
+func (c *Checker) CheckEvents(ctx context.Context, sources, acknowledged []string) error {
 	events, err := c.Events(ctx, sources)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func union(a, b map[job]int) map[job]int {
 
 // unsaid compares what was said with the events: who waits is said step by step, who was
 // shipped before a slot is not alarmed at it, and what was said is closed.
-func (c *Checker) unsaid(events []Event, said []Said) (breaches []string) {
+func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []string) {
 	created, shipped := map[string]bool{}, map[string]time.Time{}
 	for _, e := range events {
 		switch {
@@ -167,7 +167,7 @@ func (c *Checker) unsaid(events []Event, said []Said) (breaches []string) {
 			shipped[e.Key] = e.At
 		}
 	}
-	steps := map[string][]Said{} // by rule and key
+	steps := map[string][]PublishedAlert{} // by rule and key
 	for _, s := range said {
 		name := s.Rule + "/" + s.Key
 		steps[name] = append(steps[name], s)
@@ -214,7 +214,7 @@ func repeatable(rule string, shipped bool) []string {
 }
 
 // spoken is what was said about one job, in the order of the stream.
-func spoken(said []Said) string {
+func spoken(said []PublishedAlert) string {
 	var words []string
 	for _, s := range said {
 		word := s.Status

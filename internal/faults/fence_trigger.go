@@ -104,18 +104,18 @@ func (c *Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 	return all, rows.Err()
 }
 
-// Watch has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
-func (c *Checker) Watch(ctx context.Context) error {
+// InstallTriggers has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
+func (c *Checker) InstallTriggers(ctx context.Context) error {
 	if _, err := c.DB.ExecContext(ctx, witness); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
 	return nil
 }
 
-// Witnessed returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold the shard,
+// UnfencedDecisions returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold the shard,
 // and shards that count as swept where a job was left. An alert that was decided before a failover and written after it
 // was lost, and is taken back from the stream.
-func (c *Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
+func (c *Checker) UnfencedDecisions(ctx context.Context) (breaches []string, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach WHERE at >= $1 LIMIT 10`, c.FailedOver)
 	if err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func (a *arena) prepare(dsn string) {
 		a.Fatal(err)
 	}
 	a.openDB("pgx", dsn)
-	if err := a.Watch(a.Context()); err != nil {
+	if err := a.InstallTriggers(a.Context()); err != nil {
 		a.Fatal(err)
 	}
 	a.witnessed = true

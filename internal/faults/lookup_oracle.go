@@ -26,11 +26,11 @@ var Lookups = []Lookup{
 	{"cart-in-bank", "bank", 2, true},
 }
 
-// Shipment is when an order was shipped, as the sources have it: between two instants. Zero: it
+// ShipmentTime is when an order was shipped, as the sources have it: between two instants. Zero: it
 // never was.
-type Shipment struct{ From, Until time.Time }
+type ShipmentTime struct{ From, Until time.Time }
 
-func (s Shipment) String() string {
+func (s ShipmentTime) String() string {
 	if s.From.IsZero() {
 		return "it was never shipped"
 	}
@@ -40,22 +40,22 @@ func (s Shipment) String() string {
 const clock = "15:04:05.000"
 
 // maybe reports whether the order may have been shipped by an instant.
-func (s Shipment) maybe(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
+func (s ShipmentTime) maybe(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
 
 // surely reports whether it was shipped before an instant.
-func (s Shipment) surely(before time.Time) bool {
+func (s ShipmentTime) surely(before time.Time) bool {
 	return !s.From.IsZero() && s.Until.Before(before)
 }
 
-// truth is what FoundOut compares.
-type truth struct {
-	shipped  map[string]Shipment
+// lookupOracle is what FoundOut compares.
+type lookupOracle struct {
+	shipped  map[string]ShipmentTime
 	crashes  bool
-	ends     map[string][]ending  // by rule and key
-	pending  map[string]bool      // by rule and key
-	said     map[string][]Said    // by rule and key
-	unknown  map[string][]Unknown // by rule
-	outages  map[string][]outage  // by rule
+	ends     map[string][]ending         // by rule and key
+	pending  map[string]bool             // by rule and key
+	said     map[string][]PublishedAlert // by rule and key
+	unknown  map[string][]Unknown        // by rule
+	outages  map[string][]outage         // by rule
 	breaches []string
 }
 
@@ -70,18 +70,18 @@ type outage struct {
 	opened, closed   time.Time
 	isOpen           bool
 	jobs             int
-	begunBy, endedBy []Said
+	begunBy, endedBy []PublishedAlert
 }
 
-func (t *truth) breach(format string, args ...any) {
+func (t *lookupOracle) breach(format string, args ...any) {
 	t.breaches = append(t.breaches, fmt.Sprintf(format, args...))
 }
 
-// FoundOut checks P9 on a system at rest, and P1 of its jobs: what was decided about the orders
+// CheckLookups checks P9 on a system at rest, and P1 of its jobs: what was decided about the orders
 // that were created is what the sources knew, and what could not be found out was said. crashes:
 // nodes were killed meanwhile.
-func (c *Checker) FoundOut(ctx context.Context, created []string, shipped map[string]Shipment, crashes bool) error {
-	t := &truth{shipped: shipped, crashes: crashes}
+func (c *Checker) CheckLookups(ctx context.Context, created []string, shipped map[string]ShipmentTime, crashes bool) error {
+	t := &lookupOracle{shipped: shipped, crashes: crashes}
 	if err := c.gather(ctx, t); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *Checker) FoundOut(ctx context.Context, created []string, shipped map[st
 }
 
 // job checks how the wait for one order ended.
-func (t *truth) job(l Lookup, key string) {
+func (t *lookupOracle) job(l Lookup, key string) {
 	name := l.Rule + "/" + key
 	ends, shipment := t.ends[name], t.shipped[key]
 	switch {
@@ -152,7 +152,7 @@ func (t *truth) job(l Lookup, key string) {
 const slack = 5 * time.Second
 
 // spoken reports whether an outage of the rule speaks for what was settled at an instant.
-func (t *truth) spoken(l Lookup, at time.Time) bool {
+func (t *lookupOracle) spoken(l Lookup, at time.Time) bool {
 	return slices.ContainsFunc(t.outages[l.Rule], func(o outage) bool {
 		return !o.opened.After(at) && (o.isOpen || o.closed.After(at.Add(-slack)))
 	})
@@ -160,7 +160,7 @@ func (t *truth) spoken(l Lookup, at time.Time) bool {
 
 // outagesOf checks that each outage of a rule is said once when it begins and once when it ends,
 // that one is open at a time, and that none is left.
-func (t *truth) outagesOf(l Lookup) {
+func (t *lookupOracle) outagesOf(l Lookup) {
 	all := t.outages[l.Rule]
 	for i, o := range all {
 		at := fmt.Sprintf("the outage of %s for %s, opened at %s", o.source, l.Rule, o.opened.UTC().Format(clock))
@@ -191,7 +191,7 @@ func (t *truth) outagesOf(l Lookup) {
 
 // unknownOf checks that whoever could not be found out about for too long was spoken of, and
 // that outages count those for whom they speak.
-func (t *truth) unknownOf(l Lookup) {
+func (t *lookupOracle) unknownOf(l Lookup) {
 	var met, counted int
 	before := map[string]time.Time{} // when the key was last unknown: an alert from before is about that
 	for _, u := range slices.SortedFunc(slices.Values(t.unknown[l.Rule]), func(a, b Unknown) int { return a.At.Compare(b.At) }) {
@@ -203,7 +203,7 @@ func (t *truth) unknownOf(l Lookup) {
 			after = last
 		}
 		before[u.Key] = u.At
-		own := slices.ContainsFunc(t.said[l.Rule+"/"+u.Key], func(s Said) bool {
+		own := slices.ContainsFunc(t.said[l.Rule+"/"+u.Key], func(s PublishedAlert) bool {
 			return (s.Status == "undetermined" || s.Status == "gave_up") && !s.DecidedAt.After(u.At) && s.DecidedAt.After(after)
 		})
 		switch {
@@ -224,7 +224,7 @@ func (t *truth) unknownOf(l Lookup) {
 }
 
 // gather reads what is there.
-func (c *Checker) gather(ctx context.Context, t *truth) error {
+func (c *Checker) gather(ctx context.Context, t *lookupOracle) error {
 	var err error
 	if t.unknown, err = c.Unknown(ctx); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *Checker) gather(ctx context.Context, t *truth) error {
 	if err != nil {
 		return err
 	}
-	t.said = map[string][]Said{}
+	t.said = map[string][]PublishedAlert{}
 	for _, s := range said {
 		if s.Source == "" || !t.isOf(s) {
 			name := s.Rule + "/"
@@ -253,7 +253,7 @@ func (c *Checker) gather(ctx context.Context, t *truth) error {
 }
 
 // isOf adds what was said of a source to the outage that it is about.
-func (t *truth) isOf(s Said) bool {
+func (t *lookupOracle) isOf(s PublishedAlert) bool {
 	all := t.outages[s.Rule]
 	for i, o := range all {
 		since, err := time.Parse(time.RFC3339Nano, s.Since)

@@ -81,7 +81,7 @@ func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, e
 }
 
 // blind are the alerts by which deadman reports that it did not read events of a stream.
-func (c *Checker) blind(ctx context.Context, source string) ([]Said, error) {
+func (c *Checker) blind(ctx context.Context, source string) ([]PublishedAlert, error) {
 	said, err := c.Stream(ctx)
-	return slices.DeleteFunc(said, func(s Said) bool { return s.Rule != own || s.Source != source || s.Step != "blind" }), err
+	return slices.DeleteFunc(said, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "blind" }), err
 }

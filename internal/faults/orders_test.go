@@ -104,7 +104,7 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 		n := count(t, checker) // after it: what was escalated last may be unpublished yet
 		return n.Created == len(orders) && n.Pending == len(want) && n.Unpublished == 0
 	})
-	if err := checker.Promises(t.Context()); err != nil {
+	if err := checker.CheckPromises(t.Context()); err != nil {
 		t.Error(err)
 	}
 	said, err := checker.Stream(t.Context())

@@ -78,8 +78,8 @@ type site struct {
 	brook   *brook
 	gate    *gate
 	store   *store.Store // nil: the node is down
-	book    *rules.Book
-	hearing *futurejobs.Hearing
+	book    *rules.Catalog
+	hearing *futurejobs.GapDetector
 	stop    context.CancelFunc
 	done    chan error
 
@@ -264,9 +264,9 @@ func (s *site) send(d *device) {
 		s.t.Error(err)
 		return
 	}
-	batch := futurejobs.Batch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{beat}}
+	batch := futurejobs.EffectBatch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{beat}}
 	if _, err := (gated{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
-		s.hearing.Missed()
+		s.hearing.MarkMissed()
 	}
 }
 
@@ -279,7 +279,7 @@ func (s *site) open() {
 	if err := s.store.Reclaim(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	s.book = rules.NewBook(s.store, s.store.Shards())
+	s.book = rules.NewCatalog(s.store, s.store.Shards())
 }
 
 func (s *site) save() {
@@ -293,9 +293,9 @@ func (s *site) save() {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		saved := rules.Saved{Name: name, Entity: "device", Document: document}
+		saved := rules.RuleVersion{Name: name, Entity: "device", Document: document}
 		if event != "" {
-			saved.Reads = []rules.Read{{Subject: "devices.beat", Stream: brookName}}
+			saved.Reads = []rules.StreamBinding{{Subject: "devices.beat", Stream: brookName}}
 		}
 		if _, err := s.store.Save(s.t.Context(), saved, rules.AnyVersion); err != nil {
 			s.t.Fatal(err)
@@ -310,18 +310,18 @@ func (s *site) begin() {
 	}
 	quiet, seen, begun := slog.New(slog.DiscardHandler), gated{s.store, s.gate}, time.Now()
 	clock := futurejobs.NewClock(seen.Now, time.Now)
-	s.hearing = futurejobs.NewHearing(seen, "virtual", time.Now, quiet)
+	s.hearing = futurejobs.NewGapDetector(seen, "virtual", time.Now, quiet)
 	owner := futurejobs.NewOwner(s.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
 	sweeper := futurejobs.NewSweeper(seen, s.book, owner, clock, 4, quiet)
-	sweeper.Listening = s.hearing.Listening
+	sweeper.BeforeSweep = s.hearing.Flush
 	hearing := s.hearing
 	intake := events.NewIntake(events.Options{
-		Streams: s.brook, Book: s.book, Ledger: seen, Shards: owner, Now: clock.Now, Log: quiet,
-		Announce: func(context.Context, alerts.Remark) error { return nil },
-		Up: func() time.Duration {
+		Streams: s.brook, Book: s.book, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
+		Announce: func(context.Context, alerts.SystemAlert) error { return nil },
+		BrokerUptime: func() time.Duration {
 			up := min(s.brook.up(), time.Since(begun))
 			if s.embedded {
-				up = min(up, hearing.Awake())
+				up = min(up, hearing.Uptime())
 			}
 			return up
 		},

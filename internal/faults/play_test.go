@@ -72,7 +72,7 @@ func settled(t *testing.T, c *faults.Checker, unshipped map[string]bool) {
 	eventually(t, time.Minute, "every unshipped order is escalated, and every alert published", func() bool {
 		return escalated(t, c) == len(unshipped) && count(t, c).Unpublished == 0
 	})
-	if err := c.Promises(t.Context()); err != nil {
+	if err := c.CheckPromises(t.Context()); err != nil {
 		t.Error(err)
 	}
 	said, err := c.Stream(t.Context())
@@ -91,10 +91,10 @@ const (
 
 // compare compares what was said with the orders that were never shipped, one by one, and
 // returns how many had both steps said as one.
-func compare(t *testing.T, said []faults.Said, unshipped map[string]bool) (late int) {
+func compare(t *testing.T, said []faults.PublishedAlert, unshipped map[string]bool) (late int) {
 	t.Helper()
-	said = slices.DeleteFunc(slices.Clone(said), func(a faults.Said) bool { return a.Rule == "deadman" }) // of the node itself: it was slow
-	spoken := faults.Spoken(said)
+	said = slices.DeleteFunc(slices.Clone(said), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself: it was slow
+	spoken := faults.CheckSequence(said)
 	for id, steps := range spoken {
 		if !unshipped[id] {
 			t.Errorf("a false alarm: order %s, steps %q", id, steps)

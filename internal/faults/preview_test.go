@@ -157,11 +157,11 @@ func foretold(t *testing.T, document string, perKey map[string][]rules.PreviewEv
 	if err != nil {
 		t.Fatalf("%s\n%v", document, err)
 	}
-	var reads []rules.Read
+	var reads []rules.StreamBinding
 	for _, subject := range parsed[0].Subjects() {
-		reads = append(reads, rules.Read{Subject: subject, Stream: "ORDERS"})
+		reads = append(reads, rules.StreamBinding{Subject: subject, Stream: "ORDERS"})
 	}
-	rule, err := rules.Compile(parsed[0], rules.Saved{Version: 1, Reads: reads}, nil)
+	rule, err := rules.Compile(parsed[0], rules.RuleVersion{Version: 1, Reads: reads}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

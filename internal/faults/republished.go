@@ -63,7 +63,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	if l.Deleted && !reported {
 		breach("P7: the stream of alerts was deleted, and no alert says so")
 	}
-	newest := map[bool]map[string]Said{false: {}, true: {}} // of each line, among those that keep their places and the others
+	newest := map[bool]map[string]PublishedAlert{false: {}, true: {}} // of each line, among those that keep their places and the others
 	for _, s := range said {
 		d := there[s.ID]
 		if at, ok := lost[d.line]; ok && !l.Alerts[s.ID] && d.at.After(at) {
@@ -104,7 +104,7 @@ func (c *Checker) decisions(ctx context.Context) (map[string]decided, error) {
 
 // byDecision has alerts in the order of their decisions, where some that came back stand behind newer ones. Of two that
 // were decided at once the order of the stream counts.
-func byDecision(said []Said) []Said {
-	slices.SortStableFunc(said, func(a, b Said) int { return a.DecidedAt.Compare(b.DecidedAt) })
+func byDecision(said []PublishedAlert) []PublishedAlert {
+	slices.SortStableFunc(said, func(a, b PublishedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
 	return said
 }

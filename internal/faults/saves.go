@@ -43,7 +43,7 @@ func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 	}
 	var breaches []string
 	breach := func(format string, args ...any) { breaches = append(breaches, fmt.Sprintf(format, args...)) }
-	reports := slices.DeleteFunc(slices.Clone(said), func(s Said) bool {
+	reports := slices.DeleteFunc(slices.Clone(said), func(s PublishedAlert) bool {
 		return s.Rule != own || s.Key != "database" || s.Step != "restored" || s.Status != "firing"
 	})
 	for _, s := range all {
@@ -53,7 +53,7 @@ func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 			breach("P6: %s: %q was saved at %s, and is not in the database", s.Kind, s.Name, s.At.UTC().Format(clock))
 		default:
 			lost++
-			if !slices.ContainsFunc(reports, func(r Said) bool { return r.names(s) }) {
+			if !slices.ContainsFunc(reports, func(r PublishedAlert) bool { return r.names(s) }) {
 				breach("P13: %s: %q was saved at %s and is lost, and none of %d reports names it", s.Kind, s.Name, s.At.UTC().Format(clock), len(reports))
 			}
 		}
@@ -88,7 +88,7 @@ var state = regexp.MustCompile(`went back to its state of (\S+);`)
 
 // names reports whether an alert that the database went back says that something is lost: its kind is named, and it
 // was saved after the state that the database went back to.
-func (s Said) names(lost Saved) bool {
+func (s PublishedAlert) names(lost Saved) bool {
 	found := state.FindStringSubmatch(s.Text)
 	if found == nil || !strings.Contains(s.Text, lost.Kind) {
 		return false

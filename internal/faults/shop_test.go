@@ -29,14 +29,14 @@ type shop struct {
 	way            atomic.Pointer[answering] // in which the bank answers wrongly; nil: it answers
 
 	mu      sync.Mutex
-	shipped map[string]faults.Shipment
+	shipped map[string]faults.ShipmentTime
 	crashes bool
 }
 
 // openShop has the rules of the arena look up in a shop.
 func openShop(a *arena, crashes bool) *shop {
 	a.Helper()
-	s := &shop{arena: a, shipped: map[string]faults.Shipment{}, crashes: crashes}
+	s := &shop{arena: a, shipped: map[string]faults.ShipmentTime{}, crashes: crashes}
 	dsn, err := url.Parse(storetest.Postgres(a.T))
 	if err != nil {
 		a.Fatal(err)
@@ -66,7 +66,7 @@ func openShop(a *arena, crashes bool) *shop {
 	a.play, a.after = func() { s.playOrders(60, 20*time.Millisecond) }, func() { s.more(60, 12) }
 	a.Cleanup(s.report)
 	a.model = func(ctx context.Context) error {
-		return a.FoundOut(ctx, a.acked, s.shipped, s.crashes)
+		return a.CheckLookups(ctx, a.acked, s.shipped, s.crashes)
 	}
 	return s
 }
@@ -117,11 +117,11 @@ func (s *shop) must(statement string, args ...any) {
 func (s *shop) ship(key string) {
 	from := time.Now()
 	s.mu.Lock()
-	s.shipped[key] = faults.Shipment{From: from, Until: from}
+	s.shipped[key] = faults.ShipmentTime{From: from, Until: from}
 	s.mu.Unlock()
 	s.must(`INSERT INTO truth VALUES ($1, true) ON CONFLICT (id) DO UPDATE SET shipped = true`, key)
 	s.mu.Lock()
-	s.shipped[key] = faults.Shipment{From: from, Until: time.Now()}
+	s.shipped[key] = faults.ShipmentTime{From: from, Until: time.Now()}
 	s.mu.Unlock()
 }
 

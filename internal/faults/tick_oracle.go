@@ -26,9 +26,9 @@ type tick struct {
 	missed int
 }
 
-// Ticked checks P1 of ticks, at any moment: each led to a wait, or an event, once, or is counted as
+// CheckTicks checks P1 of ticks, at any moment: each led to a wait, or an event, once, or is counted as
 // missed by the one that did.
-func (c *Checker) Ticked(ctx context.Context) error {
+func (c *Checker) CheckTicks(ctx context.Context) error {
 	saved, emitted, err := c.tickCursor(ctx, tickEmits) // before what came of it, which is as far, or further
 	if err != nil {
 		return err

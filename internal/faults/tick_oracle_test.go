@@ -18,7 +18,7 @@ func openTicks(a *arena, _ *rand.Rand) {
 	}); err != nil {
 		a.Fatal(err)
 	}
-	a.rules, a.play, a.model = "ticks", a.tick, a.Ticked
+	a.rules, a.play, a.model = "ticks", a.tick, a.CheckTicks
 }
 
 // tick waits until there were some ticks.

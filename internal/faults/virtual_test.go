@@ -158,7 +158,7 @@ func plan(random *rand.Rand, begin time.Time) ([]happening, map[string]wait) {
 // virtual is the engine on the real SQLite store, with events applied by the test.
 type virtual struct {
 	store *store.Store
-	book  *rules.Book
+	book  *rules.Catalog
 	seq   uint64
 	stop  context.CancelFunc
 	done  chan error
@@ -173,7 +173,7 @@ func openVirtual(t *testing.T, dir string) *virtual {
 	if err := s.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v := &virtual{store: s, book: rules.NewBook(s, s.Shards())}
+	v := &virtual{store: s, book: rules.NewCatalog(s, s.Shards())}
 	if cursor, ok, err := s.Cursor(t.Context(), "ORDERS"); err != nil {
 		t.Fatal(err)
 	} else if ok {
@@ -192,11 +192,11 @@ func (v *virtual) save(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reads []rules.Read
+	var reads []rules.StreamBinding
 	for _, subject := range documents[0].Subjects() {
-		reads = append(reads, rules.Read{Subject: subject, Stream: "ORDERS"})
+		reads = append(reads, rules.StreamBinding{Subject: subject, Stream: "ORDERS"})
 	}
-	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text, Reads: reads}
+	saved := rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text, Reads: reads}
 	if _, err := v.store.Save(t.Context(), saved, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
 func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
 	t.Helper()
 	now := time.Now().UTC()
-	batch := futurejobs.Batch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.book.Revision()}
 	for len(happenings) > 0 && !happenings[0].At.After(now) {
 		h := happenings[0]
 		happenings = happenings[1:]

@@ -33,12 +33,12 @@ func readProvider(v configfile.Value, o Options) *Provider {
 	if fields == nil {
 		return p
 	}
-	p.issuer = readIssuer(fields["issuer"].Needed("write the address of the provider, as its discovery document has it"))
+	p.issuer = readIssuer(fields["issuer"].Require("write the address of the provider, as its discovery document has it"))
 	p.clientID = neededText(fields["client_id"], "write the id under which the provider knows this node")
 	p.clientSecret = readSecret(fields["client_secret_file"], fields["client_secret_env"], o.Env)
 	p.title = host(p.issuer)
 	for to, from := range map[*string]configfile.Value{&p.title: fields["title"], &p.nameClaim: fields["name"], &p.groupsClaim: fields["groups"]} {
-		if from.Given() {
+		if from.Present() {
 			*to = from.Text()
 			if wrong := wrongText(*to, MaxName); *to != "" && wrong != "" {
 				from.Problem("%s", wrong)
@@ -46,7 +46,7 @@ func readProvider(v configfile.Value, o Options) *Provider {
 		}
 	}
 	wanted := []string{"email", "profile"}
-	if fields["scopes"].Given() {
+	if fields["scopes"].Present() {
 		wanted = fields["scopes"].Texts()
 	}
 	for _, scope := range wanted {
@@ -62,7 +62,7 @@ func readProvider(v configfile.Value, o Options) *Provider {
 }
 
 func neededText(v configfile.Value, remedy string) string {
-	if v = v.Needed(remedy); !v.Given() {
+	if v = v.Require(remedy); !v.Present() {
 		return ""
 	}
 	return v.Text()
@@ -70,7 +70,7 @@ func neededText(v configfile.Value, remedy string) string {
 
 // readIssuer is the address of a provider: https, or http on this machine.
 func readIssuer(v configfile.Value) string {
-	if !v.Given() {
+	if !v.Present() {
 		return ""
 	}
 	issuer := v.Text()
@@ -88,11 +88,11 @@ func readIssuer(v configfile.Value) string {
 // readSecret is what a file or a variable of the environment holds; without both, the client has no secret.
 func readSecret(file, env configfile.Value, of func(string) string) string {
 	switch {
-	case file.Given() && env.Given():
+	case file.Present() && env.Present():
 		env.ProblemAtName("%s is there, too; keep one of the two", file.Name)
-	case file.Given():
+	case file.Present():
 		return file.Secret(os.ReadFile)
-	case env.Given():
+	case env.Present():
 		return env.Variable(of)
 	}
 	return ""
@@ -100,7 +100,7 @@ func readSecret(file, env configfile.Value, of func(string) string) string {
 
 // readCA is who vouches for the provider; nil: those whom the machine trusts.
 func readCA(v configfile.Value) *x509.CertPool {
-	if !v.Given() {
+	if !v.Present() {
 		return nil
 	}
 	pool := x509.NewCertPool()

@@ -50,16 +50,16 @@ func Parse(data []byte, file string, o Options) (*Config, error) {
 		if fields == nil {
 			return
 		}
-		if header := fields["header"]; header.Given() {
+		if header := fields["header"]; header.Present() {
 			c.Header = readHeader(header)
 		}
-		if oidc := fields["oidc"]; oidc.Given() {
+		if oidc := fields["oidc"]; oidc.Present() {
 			c.OIDC = readProvider(oidc, o)
 		}
-		if c.Header == nil && c.OIDC == nil && !v.Wrong() {
+		if c.Header == nil && c.OIDC == nil && !v.HasProblem() {
 			v.Problem("it does not say how people log in; write header, oidc or both")
 		}
-		c.Grants = readGrants(fields["groups"].Needed("write what people in which groups may; nobody else gets in"))
+		c.Grants = readGrants(fields["groups"].Require("write what people in which groups may; nobody else gets in"))
 	})
 	if err == nil && !given {
 		err = configfile.Problems{{File: file, Line: 1, Column: 1, Message: "the file is empty; write header or oidc, and groups"}}
@@ -76,7 +76,7 @@ func readGrants(v configfile.Value) access.Grants {
 	seen := make(map[string]string)
 	items := v.List("grant")
 	switch {
-	case v.Given() && !v.Wrong() && len(items) == 0:
+	case v.Present() && !v.HasProblem() && len(items) == 0:
 		v.Problem("the list is empty, and so nobody gets in; write what people in which groups may")
 	case len(items) > MaxGrants:
 		v.Problem("there are %d grants, and the limit is %d; put groups that may the same into one", len(items), MaxGrants)
@@ -88,7 +88,7 @@ func readGrants(v configfile.Value) access.Grants {
 			continue
 		}
 		g := access.Grant{Groups: readGroups(fields["group"], item.Field, seen), Wish: readWish(fields)}
-		if item.Wrong() {
+		if item.HasProblem() {
 			continue
 		}
 		wish, err := g.Wish.Granted()
@@ -106,8 +106,8 @@ func readGrants(v configfile.Value) access.Grants {
 
 // readGroups is the groups of a grant; seen is where groups were granted something before.
 func readGroups(v configfile.Value, at string, seen map[string]string) []string {
-	v = v.Needed("name the group, or a list of groups")
-	if !v.Given() {
+	v = v.Require("name the group, or a list of groups")
+	if !v.Present() {
 		return nil
 	}
 	groups := v.Texts()
@@ -127,9 +127,9 @@ func readGroups(v configfile.Value, at string, seen map[string]string) []string 
 }
 
 // readWish is what a grant allows, as for a token. A list that is absent is nil, and one with nothing in it is empty.
-func readWish(fields map[string]configfile.Value) access.Wish {
-	w := access.Wish{Prefix: textOf(fields["prefix"])}
-	for _, item := range fields["scopes"].Needed("give at least one of read, events, oncall, rules and admin").List("scope") {
+func readWish(fields map[string]configfile.Value) access.TokenRequest {
+	w := access.TokenRequest{Prefix: textOf(fields["prefix"])}
+	for _, item := range fields["scopes"].Require("give at least one of read, events, oncall, rules and admin").List("scope") {
 		w.Scopes = append(w.Scopes, access.Scope(item.Text()))
 	}
 	w.Bounds = access.Bounds{
@@ -139,14 +139,14 @@ func readWish(fields map[string]configfile.Value) access.Wish {
 }
 
 func textOf(v configfile.Value) string {
-	if !v.Given() {
+	if !v.Present() {
 		return ""
 	}
 	return v.Text()
 }
 
 func listOf(v configfile.Value) []string {
-	if !v.Given() {
+	if !v.Present() {
 		return nil
 	}
 	list := []string{}
@@ -160,7 +160,7 @@ func listOf(v configfile.Value) []string {
 func place(fields map[string]configfile.Value, field string, otherwise configfile.Value) configfile.Value {
 	name, _, _ := strings.Cut(field, "[")
 	at, ok := fields[name]
-	if !ok || !at.Given() {
+	if !ok || !at.Present() {
 		return otherwise
 	}
 	for _, item := range at.List("entry") {

@@ -49,17 +49,17 @@ func readHeader(v configfile.Value) *Header {
 	if fields == nil {
 		return &Header{}
 	}
-	h := &Header{Name: headerName(fields["name"].Needed("write the header in which the proxy names the person, such as X-Forwarded-User")), Separator: ","}
-	if fields["groups"].Given() {
+	h := &Header{Name: headerName(fields["name"].Require("write the header in which the proxy names the person, such as X-Forwarded-User")), Separator: ","}
+	if fields["groups"].Present() {
 		h.Groups = headerName(fields["groups"])
 	}
-	if h.Groups == "" && !fields["groups"].Given() {
-		fields["groups"].Needed("write the header in which the proxy names the person's groups, such as X-Forwarded-Groups; nobody gets in without a group")
+	if h.Groups == "" && !fields["groups"].Present() {
+		fields["groups"].Require("write the header in which the proxy names the person's groups, such as X-Forwarded-Groups; nobody gets in without a group")
 	}
 	if h.Name != "" && h.Name == h.Groups {
 		fields["groups"].Problem("%s has the name; groups are in a header of their own", h.Name)
 	}
-	if sep := fields["separator"]; sep.Given() {
+	if sep := fields["separator"]; sep.Present() {
 		h.Separator = sep.Text()
 		if len(h.Separator) > 8 || strings.ContainsFunc(h.Separator, func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) || !unicode.IsPrint(c) }) {
 			sep.Problem(`%.40q does not separate groups; write up to 8 characters that are no letters and no digits, such as "," or "|"`, h.Separator)
@@ -69,7 +69,7 @@ func readHeader(v configfile.Value) *Header {
 }
 
 func headerName(v configfile.Value) string {
-	if !v.Given() {
+	if !v.Present() {
 		return ""
 	}
 	name := textproto.CanonicalMIMEHeaderKey(v.Text())

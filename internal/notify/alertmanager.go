@@ -72,7 +72,7 @@ func (c *alertmanager) Send(ctx context.Context, m Message) error {
 func (c *alertmanager) message(m Message) amMessage {
 	out := amMessage{
 		Version: "4", GroupKey: m.Thread(), Status: amResolved, Receiver: c.name, ExternalURL: m.PublicURL,
-		TruncatedAlerts: m.Notice.Alerts - len(m.Alerts), Alerts: []amAlert{},
+		TruncatedAlerts: m.Notification.Alerts - len(m.Alerts), Alerts: []amAlert{},
 		GroupLabels: model.LabelSet{"topic": model.LabelValue(m.Topic)},
 	}
 	for _, a := range m.Alerts {

@@ -96,8 +96,8 @@ func services(t *testing.T, e *ear) *http.Client {
 
 func message(about ...alerts.Alert) notify.Message {
 	return notify.Message{
-		Notice: alerts.Notice{Channel: "c", Route: "r", Topic: "rule=order-late", Alerts: len(about)},
-		Alerts: about, PublicURL: "https://deadman.example.org", Unclosed: 1,
+		Notification: alerts.Notification{Channel: "c", Route: "r", Topic: "rule=order-late", Alerts: len(about)},
+		Alerts:       about, PublicURL: "https://deadman.example.org", Unclosed: 1,
 	}
 }
 
@@ -268,7 +268,7 @@ func TestManyAlertsAreAFewLines(t *testing.T) {
 		many = append(many, a)
 	}
 	m := message(many...)
-	m.Notice.Alerts = 4822
+	m.Notification.Alerts = 4822
 	text := m.Text()
 	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,812 more\nhttps://deadman.example.org/alerts?decided_after=2026-01-02T03%3A04%3A05Z&rule=order-late\n") {
 		t.Errorf("%d lines: %s", lines, text)
@@ -284,7 +284,7 @@ func TestTheLinkOfMany(t *testing.T) {
 	one, other := firing("1"), firing("1")
 	other.Severity = alerts.Warning
 	gathered := message(one, firing("2"))
-	gathered.Topic, gathered.Notice.Alerts = "*", 600 // of which nothing is known
+	gathered.Topic, gathered.Notification.Alerts = "*", 600 // of which nothing is known
 	for want, m := range map[string]notify.Message{
 		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
 		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),

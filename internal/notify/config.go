@@ -52,7 +52,7 @@ type Route struct {
 
 // takes reports whether a route is for an alert.
 func (r Route) takes(a alerts.Alert) bool {
-	return (r.Severity == nil || slices.Contains(r.Severity, string(a.Severity))) && r.Match.Has(a)
+	return (r.Severity == nil || slices.Contains(r.Severity, string(a.Severity))) && r.Match.Matches(a)
 }
 
 // topic is what the alert has in common with others of its message.
@@ -90,12 +90,12 @@ func Parse(data []byte, file string) (Config, error) {
 }
 
 func (c *Config) readChannels(v configfile.Value) {
-	if !v.Given() {
+	if !v.Present() {
 		return
 	}
 	for _, one := range v.Entries("a name for each channel") {
 		c.Channels = append(c.Channels, readChannel(one))
-		if wrong := configfile.WrongName(one.Name); wrong != "" {
+		if wrong := configfile.CheckName(one.Name); wrong != "" {
 			one.ProblemAtName("%s", wrong)
 		}
 	}
@@ -110,11 +110,11 @@ func readChannel(v configfile.Value) Spec {
 	s := Spec{
 		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
 	}
-	fromFile := fields["url_file"].Given()
+	fromFile := fields["url_file"].Present()
 	if fromFile {
 		s.URL = fields["url_file"].Secret(os.ReadFile)
 	}
-	if v.Wrong() {
+	if v.HasProblem() {
 		return s
 	}
 	if problem := s.check(fromFile); problem != "" {
@@ -154,16 +154,16 @@ func (c *Config) readRoute(v configfile.Value, i int) Route {
 	fields := v.Fields("name", "rule", "entity", "severity", "labels", "to", "continue", "group_by", "group_wait", "max_per_hour")
 	route := Route{
 		Name: fmt.Sprintf("route %d", i+1), Match: readMatch(fields), Severity: readSeverities(fields["severity"]),
-		To: fields["to"].Needed("name at least one channel").Texts(), Continue: fields["continue"].Flag(), GroupBy: []string{"rule"},
+		To: fields["to"].Require("name at least one channel").Texts(), Continue: fields["continue"].Bool(), GroupBy: []string{"rule"},
 		Wait: fields["group_wait"].Duration(defaultWait, maxWait), PerHour: fields["max_per_hour"].Number(defaultPerHour, maxPerHour),
 	}
-	if name := fields["name"]; name.Given() {
+	if name := fields["name"]; name.Present() {
 		route.Name = name.Text()
 	}
 	switch groupBy := fields["group_by"]; {
 	case groupBy.Empty():
 		route.GroupBy = nil // one message for all
-	case groupBy.Given():
+	case groupBy.Present():
 		route.GroupBy = groupBy.Texts()
 	}
 	c.mustKnow(fields["to"], route.To)
@@ -174,11 +174,11 @@ func (c *Config) readRoute(v configfile.Value, i int) Route {
 func readMatch(fields map[string]configfile.Value) alerts.Match {
 	match := alerts.Match{}
 	for _, name := range []string{"rule", "entity"} {
-		if fields[name].Given() {
+		if fields[name].Present() {
 			match[name] = fields[name].Text()
 		}
 	}
-	if labels := fields["labels"]; labels.Given() {
+	if labels := fields["labels"]; labels.Present() {
 		for _, label := range labels.Entries("a pattern for each label") {
 			if slices.Contains(alerts.Fields, label.Name) {
 				label.ProblemAtName("%q is a field of every alert and not a label; the routes know rule, entity and severity", label.Name)
@@ -210,7 +210,7 @@ func (c *Config) mustKnow(v configfile.Value, to []string) {
 			continue
 		}
 		hint := "describe it under channels"
-		if near := configfile.Nearest(name, names); near != "" {
+		if near := configfile.Suggest(name, names); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		v.Problem("there is no channel %q; %s", name, hint)

@@ -14,7 +14,7 @@ const failingAfter = 3
 
 // begin sends a message in the background, unless its channel has one in hand, failed just
 // now, or is in no file any more.
-func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
+func (n *Notifier) begin(ctx context.Context, notice alerts.Notification) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,15 +48,15 @@ func (n *Notifier) isResting(channel string) bool {
 //  2. The message is made of what the store has.
 //  3. The channel takes it or does not, also while the node is being stopped.
 //  4. What came of it is written down. A crash before repeats the message, under the same key.
-func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) error {
+func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Notification) error {
 	if !n.holds() {
 		return nil
 	}
-	notice, ok, err := n.store.Claim(ctx, notice, n.now().Add(claimTime))
+	notice, ok, err := n.store.ClaimNotification(ctx, notice, n.now().Add(claimTime))
 	if err != nil || !ok {
 		return err
 	}
-	failpoints.Here("notify.claimed")
+	failpoints.Point("notify.claimed")
 	m, err := n.message(ctx, notice)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) 
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
 	refused := file.channels[notice.Channel].Send(sending, m)
-	failpoints.Here("notify.sent")
+	failpoints.Point("notify.sent")
 	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
 		return nil // it was cut off, and is tried again when the claim is over
 	}
@@ -73,17 +73,17 @@ func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) 
 	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer noted()
 	if refused != nil {
-		return n.refused(noting, notice, file.specs[notice.Channel].reason(refused))
+		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused))
 	}
-	if err := n.works(noting, notice.Channel); err != nil {
+	if err := n.channelRecovered(noting, notice.Channel); err != nil {
 		return err
 	}
 	return n.store.Sent(noting, notice, n.now())
 }
 
 // message is what a notice says.
-func (n *Notifier) message(ctx context.Context, notice alerts.Notice) (Message, error) {
-	m := Message{Notice: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
+func (n *Notifier) message(ctx context.Context, notice alerts.Notification) (Message, error) {
+	m := Message{Notification: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
 	var err error
 	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
 		return m, err
@@ -103,15 +103,15 @@ func (n *Notifier) message(ctx context.Context, notice alerts.Notice) (Message, 
 	return m, nil
 }
 
-// refused writes down that a channel did not take a message. A channel that fails again and
+// deliveryFailed writes down that a channel did not take a message. A channel that fails again and
 // again is an alert, once.
-func (n *Notifier) refused(ctx context.Context, notice alerts.Notice, reason string) error {
+func (n *Notifier) deliveryFailed(ctx context.Context, notice alerts.Notification, reason string) error {
 	now := n.now()
 	wait := backoff(notice.Tries - 1)
 	n.mu.Lock()
 	n.rests[notice.Channel] = now.Add(min(wait, restMost))
 	n.mu.Unlock()
-	state, err := n.store.Unsent(ctx, notice, reason, now, now.Add(wait))
+	state, err := n.store.MarkFailed(ctx, notice, reason, now, now.Add(wait))
 	if err != nil {
 		return err
 	}
@@ -120,14 +120,14 @@ func (n *Notifier) refused(ctx context.Context, notice alerts.Notice, reason str
 	if state.Tries < failingAfter {
 		return nil
 	}
-	r := own(notice.Channel, alerts.Firing, state.FailingSince)
+	r := channelAlert(notice.Channel, alerts.Firing, state.FailingSince)
 	r.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
 		notice.Channel, state.FailingSince.UTC().Format(time.RFC3339), reason)
 	return n.announce(ctx, r)
 }
 
-// works ends the alert about a channel that took a message again.
-func (n *Notifier) works(ctx context.Context, name string) error {
+// channelRecovered ends the alert about a channel that took a message again.
+func (n *Notifier) channelRecovered(ctx context.Context, name string) error {
 	n.mu.Lock()
 	delete(n.rests, name)
 	n.mu.Unlock()
@@ -139,16 +139,16 @@ func (n *Notifier) works(ctx context.Context, name string) error {
 		if state.Name != name || state.Tries < failingAfter {
 			continue
 		}
-		r := own(name, alerts.Resolved, state.FailingSince)
+		r := channelAlert(name, alerts.Resolved, state.FailingSince)
 		r.Text = fmt.Sprintf("the channel %s takes messages again", name)
 		return n.announce(ctx, r)
 	}
 	return nil
 }
 
-// own is a remark about a channel that fails since an instant.
-func own(channel string, status alerts.Status, since time.Time) alerts.Remark {
-	return alerts.Remark{
+// channelAlert is a remark about a channel that fails since an instant.
+func channelAlert(channel string, status alerts.Status, since time.Time) alerts.SystemAlert {
+	return alerts.SystemAlert{
 		Topic: "channel/" + channel, Status: status, Severity: alerts.Error, Since: since,
 		Labels: map[string]string{"channel": channel},
 	}

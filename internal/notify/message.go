@@ -15,7 +15,7 @@ import (
 
 // Message is what a channel is handed: a notice with the first of its alerts.
 type Message struct {
-	alerts.Notice
+	alerts.Notification
 	Alerts    []alerts.Alert             // the first of them, with links
 	Closed    map[alerts.ID]alerts.Alert // what they close, as far as it is kept
 	Unclosed  int                        // how many alerts of the topic still fire
@@ -55,23 +55,23 @@ func (m Message) Severity() alerts.Severity {
 
 // Title is the message in one line.
 func (m Message) Title() string {
-	if len(m.Alerts) == 1 && m.Notice.Alerts == 1 {
+	if len(m.Alerts) == 1 && m.Notification.Alerts == 1 {
 		a := m.Alerts[0]
-		return line(fmt.Sprintf("[%s] %s: %s %s", loud(a), a.Rule, a.Entity, a.Key), 200)
+		return line(fmt.Sprintf("[%s] %s: %s %s", severityRank(a), a.Rule, a.Entity, a.Key), 200)
 	}
 	about := m.Topic
-	if about == "" || about == rest {
+	if about == "" || about == overflowTopic {
 		about = m.Route
 	}
 	word := strings.ToUpper(string(m.Severity()))
 	if m.Over() {
 		word = "RESOLVED"
 	}
-	return line(fmt.Sprintf("[%s] %s alerts: %s", word, grouped(m.Notice.Alerts), about), 200)
+	return line(fmt.Sprintf("[%s] %s alerts: %s", word, grouped(m.Notification.Alerts), about), 200)
 }
 
-// loud is how an alert begins.
-func loud(a alerts.Alert) string {
+// severityRank is how an alert begins.
+func severityRank(a alerts.Alert) string {
 	if a.Status == alerts.Firing {
 		return strings.ToUpper(string(a.Severity))
 	}
@@ -90,14 +90,14 @@ func (m Message) textOf(most int) string {
 	var b strings.Builder
 	shown := m.Alerts[:min(len(m.Alerts), most)]
 	for _, a := range shown {
-		fmt.Fprintf(&b, "%s  %s %s  %s\n", loud(a), line(a.Entity, 100), line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
+		fmt.Fprintf(&b, "%s  %s %s  %s\n", severityRank(a), line(a.Entity, 100), line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
 	}
 	if len(shown) == 1 {
 		if a := shown[0]; !a.Since.IsZero() {
 			fmt.Fprintf(&b, "rule %s, waiting since %s\n", a.Rule, a.Since.UTC().Format("2006-01-02 15:04:05 MST"))
 		}
 	}
-	if more := m.Notice.Alerts - len(shown); more > 0 && len(shown) > 0 {
+	if more := m.Notification.Alerts - len(shown); more > 0 && len(shown) > 0 {
 		fmt.Fprintf(&b, "and %s more\n", grouped(more))
 	}
 	if link := m.Link(); link != "" {
@@ -111,7 +111,7 @@ func (m Message) Link() string {
 	switch {
 	case m.PublicURL == "":
 		return ""
-	case m.Notice.Alerts == 1 && len(m.Alerts) == 1:
+	case m.Notification.Alerts == 1 && len(m.Alerts) == 1:
 		return m.Alerts[0].URL
 	}
 	return m.PublicURL + "/alerts?" + m.query().Encode()
@@ -148,7 +148,7 @@ func (m Message) common(name string) string {
 		return ""
 	}
 	named := strings.Contains(" "+m.Topic+" ", " "+name+"="+value+" ")
-	if len(m.Alerts) < m.Notice.Alerts && !named {
+	if len(m.Alerts) < m.Notification.Alerts && !named {
 		return ""
 	}
 	return value

@@ -47,20 +47,20 @@ type Options struct {
 	PublicURL string // what links begin with; empty: there are none
 	Log       *slog.Logger
 	// Announce says what the node has to say about itself.
-	Announce func(context.Context, alerts.Remark) error
+	Announce func(context.Context, alerts.SystemAlert) error
 }
 
 // Notifier routes news and hands messages to channels. What is to be said is in the store
 // before it is said, so that a crash repeats a message at worst, and loses none.
 type Notifier struct {
 	store     Store
-	file      atomic.Pointer[setup]
+	file      atomic.Pointer[channelSet]
 	client    *http.Client
 	holds     func() bool
 	now       func() time.Time
 	publicURL string
 	log       *slog.Logger
-	announce  func(context.Context, alerts.Remark) error
+	announce  func(context.Context, alerts.SystemAlert) error
 	wake      chan struct{}
 	sending   sync.WaitGroup
 	gaveUpAt  time.Time // Step's
@@ -80,23 +80,23 @@ func New(o Options) (*Notifier, error) {
 		store: o.Store, client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 	}
-	if err := n.Use(o.Config); err != nil {
+	if err := n.SetConfig(o.Config); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
-// setup is a file of channels as it is in use. It never changes.
-type setup struct {
+// channelSet is a file of channels as it is in use. It never changes.
+type channelSet struct {
 	routes   []Route
 	specs    map[string]Spec
 	channels map[string]Channel
 }
 
-// Use has the notifier work by another file from now on. What it returns is wrong with a channel,
+// SetConfig has the notifier work by another file from now on. What it returns is wrong with a channel,
 // and nothing has changed. Messages that wait for a channel that is in the file no more stay.
-func (n *Notifier) Use(c Config) error {
-	file := &setup{routes: c.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel)}
+func (n *Notifier) SetConfig(c Config) error {
+	file := &channelSet{routes: c.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel)}
 	for _, s := range c.Channels {
 		channel, err := Open(s, n.client)
 		if err != nil {
@@ -109,8 +109,8 @@ func (n *Notifier) Use(c Config) error {
 	return nil
 }
 
-// Mute reports whether the file in use names no channel: nobody can be told.
-func (n *Notifier) Mute() bool { return len(n.file.Load().channels) == 0 }
+// HasNoChannels reports whether the file in use names no channel: nobody can be told.
+func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
 
 // Wake says that there is news. It is a hint; the notifier looks by itself too.
 func (n *Notifier) Wake() {
@@ -150,7 +150,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 // Step routes all news and begins to send what is ready, unless it is another node's turn.
 // What it begins goes on after it returns. Without channels news is left to wait.
 func (n *Notifier) Step(ctx context.Context) error {
-	if n.Mute() {
+	if n.HasNoChannels() {
 		return nil
 	}
 	for more, moved := true, 0; more; {
@@ -159,7 +159,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 		}
 		var err error
 		more, err = n.route(ctx)
-		if errors.Is(err, futurejobs.ErrMoved) && moved < mostMoves {
+		if errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves {
 			more, err, moved = true, nil, moved+1
 		}
 		if err != nil {
@@ -198,7 +198,7 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 // route makes messages of a batch of news. more says that there may be another batch. It
 // returns futurejobs.ErrMoved where somebody was faster, and the plan has to be made again.
 func (n *Notifier) route(ctx context.Context) (more bool, err error) {
-	news, err := n.store.News(ctx, newsBatch)
+	news, err := n.store.UnroutedAlerts(ctx, newsBatch)
 	if err != nil || len(news) == 0 {
 		return false, err
 	}
@@ -210,7 +210,7 @@ func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return len(news) == newsBatch, n.store.Carry(ctx, plan)
+	return len(news) == newsBatch, n.store.ApplyPlan(ctx, plan)
 }
 
 // say logs when routing begins to fail and when it works again.
@@ -276,10 +276,10 @@ func (n *Notifier) Test(ctx context.Context, name string) (reason string, err er
 // trial is a message that says that it is a test.
 func (n *Notifier) trial(name string) Message {
 	now := n.now().UTC()
-	r := own(name, alerts.Firing, now)
+	r := channelAlert(name, alerts.Firing, now)
 	r.Severity, r.Step, r.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
 	return Message{
-		Notice: alerts.Notice{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
-		Alerts: []alerts.Alert{r.Alert(now)}, Unclosed: 1, PublicURL: n.publicURL, At: now,
+		Notification: alerts.Notification{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
+		Alerts:       []alerts.Alert{r.Alert(now)}, Unclosed: 1, PublicURL: n.publicURL, At: now,
 	}
 }

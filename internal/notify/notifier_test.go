@@ -258,7 +258,7 @@ routes:
 		own := func() []alerts.Alert {
 			var all []alerts.Alert
 			for _, a := range must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 100, nil)) {
-				if a.Rule == alerts.OwnRule {
+				if a.Rule == alerts.SystemRule {
 					all = append(all, a)
 				}
 			}
@@ -338,14 +338,14 @@ func TestCrashes(t *testing.T) {
 		w.fire(alerts.Error, nil, "a") // and the node dies before it routes
 		w.later(w.notifier(oneHook), 0)
 		w.now = w.now.Add(time.Minute)
-		ready := must[[]alerts.Notice](t)(w.Ready(t.Context(), w.now))
+		ready := must[[]alerts.Notification](t)(w.Ready(t.Context(), w.now))
 		if len(ready) != 1 {
 			t.Fatalf("%+v", ready)
 		}
-		if _, ok, err := w.Claim(t.Context(), ready[0], w.now.Add(time.Minute)); !ok || err != nil {
+		if _, ok, err := w.ClaimNotification(t.Context(), ready[0], w.now.Add(time.Minute)); !ok || err != nil {
 			t.Fatal(ok, err)
 		} // and the node dies before it sends, or before it notes that it has
-		if _, ok, err := w.Claim(t.Context(), ready[0], w.now); ok || err != nil {
+		if _, ok, err := w.ClaimNotification(t.Context(), ready[0], w.now); ok || err != nil {
 			t.Error("two nodes try one message", err)
 		}
 		w.fire(alerts.Error, nil, "b") // too late to join
@@ -383,27 +383,27 @@ func TestAMessageThatIsTakenAtTheEnd(t *testing.T) {
 func TestPlansAreCarriedOutOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.fire(alerts.Error, nil, "a", "b")
-		news := must[[]alerts.Alert](t)(w.News(t.Context(), 10))
-		plan := alerts.Plan{News: news, Notices: []alerts.Notice{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
+		news := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		plan := alerts.Plan{News: news, Notices: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
 		for _, a := range news {
-			plan.Placed = append(plan.Placed, alerts.Placed{Alert: a, Channel: "hook"})
+			plan.Placed = append(plan.Placed, alerts.Assignment{Alert: a, Channel: "hook"})
 		}
-		w.must(w.Carry(t.Context(), plan))
-		if err := w.Carry(t.Context(), plan); err == nil || !strings.Contains(err.Error(), futurejobs.ErrMoved.Error()) {
+		w.must(w.ApplyPlan(t.Context(), plan))
+		if err := w.ApplyPlan(t.Context(), plan); err == nil || !strings.Contains(err.Error(), futurejobs.ErrCursorMoved.Error()) {
 			t.Errorf("carried out twice: %v", err)
 		}
-		if ready := must[[]alerts.Notice](t)(w.Ready(t.Context(), w.now)); len(ready) != 1 || ready[0].Alerts != 2 {
+		if ready := must[[]alerts.Notification](t)(w.Ready(t.Context(), w.now)); len(ready) != 1 || ready[0].Alerts != 2 {
 			t.Errorf("%+v", ready)
 		}
 		// A message that is being tried takes nothing in any more.
-		open := must[[]alerts.Notice](t)(w.Lane(t.Context(), alerts.Lane{Channel: "hook", Route: "r"}, 5))
-		if _, ok, err := w.Claim(t.Context(), open[0], w.now); !ok || err != nil {
+		open := must[[]alerts.Notification](t)(w.Lane(t.Context(), alerts.RouteChannel{Channel: "hook", Route: "r"}, 5))
+		if _, ok, err := w.ClaimNotification(t.Context(), open[0], w.now); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		w.fire(alerts.Error, nil, "c")
-		news = must[[]alerts.Alert](t)(w.News(t.Context(), 10))
-		err := w.Carry(t.Context(), alerts.Plan{News: news, Notices: open, Placed: []alerts.Placed{{Alert: news[0], Channel: "hook"}}})
-		if err == nil || len(must[[]alerts.Alert](t)(w.News(t.Context(), 10))) != 1 {
+		news = must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		err := w.ApplyPlan(t.Context(), alerts.Plan{News: news, Notices: open, Placed: []alerts.Assignment{{Alert: news[0], Channel: "hook"}}})
+		if err == nil || len(must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))) != 1 {
 			t.Errorf("an alert joined a message that was being sent: %v", err)
 		}
 	})
@@ -414,7 +414,7 @@ func TestNothingIsNewsUnlessSomebodyAsks(t *testing.T) {
 		w.fire(alerts.Error, nil, "a")
 		w.must(w.Notify(t.Context(), false))
 		w.fire(alerts.Error, nil, "b")
-		if news := must[[]alerts.Alert](t)(w.News(t.Context(), 10)); len(news) != 0 {
+		if news := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10)); len(news) != 0 {
 			t.Errorf("%+v", news)
 		}
 		if on := must[bool](t)(w.Notifying(t.Context())); on {
@@ -435,7 +435,7 @@ func TestRetentionForgetsMessages(t *testing.T) {
 		if left := must[[]alerts.Delivery](t)(w.Deliveries(t.Context(), a)); len(left) != 0 {
 			t.Errorf("%+v", left)
 		}
-		if left := must[[]alerts.Notice](t)(w.Lane(t.Context(), alerts.Lane{Channel: "hook", Route: "route 1"}, 5)); len(left) != 0 {
+		if left := must[[]alerts.Notification](t)(w.Lane(t.Context(), alerts.RouteChannel{Channel: "hook", Route: "route 1"}, 5)); len(left) != 0 {
 			t.Errorf("%+v", left)
 		}
 	})

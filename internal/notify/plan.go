@@ -10,25 +10,25 @@ import (
 	"deadman/alerts"
 )
 
-// rest is the topic of the message that gathers what is over a route's max_per_hour.
-const rest = "*"
+// overflowTopic is the topic of the message that gathers what is over a route's max_per_hour.
+const overflowTopic = "*"
 
 // planner makes one plan.
 type planner struct {
 	routes  []Route
 	mutes   []alerts.Mute
 	now     time.Time
-	lane    func(l alerts.Lane, most int) ([]alerts.Notice, error)
-	lanes   map[alerts.Lane]*lane
-	heard   map[alerts.ID][]alerts.Heard
+	lane    func(l alerts.RouteChannel, most int) ([]alerts.Notification, error)
+	lanes   map[alerts.RouteChannel]*queue
+	heard   map[alerts.ID][]alerts.PriorDelivery
 	made    alerts.Plan
 	firedAt map[alerts.ID][]int // where in made.Placed an alert is
 }
 
-// lane is a lane as far as it is known, with what the plan adds to it.
-type lane struct {
+// queue is a lane as far as it is known, with what the plan adds to it.
+type queue struct {
 	open    map[string]int // by topic: among the plan's notices, or -1-i for the i-th of known
-	known   []alerts.Notice
+	known   []alerts.Notification
 	planned []time.Time // newest first
 }
 
@@ -36,15 +36,17 @@ type lane struct {
 func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
 	now := n.now()
 	p := &planner{
-		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.Lane]*lane),
-		heard: make(map[alerts.ID][]alerts.Heard), firedAt: make(map[alerts.ID][]int),
-		lane: func(l alerts.Lane, most int) ([]alerts.Notice, error) { return n.store.Lane(ctx, l, most) },
+		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.RouteChannel]*queue),
+		heard: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
+		lane: func(l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
+			return n.store.Lane(ctx, l, most)
+		},
 	}
 	var err error
 	if p.mutes, err = n.store.LiveMutes(ctx, now); err != nil {
 		return nil, err
 	}
-	heard, err := n.store.Heard(ctx, news)
+	heard, err := n.store.PriorDeliveries(ctx, news)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 	for _, a := range news {
 		tell := p.route
 		if a.Status == alerts.Resolved {
-			tell = p.close
+			tell = p.routeResolved
 		}
 		if err := tell(a); err != nil {
 			return alerts.Plan{}, err
@@ -77,7 +79,7 @@ func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 // route tells an alert where the routes say.
 func (p *planner) route(a alerts.Alert) error {
 	var muted int64
-	if i := slices.IndexFunc(p.mutes, func(m alerts.Mute) bool { return m.Match.Has(a) }); i >= 0 {
+	if i := slices.IndexFunc(p.mutes, func(m alerts.Mute) bool { return m.Match.Matches(a) }); i >= 0 {
 		muted = p.mutes[i].ID
 	}
 	told := make(map[string]bool)
@@ -91,10 +93,10 @@ func (p *planner) route(a alerts.Alert) error {
 			}
 			told[channel] = true
 			if muted != 0 {
-				p.made.Placed = append(p.made.Placed, alerts.Placed{Alert: a, Channel: channel, Notice: -1, Mute: muted})
+				p.made.Placed = append(p.made.Placed, alerts.Assignment{Alert: a, Channel: channel, Notice: -1, Mute: muted})
 				continue
 			}
-			if err := p.place(a, r, channel, r.topic(a)); err != nil {
+			if err := p.assign(a, r, channel, r.topic(a)); err != nil {
 				return err
 			}
 		}
@@ -105,8 +107,8 @@ func (p *planner) route(a alerts.Alert) error {
 	return nil
 }
 
-// close tells an alert where those were told that it closes.
-func (p *planner) close(a alerts.Alert) error {
+// routeResolved tells an alert where those were told that it closes.
+func (p *planner) routeResolved(a alerts.Alert) error {
 	told := make(map[string]bool)
 	for _, id := range a.Closes {
 		for _, i := range p.firedAt[id] {
@@ -117,7 +119,7 @@ func (p *planner) close(a alerts.Alert) error {
 				continue
 			}
 			told[h.Channel] = true
-			if err := p.place(a, p.routeOf(h.Route), h.Channel, h.Topic); err != nil {
+			if err := p.assign(a, p.routeOf(h.Route), h.Channel, h.Topic); err != nil {
 				return err
 			}
 		}
@@ -135,8 +137,8 @@ func (p *planner) routeOf(name string) Route {
 	return Route{Name: name, Wait: defaultWait, PerHour: defaultPerHour}
 }
 
-// place puts an alert into a message.
-func (p *planner) place(a alerts.Alert, r Route, channel, topic string) error {
+// assign puts an alert into a message.
+func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 	l, err := p.laneOf(r, channel)
 	if err != nil {
 		return err
@@ -146,15 +148,15 @@ func (p *planner) place(a alerts.Alert, r Route, channel, topic string) error {
 	fires := a.Status == alerts.Firing
 	if fires {
 		p.firedAt[a.ID] = append(p.firedAt[a.ID], len(p.made.Placed))
-		p.heard[a.ID] = append(p.heard[a.ID], alerts.Heard{Alert: a.ID, Channel: channel, Route: r.Name, Topic: topic})
+		p.heard[a.ID] = append(p.heard[a.ID], alerts.PriorDelivery{Alert: a.ID, Channel: channel, Route: r.Name, Topic: topic})
 	}
-	p.made.Placed = append(p.made.Placed, alerts.Placed{Alert: a, Channel: channel, Notice: i, Unclosed: fires})
+	p.made.Placed = append(p.made.Placed, alerts.Assignment{Alert: a, Channel: channel, Notice: i, Unclosed: fires})
 	return nil
 }
 
 // laneOf reads a lane when it is first needed.
-func (p *planner) laneOf(r Route, channel string) (*lane, error) {
-	key := alerts.Lane{Channel: channel, Route: r.Name}
+func (p *planner) laneOf(r Route, channel string) (*queue, error) {
+	key := alerts.RouteChannel{Channel: channel, Route: r.Name}
 	if l, ok := p.lanes[key]; ok {
 		return l, nil
 	}
@@ -162,7 +164,7 @@ func (p *planner) laneOf(r Route, channel string) (*lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("messages of %s to %s: %w", r.Name, channel, err)
 	}
-	l := &lane{open: make(map[string]int), known: known}
+	l := &queue{open: make(map[string]int), known: known}
 	for i, n := range known {
 		at := n.PlannedAt
 		if n.Tries > 0 && at.After(p.now) { // it was planned before the clock was set back
@@ -188,16 +190,16 @@ const gatheredPart = 5
 //     messages about the other rules. There are no more than max_per_hour in any hour.
 //
 // What is returned beside it is its topic.
-func (p *planner) notice(l *lane, r Route, channel, topic string) (int, string) {
+func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string) {
 	if i, ok := p.join(l, topic); ok {
 		return i, topic
 	}
 	at := p.now.Add(r.Wait)
 	gathered := r.PerHour / gatheredPart
 	if l.freeAt(r.PerHour - gathered).After(at) {
-		topic = rest
-		if i, ok := p.join(l, rest); ok {
-			return i, rest
+		topic = overflowTopic
+		if i, ok := p.join(l, overflowTopic); ok {
+			return i, overflowTopic
 		}
 		free := []time.Time{at, l.freeAt(r.PerHour)}
 		if gathered > 0 {
@@ -208,12 +210,12 @@ func (p *planner) notice(l *lane, r Route, channel, topic string) (int, string) 
 	l.open[topic] = len(p.made.Notices)
 	l.planned = append(l.planned, at)
 	slices.SortFunc(l.planned, func(a, b time.Time) int { return b.Compare(a) })
-	p.made.Notices = append(p.made.Notices, alerts.Notice{Channel: channel, Route: r.Name, Topic: topic, PlannedAt: at})
+	p.made.Notices = append(p.made.Notices, alerts.Notification{Channel: channel, Route: r.Name, Topic: topic, PlannedAt: at})
 	return l.open[topic], topic
 }
 
 // freeAt is when there were fewer than so many messages within an hour; zero: there are fewer.
-func (l *lane) freeAt(most int) time.Time {
+func (l *queue) freeAt(most int) time.Time {
 	if len(l.planned) < most {
 		return time.Time{}
 	}
@@ -221,7 +223,7 @@ func (l *lane) freeAt(most int) time.Time {
 }
 
 // join returns the open message of a topic, as one of the plan's.
-func (p *planner) join(l *lane, topic string) (int, bool) {
+func (p *planner) join(l *queue, topic string) (int, bool) {
 	i, ok := l.open[topic]
 	if ok && i < 0 {
 		gains := l.known[-1-i]

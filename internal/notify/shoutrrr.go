@@ -13,8 +13,8 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 )
 
-// shout is a channel of one of the services that shoutrrr knows.
-type shout struct {
+// shoutrrrChannel is a channel of one of the services that shoutrrr knows.
+type shoutrrrChannel struct {
 	kind   Kind
 	format format
 	most   int // bytes of a message
@@ -42,7 +42,7 @@ var errRedirect = errors.New("it redirects, and redirects are not followed; name
 
 // newShout reads the URL of a service. Its error has nothing of the URL in it. All services send
 // through the client; Matrix with a user would log in before it has it, and is refused.
-func newShout(s Spec, client *http.Client) (*shout, error) {
+func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	u, err := url.Parse(s.URL)
 	switch {
 	case err != nil:
@@ -56,11 +56,11 @@ func newShout(s Spec, client *http.Client) (*shout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/notify.md says where its forms are described", s.Kind, s.reason(err))
 	}
-	return &shout{s.Kind, formatOf(u), sizeOf(u), r}, nil
+	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }
 
 // fitting returns the title of a message and its text, with lines for as many alerts as the service takes.
-func (s *shout) fitting(m Message) (title, text string) {
+func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 	title = s.format(m.Title())
 	for shown := shownAlerts; shown >= 0; shown-- {
 		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.most {
@@ -71,7 +71,7 @@ func (s *shout) fitting(m Message) (title, text string) {
 }
 
 // Send implements Channel. The library bounds it by sendTime, and not by ctx.
-func (s *shout) Send(_ context.Context, m Message) error {
+func (s *shoutrrrChannel) Send(_ context.Context, m Message) error {
 	title, text := s.fitting(m)
 	params := types.Params{}
 	switch s.kind {

@@ -65,8 +65,8 @@ type WebhookData struct {
 func (w *webhook) Send(ctx context.Context, m Message) error {
 	body, err := json.Marshal(WebhookMessage{
 		Type: MessageType, Timestamp: m.At.UTC(), Data: WebhookData{
-			Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notice.Alerts,
-			Truncated: m.Notice.Alerts - len(m.Alerts), Alerts: m.Alerts, URL: m.Link(),
+			Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notification.Alerts,
+			Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: m.Alerts, URL: m.Link(),
 		},
 	})
 	if err != nil {

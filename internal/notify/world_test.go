@@ -59,7 +59,7 @@ type world struct {
 	*store.Store
 	t    *testing.T
 	rule *futurejobs.Rule
-	held []futurejobs.Held
+	held []futurejobs.HeldShard
 	now  time.Time
 	ear  *ear
 	dir  string
@@ -67,17 +67,17 @@ type world struct {
 
 func newWorld(t *testing.T, s *store.Store) *world {
 	w := &world{Store: s, t: t, ear: newEar(t), dir: t.TempDir()}
-	saved := must[rules.Saved](t)(s.Save(t.Context(), rules.Saved{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
+	saved := must[rules.RuleVersion](t)(s.Save(t.Context(), rules.RuleVersion{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
 	w.rule = &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
 		Grid: futurejobs.Grid(time.Second), Loudest: alerts.Critical,
 	}
 	for _, l := range must[[]futurejobs.Lease](t)(s.Leases(t.Context())) {
-		got, ok, err := s.Take(t.Context(), "me", l.Held, time.Hour)
+		got, ok, err := s.Take(t.Context(), "me", l.HeldShard, time.Hour)
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		w.held = append(w.held, got.Held)
+		w.held = append(w.held, got.HeldShard)
 	}
 	w.now = must[time.Time](t)(s.Now(t.Context()))
 	w.must(s.Notify(t.Context(), true))
@@ -110,7 +110,10 @@ func (w *world) notifier(file string) *notify.Notifier {
 	w.t.Cleanup(client.CloseIdleConnections)
 	n, err := notify.New(notify.Options{
 		Config: config, Store: w.Store, Client: client, Holds: func() bool { return true }, Now: func() time.Time { return w.now },
-		Announce:  func(ctx context.Context, r alerts.Remark) error { _, _, err := w.Announce(ctx, r); return err },
+		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
+			_, _, err := w.WriteSystemAlert(ctx, r)
+			return err
+		},
 		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
@@ -138,7 +141,7 @@ func (w *world) later(n *notify.Notifier, d time.Duration) {
 func (w *world) batch(effects ...futurejobs.Effect) {
 	w.t.Helper()
 	set := must[int64](w.t)(w.Revision(w.t.Context()))
-	must[futurejobs.Applied](w.t)(w.Apply(w.t.Context(), futurejobs.Batch{RuleSet: set, Effects: effects}))
+	must[futurejobs.ApplyResult](w.t)(w.Apply(w.t.Context(), futurejobs.EffectBatch{RuleSet: set, Effects: effects}))
 }
 
 func (w *world) ref(key string) futurejobs.Ref {
@@ -150,7 +153,7 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 	w.t.Helper()
 	var starts []futurejobs.Effect
 	for _, key := range keys {
-		starts = append(starts, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Ask: futurejobs.Start{
+		starts = append(starts, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Action: futurejobs.Start{
 			Job: futurejobs.Job{Version: w.rule.Version, Since: w.now.Add(-time.Hour), FirstCheckAt: w.now},
 		}})
 	}
@@ -159,9 +162,9 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 	for _, key := range keys {
 		wanted[key] = true
 	}
-	walks := make([]futurejobs.Walk, w.Shards())
+	walks := make([]futurejobs.ShardCursor, w.Shards())
 	for i := range walks {
-		walks[i] = futurejobs.Walk{Shard: int16(i), ID: -1 << 63}
+		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: -1 << 63}
 	}
 	due := must[[]futurejobs.Job](w.t)(w.Due(w.t.Context(), futurejobs.DueQuery{Walks: walks, Until: w.now.AddDate(1, 0, 0), Limit: 100_000}))
 	s := futurejobs.Settlement{Held: w.held, RuleSet: must[int64](w.t)(w.Revision(w.t.Context()))}
@@ -193,7 +196,7 @@ func (w *world) resolve(keys ...string) {
 	w.t.Helper()
 	var ends []futurejobs.Effect
 	for _, key := range keys {
-		ends = append(ends, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Ask: futurejobs.End{
+		ends = append(ends, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Action: futurejobs.End{
 			Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
 				return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
 			},

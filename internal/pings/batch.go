@@ -10,19 +10,19 @@ import (
 // batch is what pings ask for, by the rules at one revision.
 type batch struct {
 	effects []futurejobs.Effect
-	taken   []*taking
+	taken   []*pendingPing
 	refused []refusal
 }
 
 // refusal is a ping that its rule does not take.
 type refusal struct {
-	*taking
+	*pendingPing
 	err error
 }
 
 // batch asks the rules what pings mean. Of several successes of a key that follow each other, the
 // last says what all of them say: a flood of pings is one look at its job.
-func (t *Taker) batch(all []*taking) batch {
+func (t *Receiver) batch(all []*pendingPing) batch {
 	var b batch
 	plain := make(map[Target]int) // where the effect of a key's last ping is, if that was a success and no more
 	for _, one := range all {
@@ -51,7 +51,7 @@ func (t *Taker) batch(all []*taking) batch {
 func (p Ping) plain() bool { return p.Kind == rules.Success && p.Run == "" }
 
 // effect is what a ping asks of its job.
-func (t *Taker) effect(one *taking) (futurejobs.Effect, error) {
+func (t *Receiver) effect(one *pendingPing) (futurejobs.Effect, error) {
 	rule, err := t.Book.Newest(one.Rule)
 	if err != nil {
 		return futurejobs.Effect{}, err
@@ -66,7 +66,7 @@ func (t *Taker) effect(one *taking) (futurejobs.Effect, error) {
 }
 
 // refuse answers the pings that their rules do not take, and returns the others.
-func (b batch) refuse() []*taking {
+func (b batch) refuse() []*pendingPing {
 	for _, r := range b.refused {
 		r.done <- r.err
 	}

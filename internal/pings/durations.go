@@ -6,9 +6,9 @@ import (
 	"deadman/rules"
 )
 
-// timed fills in how long runs took, from the entries of a list, newest first. A run ends with the
+// fillDurations fills in how long runs took, from the entries of a list, newest first. A run ends with the
 // first success or failure of its id after its start; where pings name no run, with the next one.
-func timed(entries []Entry) {
+func fillDurations(entries []Entry) {
 	type lane struct {
 		rule     int32
 		key, run string

@@ -24,8 +24,8 @@ func TestWhoseFaultItIs(t *testing.T) {
 		{rules.Problems{{Message: "the key is empty"}}, 422, true},
 		{fmt.Errorf("rule backup: %w", rules.ErrNoHeartbeat), 409, true},
 		{fmt.Errorf("apply: %w", futurejobs.ErrRefused), 422, true},
-		{pings.ErrMethod, 405, true},
-		{pings.ErrCut, 408, true},
+		{pings.ErrMethodNotAllowed, 405, true},
+		{pings.ErrBodyTruncated, 408, true},
 		{fmt.Errorf("address of pings: %w", context.Canceled), 499, true},
 		{pings.ErrBusy, 503, false},
 		{context.DeadlineExceeded, 500, false},
@@ -33,8 +33,8 @@ func TestWhoseFaultItIs(t *testing.T) {
 		{futurejobs.ErrRulesChanged, 500, false},
 		{errors.New("anything else"), 500, false},
 	} {
-		if got := pings.FaultOf(c.err); got.Status != c.status || got.Senders() != c.senders {
-			t.Errorf("%v: %+v, the sender's %t; want %d, %t", c.err, got, got.Senders(), c.status, c.senders)
+		if got := pings.ErrorInfoOf(c.err); got.Status != c.status || got.IsClientError() != c.senders {
+			t.Errorf("%v: %+v, the sender's %t; want %d, %t", c.err, got, got.IsClientError(), c.status, c.senders)
 		}
 	}
 }

@@ -1,4 +1,4 @@
 package pings
 
 // Waiting is how many pings wait.
-func (t *Taker) Waiting() int { return len(t.queue) }
+func (t *Receiver) Waiting() int { return len(t.queue) }

@@ -15,9 +15,9 @@ const (
 	lastWrite  = 2 * time.Second
 )
 
-// Writer writes the log of pings, in groups: a crash loses the entries of the last second, and no
+// LogWriter writes the log of pings, in groups: a crash loses the entries of the last second, and no
 // beat. It is safe for concurrent use.
-type Writer struct {
+type LogWriter struct {
 	Store Store
 	Log   *slog.Logger
 
@@ -28,7 +28,7 @@ type Writer struct {
 }
 
 // Add has an entry written soon. Of more than Logged of a key at once, the last are.
-func (w *Writer) Add(of Target, e Entry) {
+func (w *LogWriter) Add(of Target, e Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held == nil {
@@ -51,7 +51,7 @@ func (w *Writer) Add(of Target, e Entry) {
 func (e Entry) bytes() int { return entryBytes + len(e.Key) + len(e.Agent) + len(e.Body) }
 
 // Run writes until ctx ends, and then what waits still.
-func (w *Writer) Run(ctx context.Context) error {
+func (w *LogWriter) Run(ctx context.Context) error {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	for {
@@ -67,7 +67,7 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // finish writes what waits. Where the node stops meanwhile, or has stopped, there is a while left for
 // it: what was taken to be written would be lost.
-func (w *Writer) finish(ctx context.Context) {
+func (w *LogWriter) finish(ctx context.Context) {
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWrite, cancel) })
@@ -77,7 +77,7 @@ func (w *Writer) finish(ctx context.Context) {
 
 // Write writes what waits. What cannot be written is left out, and that is logged: what the pings
 // said is committed, and this is for people.
-func (w *Writer) Write(ctx context.Context) {
+func (w *LogWriter) Write(ctx context.Context) {
 	entries, left := w.take()
 	if left > 0 {
 		w.Log.Warn("the log of pings leaves some out: more came than is held for it", "left_out", left)
@@ -91,7 +91,7 @@ func (w *Writer) Write(ctx context.Context) {
 }
 
 // take is what waits, in the order of its time.
-func (w *Writer) take() (entries []Entry, left int) {
+func (w *LogWriter) take() (entries []Entry, left int) {
 	w.mu.Lock()
 	held := w.held
 	left = w.left

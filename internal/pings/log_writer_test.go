@@ -128,7 +128,7 @@ func TestStoppingDoesNotCutTheLogOff(t *testing.T) {
 	w.runs(w.Store)
 	ctx, stop := context.WithCancel(t.Context())
 	of := w.of("nightly", rules.Success).Target
-	writer := &pings.Writer{Store: slowLog{w.Store, stop}, Log: slog.New(slog.DiscardHandler)}
+	writer := &pings.LogWriter{Store: slowLog{w.Store, stop}, Log: slog.New(slog.DiscardHandler)}
 	writer.Add(of, pings.Entry{RuleID: of.RuleID, Key: "nightly", At: time.UnixMicro(1), Signal: pings.Signal{Kind: rules.Success}})
 	if err := writer.Run(ctx); err != nil {
 		t.Fatal(err)

@@ -11,11 +11,11 @@ import (
 
 // How pings are taken in.
 const (
-	takeAtOnce = 2000                 // pings of one transaction
-	gatherFor  = 2 * time.Millisecond // the longest that a ping waits for others to come along
-	waiting    = 8 * takeAtOnce       // pings that wait; what comes beyond is refused
-	ruleTries  = 5                    // how often pings are matched again because the rules changed meanwhile
-	lastTake   = 5 * time.Second      // what a node that stops gives the pings that it has
+	maxBatch     = 2000                 // pings of one transaction
+	batchLinger  = 2 * time.Millisecond // the longest that a ping waits for others to come along
+	waiting      = 8 * maxBatch         // pings that wait; what comes beyond is refused
+	ruleTries    = 5                    // how often pings are matched again because the rules changed meanwhile
+	drainTimeout = 5 * time.Second      // what a node that stops gives the pings that it has
 )
 
 // Ping is a ping that is to be taken in.
@@ -34,42 +34,42 @@ const MaxBody = 10_000
 // Observer is told what was taken in, after the commit.
 type Observer interface {
 	// Beaten is told what a batch of pings came to.
-	Beaten(done futurejobs.Applied)
+	Beaten(done futurejobs.ApplyResult)
 }
 
-// Taker takes pings in: each as a beat of its rule, many in one transaction. It is safe for
+// Receiver takes pings in: each as a beat of its rule, many in one transaction. It is safe for
 // concurrent use.
-type Taker struct {
+type Receiver struct {
 	Book     Book
 	Ledger   Ledger
 	Shards   int              // how many jobs are hashed into
 	Now      func() time.Time // the database's time, or a little before it
 	Observer Observer
-	Log      *Writer
+	Log      *LogWriter
 
-	queue chan *taking
+	queue chan *pendingPing
 	ended chan struct{} // closed once nothing is taken in any more
 }
 
 // NewTaker returns a taker that takes nothing in until it runs.
-func NewTaker(t Taker) *Taker {
-	t.queue, t.ended = make(chan *taking, waiting), make(chan struct{})
+func NewTaker(t Receiver) *Receiver {
+	t.queue, t.ended = make(chan *pendingPing, waiting), make(chan struct{})
 	return &t
 }
 
-// taking is a ping on its way into the database.
-type taking struct {
+// pendingPing is a ping on its way into the database.
+type pendingPing struct {
 	Ping
 	at   time.Time
 	done chan error // with room for the one answer
 }
 
-// Take takes a ping in. Where it returns nil, what the ping says is committed.
+// Receive takes a ping in. Where it returns nil, what the ping says is committed.
 //
 // It returns ErrBusy and ErrUnknown, the errors of rules.Rule.Beat and those of the ledger; and
 // that of ctx, after which nobody knows what became of the ping.
-func (t *Taker) Take(ctx context.Context, p Ping) error {
-	one := &taking{Ping: p, at: t.Now(), done: make(chan error, 1)}
+func (t *Receiver) Receive(ctx context.Context, p Ping) error {
+	one := &pendingPing{Ping: p, at: t.Now(), done: make(chan error, 1)}
 	select {
 	case <-t.ended:
 		return ErrBusy
@@ -96,13 +96,13 @@ func (t *Taker) Take(ctx context.Context, p Ping) error {
 }
 
 // Run takes in what comes until ctx ends, and then what waits still.
-func (t *Taker) Run(ctx context.Context) error {
+func (t *Receiver) Run(ctx context.Context) error {
 	defer close(t.ended)
 	working := context.WithoutCancel(ctx) // what began is brought to its end
 	for ctx.Err() == nil {
 		select {
 		case first := <-t.queue:
-			t.take(working, t.gather(first))
+			t.take(working, t.collect(first))
 		case <-ctx.Done():
 		}
 	}
@@ -111,25 +111,25 @@ func (t *Taker) Run(ctx context.Context) error {
 }
 
 // finish takes in what waits when the node stops.
-func (t *Taker) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastTake)
+func (t *Receiver) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for {
 		select {
 		case first := <-t.queue:
-			t.take(ctx, t.gather(first))
+			t.take(ctx, t.collect(first))
 		default:
 			return
 		}
 	}
 }
 
-// gather waits a moment for others that come along.
-func (t *Taker) gather(first *taking) []*taking {
-	all := []*taking{first}
-	enough := time.NewTimer(gatherFor)
+// collect waits a moment for others that come along.
+func (t *Receiver) collect(first *pendingPing) []*pendingPing {
+	all := []*pendingPing{first}
+	enough := time.NewTimer(batchLinger)
 	defer enough.Stop()
-	for len(all) < takeAtOnce {
+	for len(all) < maxBatch {
 		select {
 		case next := <-t.queue:
 			all = append(all, next)
@@ -141,11 +141,11 @@ func (t *Taker) gather(first *taking) []*taking {
 }
 
 // take takes in a batch, and answers those who sent it.
-func (t *Taker) take(ctx context.Context, all []*taking) {
+func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 	left, err := t.apply(ctx, all)
 	if errors.Is(err, futurejobs.ErrRefused) && len(left) > 1 {
 		for _, one := range left { // so that one of them does not refuse the others
-			t.take(ctx, []*taking{one})
+			t.take(ctx, []*pendingPing{one})
 		}
 		return
 	}
@@ -160,7 +160,7 @@ func (t *Taker) take(ctx context.Context, all []*taking) {
 //  1. The rules are asked what the pings mean, at one revision.
 //  2. Where a rule does not take one, it may have changed: the rules are looked at, and asked again.
 //  3. What they ask for is committed, at that revision or not at all.
-func (t *Taker) apply(ctx context.Context, all []*taking) (left []*taking, err error) {
+func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendingPing, err error) {
 	left = all
 	for range ruleTries {
 		revision := t.Book.Revision()
@@ -177,10 +177,10 @@ func (t *Taker) apply(ctx context.Context, all []*taking) (left []*taking, err e
 		if len(left) == 0 {
 			return nil, nil
 		}
-		done, err := t.Ledger.Apply(ctx, futurejobs.Batch{RuleSet: revision, Effects: b.effects})
+		done, err := t.Ledger.Apply(ctx, futurejobs.EffectBatch{RuleSet: revision, Effects: b.effects})
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err == nil {
-				t.taken(left, done)
+				t.observe(left, done)
 			}
 			return left, err
 		}
@@ -191,8 +191,8 @@ func (t *Taker) apply(ctx context.Context, all []*taking) (left []*taking, err e
 	return left, fmt.Errorf("take in pings: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
 }
 
-// taken notes what is committed.
-func (t *Taker) taken(all []*taking, done futurejobs.Applied) {
+// observe notes what is committed.
+func (t *Receiver) observe(all []*pendingPing, done futurejobs.ApplyResult) {
 	for _, one := range all {
 		t.Log.Add(one.Target, Entry{
 			RuleID: one.RuleID, Key: one.Key, At: one.at, Signal: one.Signal, Run: one.Run,

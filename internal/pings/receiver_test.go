@@ -54,7 +54,7 @@ func TestPingsOfASlotAreOneWrite(t *testing.T) {
 	for i := range keys * each {
 		p := w.of(fmt.Sprint(i%keys), rules.Success)
 		clients.Go(func() {
-			if err := w.taker.Take(w.Context(), p); err != nil {
+			if err := w.taker.Receive(w.Context(), p); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,7 +112,7 @@ func TestTheNextPingFindsWhatHasChanged(t *testing.T) {
 func (w *world) apply(effects ...futurejobs.Effect) {
 	w.Helper()
 	w.refresh()
-	_, err := w.Apply(w.Context(), futurejobs.Batch{RuleSet: w.book.Revision(), Effects: effects})
+	_, err := w.Apply(w.Context(), futurejobs.EffectBatch{RuleSet: w.book.Revision(), Effects: effects})
 	fatal(w.T, err)
 }
 
@@ -120,14 +120,14 @@ func (w *world) apply(effects ...futurejobs.Effect) {
 type gated struct {
 	pings.Ledger
 	open  chan struct{}
-	asked chan futurejobs.Batch
+	asked chan futurejobs.EffectBatch
 }
 
 func gate(l pings.Ledger) *gated {
-	return &gated{Ledger: l, open: make(chan struct{}), asked: make(chan futurejobs.Batch, 100)}
+	return &gated{Ledger: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
 }
 
-func (g *gated) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (g *gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	g.asked <- b
 	<-g.open
 	return g.Ledger.Apply(ctx, b)
@@ -140,7 +140,7 @@ func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
 	for i, p := range append([]pings.Ping{w.of("before", rules.Success)}, all...) {
 		answer := make(chan error, 1)
 		answers = append(answers, answer)
-		go func() { answer <- w.taker.Take(context.WithoutCancel(w.Context()), p) }()
+		go func() { answer <- w.taker.Receive(context.WithoutCancel(w.Context()), p) }()
 		if i == 0 {
 			<-g.asked
 			continue
@@ -260,10 +260,10 @@ type refusing struct {
 	key string
 }
 
-func (r refusing) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (r refusing) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	for _, e := range b.Effects {
 		if e.Ref.Key == r.key {
-			return futurejobs.Applied{}, futurejobs.ErrRefused
+			return futurejobs.ApplyResult{}, futurejobs.ErrRefused
 		}
 	}
 	return r.Store.Apply(ctx, b)
@@ -279,7 +279,7 @@ func TestAPingThatTheDatabaseRefusesIsAlone(t *testing.T) {
 			key = "bad"
 		}
 		sent.Go(func() {
-			if err := w.taker.Take(w.Context(), w.of(key, rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (key == "bad") {
+			if err := w.taker.Receive(w.Context(), w.of(key, rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (key == "bad") {
 				t.Errorf("%s: %v", key, err)
 			}
 		})
@@ -290,11 +290,11 @@ func TestAPingThatTheDatabaseRefusesIsAlone(t *testing.T) {
 // A queue that is full refuses what comes, and holds nobody up.
 func TestAFullQueueRefuses(t *testing.T) {
 	w := newWorld(t)
-	taker := pings.NewTaker(pings.Taker{Book: w.book, Ledger: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
+	taker := pings.NewTaker(pings.Receiver{Book: w.book, Ledger: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := 0; ; n++ {
-		err := taker.Take(gone, w.of("nightly", rules.Success))
+		err := taker.Receive(gone, w.of("nightly", rules.Success))
 		if errors.Is(err, pings.ErrBusy) {
 			if n < 2000 {
 				t.Errorf("only %d may wait", n)
@@ -318,7 +318,7 @@ func TestStoppingLosesNothing(t *testing.T) {
 	for i := range 500 {
 		key := fmt.Sprint("k", i)
 		sent.Go(func() {
-			switch err := w.taker.Take(w.Context(), w.of(key, rules.Success)); {
+			switch err := w.taker.Receive(w.Context(), w.of(key, rules.Success)); {
 			case err == nil:
 				taken.Store(key, true)
 				some.Add(1)
@@ -332,7 +332,7 @@ func TestStoppingLosesNothing(t *testing.T) {
 	}
 	sent.Wait()
 	taken.Range(func(key, _ any) bool { w.job(key.(string)); return true })
-	if err := w.taker.Take(t.Context(), w.of("late", rules.Success)); !errors.Is(err, pings.ErrBusy) {
+	if err := w.taker.Receive(t.Context(), w.of("late", rules.Success)); !errors.Is(err, pings.ErrBusy) {
 		t.Errorf("after the stop: %v", err)
 	}
 	if some.Load() == 0 {
@@ -343,14 +343,14 @@ func TestStoppingLosesNothing(t *testing.T) {
 // absent is a real store whose database is away.
 type absent struct{ *store.Store }
 
-func (absent) Apply(context.Context, futurejobs.Batch) (futurejobs.Applied, error) {
-	return futurejobs.Applied{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
+func (absent) Apply(context.Context, futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 }
 
 func TestAnAbsentDatabaseIsSaid(t *testing.T) {
 	w := newWorld(t)
 	w.runs(absent{w.Store})
-	if err := w.taker.Take(t.Context(), w.of("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {
+	if err := w.taker.Receive(t.Context(), w.of("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 	if got := w.log("nightly"); len(got) != 0 {

@@ -23,7 +23,7 @@ type Book interface {
 	Refresh(ctx context.Context) error
 }
 
-var _ Book = (*rules.Book)(nil)
+var _ Book = (*rules.Catalog)(nil)
 
 // Target is whose ping it is.
 type Target struct {
@@ -32,17 +32,17 @@ type Target struct {
 	Key    string
 }
 
-// Finder finds out whose a ping is. It is safe for concurrent use.
-type Finder struct {
+// Resolver finds out whose a ping is. It is safe for concurrent use.
+type Resolver struct {
 	Store Store
 	Book  Book
 	Now   func() time.Time
 
-	recent recent
-	newest newest
+	recent addressCache
+	newest ruleRefresher
 }
 
-// Find finds whose the ping of a path is, and what it says. create makes an address for a key that
+// Resolve finds whose the ping of a path is, and what it says. create makes an address for a key that
 // is not known to the rule of a ping key.
 //
 //  1. The id is that of a key's address, and a signal may follow; or it is a ping key, and a key
@@ -54,7 +54,7 @@ type Finder struct {
 //     it would take pings of it.
 //
 // It returns ErrUnknown, ErrAmbiguous, ErrExit, ErrFull, and the errors of rules.Rule.TakesBeats.
-func (f *Finder) Find(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
+func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
 		return to, says, false, orUnknown(err)
@@ -71,13 +71,13 @@ func (f *Finder) Find(ctx context.Context, p Path, create bool) (to Target, says
 		return to, says, false, err
 	}
 	revision := f.Book.Revision()
-	if to, err = f.knowing(ctx, targets, key); errors.Is(err, ErrUnknown) {
+	if to, err = f.ruleKnowing(ctx, targets, key); errors.Is(err, ErrUnknown) {
 		to, err = f.knowingSince(ctx, revision, targets, key)
 	}
 	if !create || !errors.Is(err, ErrUnknown) {
 		return to, says, false, err
 	}
-	to, created, err = f.learn(ctx, targets, key)
+	to, created, err = f.createAddress(ctx, targets, key)
 	return to, says, created, err
 }
 
@@ -89,7 +89,7 @@ func orUnknown(err error) error {
 }
 
 // targets are the addresses of an id, as they were seconds ago or later.
-func (f *Finder) targets(ctx context.Context, id string) ([]Address, error) {
+func (f *Resolver) targets(ctx context.Context, id string) ([]Address, error) {
 	now, changes := f.Now(), f.recent.changes()
 	if found, ok := f.recent.get(seenID(id), now); ok {
 		return found, nil
@@ -101,8 +101,8 @@ func (f *Finder) targets(ctx context.Context, id string) ([]Address, error) {
 	return found, err
 }
 
-// knowing is the one rule of those that have a ping key which knows a key.
-func (f *Finder) knowing(ctx context.Context, having []Address, key string) (Target, error) {
+// ruleKnowing is the one rule of those that have a ping key which knows a key.
+func (f *Resolver) ruleKnowing(ctx context.Context, having []Address, key string) (Target, error) {
 	var found []Target
 	for _, a := range having {
 		known, err := f.knows(ctx, a, key)
@@ -123,19 +123,19 @@ func (f *Finder) knowing(ctx context.Context, having []Address, key string) (Tar
 }
 
 // knowingSince is knowing by the rules as they are now; ErrUnknown where they are at a revision still.
-func (f *Finder) knowingSince(ctx context.Context, revision int64, having []Address, key string) (Target, error) {
+func (f *Resolver) knowingSince(ctx context.Context, revision int64, having []Address, key string) (Target, error) {
 	if err := f.newest.refresh(ctx, f.Book); err != nil {
 		return Target{}, err
 	}
 	if f.Book.Revision() == revision {
 		return Target{}, ErrUnknown
 	}
-	return f.knowing(ctx, having, key)
+	return f.ruleKnowing(ctx, having, key)
 }
 
 // knows reports whether the rule of a ping key declares a key, or has an address for it; or did so
 // seconds ago.
-func (f *Finder) knows(ctx context.Context, a Address, key string) (bool, error) {
+func (f *Resolver) knows(ctx context.Context, a Address, key string) (bool, error) {
 	now, changes := f.Now(), f.recent.changes()
 	if _, ok := f.recent.get(seenKey(a.RuleID, key), now); ok {
 		return true, nil
@@ -160,8 +160,8 @@ func expects(r *rules.Rule, key string) bool {
 	return h != nil && slices.Contains(h.Keys, key)
 }
 
-// learn makes an address for a key that pings are to bring into being.
-func (f *Finder) learn(ctx context.Context, having []Address, key string) (Target, bool, error) {
+// createAddress makes an address for a key that pings are to bring into being.
+func (f *Resolver) createAddress(ctx context.Context, having []Address, key string) (Target, bool, error) {
 	if len(having) > 1 {
 		return Target{}, false, ErrAmbiguous // nobody knows whose it is to be
 	}
@@ -180,7 +180,7 @@ func (f *Finder) learn(ctx context.Context, having []Address, key string) (Targe
 // Create makes the address of a rule and a key, or returns the one that it has, unless replace:
 // then a new one takes its place. Where a.ID is empty, nobody can guess the new one. The errors are
 // those of Store.CreatePingAddress.
-func (f *Finder) Create(ctx context.Context, a Address, replace bool) (kept Address, created bool, err error) {
+func (f *Resolver) Create(ctx context.Context, a Address, replace bool) (kept Address, created bool, err error) {
 	if a.ID == "" {
 		if a.ID, err = NewID(); err != nil {
 			return a, false, err
@@ -191,7 +191,7 @@ func (f *Finder) Create(ctx context.Context, a Address, replace bool) (kept Addr
 }
 
 // Sharers are the names of the rules that have an id, which are several where it is a ping key.
-func (f *Finder) Sharers(ctx context.Context, id string) ([]string, error) {
+func (f *Resolver) Sharers(ctx context.Context, id string) ([]string, error) {
 	found, err := f.Store.PingTargets(ctx, id)
 	names := make([]string, len(found))
 	for i, a := range found {
@@ -201,22 +201,22 @@ func (f *Finder) Sharers(ctx context.Context, id string) ([]string, error) {
 }
 
 // Addresses are those of a rule. The errors are those of Store.PingAddresses.
-func (f *Finder) Addresses(ctx context.Context, ruleID int32) ([]Address, error) {
+func (f *Resolver) Addresses(ctx context.Context, ruleID int32) ([]Address, error) {
 	return f.Store.PingAddresses(ctx, ruleID)
 }
 
 // Delete takes an address away: on this node at once, and on others within seconds. The errors are
 // those of Store.DeletePingAddress.
-func (f *Finder) Delete(ctx context.Context, ruleID int32, key string) error {
+func (f *Resolver) Delete(ctx context.Context, ruleID int32, key string) error {
 	defer f.recent.forget()
 	return f.Store.DeletePingAddress(ctx, ruleID, key)
 }
 
 // History is what the log has of a rule's pings, newest first: of a key, or of all where it is
 // empty; those with a smaller id than before, where that is not 0.
-func (f *Finder) History(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]Entry, error) {
+func (f *Resolver) History(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]Entry, error) {
 	entries, err := f.Store.PingLog(ctx, ruleID, key, before, limit)
-	timed(entries)
+	fillDurations(entries)
 	return entries, err
 }
 

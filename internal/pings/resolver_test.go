@@ -28,7 +28,7 @@ func (w *world) find(path string, create bool) (pings.Target, pings.Signal, bool
 	w.Helper()
 	p, err := pings.ReadPath("/ping/" + path)
 	fatal(w.T, err)
-	return w.finder.Find(w.Context(), p, create)
+	return w.finder.Resolve(w.Context(), p, create)
 }
 
 func TestFinder(t *testing.T) {
@@ -48,8 +48,8 @@ func TestFinder(t *testing.T) {
 		own + "/0":              {"photos", rules.Success, 0, nil},
 		own + "/255":            {"photos", rules.Failure, 255, nil},
 		own + "/007":            {"photos", rules.Failure, 7, nil},
-		own + "/256":            {err: pings.ErrExit},
-		own + "/99999999999":    {err: pings.ErrExit},
+		own + "/256":            {err: pings.ErrBadExitStatus},
+		own + "/99999999999":    {err: pings.ErrBadExitStatus},
 		own + "/-1":             {err: pings.ErrUnknown},
 		own + "/success":        {err: pings.ErrUnknown},
 		own + "/expected":       {err: pings.ErrUnknown},
@@ -62,7 +62,7 @@ func TestFinder(t *testing.T) {
 		all + "/fail":           {err: pings.ErrUnknown}, // a key of this name, which nobody knows
 		strings.Repeat("x", 22): {err: pings.ErrUnknown},
 		"nobody/nightly":        {err: pings.ErrUnknown},
-		all + "/nightly/256":    {err: pings.ErrExit},
+		all + "/nightly/256":    {err: pings.ErrBadExitStatus},
 		all + "/nightly/finish": {err: pings.ErrUnknown},
 	} {
 		for range 2 { // the second time from memory
@@ -139,7 +139,7 @@ func TestKeysThatAreDeclaredElsewhere(t *testing.T) {
 
 // slow is a real book whose readings wait to be let go.
 type slow struct {
-	*rules.Book
+	*rules.Catalog
 	asked atomic.Int64 // at which revision it is
 	read  atomic.Int64
 	letGo chan struct{}
@@ -147,13 +147,13 @@ type slow struct {
 
 func (s *slow) Revision() int64 {
 	s.asked.Add(1)
-	return s.Book.Revision()
+	return s.Catalog.Revision()
 }
 
 func (s *slow) Refresh(ctx context.Context) error {
 	s.read.Add(1)
 	<-s.letGo
-	return s.Book.Refresh(ctx)
+	return s.Catalog.Refresh(ctx)
 }
 
 // Those who guess keys while the rules are read have them read together.
@@ -162,12 +162,12 @@ func TestGuessesReadTheRulesTogether(t *testing.T) {
 	w := newWorld(t)
 	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
 	fatal(t, err)
-	book := &slow{Book: w.book, letGo: make(chan struct{})}
-	finder := &pings.Finder{Store: w.Store, Book: book, Now: time.Now}
+	book := &slow{Catalog: w.book, letGo: make(chan struct{})}
+	finder := &pings.Resolver{Store: w.Store, Book: book, Now: time.Now}
 	var sent sync.WaitGroup
 	for range guesses {
 		sent.Go(func() {
-			if _, _, _, err := finder.Find(t.Context(), path, false); !errors.Is(err, pings.ErrUnknown) {
+			if _, _, _, err := finder.Resolve(t.Context(), path, false); !errors.Is(err, pings.ErrUnknown) {
 				t.Errorf("%v, want ErrUnknown", err)
 			}
 		})
@@ -186,13 +186,13 @@ func TestGuessesReadTheRulesTogether(t *testing.T) {
 func TestAddressesEnd(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
-	there := pings.Finder{Store: w.Store, Book: w.book, Now: func() time.Time { return now }}
+	there := pings.Resolver{Store: w.Store, Book: w.book, Now: func() time.Time { return now }}
 	a := w.address("photos")
 	path, err := pings.ReadPath(a.Path())
 	fatal(t, err)
-	knows := func(f *pings.Finder, want bool) {
+	knows := func(f *pings.Resolver, want bool) {
 		t.Helper()
-		_, _, _, err := f.Find(t.Context(), path, false)
+		_, _, _, err := f.Resolve(t.Context(), path, false)
 		if want != (err == nil) || (err != nil && !errors.Is(err, pings.ErrUnknown)) {
 			t.Errorf("known %t: %v", want, err)
 		}

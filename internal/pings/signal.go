@@ -44,7 +44,7 @@ func readExit(s string) (Signal, error) {
 	case s == "":
 		return Signal{}, ErrUnknown
 	case err != nil || status > maxExit:
-		return Signal{}, ErrExit
+		return Signal{}, ErrBadExitStatus
 	case status == 0:
 		return Signal{Kind: rules.Success, Exit: &status}, nil
 	}
@@ -55,7 +55,7 @@ func readExit(s string) (Signal, error) {
 func ReadRun(s string) (string, error) {
 	id, err := uuid.Parse(s)
 	if err != nil || (len(s) != 36 && len(s) != 32) {
-		return "", ErrRun
+		return "", ErrBadRunID
 	}
 	return id.String(), nil
 }

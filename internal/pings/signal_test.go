@@ -46,7 +46,7 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	for _, other := range []string{"", "12345", id + "0", "{" + id + "}", "urn:uuid:" + id, strings.Replace(id, "a", "g", 1)} {
-		if got, err := pings.ReadRun(other); !errors.Is(err, pings.ErrRun) {
+		if got, err := pings.ReadRun(other); !errors.Is(err, pings.ErrBadRunID) {
 			t.Errorf("%q is %q, %v", other, got, err)
 		}
 	}

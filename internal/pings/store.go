@@ -60,5 +60,5 @@ type Entry struct {
 // Ledger is where beats become jobs. The store implements it; its errors are
 // futurejobs.Ledger's.
 type Ledger interface {
-	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 }

@@ -32,11 +32,11 @@ slot: 6h
 type world struct {
 	*testing.T
 	*store.Store
-	book   *rules.Book
+	book   *rules.Catalog
 	rule   *rules.Rule
-	finder *pings.Finder
-	taker  *pings.Taker
-	writer *pings.Writer
+	finder *pings.Resolver
+	taker  *pings.Receiver
+	writer *pings.LogWriter
 	done   atomic.Int64 // transactions that came to something
 	wrote  atomic.Int64 // jobs that they changed
 }
@@ -51,10 +51,10 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{T: t, Store: s}
-	w.book = rules.NewBook(s, s.Shards())
+	w.book = rules.NewCatalog(s, s.Shards())
 	w.save(backup)
 	w.refresh()
-	w.finder = &pings.Finder{Store: s, Book: w.book, Now: time.Now}
+	w.finder = &pings.Resolver{Store: s, Book: w.book, Now: time.Now}
 	return w
 }
 
@@ -72,7 +72,7 @@ func (w *world) save(text string) {
 	fatal(w.T, err)
 	document, err := json.Marshal(documents[0])
 	fatal(w.T, err)
-	_, err = w.Save(w.Context(), rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: document}, rules.AnyVersion)
+	_, err = w.Save(w.Context(), rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: document}, rules.AnyVersion)
 	fatal(w.T, err)
 }
 
@@ -85,7 +85,7 @@ func (w *world) refresh() {
 }
 
 // Beaten implements pings.Observer.
-func (w *world) Beaten(done futurejobs.Applied) {
+func (w *world) Beaten(done futurejobs.ApplyResult) {
 	w.done.Add(1)
 	w.wrote.Add(int64(done.Created + done.Beaten))
 }
@@ -98,8 +98,8 @@ func (w *world) runs(ledger pings.Ledger) (stop func()) {
 
 // begins is runs with the two halves of stop: cancel does not wait.
 func (w *world) begins(ledger pings.Ledger) (cancel, wait func()) {
-	w.writer = &pings.Writer{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
-	w.taker = pings.NewTaker(pings.Taker{
+	w.writer = &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
+	w.taker = pings.NewTaker(pings.Receiver{
 		Book: w.book, Ledger: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +125,7 @@ func (w *world) of(key string, kind rules.Signal) pings.Ping {
 // take takes a ping in, or fails the test.
 func (w *world) take(p pings.Ping) {
 	w.Helper()
-	fatal(w.T, w.taker.Take(w.Context(), p))
+	fatal(w.T, w.taker.Receive(w.Context(), p))
 }
 
 // job is the pending job of a key.

@@ -70,7 +70,7 @@ func object(data []byte, fields map[string]field) (given map[string]bool, err er
 }
 
 func unknown(name string, known []string) error {
-	if near := configfile.Nearest(name, known); near != "" {
+	if near := configfile.Suggest(name, known); near != "" {
 		return fmt.Errorf("unknown field %q; did you mean %q?", clip(name), near)
 	}
 	return fmt.Errorf("unknown field %q; the fields here are %s", clip(name), strings.Join(known, ", "))

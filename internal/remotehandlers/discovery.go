@@ -22,21 +22,21 @@ const (
 	findMost  = 4096
 )
 
-// Found are the services that say that they answer under a name.
-type Found struct {
+// Instances are the services that say that they answer under a name.
+type Instances struct {
 	Service   string   // what they call themselves; several: with commas
 	Versions  []string // sorted
 	Instances int
 }
 
-// Roll are the services that there are, by the name that they answer under; "*" are those that
+// Directory are the services that there are, by the name that they answer under; "*" are those that
 // answer under any.
-type Roll map[string]Found
+type Directory map[string]Instances
 
 const anyName = "*"
 
 // Of are the services that answer under a name.
-func (r Roll) Of(name string) (f Found, ok bool) {
+func (r Directory) Of(name string) (f Instances, ok bool) {
 	if f, ok = r[name]; !ok {
 		f, ok = r[anyName]
 	}
@@ -44,35 +44,35 @@ func (r Roll) Of(name string) (f Found, ok bool) {
 }
 
 // Names are those that services answer under, sorted.
-func (r Roll) Names() []string {
+func (r Directory) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r)), func(name string) bool { return name == anyName })
 }
 
-// Find asks all services of NATS who they are, for up to a second, and returns those that answer
+// Discover asks all services of NATS who they are, for up to a second, and returns those that answer
 // as handlers, by the name of the handler. One that is a plain subscription does not say so. The
 // errors are those of Wire.Gather.
-func (s *Services) Find(ctx context.Context) (Roll, error) {
+func (s *Services) Discover(ctx context.Context) (Directory, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
-	answers, err := s.wire.Gather(ctx, Discovery, findMost, findQuiet)
+	answers, err := s.wire.RequestMany(ctx, Discovery, findMost, findQuiet)
 	if err != nil {
 		return nil, fmt.Errorf("find handlers: %w", err)
 	}
-	all := make(Roll)
+	all := make(Directory)
 	for _, m := range answers {
 		var info micro.Info
 		if json.Unmarshal(m.Data, &info) != nil || info.Type != micro.InfoResponseType {
 			continue // whoever else answers there is no service
 		}
-		for _, name := range answersFor(info) {
+		for _, name := range handlerNames(info) {
 			all[name] = all[name].and(info)
 		}
 	}
 	return all, nil
 }
 
-// answersFor are the names of handlers that a service answers for.
-func answersFor(info micro.Info) []string {
+// handlerNames are the names of handlers that a service answers for.
+func handlerNames(info micro.Info) []string {
 	var names []string
 	for _, endpoint := range info.Endpoints {
 		name, is := strings.CutPrefix(endpoint.Subject, subjects)
@@ -88,7 +88,7 @@ func answersFor(info micro.Info) []string {
 }
 
 // and is f with one more instance.
-func (f Found) and(info micro.Info) Found {
+func (f Instances) and(info micro.Info) Instances {
 	switch {
 	case f.Service == "":
 		f.Service = info.Name

@@ -31,7 +31,7 @@ func (s stand) joins(t *testing.T, name, version string, answer micro.HandlerFun
 
 func TestFind(t *testing.T) {
 	s := newStand(t)
-	if got, err := s.services.Find(t.Context()); err != nil || len(got) != 0 {
+	if got, err := s.services.Discover(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("nobody is there: %v, %v", got, err)
 	}
 	answers := func(r micro.Request) { _ = r.Respond([]byte(`{"next": null}`)) }
@@ -48,12 +48,12 @@ func TestFind(t *testing.T) {
 	if _, err := s.conn.Subscribe(remotehandlers.Subject("plain"), func(m *nats.Msg) { _ = m.Respond([]byte("{}")) }); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.services.Find(t.Context())
+	got, err := s.services.Discover(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	billing := remotehandlers.Found{Service: "shipping", Versions: []string{"1.0.0"}, Instances: 1}
-	if diff := cmp.Diff(remotehandlers.Roll{"billing": billing}, remotehandlers.Roll{"billing": got["billing"]}); diff != "" {
+	billing := remotehandlers.Instances{Service: "shipping", Versions: []string{"1.0.0"}, Instances: 1}
+	if diff := cmp.Diff(remotehandlers.Directory{"billing": billing}, remotehandlers.Directory{"billing": got["billing"]}); diff != "" {
 		t.Error(diff)
 	}
 	shipping := got["shipping"]
@@ -67,7 +67,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("there are others: %+v", got)
 	}
 	s.joins(t, "all", "3.0.0", answers, "deadman.handlers.>")
-	got, err = s.services.Find(t.Context())
+	got, err = s.services.Discover(t.Context())
 	if all, ok := got.Of("any"); err != nil || !ok || all.Service != "all" {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -27,30 +27,30 @@ const deadlineHeader = "Deadman-Deadline"
 
 // When a service is left alone, so that it holds up nobody but those who need it.
 const (
-	hangsMost = 5 // checks in a row that had no answer in time
-	aloneFor  = 10 * time.Second
+	maxConsecutiveTimeouts = 5 // checks in a row that had no answer in time
+	backoffAfterTimeouts   = 10 * time.Second
 )
 
-// Wire carries a request to whoever answers on a subject. Its errors are nats.ErrNoResponders,
+// Requester carries a request to whoever answers on a subject. Its errors are nats.ErrNoResponders,
 // that of ctx, and those that mean that nobody can be asked at the moment.
-type Wire interface {
+type Requester interface {
 	Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
-	// Gather asks all who answer on a subject, and returns up to most answers: those that came
+	// RequestMany asks all who answer on a subject, and returns up to most answers: those that came
 	// until nothing did for quiet after the first, or until ctx's deadline. That nobody answers is
 	// no error.
-	Gather(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error)
+	RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error)
 }
 
 // Services are the handlers that answer elsewhere, by name. It is safe for concurrent use.
 type Services struct {
-	wire Wire
+	wire Requester
 
 	mu    sync.Mutex
 	known map[string]*service
 }
 
 // NewServices returns the services that answer over a wire.
-func NewServices(wire Wire) *Services {
+func NewServices(wire Requester) *Services {
 	return &Services{wire: wire, known: make(map[string]*service)}
 }
 
@@ -60,8 +60,8 @@ func (s *Services) Named(name string) checks.Handler {
 	defer s.mu.Unlock()
 	if s.known[name] == nil {
 		s.known[name] = &service{name: name, wire: s.wire, breaker: gobreaker.NewCircuitBreaker[checks.Answer](gobreaker.Settings{
-			Timeout:      aloneFor,
-			ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= hangsMost },
+			Timeout:      backoffAfterTimeouts,
+			ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxConsecutiveTimeouts },
 			IsSuccessful: func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) },
 			IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
 		})}
@@ -72,15 +72,15 @@ func (s *Services) Named(name string) checks.Handler {
 // service is one handler, however many rules name it.
 type service struct {
 	name    string
-	wire    Wire
+	wire    Requester
 	breaker *gobreaker.CircuitBreaker[checks.Answer]
-	tally   tally
+	tally   stats
 }
 
 var _ checks.Handler = (*service)(nil)
 
-// errLeftAlone means that a service hung, and is not asked for a while.
-var errLeftAlone = fmt.Errorf("%d checks in a row had no answer in time, so that it is not asked for %s; see what it waits for, or raise guards.timeout", hangsMost, aloneFor)
+// errBackingOff means that a service hung, and is not asked for a while.
+var errBackingOff = fmt.Errorf("%d checks in a row had no answer in time, so that it is not asked for %s; see what it waits for, or raise guards.timeout", maxConsecutiveTimeouts, backoffAfterTimeouts)
 
 // Check asks the service. That it can't be asked at all is a checks.Outage.
 func (s *service) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
@@ -90,7 +90,7 @@ func (s *service) Check(ctx context.Context, c checks.Check) (checks.Answer, err
 		return answer, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return checks.Answer{}, s.outage(errLeftAlone)
+		return checks.Answer{}, s.outage(errBackingOff)
 	}
 	return answer, err
 }

@@ -23,7 +23,7 @@ import (
 	"deadman/internal/remotehandlers"
 )
 
-var _ remotehandlers.Wire = (*bus.Bus)(nil)
+var _ remotehandlers.Requester = (*bus.Bus)(nil)
 
 // stand is a broker, a node's connection to it, and that of somebody who serves.
 type stand struct {
@@ -214,7 +214,7 @@ type wire func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 
 func (w wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
 
-func (w wire) Gather(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
+func (w wire) RequestMany(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
 	return nil, nil
 }
 

@@ -38,14 +38,14 @@ func (s *Services) State(name string) State {
 	return state
 }
 
-// tally is what is remembered of the checks of a service.
-type tally struct {
+// stats is what is remembered of the checks of a service.
+type stats struct {
 	mu   sync.Mutex
 	seen State
 }
 
 // heard takes in what came of a check. That nobody waited for the answer says nothing.
-func (t *tally) heard(err error, now time.Time) {
+func (t *stats) heard(err error, now time.Time) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
@@ -58,7 +58,7 @@ func (t *tally) heard(err error, now time.Time) {
 	t.seen.Health, t.seen.Error, t.seen.ErrorAt = lookup.Failing, err.Error(), now
 }
 
-func (t *tally) state() State {
+func (t *stats) state() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state := t.seen

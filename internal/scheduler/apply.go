@@ -20,13 +20,13 @@ import (
 //     hear of it. After a while it ends without, and that is said.
 //  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
 //     done again, and nothing after it.
-func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
+func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {
 		return err
 	}
 	if !ok { // the next tick is of a time that is not there yet
-		w.lines.put(l, now.Add(lookEvery))
+		w.lines.put(l, now.Add(reloadInterval))
 		return nil
 	}
 	if due.Emit != nil && w.Allow != nil {
@@ -41,19 +41,19 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 		}
 	}
 	if due.Emit != nil {
-		if err := w.Emitter.Emit(ctx, *due.Emit, w.held(l)); err != nil {
+		if err := w.Emitter.PublishTick(ctx, *due.Emit, w.held(l)); err != nil {
 			return fmt.Errorf("emit %s: %w", due.Emit.ID, err)
 		}
-		failpoints.Here("tick.emitted")
+		failpoints.Point("tick.emitted")
 	}
-	applied, err := w.Ledger.Apply(ctx, futurejobs.Batch{
+	applied, err := w.Ledger.Apply(ctx, futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
+		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
 	})
 	if err != nil {
 		return err
 	}
-	w.tell(l, due, applied, now)
+	w.observe(l, due, applied, now)
 	w.lines.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
 	return nil
 }
@@ -64,7 +64,7 @@ const publishTimeout = futurejobs.HoldTickFor * 4 / 5
 // held keeps a rule as it was when its ticks were read while an event is published: what is published cannot be taken
 // back. A hold that no answer ended stays until its end, as the event may be on its way; else the next one is ended by
 // the transaction that applies the tick.
-func (w *worker) held(l *line) Held {
+func (w *worker) held(l *ruleTicks) Held {
 	return func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		sending, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
@@ -79,8 +79,8 @@ func (w *worker) held(l *line) Held {
 	}
 }
 
-// tell counts what became of ticks, and says of which nothing did.
-func (w *worker) tell(l *line, due futurejobs.Due, applied futurejobs.Applied, now time.Time) {
+// observe counts what became of ticks, and says of which nothing did.
+func (w *worker) observe(l *ruleTicks, due futurejobs.DueTicks, applied futurejobs.ApplyResult, now time.Time) {
 	w.Observer.Ticked(l.Name(), due.Outcome, 1)
 	if due.Missed > 0 {
 		w.Observer.Ticked(l.Name(), futurejobs.TickMissed, due.Missed)

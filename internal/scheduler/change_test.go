@@ -28,9 +28,9 @@ type changing struct {
 	tries          atomic.Int64
 }
 
-func (c *changing) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+func (c *changing) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	defer c.tries.Add(1)
-	return c.Bus.Emit(ctx, e, func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+	return c.Bus.PublishTick(ctx, e, func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		c.once.Do(c.before)
 		return held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
 			c.during()
@@ -216,7 +216,7 @@ type refusing struct {
 	tries      atomic.Int64
 }
 
-func (r *refusing) Emit(ctx context.Context, _ futurejobs.Emission, held scheduler.Held) error {
+func (r *refusing) PublishTick(ctx context.Context, _ futurejobs.Emission, held scheduler.Held) error {
 	return held(ctx, func(context.Context) (isAnswered bool, err error) {
 		r.tries.Add(1)
 		return r.isAnswered, errors.New("the stream is full")

@@ -13,8 +13,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// failedFor is how long ticks of a rule can be behind before that is said.
-const failedFor = time.Minute
+// failingAfter is how long ticks of a rule can be behind before that is said.
+const failingAfter = time.Minute
 
 // failures are the rules of which ticks cannot be applied at the moment.
 type failures struct {
@@ -23,7 +23,7 @@ type failures struct {
 }
 
 // Failing are the rules of which ticks cannot be applied at the moment, by name.
-func (t *Ticker) Failing() []string {
+func (t *Scheduler) Failing() []string {
 	names := slices.Concat(t.waits.failing(), t.emits.failing())
 	slices.Sort(names)
 	return names
@@ -67,30 +67,30 @@ func (f *failures) note(rule string, fails bool) (failed bool) {
 // step applies the ticks of a rule that are due by now. That they can't be is said, once however many
 // nodes, tries and restarts there are, since it is said of the first of them; and so is that they
 // can be again.
-func (w *worker) step(ctx context.Context, l *line, now time.Time) error {
+func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 	first, _ := l.Next(l.after())
-	behind := !first.IsZero() && now.Sub(first) > failedFor
+	behind := !first.IsZero() && now.Sub(first) > failingAfter
 	err := w.apply(ctx, l, now)
 	switch {
-	case errors.Is(err, futurejobs.ErrMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrDue), ctx.Err() != nil:
+	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), ctx.Err() != nil:
 		return err // that is not the rule's
 	case err != nil:
 		w.failures.note(l.Name(), true)
 		if behind {
-			return errors.Join(err, w.Announce(ctx, failing(l.Name(), first, err)))
+			return errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 		}
 		return err
 	}
 	if failed := w.failures.note(l.Name(), false); failed || behind {
-		w.again(ctx, l.Name(), first)
+		w.reportRecovered(ctx, l.Name(), first)
 	}
 	return nil
 }
 
-// again says that the ticks of a rule are applied, if it was said that they can't be. The ticks are
+// reportRecovered says that the ticks of a rule are applied, if it was said that they can't be. The ticks are
 // applied whether or not that can be said.
-func (w *worker) again(ctx context.Context, rule string, first time.Time) {
-	a, said, err := w.Ledger.Conclude(ctx, alerts.Remark{
+func (w *worker) reportRecovered(ctx context.Context, rule string, first time.Time) {
+	a, said, err := w.Ledger.ResolveSystemAlert(ctx, alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: first,
 		Text:   fmt.Sprintf("rule %s: its ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
 		Labels: map[string]string{"rule": rule},
@@ -105,9 +105,9 @@ func (w *worker) again(ctx context.Context, rule string, first time.Time) {
 // failingStep is the step of the alerts about ticks that cannot be applied.
 const failingStep = "ticks"
 
-// failing says that the ticks of a rule can't be applied, from the first of them on.
-func failing(rule string, first time.Time, why error) alerts.Remark {
-	return alerts.Remark{
+// failingAlert says that the ticks of a rule can't be applied, from the first of them on.
+func failingAlert(rule string, first time.Time, why error) alerts.SystemAlert {
+	return alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Firing, Severity: alerts.Error, Since: first,
 		Text: fmt.Sprintf("rule %s: its ticks cannot be applied, from %s on; they are made up for once they can: %.500s",
 			rule, first.UTC().Format(time.RFC3339), strings.ToValidUTF8(why.Error(), "")),

@@ -32,16 +32,19 @@ again: keep
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(known calendars.Set) (ticker *scheduler.Ticker, stop func()) {
-		book := rules.NewBook(w.store, w.store.Shards())
+	run := func(known calendars.Set) (ticker *scheduler.Scheduler, stop func()) {
+		book := rules.NewCatalog(w.store, w.store.Shards())
 		book.Calendars = known
 		if err := book.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ticker = scheduler.New(scheduler.Options{
 			Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
-			Now:      func() time.Time { return time.Now().Add(3 * time.Minute) },
-			Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err },
+			Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
+			Announce: func(ctx context.Context, r alerts.SystemAlert) error {
+				_, _, err := w.store.WriteSystemAlert(ctx, r)
+				return err
+			},
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup

@@ -7,9 +7,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// line is the ticks of one rule, and how far they were applied.
-type line struct {
-	futurejobs.Scheduled
+// ruleTicks is the ticks of one rule, and how far they were applied.
+type ruleTicks struct {
+	futurejobs.TickingRule
 	cursor uint64    // the second of the last tick that was applied, as it is stored
 	past   uint64    // the same, but now where that is of the future
 	at     time.Time // when to look at it: its next tick, or another try
@@ -18,16 +18,16 @@ type line struct {
 }
 
 // after is the instant that the next tick comes after.
-func (l *line) after() time.Time { return time.Unix(int64(l.past), 0).UTC() } //nolint:gosec // a second since 1970
+func (l *ruleTicks) after() time.Time { return time.Unix(int64(l.past), 0).UTC() } //nolint:gosec // a second since 1970
 
-// lines are those of all rules that have a tick to come, the first of them first.
-type lines struct{ heap []*line }
+// tickQueue are those of all rules that have a tick to come, the first of them first.
+type tickQueue struct{ heap []*ruleTicks }
 
 // first is the line to look at first, of some.
-func (ls *lines) first() *line { return ls.heap[0] }
+func (ls *tickQueue) first() *ruleTicks { return ls.heap[0] }
 
 // add takes in a line whose rule has a tick to come.
-func (ls *lines) add(l *line) {
+func (ls *tickQueue) add(l *ruleTicks) {
 	if next, ok := l.Next(l.after()); ok {
 		l.at = next
 		heap.Push(ls, l)
@@ -35,13 +35,13 @@ func (ls *lines) add(l *line) {
 }
 
 // put has a line looked at later.
-func (ls *lines) put(l *line, at time.Time) {
+func (ls *tickQueue) put(l *ruleTicks, at time.Time) {
 	l.at = at
 	heap.Fix(ls, l.place)
 }
 
 // moved goes on to the next tick of a line that was applied up to a cursor.
-func (ls *lines) moved(l *line, cursor uint64) {
+func (ls *tickQueue) moved(l *ruleTicks, cursor uint64) {
 	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
 	if next, ok := l.Next(l.after()); ok {
 		ls.put(l, next)
@@ -51,24 +51,24 @@ func (ls *lines) moved(l *line, cursor uint64) {
 }
 
 // Len implements heap.Interface, and so do the following.
-func (ls *lines) Len() int           { return len(ls.heap) }
-func (ls *lines) Less(i, j int) bool { return ls.heap[i].at.Before(ls.heap[j].at) }
+func (ls *tickQueue) Len() int           { return len(ls.heap) }
+func (ls *tickQueue) Less(i, j int) bool { return ls.heap[i].at.Before(ls.heap[j].at) }
 
 // Swap implements heap.Interface.
-func (ls *lines) Swap(i, j int) {
+func (ls *tickQueue) Swap(i, j int) {
 	ls.heap[i], ls.heap[j] = ls.heap[j], ls.heap[i]
 	ls.heap[i].place, ls.heap[j].place = i, j
 }
 
 // Push implements heap.Interface.
-func (ls *lines) Push(x any) {
-	l := x.(*line)
+func (ls *tickQueue) Push(x any) {
+	l := x.(*ruleTicks)
 	l.place = len(ls.heap)
 	ls.heap = append(ls.heap, l)
 }
 
 // Pop implements heap.Interface.
-func (ls *lines) Pop() any {
+func (ls *tickQueue) Pop() any {
 	last := len(ls.heap) - 1
 	l := ls.heap[last]
 	ls.heap = ls.heap[:last]

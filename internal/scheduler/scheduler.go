@@ -14,26 +14,26 @@ type Book interface {
 	// Revision is the revision of the rule set as it is known. It is asked for at each round.
 	Revision() int64
 	// Scheduled returns the rules that tick, and the revision of the rule set that they are of.
-	Scheduled() (revision int64, all []futurejobs.Scheduled)
+	Scheduled() (revision int64, all []futurejobs.TickingRule)
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }
 
-// Ledger is where ticks become jobs: each rule that ticks has a cursor of its own.
-type Ledger interface {
+// CursorStore is where ticks become jobs: each rule that ticks has a cursor of its own.
+type CursorStore interface {
 	// TickCursors returns where the ticks of all rules stand, by TickStream.
 	TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error)
 	// OpenCursor is that of futurejobs.Ledger, and so is Apply.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
-	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	// HoldTick keeps the rule of a tick from being changed until its ticks are applied, or ReleaseTick, or for
 	// futurejobs.HoldTickFor. It returns ErrRulesChanged if the rule has changed since a revision, and
 	// futurejobs.ErrHeld while an earlier hold lasts.
 	HoldTick(ctx context.Context, ruleID int32, revision int64) error
 	ReleaseTick(ctx context.Context, ruleID int32) error
-	// Conclude writes the alert of a Resolved remark, if the one that it closes was said and this
+	// ResolveSystemAlert writes the alert of a Resolved remark, if the one that it closes was said and this
 	// was not.
-	Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error)
+	ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
 }
 
 // Shards says which shards this node holds. It is safe for concurrent use.
@@ -43,10 +43,10 @@ type Shards interface {
 
 // Emitter publishes what ticks emit.
 type Emitter interface {
-	// Emit has a stream take in an event, and returns once it is there. However often it is
+	// PublishTick has a stream take in an event, and returns once it is there. However often it is
 	// called for the same id, and by whomever, the stream has one; an error leaves open whether
 	// it has it. The event is sent within held alone, whose error ends Emit.
-	Emit(ctx context.Context, e futurejobs.Emission, held Held) error
+	PublishTick(ctx context.Context, e futurejobs.Emission, held Held) error
 }
 
 // Held calls send while the rule of a tick stands and cannot be changed. isAnswered says that the broker has taken
@@ -65,11 +65,11 @@ type Observer interface {
 // Options are the parts of a Ticker. All but Allow are needed.
 type Options struct {
 	Book     Book
-	Ledger   Ledger
+	Ledger   CursorStore
 	Shards   Shards
 	Emitter  Emitter
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
-	Announce func(ctx context.Context, r alerts.Remark) error
+	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Observer Observer
 	Log      *slog.Logger
 	// Allow takes an event of so many bytes off those that a rule may emit, or returns when it may be tried again. nil: all are emitted.

@@ -41,7 +41,7 @@ type world struct {
 	store *store.Store
 	bus   *bus.Bus
 	url   string
-	rule  rules.Saved
+	rule  rules.RuleVersion
 }
 
 func newWorld(t *testing.T, o store.Options) *world {
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, o store.Options) *world {
 	return &world{T: t, store: s, bus: b, url: server.ClientURL()}
 }
 
-func (w *world) save(rule string) rules.Saved {
+func (w *world) save(rule string) rules.RuleVersion {
 	w.Helper()
 	saved, err := w.saved(w.Context(), rule)
 	if err != nil {
@@ -79,16 +79,16 @@ func (w *world) save(rule string) rules.Saved {
 }
 
 // saved saves the next version of a rule.
-func (w *world) saved(ctx context.Context, rule string) (rules.Saved, error) {
+func (w *world) saved(ctx context.Context, rule string) (rules.RuleVersion, error) {
 	documents, err := rules.Parse([]byte(rule), "")
 	if err != nil {
-		return rules.Saved{}, err
+		return rules.RuleVersion{}, err
 	}
 	text, err := documents[0].Canonical()
 	if err != nil {
-		return rules.Saved{}, err
+		return rules.RuleVersion{}, err
 	}
-	return w.store.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
+	return w.store.Save(ctx, rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 }
 
 // holding holds all shards, as a node does that slept through the end of its leases, too.
@@ -111,9 +111,9 @@ func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 func (*count) Alerted(alerts.Alert) {}
 
 // book is that of a node.
-func (w *world) book() *rules.Book {
+func (w *world) book() *rules.Catalog {
 	w.Helper()
-	book := rules.NewBook(w.store, w.store.Shards())
+	book := rules.NewCatalog(w.store, w.store.Shards())
 	if err := book.Refresh(w.Context()); err != nil {
 		w.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (w *world) book() *rules.Book {
 }
 
 // node runs a ticker with a book of its own until the test ends, or stop.
-func (w *world) node(ledger scheduler.Ledger, c *count) (stop func()) {
+func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 	w.Helper()
 	return w.ticker(scheduler.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus, Observer: c})
 }
@@ -130,7 +130,10 @@ func (w *world) node(ledger scheduler.Ledger, c *count) (stop func()) {
 func (w *world) ticker(o scheduler.Options) (stop func()) {
 	w.Helper()
 	o.Shards, o.Now, o.Log = holding{}, time.Now, slog.New(slog.DiscardHandler)
-	o.Announce = func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err }
+	o.Announce = func(ctx context.Context, r alerts.SystemAlert) error {
+		_, _, err := w.store.WriteSystemAlert(ctx, r)
+		return err
+	}
 	t := scheduler.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -211,17 +214,17 @@ func TestATickIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// failing is a database that is lost once, in the moment before a tick is committed.
-type failing struct {
+// failingAlert is a database that is lost once, in the moment before a tick is committed.
+type failingAlert struct {
 	*store.Store
 	failed atomic.Bool
 }
 
 var errLost = errors.New("the connection was lost")
 
-func (f *failing) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (f *failingAlert) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if !f.failed.Swap(true) {
-		return futurejobs.Applied{}, errLost
+		return futurejobs.ApplyResult{}, errLost
 	}
 	return f.Store.Apply(ctx, b)
 }
@@ -238,7 +241,7 @@ entity: import
 trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 `, tick.Format(time.RFC3339)))
 	var c count
-	lost := &failing{Store: w.store}
+	lost := &failingAlert{Store: w.store}
 	stop := w.node(lost, &c)
 	w.eventually("an event, and no cursor", func() bool { return lost.failed.Load() })
 	stop()
@@ -273,7 +276,7 @@ trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 // mute is a broker that answers nothing, as one whose stream has no leader.
 type mute struct{ asked atomic.Bool }
 
-func (m *mute) Emit(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
+func (m *mute) PublishTick(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
 	m.asked.Store(true)
 	<-ctx.Done()
 	return ctx.Err()
@@ -302,13 +305,13 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 
 // listed counts how often all the rules that tick are listed.
 type listed struct {
-	*rules.Book
+	*rules.Catalog
 	times atomic.Int64
 }
 
-func (l *listed) Scheduled() (revision int64, all []futurejobs.Scheduled) {
+func (l *listed) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	l.times.Add(1)
-	return l.Book.Scheduled()
+	return l.Catalog.Scheduled()
 }
 
 // The rules are listed when they changed, and not for each tick.
@@ -317,7 +320,7 @@ func TestRulesAreListedOnce(t *testing.T) {
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
 	w.rule = w.save(eachSecond)
 	var c count
-	book := &listed{Book: w.book()}
+	book := &listed{Catalog: w.book()}
 	w.ticker(scheduler.Options{Book: book, Ledger: w.store, Emitter: w.bus, Observer: &c})
 	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
 	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not

@@ -16,11 +16,11 @@ import (
 const shard = 0
 
 const (
-	lookEvery  = 5 * time.Second // it is looked up whether the shard is held, and whether the time was set
-	retryAfter = 2 * time.Second
-	lookAgain  = 250 * time.Millisecond // whether what is due was looked at
-	unlooked   = time.Hour              // that a tick waits for that
-	reloads    = 5                      // in a row, because of others
+	reloadInterval   = 5 * time.Second // it is looked up whether the shard is held, and whether the time was set
+	retryAfter       = 2 * time.Second
+	dueRetryInterval = 250 * time.Millisecond // whether what is due was looked at
+	dueTimeout       = time.Hour              // that a tick waits for that
+	reloads          = 5                      // in a row, because of others
 )
 
 // worker applies the ticks of the rules that emit, or of those that do not, one rule after the other.
@@ -29,8 +29,8 @@ type worker struct {
 	emits bool
 	wake  chan struct{}
 
-	lines    *lines // nil: where they stand is to be read
-	revision int64  // of the rules that the lines are of
+	lines    *tickQueue // nil: where they stand is to be read
+	revision int64      // of the rules that the lines are of
 	looked   time.Time
 
 	mu       sync.Mutex
@@ -70,13 +70,13 @@ func (w *worker) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.report(err)
+		w.setErr(err)
 		timer.Reset(w.wait(err))
 	}
 }
 
-// report takes in how a round went.
-func (w *worker) report(err error) {
+// setErr takes in how a round went.
+func (w *worker) setErr(err error) {
 	w.mu.Lock()
 	before := w.failed
 	w.failed = err
@@ -96,9 +96,9 @@ func (w *worker) wait(err error) time.Duration {
 	}
 	now := w.Now()
 	if w.lines == nil || now.IsZero() || w.lines.Len() == 0 {
-		return lookEvery
+		return reloadInterval
 	}
-	return min(lookEvery, max(w.lines.first().at.Sub(now), 0))
+	return min(reloadInterval, max(w.lines.first().at.Sub(now), 0))
 }
 
 // round applies what is due, rule by rule in the order of time. What fails for one is returned
@@ -133,7 +133,7 @@ func (w *worker) round(ctx context.Context) error {
 		switch err := w.step(ctx, l, now); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, futurejobs.ErrMoved), errors.Is(err, futurejobs.ErrRulesChanged):
+		case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged):
 			if again++; again > reloads {
 				return err
 			}
@@ -141,11 +141,11 @@ func (w *worker) round(ctx context.Context) error {
 			if err := w.Book.Refresh(ctx); err != nil {
 				return fmt.Errorf("look at the rules: %w", err)
 			}
-		case errors.Is(err, futurejobs.ErrDue):
+		case errors.Is(err, futurejobs.ErrJobDue):
 			if l.held.IsZero() {
 				l.held = now
 			}
-			w.lines.put(l, now.Add(lookAgain))
+			w.lines.put(l, now.Add(dueRetryInterval))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("rule %s: %w", l.Name(), err))
 			w.lines.put(l, now.Add(retryAfter))
@@ -163,7 +163,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	revision, all := w.Book.Scheduled()
-	all = slices.DeleteFunc(all, func(s futurejobs.Scheduled) bool { return s.Emits() != w.emits })
+	all = slices.DeleteFunc(all, func(s futurejobs.TickingRule) bool { return s.Emits() != w.emits })
 	var cursors map[string]futurejobs.Cursor
 	if len(all) > 0 {
 		var err error
@@ -171,7 +171,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	loaded := &lines{}
+	loaded := &tickQueue{}
 	for _, s := range all {
 		c, known := cursors[futurejobs.TickStream(s.RuleID())]
 		if !known {
@@ -180,7 +180,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 				return err
 			}
 		}
-		loaded.add(&line{Scheduled: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))}) //nolint:gosec // a second since 1970
+		loaded.add(&ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))}) //nolint:gosec // a second since 1970
 	}
 	w.lines, w.revision = loaded, revision
 	return nil

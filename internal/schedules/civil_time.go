@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// wall is what a clock on the wall shows: seconds since 1970-01-01 00:00 on it. It has no zone.
-type wall int64
+// civilTime is what a clock on the wall shows: seconds since 1970-01-01 00:00 on it. It has no zone.
+type civilTime int64
 
 const (
 	daySeconds  = 24 * 60 * 60
@@ -16,7 +16,7 @@ const (
 )
 
 // day is how many days after 1970-01-01 the clock shows.
-func (w wall) day() int64 {
+func (w civilTime) day() int64 {
 	d := int64(w) / daySeconds
 	if int64(w)%daySeconds < 0 {
 		d--
@@ -25,32 +25,32 @@ func (w wall) day() int64 {
 }
 
 // minute is the minute of the day, from 0.
-func (w wall) minute() int { return int((int64(w) - w.day()*daySeconds) / 60) }
+func (w civilTime) minute() int { return int((int64(w) - w.day()*daySeconds) / 60) }
 
 // wallAt is what the clock shows at a minute of a day.
-func wallAt(day int64, minute int) wall { return wall(day*daySeconds + int64(minute)*60) }
+func wallAt(day int64, minute int) civilTime { return civilTime(day*daySeconds + int64(minute)*60) }
 
-// stretch is a time in which nobody changes the clocks of a zone: the seconds since 1970 of its
+// zoneInterval is a time in which nobody changes the clocks of a zone: the seconds since 1970 of its
 // beginning and of its end, which is no part of it, and how many seconds they are ahead of UTC.
-type stretch struct{ from, to, ahead int64 }
+type zoneInterval struct{ from, to, ahead int64 }
 
 // shows is what a clock shows at a second of the stretch.
-func (s stretch) shows(second int64) wall { return wall(second + s.ahead) }
+func (s zoneInterval) shows(second int64) civilTime { return civilTime(second + s.ahead) }
 
 // at is the second at which a clock of this stretch shows w; it may lie outside of it.
-func (s stretch) at(w wall) int64 { return int64(w) - s.ahead }
+func (s zoneInterval) at(w civilTime) int64 { return int64(w) - s.ahead }
 
 // never is after everything, and can still be added to.
 const never = math.MaxInt64 / 4
 
 // stretches yields what follows on each other from a second on, without end. Two may be equally
 // far ahead of UTC.
-func stretches(zone *time.Location, from int64) iter.Seq[stretch] {
-	return func(yield func(stretch) bool) {
+func stretches(zone *time.Location, from int64) iter.Seq[zoneInterval] {
+	return func(yield func(zoneInterval) bool) {
 		for from < never {
 			local := time.Unix(from, 0).In(zone)
 			_, ahead := local.Zone()
-			s := stretch{from: from, to: nextChange(local), ahead: int64(ahead)}
+			s := zoneInterval{from: from, to: nextChange(local), ahead: int64(ahead)}
 			if !yield(s) {
 				return
 			}
@@ -74,14 +74,14 @@ func nextChange(t time.Time) int64 {
 	return change.Unix()
 }
 
-// apart is more than any two clocks on earth may be: both are less than 25 hours from UTC.
-const apart = 50 * 60 * 60
+// maxZoneOffset is more than any two clocks on earth may be: both are less than 25 hours from UTC.
+const maxZoneOffset = 50 * 60 * 60
 
 // shown is the latest that the clocks of a zone have shown by a second. Where they were put
 // back it is more than they show.
-func shown(zone *time.Location, by int64) wall {
-	latest := wall(math.MinInt64)
-	for s := range stretches(zone, by-apart) {
+func shown(zone *time.Location, by int64) civilTime {
+	latest := civilTime(math.MinInt64)
+	for s := range stretches(zone, by-maxZoneOffset) {
 		if s.from > by {
 			break
 		}
@@ -93,8 +93,8 @@ func shown(zone *time.Location, by int64) wall {
 // reached is the first second at which the clocks of a zone show w or something later: where
 // they leave w out, it is when they are put forward; where they show it twice, it is the first.
 // A later w is never reached earlier, and reached(w) > second exactly if w > shown(second).
-func reached(zone *time.Location, w wall) int64 {
-	for s := range stretches(zone, int64(w)-apart) {
+func reached(zone *time.Location, w civilTime) int64 {
+	for s := range stretches(zone, int64(w)-maxZoneOffset) {
 		if at := max(s.from, s.at(w)); at < s.to {
 			return at
 		}

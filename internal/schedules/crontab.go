@@ -16,7 +16,7 @@ type crontab struct {
 const cycle = 146097
 
 // next is the first minute after a time; false: there is none, ever.
-func (c crontab) next(after wall) (wall, bool) {
+func (c crontab) next(after civilTime) (civilTime, bool) {
 	first := after.day()
 	if m := c.from(after.minute() + 1); m < dayMinutes && c.on(first) {
 		return wallAt(first, m), true
@@ -30,7 +30,7 @@ func (c crontab) next(after wall) (wall, bool) {
 }
 
 // last is the last minute that is not after a time, of one that has some.
-func (c crontab) last(through wall) wall {
+func (c crontab) last(through civilTime) civilTime {
 	day := through.day()
 	if m := c.through(through.minute()); m >= 0 && c.on(day) {
 		return wallAt(day, m)
@@ -43,7 +43,7 @@ func (c crontab) last(through wall) wall {
 }
 
 // between is how many minutes lie after a time and not after another.
-func (c crontab) between(after, through wall) int {
+func (c crontab) between(after, through civilTime) int {
 	n := 0
 	for day := after.day(); day <= through.day(); day++ {
 		if !c.on(day) {

@@ -11,14 +11,14 @@ import (
 	"deadman/internal/configfile"
 )
 
-// column is one of the fields of a crontab. "?" stands for a value from least to most, which
+// cronField is one of the fields of a crontab. "?" stands for a value from least to most, which
 // is one that every month has.
-type column struct {
+type cronField struct {
 	name, bounds string
 	least, most  int
 }
 
-var columns = []column{
+var columns = []cronField{
 	{"minute", "0 to 59", 0, 59},
 	{"hour", "0 to 23", 0, 23},
 	{"day of month", "1 to 31", 1, 28},
@@ -56,9 +56,9 @@ func parseCrontab(text, seed string) (crontab, error) {
 }
 
 // read is the field at index i as the parser knows it, or what is wrong with it.
-func (c column) read(i int, field, seed string) (string, error) {
+func (c cronField) read(i int, field, seed string) (string, error) {
 	if !fieldPattern.MatchString(field) || strings.Contains(field, "*-") {
-		return "", fmt.Errorf(`the %s, %q, is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`, c.name, configfile.Clip(field, quoted))
+		return "", fmt.Errorf(`the %s, %q, is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`, c.name, configfile.Truncate(field, quoted))
 	}
 	if field == "?" {
 		return spread(seed, c), nil
@@ -66,7 +66,7 @@ func (c column) read(i int, field, seed string) (string, error) {
 	alone := []string{"*", "*", "*", "*", "*"}
 	alone[i] = field
 	if _, err := parseFields(alone); err != nil {
-		return "", fmt.Errorf("the %s, %q, is not possible; it is %s, ranges rise, and steps are 1 or more", c.name, configfile.Clip(field, quoted), c.bounds)
+		return "", fmt.Errorf("the %s, %q, is not possible; it is %s, ranges rise, and steps are 1 or more", c.name, configfile.Truncate(field, quoted), c.bounds)
 	}
 	return field, nil
 }
@@ -107,7 +107,7 @@ func parseFields(fields []string) (c crontab, err error) {
 	text := strings.Join(fields[:week], " ") + " " + sundays(fields[week])
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%q is not a crontab", configfile.Clip(text, quoted))
+			err = fmt.Errorf("%q is not a crontab", configfile.Truncate(text, quoted))
 		}
 	}()
 	parsed, err := cron.ParseStandard(text)
@@ -116,7 +116,7 @@ func parseFields(fields []string) (c crontab, err error) {
 	}
 	s, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return crontab{}, fmt.Errorf("%q is not a crontab", configfile.Clip(text, quoted))
+		return crontab{}, fmt.Errorf("%q is not a crontab", configfile.Truncate(text, quoted))
 	}
 	return crontab{
 		minutes: s.Minute &^ star, hours: s.Hour &^ star, days: s.Dom &^ star, months: s.Month &^ star, weekdays: s.Dow &^ star,

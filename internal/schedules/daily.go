@@ -2,18 +2,18 @@ package schedules
 
 import "time"
 
-// dated is a crontab that leaves out some hours of the day. What it names is a date and a time
+// daily is a crontab that leaves out some hours of the day. What it names is a date and a time
 // of day, and comes once: when a clock on the wall first shows it, or something later. Where a
 // clock is put forward, all that it leaves out comes then, as one tick.
-type dated struct {
+type daily struct {
 	crontab
 	zone *time.Location
 }
 
-var _ Schedule = dated{}
+var _ Schedule = daily{}
 
 // Next is when the next minute is reached that was not by then.
-func (d dated) Next(after time.Time) (time.Time, bool) {
+func (d daily) Next(after time.Time) (time.Time, bool) {
 	w, ok := d.next(shown(d.zone, secondOf(after)))
 	if !ok {
 		return time.Time{}, false
@@ -22,7 +22,7 @@ func (d dated) Next(after time.Time) (time.Time, bool) {
 }
 
 // Between counts the minutes that clocks reached, from change to change.
-func (d dated) Between(after, through time.Time) (n int, last time.Time) {
+func (d daily) Between(after, through time.Time) (n int, last time.Time) {
 	from, by := secondOf(after)+1, secondOf(through)
 	latest := shown(d.zone, from-1)
 	for s := range stretches(d.zone, from) {
@@ -41,4 +41,4 @@ func (d dated) Between(after, through time.Time) (n int, last time.Time) {
 }
 
 // From is the same.
-func (d dated) From(time.Time) Schedule { return d }
+func (d daily) From(time.Time) Schedule { return d }

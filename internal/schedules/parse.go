@@ -49,12 +49,12 @@ func Parse(text string, zone *time.Location, seed string) (Schedule, error) {
 	case c.hourly():
 		return hourly{c, orUTC(zone)}, nil
 	}
-	return dated{c, orUTC(zone)}, nil
+	return daily{c, orUTC(zone)}, nil
 }
 
 func zoneInside(word string) error {
 	_, zone, _ := strings.Cut(word, "=")
-	return fmt.Errorf("a schedule has no %s; write zone: %s beside it", configfile.Clip(word, quoted), configfile.Clip(zone, quoted))
+	return fmt.Errorf("a schedule has no %s; write zone: %s beside it", configfile.Truncate(word, quoted), configfile.Truncate(zone, quoted))
 }
 
 func parseEvery(text string) (Schedule, error) {
@@ -63,7 +63,7 @@ func parseEvery(text string) (Schedule, error) {
 		return nil, err
 	}
 	if span < time.Second || span > longest || span%time.Second != 0 {
-		return nil, fmt.Errorf("@every takes whole seconds between 1s and 3650d, not %s", configfile.Clip(text, quoted))
+		return nil, fmt.Errorf("@every takes whole seconds between 1s and 3650d, not %s", configfile.Truncate(text, quoted))
 	}
 	return every{span: int64(span / time.Second)}, nil
 }
@@ -75,7 +75,7 @@ func parseAt(text string) (Schedule, error) {
 		at, err = time.Unix(seconds, 0), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf(`@at takes an instant such as "2026-11-20T15:04:05Z", or seconds since 1970, not %q`, configfile.Clip(text, quoted))
+		return nil, fmt.Errorf(`@at takes an instant such as "2026-11-20T15:04:05Z", or seconds since 1970, not %q`, configfile.Truncate(text, quoted))
 	}
 	at = at.UTC().Add(time.Second - 1).Truncate(time.Second)
 	if at.Year() < 1970 || at.Year() > 9999 {
@@ -101,14 +101,14 @@ func expand(word, rest string) (string, error) {
 	for _, m := range macros {
 		switch {
 		case m.word == word && rest != "":
-			return "", fmt.Errorf("%s stands alone; leave %q out", word, configfile.Clip(rest, quoted))
+			return "", fmt.Errorf("%s stands alone; leave %q out", word, configfile.Truncate(rest, quoted))
 		case m.word == word:
 			return m.crontab, nil
 		}
 		known = append(known, m.word)
 	}
-	if near := configfile.Nearest(word, known); near != "" {
-		return "", fmt.Errorf("%q is not a schedule; did you mean %q?", configfile.Clip(word, quoted), near)
+	if near := configfile.Suggest(word, known); near != "" {
+		return "", fmt.Errorf("%q is not a schedule; did you mean %q?", configfile.Truncate(word, quoted), near)
 	}
-	return "", fmt.Errorf("%q is not a schedule; write one of %s", configfile.Clip(word, quoted), strings.Join(known, ", "))
+	return "", fmt.Errorf("%q is not a schedule; write one of %s", configfile.Truncate(word, quoted), strings.Join(known, ", "))
 }

@@ -15,7 +15,7 @@ var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 // UTC. The error says how a time of day is written.
 func TimeOfDay(tick time.Time, clock string, zone *time.Location) (time.Time, error) {
 	if !timeOfDay.MatchString(clock) {
-		return time.Time{}, fmt.Errorf(`%q is not a time of day; write it like "09:00"`, configfile.Clip(clock, quoted))
+		return time.Time{}, fmt.Errorf(`%q is not a time of day; write it like "09:00"`, configfile.Truncate(clock, quoted))
 	}
 	zone = orUTC(zone)
 	before := shown(zone, tick.Add(-1).Unix())

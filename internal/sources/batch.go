@@ -12,7 +12,7 @@ import (
 
 // batch is what a database is asked in one Ask, over several round trips where keys fail.
 type batch struct {
-	asks  []lookup.Ask
+	asks  []lookup.KeyQuery
 	found []checks.Finding
 	next  int  // those before it are answered
 	apart bool // each key has a transaction of its own, since one has failed
@@ -23,8 +23,8 @@ type batch struct {
 
 // mostVast is how many connections a batch may cost by finding far too much; mostLost is how many may be lost.
 const (
-	mostVast = 3
-	mostLost = 3
+	maxOversized = 3
+	mostLost     = 3
 )
 
 // answer is about the next key.
@@ -33,11 +33,11 @@ func (b *batch) answer(f checks.Finding) {
 	b.next++
 }
 
-// tooVast notes a key that found so much that the connection was given up, and gives the rest of
+// noteOversized notes a key that found so much that the connection was given up, and gives the rest of
 // the batch up after some of them.
-func (b *batch) tooVast() {
+func (b *batch) noteOversized() {
 	b.answer(checks.Finding{Err: errTooLong})
-	if b.vast++; b.vast == mostVast {
+	if b.vast++; b.vast == maxOversized {
 		b.giveUp(fmt.Errorf("not asked: %d keys before it found more than %d KiB each; ask for the few fields that the rule reads", b.vast, mostMessage>>10))
 	}
 }
@@ -73,7 +73,7 @@ func (b *batch) done(err error) ([]checks.Finding, error) {
 func (b *batch) refusal(query string) error {
 	var pg *pgconn.PgError
 	for _, f := range b.found {
-		if !errors.As(f.Err, &pg) || blamed(pg) != ofQuestion {
+		if !errors.As(f.Err, &pg) || blamed(pg) != scopeQuery {
 			return nil
 		}
 	}

@@ -49,8 +49,8 @@ func within(tb testing.TB, d time.Duration) context.Context {
 }
 
 // keys are asks of a query with one parameter.
-func keys(values ...any) []lookup.Ask {
-	asks := make([]lookup.Ask, len(values))
+func keys(values ...any) []lookup.KeyQuery {
+	asks := make([]lookup.KeyQuery, len(values))
 	for i, v := range values {
 		asks[i].Params = []any{v}
 	}

@@ -38,11 +38,11 @@ func Parse(data []byte, file string, env func(name string) string) ([]Spec, erro
 	r := reader{env}
 	err := configfile.Read(data, file, func(v configfile.Value) {
 		named := v.Fields("sources")["sources"]
-		if !named.Given() {
+		if !named.Present() {
 			return
 		}
 		for _, one := range named.Entries("a name for each source") {
-			if wrong := configfile.WrongName(one.Name); wrong != "" {
+			if wrong := configfile.CheckName(one.Name); wrong != "" {
 				one.ProblemAtName("%s", wrong)
 			}
 			specs = append(specs, r.spec(one))
@@ -82,13 +82,13 @@ func (r reader) spec(v configfile.Value) Spec {
 	}
 	var is []string
 	for _, k := range kinds {
-		if given := fields[string(k.kind)]; given.Given() {
+		if given := fields[string(k.kind)]; given.Present() {
 			is = append(is, string(k.kind))
 			k.read(r, &s, given)
 		}
 	}
 	switch {
-	case len(is) == 0 && !v.Wrong():
+	case len(is) == 0 && !v.HasProblem():
 		v.ProblemAtName("it does not say what it is; write postgres, sqlite, http or nats into it")
 	case len(is) > 1:
 		v.ProblemAtName("it is %s at once; keep one, and give the other a name of its own", strings.Join(is, " and "))
@@ -108,7 +108,7 @@ func readLimits(fields map[string]configfile.Value) lookup.Limits {
 // span is the duration that v is, over 0 and up to most; without v it is otherwise.
 func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
 	d := v.Duration(otherwise, most)
-	if d == 0 && v.Given() && !v.Wrong() {
+	if d == 0 && v.Present() && !v.HasProblem() {
 		v.Problem("0s is no time to do anything in; write more, or leave it out")
 	}
 	return d

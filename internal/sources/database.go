@@ -17,5 +17,5 @@ func (r reader) postgres(s *Spec, v configfile.Value) {
 }
 
 func (reader) sqlite(s *Spec, v configfile.Value) {
-	s.SQLite = &SQLite{Path: v.Fields("path")["path"].Needed("name the file of the database").Path()}
+	s.SQLite = &SQLite{Path: v.Fields("path")["path"].Require("name the file of the database").Path()}
 }

@@ -37,14 +37,14 @@ func permitted(address string, allow []netip.Prefix) error {
 		return nil
 	}
 	if public.SafeAddr(ip) != nil || addresses.IsMetadata(ip) {
-		return forbidden{ip}
+		return addressError{ip}
 	}
 	return nil
 }
 
-// forbidden is the error of an address that is not of the internet.
-type forbidden struct{ ip netip.Addr }
+// addressError is the error of an address that is not of the internet.
+type addressError struct{ ip netip.Addr }
 
-func (f forbidden) Error() string {
+func (f addressError) Error() string {
 	return fmt.Sprintf("%s is not a public address; if it is the right one, the source has to allow it, as in allow: [%s]", f.ip, netip.PrefixFrom(f.ip, f.ip.BitLen()))
 }

@@ -66,9 +66,9 @@ func openHTTP(name string, o HTTP) (lookup.Client, error) {
 }
 
 // Ask sends a GET for each key, some at once.
-func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.HTTP == nil {
-		return nil, otherKind("an HTTP service", "http")
+		return nil, wrapSourceKind("an HTTP service", "http")
 	}
 	return s.round(ctx, q.HTTP, asks)
 }
@@ -76,7 +76,7 @@ func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask)
 // Verify finds nothing out: nothing tells what is wrong with a path but asking for it.
 func (s *service) Verify(_ context.Context, q lookup.Question, _ int) ([]lookup.Column, error) {
 	if q.HTTP == nil {
-		return nil, otherKind("an HTTP service", "http")
+		return nil, wrapSourceKind("an HTTP service", "http")
 	}
 	return nil, nil
 }
@@ -110,7 +110,7 @@ func unanswered(err error) error {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
-	var not forbidden
+	var not addressError
 	switch {
 	case errors.As(err, &not):
 		return not

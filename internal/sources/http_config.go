@@ -21,7 +21,7 @@ const maxHeaders = 20
 func (r reader) http(s *Spec, v configfile.Value) {
 	fields := v.Fields("url", "headers", "allow", "ca_file")
 	s.HTTP = &HTTP{
-		Base: base(fields["url"].Needed("write the one that the paths of rules are added to")), Headers: r.headers(fields["headers"]),
+		Base: base(fields["url"].Require("write the one that the paths of rules are added to")), Headers: r.headers(fields["headers"]),
 		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
 	}
 }
@@ -46,7 +46,7 @@ func base(v configfile.Value) *url.URL {
 
 // headers is the headers of a source, whose values are secrets.
 func (r reader) headers(v configfile.Value) map[string]string {
-	if !v.Given() {
+	if !v.Present() {
 		return nil
 	}
 	headers := make(map[string]string)
@@ -59,8 +59,8 @@ func (r reader) headers(v configfile.Value) map[string]string {
 		name := http.CanonicalHeaderKey(one.Name)
 		switch _, twice := headers[name]; {
 		case !headerName.MatchString(one.Name):
-			one.ProblemAtName("%q is no name of a header; it has letters, digits, _ and -", configfile.Clip(one.Name, 80))
-		case oursAlone(name):
+			one.ProblemAtName("%q is no name of a header; it has letters, digits, _ and -", configfile.Truncate(one.Name, 80))
+		case reservedHeader(name):
 			one.ProblemAtName("deadman sets %s itself; leave it out", name)
 		case twice:
 			one.ProblemAtName("%s is here twice; keep one", name)
@@ -75,9 +75,9 @@ func (r reader) headers(v configfile.Value) map[string]string {
 	return headers
 }
 
-// oursAlone reports whether a header is not the operator's to set: it says where a request goes
+// reservedHeader reports whether a header is not the operator's to set: it says where a request goes
 // or where it ends.
-func oursAlone(name string) bool {
+func reservedHeader(name string) bool {
 	switch name {
 	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Accept-Encoding", "Te", "Trailer", "Upgrade":
 		return true
@@ -88,7 +88,7 @@ func oursAlone(name string) bool {
 // readAllow is the addresses that a host may have beyond public ones.
 func readAllow(v configfile.Value) []netip.Prefix {
 	var all []netip.Prefix
-	for _, one := range v.OneOrMore() {
+	for _, one := range v.OneOrList() {
 		text := one.Text()
 		if text == "" {
 			continue
@@ -101,7 +101,7 @@ func readAllow(v configfile.Value) []netip.Prefix {
 			}
 		}
 		if err != nil || !prefix.IsValid() {
-			one.Problem("%q is no address and no range of them; write one such as 10.0.0.0/8 or 127.0.0.1", configfile.Clip(text, 80))
+			one.Problem("%q is no address and no range of them; write one such as 10.0.0.0/8 or 127.0.0.1", configfile.Truncate(text, 80))
 			continue
 		}
 		all = append(all, prefix.Masked())

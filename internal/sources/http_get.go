@@ -28,7 +28,7 @@ func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bo
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
-		return checks.Finding{Err: ailment{unanswered(err)}}
+		return checks.Finding{Err: serviceError{unanswered(err)}}
 	}
 	defer func() { _ = res.Body.Close() }() // it is read, or the connection is of no use
 	switch {
@@ -38,7 +38,7 @@ func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bo
 		f.Value, f.Err = body(res)
 		return f
 	}
-	return checks.Finding{Err: declined(res, alone)}
+	return checks.Finding{Err: statusError(res, alone)}
 }
 
 // body is the object in the body of an answer.
@@ -48,32 +48,32 @@ func body(res *http.Response) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, lookup.MaxValue+1))
 	if err != nil {
-		return nil, ailment{unanswered(err)}
+		return nil, serviceError{unanswered(err)}
 	}
 	return object(b)
 }
 
-// declined is the error of a status that is no answer.
-func declined(res *http.Response, alone bool) error {
+// statusError is the error of a status that is no answer.
+func statusError(res *http.Response, alone bool) error {
 	code := res.StatusCode
 	says := fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusInternalServerError && alone:
 		return errors.New(says)
 	case code >= 500, code == http.StatusTooManyRequests:
-		return ailment{errors.New(says)}
+		return serviceError{errors.New(says)}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return ailment{fmt.Errorf("%s; are the source's headers right?", says)}
+		return serviceError{fmt.Errorf("%s; are the source's headers right?", says)}
 	case code == http.StatusNotFound, code == http.StatusGone:
 		return fmt.Errorf("%s; if that means that there is no such entity, write absent: [%d] in the lookup", says, code)
 	case code >= 300 && code < 400:
-		return fmt.Errorf("%s%s; redirects are not followed, so the source has to have the final address", says, whither(res))
+		return fmt.Errorf("%s%s; redirects are not followed, so the source has to have the final address", says, redirectHost(res))
 	}
 	return errors.New(says)
 }
 
-// whither is the host that a redirect leads to: what is behind may hold secrets.
-func whither(res *http.Response) string {
+// redirectHost is the host that a redirect leads to: what is behind may hold secrets.
+func redirectHost(res *http.Response) string {
 	to, err := res.Location()
 	if err != nil {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"deadman/checks/lookup"
 )
 
-// round is what a service is asked in one Ask.
-type round struct {
+// httpRound is what a service is asked in one Ask.
+type httpRound struct {
 	mu       sync.Mutex
 	found    []checks.Finding
 	answered []bool
@@ -21,20 +21,20 @@ type round struct {
 	why      error // one of the errors of those
 }
 
-// mostAiling is after how many keys in vain, and none otherwise, a service is not asked about
+// maxServiceErrors is after how many keys in vain, and none otherwise, a service is not asked about
 // the others.
-const mostAiling = mostRequests
+const maxServiceErrors = mostRequests
 
-// ailment is an error that says something about the service rather than the key.
-type ailment struct{ error }
+// serviceError is an error that says something about the service rather than the key.
+type serviceError struct{ error }
 
-func (a ailment) Unwrap() error { return a.error }
+func (a serviceError) Unwrap() error { return a.error }
 
-func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.Ask) ([]checks.Finding, error) {
-	r := &round{found: unknown(asks), answered: make([]bool, len(asks))}
+func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+	r := &httpRound{found: unknown(asks), answered: make([]bool, len(asks))}
 	var working sync.WaitGroup
 	for i := range asks {
-		if r.hopeless() || !s.enter(ctx) {
+		if r.shouldStop() || !s.enter(ctx) {
 			break
 		}
 		working.Go(func() {
@@ -60,13 +60,13 @@ func (s *service) enter(ctx context.Context) bool {
 func (s *service) leave() { <-s.slots }
 
 // answer notes what was found about a key. What the end of the time cut off is no answer.
-func (r *round) answer(ctx context.Context, i int, f checks.Finding) {
+func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(f.Err, errNoAnswer) && ctx.Err() != nil:
 		return
-	case errors.As(f.Err, new(ailment)):
+	case errors.As(f.Err, new(serviceError)):
 		r.ailing++
 		r.why = f.Err
 	case errors.Is(f.Err, errPath): // nobody was asked
@@ -76,15 +76,15 @@ func (r *round) answer(ctx context.Context, i int, f checks.Finding) {
 	r.found[i], r.answered[i] = f, true
 }
 
-// hopeless reports whether there is no point in asking on.
-func (r *round) hopeless() bool {
+// shouldStop reports whether there is no point in asking on.
+func (r *httpRound) shouldStop() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heard == 0 && r.ailing >= mostAiling
+	return r.heard == 0 && r.ailing >= maxServiceErrors
 }
 
 // result is what was found, or the error of the service if nobody was answered.
-func (r *round) result(ctx context.Context) ([]checks.Finding, error) {
+func (r *httpRound) result(ctx context.Context) ([]checks.Finding, error) {
 	partly := slices.Contains(r.answered, false)
 	late := partly && ctx.Err() != nil
 	switch {

@@ -52,8 +52,8 @@ func serve(tb testing.TB, f http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-func paths(all ...string) []lookup.Ask {
-	asks := make([]lookup.Ask, len(all))
+func paths(all ...string) []lookup.KeyQuery {
+	asks := make([]lookup.KeyQuery, len(all))
 	for i, p := range all {
 		asks[i].Path = p
 	}
@@ -82,7 +82,7 @@ func TestManyKeysByHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := web(t, s.URL+"/api/")
 	for range 3 {
-		asks, want := make([]lookup.Ask, 500), make([]string, 500)
+		asks, want := make([]lookup.KeyQuery, 500), make([]string, 500)
 		for i := range asks {
 			asks[i].Path = fmt.Sprintf("/orders/a%%2F%d?full=true", i)
 			want[i] = fmt.Sprintf(`{"asked": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
@@ -127,7 +127,7 @@ func TestFaultsOfHTTP(t *testing.T) {
 		"as deep as most": {answer(`{"a":` + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}"), `{"a":…}`},
 		"as long as most": {answer(`{"a":"` + strings.Repeat("x", 64<<10-8) + `"}`), `{"a":"…x"}`},
 		"too long":        {answer(`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`), "error: more than 64 KiB are answered; …"},
-		"1 GB said":       {said(1 << 30), "error: more than 64 KiB are answered; …"},
+		"1 GB said":       {pgError(1 << 30), "error: more than 64 KiB are answered; …"},
 		"1 GB":            {read.endless(1 << 30), "error: more than 64 KiB are answered; …"},
 		"cut off":         {cutOff, "error: unexpected EOF"},
 		"hung up":         {hungUp, "error: EOF"},
@@ -167,7 +167,7 @@ func redirect(to string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
 }
 
-func said(size int) http.HandlerFunc {
+func pgError(size int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
 		_, _ = io.WriteString(w, "{")
@@ -226,7 +226,7 @@ func TestHTTPThatCannotBeAsked(t *testing.T) {
 				requests.Add(1)
 				k.does(w, r)
 			})
-			asks := make([]lookup.Ask, lookup.BatchMost)
+			asks := make([]lookup.KeyQuery, lookup.BatchMost)
 			for i := range asks {
 				asks[i].Path = fmt.Sprintf("/%d", i)
 			}
@@ -428,7 +428,7 @@ func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
 		<-back
 		fmt.Fprint(w, `{}`)
 	})
-	asks := make([]lookup.Ask, keys)
+	asks := make([]lookup.KeyQuery, keys)
 	for i := range asks {
 		asks[i].Path = fmt.Sprintf("/%d", i)
 	}

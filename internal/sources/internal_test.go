@@ -95,7 +95,7 @@ func TestOneStatement(t *testing.T) {
 		"select $0":                           {},
 		"select $99999999999999999999":        {},
 	} {
-		statement, params, err := single(text)
+		statement, params, err := singleStatement(text)
 		if statement != want.statement || params != want.params || (err != nil) != (want.statement == "") {
 			t.Errorf("%q: %q, %d, %v; want %q, %d", text, statement, params, err, want.statement, want.params)
 		}
@@ -105,18 +105,18 @@ func TestOneStatement(t *testing.T) {
 // TestWhoIsToBlame tells what Postgres says apart.
 func TestWhoIsToBlame(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]blame{
-		"08006": ofSource, "28P01": ofSource, "28000": ofSource, "3D000": ofSource, "53300": ofSource, "53200": ofSource,
-		"57P01": ofSource, "57P02": ofSource, "57P03": ofSource, "57P05": ofSource,
-		"57014": ofKey, "22P02": ofKey, "22012": ofKey, "21000": ofKey, "P0001": ofKey, "40001": ofKey, "55P03": ofKey, "XX001": ofKey, "": ofKey,
-		"42703": ofQuestion, "42601": ofQuestion, "42501": ofQuestion, "25006": ofQuestion, "0A000": ofQuestion,
-		"26000": ofPlan,
+	for code, want := range map[string]errorScope{
+		"08006": scopeSource, "28P01": scopeSource, "28000": scopeSource, "3D000": scopeSource, "53300": scopeSource, "53200": scopeSource,
+		"57P01": scopeSource, "57P02": scopeSource, "57P03": scopeSource, "57P05": scopeSource,
+		"57014": scopeKey, "22P02": scopeKey, "22012": scopeKey, "21000": scopeKey, "P0001": scopeKey, "40001": scopeKey, "55P03": scopeKey, "XX001": scopeKey, "": scopeKey,
+		"42703": scopeQuery, "42601": scopeQuery, "42501": scopeQuery, "25006": scopeQuery, "0A000": scopeQuery,
+		"26000": scopeStalePlan,
 	} {
 		if got := blamed(&pgconn.PgError{Code: code}); got != want {
 			t.Errorf("%s: %d, want %d", code, got, want)
 		}
 	}
-	if blamed(&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery"}) != ofPlan {
+	if blamed(&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery"}) != scopeStalePlan {
 		t.Error("a plan that changed is not told apart")
 	}
 }

@@ -44,7 +44,7 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 
 // get reads the entries of many keys: some thousand in one round trip where the server and the
 // bucket can (2.11, allow_direct), else one by one, some at once.
-func (b bucket) get(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	found := unknown(asks)
 	wanted := make(map[string][]int, len(asks)) // by key, which of asks
 	for i, ask := range asks {
@@ -78,7 +78,7 @@ func (b bucket) each(ctx context.Context, wanted map[string][]int, found []check
 			case err != nil:
 				return fmt.Errorf("bucket %s: %w", b.name, err)
 			default:
-				value, err := known(entry.Value())
+				value, err := decodeAnswer(entry.Value())
 				b.tell(found, of, value, err)
 			}
 			return nil
@@ -226,5 +226,5 @@ func entryOf(m *nats.Msg) ([]byte, error) {
 	if m.Header.Get(jetstream.MarkerReasonHeader) != "" {
 		return nil, nil
 	}
-	return known(m.Data)
+	return decodeAnswer(m.Data)
 }

@@ -60,9 +60,9 @@ func TestBucketsAreRead(t *testing.T) {
 			if err := errors.Join(kv.Delete(soon(t), "deleted"), kv.Purge(soon(t), "purged")); err != nil {
 				t.Fatal(err)
 			}
-			var asks []lookup.Ask
+			var asks []lookup.KeyQuery
 			for _, key := range []string{"orders/1", "a.b", "null", "text", "large", "deleted", "purged", "never", "a.*", "a b", "", "orders/1"} {
-				asks = append(asks, lookup.Ask{Key: key})
+				asks = append(asks, lookup.KeyQuery{Key: key})
 			}
 			found, err := natsSource(t, conn).Ask(soon(t), lookup.Question{KV: "orders"}, asks)
 			if err != nil {
@@ -81,11 +81,11 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 	kv := makeBucket(t, conn, "orders", true)
 	const batch = lookup.BatchMost
 	padding := strings.Repeat("x", 20_000) // in all, more than the server gives at once
-	var asks []lookup.Ask
+	var asks []lookup.KeyQuery
 	var want []string
 	for i := range batch {
 		key := fmt.Sprintf("order-%d", i)
-		asks = append(asks, lookup.Ask{Key: key})
+		asks = append(asks, lookup.KeyQuery{Key: key})
 		if i%4 == 3 {
 			want = append(want, "nobody")
 			continue
@@ -128,7 +128,7 @@ func TestABucketThatIsNotThere(t *testing.T) {
 			t.Errorf("verify %s: %v", name, err)
 		}
 		// It is no failure of the source, which other rules ask for other buckets.
-		if _, err := client.Ask(soon(t), q, []lookup.Ask{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Ask(soon(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %s: %v", name, err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// known is what a message says of an entity; nil: it is null, and there is no such entity.
-func known(data []byte) (json.RawMessage, error) {
+// decodeAnswer is what a message says of an entity; nil: it is null, and there is no such entity.
+func decodeAnswer(data []byte) (json.RawMessage, error) {
 	switch text := bytes.TrimSpace(data); {
 	case len(text) == 0:
 		return nil, errors.New("the answer is empty; where there is no such entity it is null")

@@ -38,7 +38,7 @@ func openNATS(name string, spec NATS, shared func() *nats.Conn) (lookup.Client, 
 var errNotNATS = fmt.Errorf("%w: a source over NATS answers nats and kv, nothing else", lookup.ErrQuestion)
 
 // Ask asks a service or a bucket.
-func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if !q.NATS && q.KV == "" {
 		return nil, errNotNATS
 	}

@@ -34,7 +34,7 @@ const requestsMost = 500
 
 // request asks services, each about one entity, over one inbox. Where there was no answer
 // about anybody, be it a refusal, the service is not there or hangs, and that is the error.
-func request(ctx context.Context, conn *nats.Conn, asks []lookup.Ask) ([]checks.Finding, error) {
+func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	found, heard := unknown(asks), make([]bool, len(asks))
 	var group errgroup.Group
 	group.SetLimit(requestsMost)
@@ -125,7 +125,7 @@ func answered(m *nats.Msg) ([]byte, error) {
 	case "true":
 		return nil, nil
 	case "", "false":
-		return known(m.Data)
+		return decodeAnswer(m.Data)
 	default:
 		return nil, fmt.Errorf("the header %s is %q; write true, or leave it out", absentHeader, clip(absent))
 	}

@@ -155,10 +155,10 @@ func TestServicesAreAsked(t *testing.T) {
 		{"refuse", "on shop.orders.refuse: the service says 500: no database"},
 		{"nobody.there", "nobody answers on shop.orders.nobody.there"},
 	}
-	var asks []lookup.Ask
+	var asks []lookup.KeyQuery
 	var all []string
 	for _, w := range want {
-		asks, all = append(asks, lookup.Ask{Subject: "shop.orders." + w.key}), append(all, w.told)
+		asks, all = append(asks, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.told)
 	}
 	ctx := soon(t)
 	found, err := natsSource(t, conn).Ask(ctx, lookup.Question{NATS: true}, asks)
@@ -187,10 +187,10 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 			}
 		}
 	})
-	var asks []lookup.Ask
+	var asks []lookup.KeyQuery
 	var want []string
 	for i := range batch {
-		asks = append(asks, lookup.Ask{Subject: fmt.Sprint("slow.", i)})
+		asks = append(asks, lookup.KeyQuery{Subject: fmt.Sprint("slow.", i)})
 		want = append(want, fmt.Sprintf(`{"subject":"slow.%d"}`, i))
 	}
 	found, err := natsSource(t, natsConn(t, server)).Ask(soon(t), lookup.Question{NATS: true}, asks)
@@ -204,7 +204,7 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 func TestAServiceThatIsNotThereIsAnErrorOfTheQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
-	asks := []lookup.Ask{{Subject: "shop.a"}, {Subject: "shop.b"}}
+	asks := []lookup.KeyQuery{{Subject: "shop.a"}, {Subject: "shop.b"}}
 	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "nobody answers on shop.a") {
 		t.Errorf("without a service: %v", err)
 	}
@@ -235,7 +235,7 @@ func TestAServerThatIsGoneIsAnErrorOfTheSource(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]lookup.Question{"nats": {NATS: true}, "kv": {KV: "orders"}} {
-		if _, err := client.Ask(soon(t), q, []lookup.Ask{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
+		if _, err := client.Ask(soon(t), q, []lookup.KeyQuery{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
 			t.Errorf("ask %s: %v", name, err)
 		}
 		if _, err := client.Verify(soon(t), q, 0); err == nil || errors.Is(err, lookup.ErrQuestion) {
@@ -250,7 +250,7 @@ func TestAServerThatIsGoneIsAnErrorOfTheSource(t *testing.T) {
 func TestASourceOverNATSTakesNoOtherQuestion(t *testing.T) {
 	client := natsSource(t, natsConn(t, natsServer(t)))
 	for _, q := range []lookup.Question{{}, {SQL: "select 1"}, {HTTP: &lookup.HTTP{}}} {
-		if _, err := client.Ask(soon(t), q, make([]lookup.Ask, 1)); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Ask(soon(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %+v: %v", q, err)
 		}
 		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) {

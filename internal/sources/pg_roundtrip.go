@@ -13,13 +13,13 @@ import (
 	"deadman/checks"
 )
 
-// trip is one round trip: what is sent goes in one piece, and then the answers are read.
+// roundTrip is one round trip: what is sent goes in one piece, and then the answers are read.
 //
 // All keys of a batch are asked about in one transaction, which sees the database as it is at
 // one moment. The first key that fails ends it. Those after it are asked about again, and there
 // the pipeline has a point to go on from behind each key, and each a transaction of its own: so
 // however many fail, it is the second round trip that answers them all.
-type trip struct {
+type roundTrip struct {
 	*batch
 	statement *statement
 	pipe      *pgconn.Pipeline
@@ -27,9 +27,9 @@ type trip struct {
 }
 
 var (
-	errStale = errors.New("the query was prepared before the tables changed")
-	errVast  = errors.New("too much to read")
-	errLost  = errors.New("the database ended the connection while it ran the query")
+	errStale       = errors.New("the query was prepared before the tables changed")
+	errTooMuchData = errors.New("too much to read")
+	errLost        = errors.New("the database ended the connection while it ran the query")
 )
 
 // trip answers at least one more key of a batch, or returns why nobody is answered any more.
@@ -46,16 +46,16 @@ func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &trip{batch: b, statement: s, pipe: pg.StartPipeline(ctx), breakOff: cancel}
-	err = t.run(p.bound(ctx))
+	t := &roundTrip{batch: b, statement: s, pipe: pg.StartPipeline(ctx), breakOff: cancel}
+	err = t.run(p.statementTimeout(ctx))
 	if left := t.pipe.Close(); err == nil && !errors.As(left, new(*pgconn.PgError)) {
 		err = left // what Postgres said has been answered; that the connection is lost has not
 	}
 	switch {
 	case errors.Is(err, errStale):
 		delete(pg.CustomData(), query) // its name is not used again
-	case errors.Is(err, errVast):
-		b.tooVast()
+	case errors.Is(err, errTooMuchData):
+		b.noteOversized()
 		return nil
 	case err != nil && ctx.Err() == nil && pg.IsClosed():
 		return fmt.Errorf("%w: %w", errLost, unreachable(ctx, err))
@@ -65,9 +65,9 @@ func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	return err
 }
 
-// bound is the statement timeout in milliseconds. It ends before the batch has to, so that the
+// statementTimeout is the statement timeout in milliseconds. It ends before the batch has to, so that the
 // source gets to say which key took so long.
-func (p *postgres) bound(ctx context.Context) string {
+func (p *postgres) statementTimeout(ctx context.Context) string {
 	timeout := p.timeout
 	if end, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(end)*3/4)
@@ -75,7 +75,7 @@ func (p *postgres) bound(ctx context.Context) string {
 	return strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
 }
 
-func (t *trip) run(timeout string) error {
+func (t *roundTrip) run(timeout string) error {
 	asked, err := t.parameters()
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (t *trip) run(timeout string) error {
 }
 
 // parameters are those of the keys that are left, as text.
-func (t *trip) parameters() ([][][]byte, error) {
+func (t *roundTrip) parameters() ([][][]byte, error) {
 	left := t.asks[t.next:]
 	all := make([][][]byte, len(left))
 	for i, ask := range left {
@@ -105,7 +105,7 @@ func (t *trip) parameters() ([][][]byte, error) {
 		all[i] = make([][]byte, len(ask.Params))
 		for j, param := range ask.Params {
 			var err error
-			if all[i][j], err = written(param); err != nil {
+			if all[i][j], err = asText(param); err != nil {
 				return nil, err
 			}
 		}
@@ -114,19 +114,19 @@ func (t *trip) parameters() ([][][]byte, error) {
 }
 
 // begin sends the beginning of a transaction, which has two results.
-func (t *trip) begin(timeout string) {
+func (t *roundTrip) begin(timeout string) {
 	t.pipe.SendQueryParams("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", nil, nil, nil, nil)
 	t.pipe.SendQueryParams("SELECT set_config('statement_timeout', $1, true)", [][]byte{[]byte(timeout)}, nil, nil, nil)
 }
 
-// roll sends its end, which has two results: whatever was set in it is undone, and locks of the session, which a query can
+// rollback sends its end, which has two results: whatever was set in it is undone, and locks of the session, which a query can
 // take and no transaction gives back, are given back. It costs no trip of its own.
-func (t *trip) roll() {
+func (t *roundTrip) rollback() {
 	t.pipe.SendQueryParams("ROLLBACK", nil, nil, nil, nil)
 	t.pipe.SendQueryParams("SELECT pg_catalog.pg_advisory_unlock_all()", nil, nil, nil, nil)
 }
 
-func (t *trip) sendTogether(timeout string, asked [][][]byte) {
+func (t *roundTrip) sendTogether(timeout string, asked [][][]byte) {
 	t.begin(timeout)
 	for i, params := range asked {
 		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
@@ -134,10 +134,10 @@ func (t *trip) sendTogether(timeout string, asked [][][]byte) {
 			t.pipe.SendFlushRequest()
 		}
 	}
-	t.roll()
+	t.rollback()
 }
 
-func (t *trip) sendApart(timeout string, asked [][][]byte) {
+func (t *roundTrip) sendApart(timeout string, asked [][][]byte) {
 	for i, params := range asked {
 		if i > 0 {
 			t.pipe.SendPipelineSync()
@@ -145,12 +145,12 @@ func (t *trip) sendApart(timeout string, asked [][][]byte) {
 		t.begin(timeout)
 		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
 		t.pipe.SendPipelineSync()
-		t.roll()
+		t.rollback()
 	}
 }
 
-func (t *trip) readTogether(keys int) error {
-	if err := t.pass(2); err != nil {
+func (t *roundTrip) readTogether(keys int) error {
+	if err := t.skipResults(2); err != nil {
 		return err
 	}
 	for range keys {
@@ -163,38 +163,38 @@ func (t *trip) readTogether(keys int) error {
 			return t.endFailed()
 		}
 	}
-	return t.pass(3) // the transaction's end, and the end of that
+	return t.skipResults(3) // the transaction's end, and the end of that
 }
 
 // endFailed reads up to the end of the transaction that a key ended, and has it rolled back.
-func (t *trip) endFailed() error {
-	if err := t.pass(1); err != nil {
+func (t *roundTrip) endFailed() error {
+	if err := t.skipResults(1); err != nil {
 		return err
 	}
-	t.roll()
+	t.rollback()
 	if err := t.pipe.Sync(); err != nil {
 		return err
 	}
-	return t.pass(3)
+	return t.skipResults(3)
 }
 
-func (t *trip) readApart(keys int) error {
+func (t *roundTrip) readApart(keys int) error {
 	for range keys {
-		if err := t.pass(2); err != nil {
+		if err := t.skipResults(2); err != nil {
 			return err
 		}
 		if _, err := t.readKey(); err != nil {
 			return err
 		}
-		if err := t.pass(4); err != nil { // the key's end, the transaction's, and the end of that
+		if err := t.skipResults(4); err != nil { // the key's end, the transaction's, and the end of that
 			return err
 		}
 	}
 	return nil
 }
 
-// pass reads over results that nobody looks at.
-func (t *trip) pass(results int) error {
+// skipResults reads over results that nobody looks at.
+func (t *roundTrip) skipResults(results int) error {
 	for range results {
 		got, err := t.pipe.GetResults()
 		if reader, ok := got.(*pgconn.ResultReader); ok && err == nil {
@@ -209,20 +209,20 @@ func (t *trip) pass(results int) error {
 
 // readKey reads the answer about the next key. An error is not the key's; failed is that the
 // key's was one of Postgres.
-func (t *trip) readKey() (failed bool, err error) {
+func (t *roundTrip) readKey() (failed bool, err error) {
 	f, err := t.read()
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, new(*pgproto3.ExceededMaxBodyLenErr)):
-		return false, errVast
+		return false, errTooMuchData
 	case errors.As(err, &pg):
 		switch blamed(pg) {
-		case ofSource:
+		case scopeSource:
 			return false, err
-		case ofPlan:
+		case scopeStalePlan:
 			return false, errStale
 		}
-		t.answer(checks.Finding{Err: said{pg}})
+		t.answer(checks.Finding{Err: pgError{pg}})
 		return true, nil
 	case err != nil:
 		return false, err
@@ -232,7 +232,7 @@ func (t *trip) readKey() (failed bool, err error) {
 }
 
 // read reads the rows of one key.
-func (t *trip) read() (f checks.Finding, err error) {
+func (t *roundTrip) read() (f checks.Finding, err error) {
 	got, err := t.pipe.GetResults()
 	if err != nil {
 		return f, err
@@ -251,7 +251,7 @@ func (t *trip) read() (f checks.Finding, err error) {
 		}
 		if size += 8; size > mostMessage { // it may go on for long
 			t.breakOff()
-			return f, errVast
+			return f, errTooMuchData
 		}
 	}
 	if _, err := reader.Close(); err != nil {

@@ -62,9 +62,9 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 }
 
 // Ask asks in one round trip, and in one more if a key fails.
-func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.SQL == "" {
-		return nil, otherKind("a database", "sql")
+		return nil, wrapSourceKind("a database", "sql")
 	}
 	b := &batch{asks: asks, found: unknown(asks)}
 	for b.next < len(asks) {
@@ -87,7 +87,7 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask
 // Verify has the database parse the query.
 func (p *postgres) Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error) {
 	if q.SQL == "" {
-		return nil, otherKind("a database", "sql")
+		return nil, wrapSourceKind("a database", "sql")
 	}
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {

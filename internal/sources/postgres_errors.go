@@ -12,45 +12,45 @@ import (
 	"deadman/checks/lookup"
 )
 
-// blame is what an error that Postgres says is an error of.
-type blame int
+// errorScope is what an error that Postgres says is an error of.
+type errorScope int
 
 const (
-	ofKey      blame = iota // of what was asked about: a wrong value, a statement that took too long
-	ofSource                // of the database as a whole
-	ofQuestion              // of the query, whatever it is asked about
-	ofPlan                  // of how it was prepared before the tables changed
+	scopeKey       errorScope = iota // of what was asked about: a wrong value, a statement that took too long
+	scopeSource                      // of the database as a whole
+	scopeQuery                       // of the query, whatever it is asked about
+	scopeStalePlan                   // of how it was prepared before the tables changed
 )
 
 // blamed tells errors apart by SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-func blamed(pg *pgconn.PgError) blame {
+func blamed(pg *pgconn.PgError) errorScope {
 	switch {
 	case pg.Code == "26000", pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery":
-		return ofPlan
+		return scopeStalePlan
 	case pg.Code == "25006": // a write in a read-only transaction
-		return ofQuestion
+		return scopeQuery
 	case pg.Code == "53400": // a limit on what one query takes, such as temp_file_limit
-		return ofKey
+		return scopeKey
 	case strings.HasPrefix(pg.Code, "57P"): // shutdown, crash, starting up, database dropped
-		return ofSource
+		return scopeSource
 	}
 	switch class(pg) {
 	case "08", "28", "3D", "53": // connection, authorization, no such database, resources
-		return ofSource
+		return scopeSource
 	case "42", "0A": // syntax, names and rights; not supported
-		return ofQuestion
+		return scopeQuery
 	}
-	return ofKey
+	return scopeKey
 }
 
 // class is the first two digits of a SQLSTATE.
 func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
 
-// said is an error as Postgres says it, for people.
-type said struct{ *pgconn.PgError }
+// pgError is an error as Postgres says it, for people.
+type pgError struct{ *pgconn.PgError }
 
-func (s said) Error() string {
+func (s pgError) Error() string {
 	text := fmt.Sprintf("%s (SQLSTATE %s)", s.Message, s.Code)
 	if s.Code == "57014" {
 		return text + "; the query took longer than the source's statement timeout"
@@ -58,7 +58,7 @@ func (s said) Error() string {
 	return text
 }
 
-func (s said) Unwrap() error { return s.PgError }
+func (s pgError) Unwrap() error { return s.PgError }
 
 // refusedQuery says what is wrong with a query, and where.
 func refusedQuery(query string, pg *pgconn.PgError) error {
@@ -70,7 +70,7 @@ func refusedQuery(query string, pg *pgconn.PgError) error {
 	if pg.Hint != "" {
 		hint = "; " + pg.Hint
 	}
-	return fmt.Errorf("%w: %s%w%s", lookup.ErrQuestion, where, said{pg}, hint)
+	return fmt.Errorf("%w: %s%w%s", lookup.ErrQuestion, where, pgError{pg}, hint)
 }
 
 // place is a position in characters, from 1, as line and column.
@@ -92,7 +92,7 @@ func unreachable(ctx context.Context, err error) error {
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &pg):
-		return said{pg}
+		return pgError{pg}
 	case ctx.Err() != nil:
 		return errNoAnswer
 	case errors.As(err, &connect):

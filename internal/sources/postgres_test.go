@@ -77,7 +77,7 @@ func TestManyKeysInOneTrip(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()
-	asks, want := make([]lookup.Ask, lookup.BatchMost), make([]string, lookup.BatchMost)
+	asks, want := make([]lookup.KeyQuery, lookup.BatchMost), make([]string, lookup.BatchMost)
 	for i := range asks {
 		asks[i].Params, want[i] = []any{fmt.Sprint(2*i + 1)}, `{"status":"UNSHIPPED"}`
 		if 2*i+1 > 3000 {
@@ -106,7 +106,7 @@ func TestAFarPostgres(t *testing.T) {
 	poison(t, proxy, "latency", `{"latency": 500}`)
 	at.Host = proxy.Listen
 	d.dsn = at.String()
-	asks, want := make([]lookup.Ask, 200), make([]string, 200)
+	asks, want := make([]lookup.KeyQuery, 200), make([]string, 200)
 	for i := range asks {
 		asks[i].Params, want[i] = []any{i + 1}, `{"status":"UNSHIPPED"}`
 		if i%2 == 1 {

@@ -25,7 +25,7 @@ func TestALookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.alone()
-	for name, asks := range map[string][]lookup.Ask{
+	for name, asks := range map[string][]lookup.KeyQuery{
 		"all of them are answered":      keys(1, 2, 3),
 		"one fails":                     keys(1, "a", 3),
 		"the first of two fails":        keys("a", 3),
@@ -181,7 +181,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 func BenchmarkLookup(b *testing.B) {
 	d := newDatabase(b)
 	c := d.alone()
-	for name, asks := range map[string][]lookup.Ask{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
+	for name, asks := range map[string][]lookup.KeyQuery{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := c.Ask(b.Context(), lookup.Question{SQL: byID}, asks); err != nil {
@@ -192,8 +192,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-func manyKeys(n int) []lookup.Ask {
-	all := make([]lookup.Ask, n)
+func manyKeys(n int) []lookup.KeyQuery {
+	all := make([]lookup.KeyQuery, n)
 	for i := range all {
 		all[i].Params = []any{i + 1}
 	}

@@ -15,13 +15,13 @@ func (r reader) url(v configfile.Value, fields map[string]configfile.Value) stri
 // secret is what a file or a variable of the environment holds, of which v names one.
 func (r reader) secret(v, file, env configfile.Value) string {
 	switch {
-	case file.Given() && env.Given():
+	case file.Present() && env.Present():
 		env.ProblemAtName("%s is there, too; keep one of the two", file.Name)
-	case file.Given():
+	case file.Present():
 		return file.Secret(os.ReadFile)
-	case env.Given():
+	case env.Present():
 		return env.Variable(r.env)
-	case !v.Wrong():
+	case !v.HasProblem():
 		v.ProblemAtName("%s is missing; name a file that holds it, or with %s a variable of the environment", file.Name, env.Name)
 	}
 	return ""

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// written is a parameter as text, which a database reads as what it takes the parameter for.
+// asText is a parameter as text, which a database reads as what it takes the parameter for.
 // nil is null.
-func written(param any) ([]byte, error) {
+func asText(param any) ([]byte, error) {
 	switch v := param.(type) {
 	case nil:
 		return nil, nil

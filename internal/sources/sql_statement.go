@@ -8,12 +8,12 @@ import (
 	"deadman/checks/lookup"
 )
 
-// single is the one statement of a text of SQL, without what ends it, and how many parameters
+// singleStatement is the one statement of a text of SQL, without what ends it, and how many parameters
 // it has: the highest n of $n. It is for a database that would run several, one after the other.
-func single(text string) (statement string, params int, err error) {
+func singleStatement(text string) (statement string, params int, err error) {
 	end := -1 // where the statement ended
 	for i := 0; i < len(text); {
-		size, blank := lexeme(text[i:])
+		size, blank := tokenLen(text[i:])
 		token := text[i : i+size]
 		switch {
 		case blank:
@@ -38,21 +38,21 @@ func single(text string) (statement string, params int, err error) {
 	return text[:end], params, nil
 }
 
-// lexeme is the size of what a text of SQL begins with, as SQLite takes texts apart
+// tokenLen is the size of what a text of SQL begins with, as SQLite takes texts apart
 // (https://www.sqlite.org/lang_expr.html, https://www.sqlite.org/lang_comment.html), and whether
 // it says nothing. Words are not told from numbers.
-func lexeme(text string) (size int, blank bool) {
+func tokenLen(text string) (size int, blank bool) {
 	switch c := text[0]; {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
 		return 1, true
 	case strings.HasPrefix(text, "--"):
-		return upTo(text, 2, "\n"), true
+		return lenThrough(text, 2, "\n"), true
 	case strings.HasPrefix(text, "/*"):
-		return upTo(text, 2, "*/"), true
+		return lenThrough(text, 2, "*/"), true
 	case c == '[':
-		return upTo(text, 1, "]"), false
+		return lenThrough(text, 1, "]"), false
 	case c == '\'' || c == '"' || c == '`': // doubled inside, it is two of them one behind the other
-		return upTo(text, 1, text[:1]), false
+		return lenThrough(text, 1, text[:1]), false
 	case c == '$' || c == ':' || c == '@':
 		return 1 + word(text[1:]), false
 	case inWord(c):
@@ -61,8 +61,8 @@ func lexeme(text string) (size int, blank bool) {
 	return 1, false
 }
 
-// upTo is the size up to and with an end, or to the end of the text.
-func upTo(text string, from int, end string) int {
+// lenThrough is the size up to and with an end, or to the end of the text.
+func lenThrough(text string, from int, end string) int {
 	if i := strings.Index(text[from:], end); i >= 0 {
 		return from + i + len(end)
 	}

@@ -45,13 +45,13 @@ func openSQLite(name string, o SQLite, batches int) (lookup.Client, error) {
 }
 
 // Ask asks about one key after the other: there is no way to travel.
-func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	v, err := viewed(ctx, c, q)
+	v, err := prepareQuery(ctx, c, q)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *sqlite) Verify(ctx context.Context, q lookup.Question, params int) ([]l
 		return nil, err
 	}
 	defer c.Close()
-	v, err := viewed(ctx, c, q)
+	v, err := prepareQuery(ctx, c, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -133,21 +133,21 @@ func (s *sqlite) connect(ctx context.Context) (*sql.Conn, error) {
 	return c, nil
 }
 
-// view is a query and what it finds.
-type view struct {
+// sqliteQuery is a query and what it finds.
+type sqliteQuery struct {
 	query   string
 	params  int
 	columns []lookup.Column
 	names   []json.RawMessage
 }
 
-// viewed compiles a query in the place of a table, where nothing but a query can stand, and
+// prepareQuery compiles a query in the place of a table, where nothing but a query can stand, and
 // does not run it.
-func viewed(ctx context.Context, c *sql.Conn, q lookup.Question) (*view, error) {
+func prepareQuery(ctx context.Context, c *sql.Conn, q lookup.Question) (*sqliteQuery, error) {
 	if q.SQL == "" {
-		return nil, otherKind("a database", "sql")
+		return nil, wrapSourceKind("a database", "sql")
 	}
-	query, params, err := single(q.SQL)
+	query, params, err := singleStatement(q.SQL)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +155,9 @@ func viewed(ctx context.Context, c *sql.Conn, q lookup.Question) (*view, error) 
 	if err != nil {
 		return nil, refusedBySQLite(ctx, err)
 	}
-	v := &view{query: query, params: params}
+	v := &sqliteQuery{query: query, params: params}
 	for _, column := range found {
-		v.columns = append(v.columns, lookup.Column{Name: unnumbered(column.Name, v.columns), Type: affinity(column.DeclType)})
+		v.columns = append(v.columns, lookup.Column{Name: columnName(column.Name, v.columns), Type: affinity(column.DeclType)})
 		v.names = append(v.names, quoted(column.Name))
 	}
 	return v, checkColumns(v.columns)
@@ -179,9 +179,9 @@ func compiled(c *sql.Conn, query string) (columns []sqlitedriver.ColumnInfo, err
 	return columns, err
 }
 
-// unnumbered is the name of a column as its query has it: of several of one name, SQLite gives
+// columnName is the name of a column as its query has it: of several of one name, SQLite gives
 // those of a table the names a, a:1, a:2.
-func unnumbered(name string, before []lookup.Column) string {
+func columnName(name string, before []lookup.Column) string {
 	first, _, _ := strings.Cut(name, ":")
 	if slices.ContainsFunc(before, func(c lookup.Column) bool { return c.Name == first }) {
 		return first
@@ -206,7 +206,7 @@ func affinity(declared string) lookup.Type {
 }
 
 // ask asks about one key. err is not the key's.
-func (v *view) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
+func (v *sqliteQuery) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
 	args := make([]any, len(params))
 	for i, param := range params {
 		if args[i], err = bound(param); err != nil {
@@ -220,7 +220,7 @@ func (v *view) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	f.Value, err = v.one(ctx, stmt, args)
-	if err == nil || isOfSQLite(err, ofKey) {
+	if err == nil || isOfSQLite(err, scopeKey) {
 		f.Err = saidBySQLite(err, timeout)
 		return f, nil
 	}
@@ -234,12 +234,12 @@ func bound(param any) (any, error) {
 	case nil, bool, int, float64, string:
 		return v, nil
 	}
-	text, err := written(param)
+	text, err := asText(param)
 	return string(text), err
 }
 
 // one is the row of one key as an object, or nothing.
-func (v *view) one(ctx context.Context, stmt *sql.Stmt, args []any) (json.RawMessage, error) {
+func (v *sqliteQuery) one(ctx context.Context, stmt *sql.Stmt, args []any) (json.RawMessage, error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (v *view) one(ctx context.Context, stmt *sql.Stmt, args []any) (json.RawMes
 }
 
 // field is a value as JSON.
-func (v *view) field(i int, value any) (json.RawMessage, error) {
+func (v *sqliteQuery) field(i int, value any) (json.RawMessage, error) {
 	name := v.columns[i].Name
 	switch x := value.(type) {
 	case []byte:

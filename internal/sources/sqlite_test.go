@@ -60,7 +60,7 @@ func TestWhatSQLiteFinds(t *testing.T) {
 	first := `{"id":1,"status":"UNSHIPPED","eta":"2026-03-02T12:00:00Z","paid":true,"total":12.5,"said":"a\"b"}`
 	found, err := c.Ask(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
 	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "nobody", "nobody", "nobody"}, lines(found, err))
-	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.Ask{{Params: []any{"first", 2.5}}})
+	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.KeyQuery{{Params: []any{"first", 2.5}}})
 	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
 }
 

@@ -59,7 +59,7 @@ func prepare(ctx context.Context, c *pgconn.PgConn, name, query string) (*statem
 	d, err := c.Prepare(ctx, name, query, nil)
 	var pg *pgconn.PgError
 	switch {
-	case errors.As(err, &pg) && blamed(pg) != ofSource:
+	case errors.As(err, &pg) && blamed(pg) != scopeSource:
 		return nil, refusedQuery(query, pg)
 	case err != nil:
 		return nil, unreachable(ctx, err)

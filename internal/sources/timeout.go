@@ -14,7 +14,7 @@ var errNotAsked = errors.New("the source was not asked about it")
 
 // unknown is what is found before anybody is asked. A finding without a value and an error says that there is no such
 // entity: a key that no answer reaches must not be taken for that.
-func unknown(asks []lookup.Ask) []checks.Finding {
+func unknown(asks []lookup.KeyQuery) []checks.Finding {
 	return slices.Repeat([]checks.Finding{{Err: errNotAsked}}, len(asks))
 }
 
@@ -42,7 +42,7 @@ func finish(found []checks.Finding, answered func(i int) bool, why error) error 
 	return nil
 }
 
-// otherKind says that a source can't be asked in the way that it is.
-func otherKind(is, way string) error {
+// wrapSourceKind says that a source can't be asked in the way that it is.
+func wrapSourceKind(is, way string) error {
 	return fmt.Errorf("%w: the source is %s; ask it with %s", lookup.ErrQuestion, is, way)
 }

@@ -24,7 +24,7 @@ SET alert_id = excluded.alert_id, by_whom = excluded.by_whom, at = excluded.at, 
 type readAck struct{ futurejobs.Ack }
 
 func (k *readAck) fields() []any {
-	return []any{&k.Alert, (*verbatim)(&k.By), at(&k.At), at(&k.Until), (*verbatim)(&k.Note)}
+	return []any{&k.Alert, (*escapedText)(&k.By), at(&k.At), at(&k.Until), (*escapedText)(&k.Note)}
 }
 
 func (k *readAck) ack() *futurejobs.Ack {

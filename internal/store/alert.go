@@ -15,15 +15,15 @@ import (
 const fromAlert = ` FROM alert a JOIN rule r ON r.id = a.rule_id`
 
 func readAlert(row scanner, a *alerts.Alert) error {
-	r := saidRow{Alert: a}
+	r := alertRow{Alert: a}
 	if err := row.Scan(r.fields()...); err != nil {
 		return err
 	}
 	return r.read()
 }
 
-func readSaid(row scanner, s *futurejobs.Said) error {
-	r, waits := saidRow{Alert: &s.Alert}, false
+func readSaid(row scanner, s *futurejobs.ListedAlert) error {
+	r, waits := alertRow{Alert: &s.Alert}, false
 	if err := row.Scan(append(r.fields(), &waits, &s.Withheld)...); err != nil {
 		return err
 	}
@@ -35,19 +35,19 @@ func readSaid(row scanner, s *futurejobs.Said) error {
 var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
 
 // Alerts lists what was said, newest first; with f.Open, of what goes on, the newest of each.
-func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error) {
+func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error) {
 	list := s.alerts
 	if f.Open {
 		list = s.openAlerts
 	}
 	page, err := list(ctx, f)
 	if err != nil {
-		return page, failed("alerts", err)
+		return page, wrapErr("alerts", err)
 	}
 	return page, nil
 }
 
-func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Said], err error) {
+func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
 	before := position{Alert: lastAlert}
 	if err := before.read("alert", f.Cursor); err != nil {
 		return page, err
@@ -60,26 +60,26 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 	if f.Key != "" {
 		look = s.alertsOfKey
 	}
-	portions := make([]*portion[futurejobs.Said], len(scopes))
+	portions := make([]*shardPage[futurejobs.ListedAlert], len(scopes))
 	for i, c := range scopes {
-		portions[i] = saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.Said, error) {
+		portions[i] = saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 			return look(ctx, c, f, before, limit)
 		})
 	}
-	said, err := firstOf(portions, limit(f)+1, newestFirst)
+	said, err := mergeShards(portions, limit(f)+1, newestFirst)
 	if err != nil {
 		return page, err
 	}
-	page = paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} })
+	page = paged("alert", said, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
 	page.Items, err = s.fill(ctx, page.Items)
 	return page, err
 }
 
-func newestFirst(a, b futurejobs.Said) int { return alertOrder(b.ID, a.ID) }
+func newestFirst(a, b futurejobs.ListedAlert) int { return alertOrder(b.ID, a.ID) }
 
 // saidBefore is the alerts of a shard that were said before one.
-func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.Said, error)) *portion[futurejobs.Said] {
-	return &portion[futurejobs.Said]{next: func(after *futurejobs.Said, limit int) ([]futurejobs.Said, error) {
+func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error)) *shardPage[futurejobs.ListedAlert] {
+	return &shardPage[futurejobs.ListedAlert]{next: func(after *futurejobs.ListedAlert, limit int) ([]futurejobs.ListedAlert, error) {
 		if after != nil {
 			before = after.ID
 		}
@@ -87,11 +87,11 @@ func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futu
 	}}
 }
 
-func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
+func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.said(f)
-	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
+	return query(ctx, s.read, readSaid, rebindPlaceholders(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
 }
 
 // wanted reports whether a filter leaves an alert in, as where.said does.
@@ -101,18 +101,18 @@ func wanted(f futurejobs.Filter, a alerts.Alert) bool {
 }
 
 // alertsOfKey finds the alerts of a key by what its jobs, pending and ended, remember.
-func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
+func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	lists, err := query(ctx, s.read, func(row scanner, l *idList) error { return row.Scan(l) }, `
 SELECT f.alert_ids FROM future_job f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f")+`
 UNION ALL
 SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f"),
-		c.shard, verbatim(f.Key))
+		c.shard, escapedText(f.Key))
 	if err != nil {
 		return nil, err
 	}
 	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return alertOrder(id, before) >= 0 })
 	slices.SortFunc(ids, func(a, b alerts.ID) int { return alertOrder(b, a) })
-	var said []futurejobs.Said
+	var said []futurejobs.ListedAlert
 	for _, id := range ids {
 		if len(said) == limit {
 			break
@@ -132,10 +132,10 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 }
 
 // Alert returns one alert, or futurejobs.ErrNotFound.
-func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error) {
+func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error) {
 	said, err := s.said(ctx, alertColumns, id, s.allShards())
 	if err != nil {
-		return said, fmt.Errorf("alert %s: %w", id, away(err))
+		return said, fmt.Errorf("alert %s: %w", id, asUnavailable(err))
 	}
 	return said, nil
 }
@@ -149,9 +149,9 @@ func (s *Store) allShards() []int16 {
 }
 
 // said returns one alert with alertColumns or alertHeads.
-func (s *Store) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
+func (s *Store) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.ListedAlert, err error) {
 	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+columns+`, `+s.unpublished()+fromAlert+`
-WHERE a.id = $1 AND a.shard IN `+these(shards), id[:]), &said)
+WHERE a.id = $1 AND a.shard IN `+inList(shards), id[:]), &said)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound
 	}

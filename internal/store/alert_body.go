@@ -20,12 +20,12 @@ const headOfAlert = `substr(a.detail, 1, 8192)`
 
 // fill reads the documents of the alerts of a page, and of a large one what is no event and no state. A page is found without
 // them: the shards together have many more alerts than a page. An alert whose retention is over meanwhile is left out.
-func (s *Store) fill(ctx context.Context, page []futurejobs.Said) ([]futurejobs.Said, error) {
-	places := make(map[int16]map[alerts.ID]*futurejobs.Said)
+func (s *Store) fill(ctx context.Context, page []futurejobs.ListedAlert) ([]futurejobs.ListedAlert, error) {
+	places := make(map[int16]map[alerts.ID]*futurejobs.ListedAlert)
 	for i := range page {
 		a := &page[i]
 		if places[a.Shard] == nil {
-			places[a.Shard] = make(map[alerts.ID]*futurejobs.Said)
+			places[a.Shard] = make(map[alerts.ID]*futurejobs.ListedAlert)
 		}
 		places[a.Shard][a.ID] = a
 	}
@@ -34,18 +34,18 @@ func (s *Store) fill(ctx context.Context, page []futurejobs.Said) ([]futurejobs.
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(page, func(a futurejobs.Said) bool { return places[a.Shard][a.ID] != nil }), nil
+	return slices.DeleteFunc(page, func(a futurejobs.ListedAlert) bool { return places[a.Shard][a.ID] != nil }), nil
 }
 
 // fillOf fills the alerts of a shard, and takes those that are there out of wanted.
-func (s *Store) fillOf(ctx context.Context, shard int16, wanted map[alerts.ID]*futurejobs.Said) error {
-	w := where{`SELECT a.id, CASE WHEN octet_length(a.detail) <= ` + listedMost + ` THEN a.detail ELSE ` + headOfAlert + ` END,
+func (s *Store) fillOf(ctx context.Context, shard int16, wanted map[alerts.ID]*futurejobs.ListedAlert) error {
+	w := filter{`SELECT a.id, CASE WHEN octet_length(a.detail) <= ` + listedMost + ` THEN a.detail ELSE ` + headOfAlert + ` END,
 	octet_length(a.detail) > ` + listedMost + `
 FROM alert a WHERE a.shard = ? AND a.id IN (?` + strings.Repeat(`, ?`, len(wanted)-1) + `)`, []any{shard}}
 	for id := range wanted {
 		w.args = append(w.args, id[:])
 	}
-	bodies, err := query(ctx, s.read, readAlertBody, numbered(w.text), w.args...)
+	bodies, err := query(ctx, s.read, readAlertBody, rebindPlaceholders(w.text), w.args...)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ FROM alert a WHERE a.shard = ? AND a.id IN (?` + strings.Repeat(`, ?`, len(wante
 }
 
 // readLarge reads the whole document of an alert, and leaves its event and its state out.
-func (s *Store) readLarge(ctx context.Context, shard int16, a *futurejobs.Said) error {
+func (s *Store) readLarge(ctx context.Context, shard int16, a *futurejobs.ListedAlert) error {
 	var text string
 	if err := s.read.QueryRowContext(ctx, `SELECT a.detail FROM alert a WHERE a.shard = $1 AND a.id = $2`, shard, a.ID[:]).Scan(&text); err != nil {
 		return err

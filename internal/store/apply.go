@@ -24,7 +24,7 @@ func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
 }
 
 // lost are the shards of held that are not among those that stand.
-func lost(held []futurejobs.Held, stand []int16) []int16 {
+func lost(held []futurejobs.HeldShard, stand []int16) []int16 {
 	var gone []int16
 	for _, h := range held {
 		if !slices.Contains(stand, h.Shard) {
@@ -40,7 +40,7 @@ func detail(a *alerts.Alert, room []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alert %s: %w", a.ID, err)
 	}
-	return legible(b), nil
+	return sanitizeJSON(b), nil
 }
 
 // saidBy are the alerts of decisions.
@@ -52,9 +52,9 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 }
 
 // applied is what a net effect came to.
-func applied(b futurejobs.Batch, net futurejobs.Net) futurejobs.Applied {
-	again, _ := sortLetters(b, net.Letters)
-	return futurejobs.Applied{Tally: net.Tally, Said: saidBy(net.End), Stood: net.Stood, Over: net.Over, Again: again}
+func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
+	again, _ := sortLetters(b, net.DeadLetters)
+	return futurejobs.ApplyResult{EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again}
 }
 
 // refs are the jobs that effects name, each once, in the order in which they are locked.
@@ -87,17 +87,17 @@ func byRef(jobs []futurejobs.Job) map[futurejobs.Ref]futurejobs.Job {
 
 // field is one name of an event's header, as it is kept.
 type field struct {
-	Name   verbatim   `json:"name"`
-	Values []verbatim `json:"values"`
+	Name   escapedText   `json:"name"`
+	Values []escapedText `json:"values"`
 }
 
 // header is an event's header as it is kept.
 func header(h map[string][]string) (string, error) {
 	fields := make([]field, 0, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		f := field{Name: verbatim(name)}
+		f := field{Name: escapedText(name)}
 		for _, v := range h[name] {
-			f.Values = append(f.Values, verbatim(v))
+			f.Values = append(f.Values, escapedText(v))
 		}
 		fields = append(fields, f)
 	}

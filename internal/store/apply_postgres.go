@@ -22,26 +22,26 @@ import (
 var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
 
 // Apply implements futurejobs.Ledger.
-func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	return once(ctx, p.db, b, func() (futurejobs.Applied, error) { return p.apply(ctx, b) })
+func (p *postgres) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	return once(ctx, p.db, b, func() (futurejobs.ApplyResult, error) { return p.apply(ctx, b) })
 }
 
-func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
-	look := p.caution.toLookUp(b.Effects)
+	look := p.prefetchPolicy.refsToRead(b.Effects)
 	b.DeadLetters = p.trim(b, b.DeadLetters)
-	var net futurejobs.Net
+	var net futurejobs.FoldResult
 	repeats := false
-	err := again(ctx, p.repeating(&repeats), func() (err error) {
+	err := retry(ctx, p.repeating(&repeats), func() (err error) {
 		net, err = p.applyOnce(ctx, b, look, repeats)
-		if errors.Is(err, errOvertaken) {
-			look = p.caution.all(b.Effects)
+		if errors.Is(err, errConcurrentCreate) {
+			look = p.prefetchPolicy.allRefs(b.Effects)
 		}
 		return err
 	})
 	if err != nil {
-		return futurejobs.Applied{}, failed("apply", undone(err))
+		return futurejobs.ApplyResult{}, wrapErr("apply", undone(err))
 	}
 	net.Use()
 	return applied(b, net), nil
@@ -73,9 +73,9 @@ func (p *postgres) outOfTime(ctx context.Context, err error) error {
 //  3. The net effect is written, and the cursor moves.
 //
 // repeats: some of the alerts may be in their table already.
-func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, repeats bool) (net futurejobs.Net, err error) {
+func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	tx, err := p.pool.BeginTx(ctx, begin)
 	if err != nil {
@@ -86,8 +86,8 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	if err != nil {
 		return net, p.outOfTime(whole, err)
 	}
-	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
-		return net, futurejobs.ErrDue
+	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
+		return net, futurejobs.ErrJobDue
 	}
 	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
 	defer func() {
@@ -96,9 +96,9 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 		}
 	}()
 	if overtaken(net, look) {
-		return net, errOvertaken
+		return net, errConcurrentCreate
 	}
-	net.Letters = p.trim(b, net.Letters)
+	net.DeadLetters = p.trim(b, net.DeadLetters)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
 		return net, p.outOfTime(whole, err)
@@ -112,7 +112,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 			return net, p.outOfTime(whole, err)
 		}
 	}
-	failpoints.Here("apply.commit")
+	failpoints.Point("apply.commit")
 	return net, tx.Commit(ctx)
 }
 
@@ -134,7 +134,7 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 ORDER BY f.shard, f.id
 FOR UPDATE OF f`
 
-	recall = `
+	selectEarly = `
 SELECT ` + earlyColumns + ` FROM early e
 JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 	ON e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
@@ -145,11 +145,11 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 //
 //  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
 //  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
-func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, now time.Time, err error) {
+func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, look []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
 	var moved, changed bool
 	stood := true
-	locks, early := &pgx.Batch{}, p.caution.early(b)
-	locks.Queue(numbered(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
+	locks, early := &pgx.Batch{}, p.prefetchPolicy.early(b)
+	locks.Queue(rebindPlaceholders(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(at(&now), &stood)
 		now = p.correct(now)
 		return err
@@ -166,7 +166,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != stands[stream]
 			moved = moved || elsewhere
 			changed = changed || b.OfReaders() && revision > b.RuleSet
-			return unless(elsewhere, err)
+			return ignoreErr(elsewhere, err)
 		})
 	}
 	if rules := b.RestsOn(); len(rules) > 0 {
@@ -179,24 +179,24 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 			return nil
 		})
 	}
-	queueKnown(locks, b, look, early, &known)
+	queueReads(locks, b, look, early, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
 	case err != nil:
 		return known, now, err
 	case moved:
-		return known, now, futurejobs.ErrMoved
+		return known, now, futurejobs.ErrCursorMoved
 	case changed:
 		return known, now, futurejobs.ErrRulesChanged
 	case !stood:
-		return known, now, ruleSetMoved(ctx, tx, b.RuleSet)
+		return known, now, ruleSetChangedErr(ctx, tx, b.RuleSet)
 	}
 	return known, now, nil
 }
 
-// queueKnown reads what is known of the jobs to look up, and what happened early. Each statement
+// queueReads reads what is known of the jobs to look up, and what happened early. Each statement
 // sees what was committed before it began, so the locks come first.
-func queueKnown(q *pgx.Batch, b futurejobs.Batch, look, early []futurejobs.Ref, known *futurejobs.Known) {
+func queueReads(q *pgx.Batch, b futurejobs.EffectBatch, look, early []futurejobs.Ref, known *futurejobs.FoldInput) {
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))
 	}
@@ -211,7 +211,7 @@ func queueKnown(q *pgx.Batch, b futurejobs.Batch, look, early []futurejobs.Ref, 
 	}
 	if len(early) > 0 {
 		shards, rules, keys := refColumns(early)
-		q.Queue(recall, shards, rules, keys).Query(func(rows pgx.Rows) error {
+		q.Queue(selectEarly, shards, rules, keys).Query(func(rows pgx.Rows) error {
 			found, err := all(rows, readEarly)
 			known.Early = earlyByRef(found)
 			return err

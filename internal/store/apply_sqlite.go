@@ -17,28 +17,28 @@ const (
 )
 
 // Apply implements futurejobs.Ledger. The one writer has all jobs locked.
-func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	return once(ctx, e.read, b, func() (futurejobs.Applied, error) { return e.apply(ctx, b) })
+func (e *sqlite) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	return once(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
 }
 
-func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	b.DeadLetters = e.trim(b, b.DeadLetters)
-	net, err := e.applyOnce(ctx, b, e.caution.toLookUp(b.Effects))
-	if errors.Is(err, errOvertaken) {
-		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
+	net, err := e.applyOnce(ctx, b, e.prefetchPolicy.refsToRead(b.Effects))
+	if errors.Is(err, errConcurrentCreate) {
+		net, err = e.applyOnce(ctx, b, e.prefetchPolicy.allRefs(b.Effects))
 	}
 	if err != nil {
-		return futurejobs.Applied{}, failed("apply", undone(err))
+		return futurejobs.ApplyResult{}, wrapErr("apply", undone(err))
 	}
 	net.Use()
 	return applied(b, net), nil
 }
 
 // applyOnce applies a batch that needs to look up some jobs.
-func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
+func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, &e.caution, b, look, now)
-		failpoints.Here("apply.commit")
+		net, err = w.apply(ctx, &e.prefetchPolicy, b, look, now)
+		failpoints.Point("apply.commit")
 		return err
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futur
 	return net, err
 }
 
-func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
+func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, now time.Time) (net futurejobs.FoldResult, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
@@ -58,14 +58,14 @@ func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look
 	if err != nil {
 		return net, err
 	}
-	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
-		return net, futurejobs.ErrDue
+	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
+		return net, futurejobs.ErrJobDue
 	}
 	net = futurejobs.FoldWithin(c.quotas, b.Effects, known, now)
 	if overtaken(net, look) {
-		return net, errOvertaken
+		return net, errConcurrentCreate
 	}
-	net.Letters = c.trim(b, net.Letters)
+	net.DeadLetters = c.trim(b, net.DeadLetters)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}
@@ -94,19 +94,19 @@ func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look
 			return net, err
 		}
 	}
-	created := len(net.Create) + len(net.Born)
+	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {
 		return net, nil // by hand, and nothing to count
 	}
 	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost)
 	if err == nil && n == 0 {
-		return net, futurejobs.ErrMoved
+		return net, futurejobs.ErrCursorMoved
 	}
 	return net, err
 }
 
 // evaluated returns ErrRulesChanged unless the rules that a batch rests on are as they were evaluated.
-func (w *writer) evaluated(b futurejobs.Batch) error {
+func (w *writer) evaluated(b futurejobs.EffectBatch) error {
 	if !b.OfReaders() {
 		moved, err := w.moved(b.RestsOn(), ruleStood, b.RuleSet)
 		if err == nil && len(moved) > 0 {
@@ -128,7 +128,7 @@ func (w *writer) standing(streams map[string]uint64) error {
 		var one int
 		ok, err := w.row([]any{&one}, `SELECT 1 FROM event_cursor WHERE stream = $1 AND last_seq = $2`, stream, seq)
 		if err == nil && !ok {
-			err = futurejobs.ErrMoved
+			err = futurejobs.ErrCursorMoved
 		}
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (w *writer) standing(streams map[string]uint64) error {
 	return nil
 }
 
-func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) error {
+func (w *writer) writeLetters(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) error {
 	letters, tried, err := letterWrites(ctx, b, net, now)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futur
 }
 
 // knownOf reads what is known of the jobs to look up, and what happened early.
-func (w *writer) knownOf(b futurejobs.Batch, look, early []futurejobs.Ref) (known futurejobs.Known, err error) {
+func (w *writer) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
 	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
 		return known, err
 	}
@@ -171,7 +171,7 @@ func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.R
 	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
 	for _, ref := range refs {
 		var j futurejobs.Job
-		ok, err := w.row(jobFields(&j), findOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
+		ok, err := w.row(jobFields(&j), findOne, ref.Shard, ref.RuleID, escapedText(ref.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +187,7 @@ func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.R
 }
 
 // early returns what happened early. Most of the time there is nothing at all.
-func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.Early, error) {
+func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.EarlyEvent, error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}
@@ -195,10 +195,10 @@ func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.Ear
 	if some, err := w.row([]any{&one}, anyEarly); err != nil || !some {
 		return nil, err
 	}
-	found := make(map[futurejobs.Ref]futurejobs.Early)
+	found := make(map[futurejobs.Ref]futurejobs.EarlyEvent)
 	for _, ref := range refs {
-		var e futurejobs.Early
-		ok, err := w.row(earlyFields(&e), recallOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
+		var e futurejobs.EarlyEvent
+		ok, err := w.row(earlyFields(&e), recallOne, ref.Shard, ref.RuleID, escapedText(ref.Key))
 		if err != nil {
 			return nil, err
 		}

@@ -13,15 +13,15 @@ import (
 )
 
 // auditOf are the lines that a batch adds to the audit, as parameters of insertAudit.
-func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (lines [][]any, err error) {
-	if b.Deed == "" {
+func auditOf(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) (lines [][]any, err error) {
+	if b.AuditAction == "" {
 		return nil, nil
 	}
 	if b.Bulk {
 		return bulkAudit(ctx, b, net.Create, now)
 	}
-	for _, e := range deeds(b, net) {
-		line, err := auditArgs(ctx, now, access.Action(b.Deed), object(e), particulars(e))
+	for _, e := range auditedEffects(b, net) {
+		line, err := auditArgs(ctx, now, access.Action(b.AuditAction), object(e), auditDetail(e))
 		if err != nil {
 			return nil, err
 		}
@@ -30,9 +30,9 @@ func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now ti
 	return lines, nil
 }
 
-// deeds are the effects of a batch to be audited: what a person did, where something came of
+// auditedEffects are the effects of a batch to be audited: what a person did, where something came of
 // it.
-func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
+func auditedEffects(b futurejobs.EffectBatch, net futurejobs.FoldResult) []futurejobs.Effect {
 	touched := make(map[futurejobs.Ref]bool)
 	for _, j := range net.Create {
 		touched[j.Ref] = true
@@ -42,7 +42,7 @@ func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
 			touched[j.Ref] = true
 		}
 	}
-	for _, decisions := range [][]futurejobs.Decision{net.End, net.Born} {
+	for _, decisions := range [][]futurejobs.Decision{net.End, net.StartedAndEnded} {
 		for _, d := range decisions {
 			touched[d.Job.Ref] = true
 		}
@@ -59,27 +59,27 @@ func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
 // object is what the audit calls what an effect is about: a job or, where somebody acknowledged
 // it, an alert.
 func object(e futurejobs.Effect) string {
-	if a, is := e.Ask.(futurejobs.Acknowledge); is {
+	if a, is := e.Action.(futurejobs.Acknowledge); is {
 		return "alert/" + a.Ack.Alert.String()
 	}
 	return "job/" + e.Rule.Name + "/" + e.Ref.Key
 }
 
-// particulars are what the audit says beside the object of an effect.
-func particulars(e futurejobs.Effect) string {
-	a, is := e.Ask.(futurejobs.Acknowledge)
+// auditDetail are what the audit says beside the object of an effect.
+func auditDetail(e futurejobs.Effect) string {
+	a, is := e.Action.(futurejobs.Acknowledge)
 	if !is || a.Ack.Until.IsZero() {
 		return ""
 	}
 	until := "for good"
-	if !a.Ack.Good() {
+	if !a.Ack.Active() {
 		until = "until " + a.Ack.Until.UTC().Format(time.RFC3339)
 	}
 	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
 }
 
 // bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
-func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
+func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {
 		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
@@ -88,7 +88,7 @@ func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job,
 		counts[j.RuleID]++
 	}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
-		line, err := auditArgs(ctx, now, access.Action(b.Deed), "job/"+names[id], fmt.Sprintf("waits: %d", counts[id]))
+		line, err := auditArgs(ctx, now, access.Action(b.AuditAction), "job/"+names[id], fmt.Sprintf("waits: %d", counts[id]))
 		if err != nil {
 			return nil, err
 		}

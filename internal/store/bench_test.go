@@ -158,8 +158,8 @@ type load struct {
 	tb    testing.TB
 	rule  *futurejobs.Rule
 	set   int64
-	held  []futurejobs.Held
-	walks []futurejobs.Walk
+	held  []futurejobs.HeldShard
+	walks []futurejobs.ShardCursor
 	first time.Time
 	made  int
 	early bool // what ends a job may come before it
@@ -168,7 +168,7 @@ type load struct {
 func newLoad(tb testing.TB, s *store.Store) *load {
 	tb.Helper()
 	l := &load{Store: s, tb: tb, first: time.Now().UTC().Add(24 * time.Hour).Truncate(time.Second)}
-	saved, err := s.Save(tb.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	saved, err := s.Save(tb.Context(), rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 	l.check(err)
 	l.set, err = s.Revision(tb.Context())
 	l.check(err)
@@ -176,10 +176,10 @@ func newLoad(tb testing.TB, s *store.Store) *load {
 	leases, err := s.Leases(tb.Context())
 	l.check(err)
 	for _, seen := range leases {
-		got, _, err := s.Take(tb.Context(), "me", seen.Held, time.Hour)
+		got, _, err := s.Take(tb.Context(), "me", seen.HeldShard, time.Hour)
 		l.check(err)
-		l.held = append(l.held, got.Held)
-		l.walks = append(l.walks, futurejobs.Walk{Shard: got.Shard, ID: math.MinInt64})
+		l.held = append(l.held, got.HeldShard)
+		l.walks = append(l.walks, futurejobs.ShardCursor{Shard: got.Shard, ID: math.MinInt64})
 	}
 	return l
 }
@@ -193,12 +193,12 @@ func (l *load) check(err error) {
 
 func (l *load) create(n int) {
 	l.tb.Helper()
-	b := futurejobs.Batch{RuleSet: l.set}
+	b := futurejobs.EffectBatch{RuleSet: l.set}
 	for range n {
 		l.made++
 		key := fmt.Sprintf("k%09d", l.made)
 		ref := futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, l.Shards()), RuleID: l.rule.ID, Key: key}
-		b.Effects = append(b.Effects, futurejobs.Effect{Rule: l.rule, Ref: ref, Ask: futurejobs.Start{Early: l.early, Job: futurejobs.Job{
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: l.rule, Ref: ref, Action: futurejobs.Start{Early: l.early, Job: futurejobs.Job{
 			Version: 1, Since: l.first, FirstCheckAt: l.first,
 			Event: []byte(`{"order_id":"` + key + `","status":"UNSHIPPED","total":123,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
 		}}})
@@ -225,7 +225,7 @@ func (l *load) end(j futurejobs.Job) futurejobs.Decision {
 	}
 	j.Alerts = []alerts.ID{a.ID}
 	j.CheckCount, j.Step = 1, 1
-	j.Last = futurejobs.Look{PickedAt: l.first, StartedAt: l.first, CompletedAt: l.first}
+	j.Last = futurejobs.CheckTimes{PickedAt: l.first, StartedAt: l.first, CompletedAt: l.first}
 	return futurejobs.Decision{Job: j, Outcome: "exhausted", Alerts: []alerts.Alert{a}}
 }
 
@@ -235,7 +235,7 @@ func BenchmarkPlanned(b *testing.B) {
 	for name, open := range stores(b) {
 		b.Run(name, func(b *testing.B) {
 			l := newLoad(b, open(b))
-			span := futurejobs.Span{From: l.first, Until: l.first.Add(futurejobs.Day), Width: time.Minute}
+			span := futurejobs.BucketRange{From: l.first, Until: l.first.Add(futurejobs.Day), Width: time.Minute}
 			for i := range jobs / benchBatch {
 				l.first = span.From.Add(time.Duration(i) * time.Minute)
 				l.create(benchBatch)

@@ -21,7 +21,7 @@ func TestCells(t *testing.T) {
 		return b
 	}
 	before2000 := time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
-	c := cells{row: [][]byte{
+	c := rowDecoder{row: [][]byte{
 		encoded(pgtype.Int2OID, -2), encoded(pgtype.Int4OID, -3), encoded(pgtype.Int8OID, int64(-4)),
 		encoded(pgtype.Int4OID, 5), nil, encoded(pgtype.Int8OID, 6), nil,
 		encoded(pgtype.TimestamptzOID, before2000), encoded(pgtype.TimestamptzOID, time.Unix(0, 0)), nil,
@@ -46,7 +46,7 @@ func TestCells(t *testing.T) {
 	if c.err != nil || len(c.row) != 0 {
 		t.Errorf("%v, and %d are left", c.err, len(c.row))
 	}
-	wrong := cells{row: [][]byte{{1, 2}, {3, 4}}}
+	wrong := rowDecoder{row: [][]byte{{1, 2}, {3, 4}}}
 	if n := wrong.int64(); n != 0 || wrong.err == nil || !strings.Contains(wrong.err.Error(), "2 bytes, want 8") {
 		t.Errorf("%d, %v", n, wrong.err)
 	}
@@ -59,7 +59,7 @@ func TestColumnsForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.settling(1, nil, nil, nil)
+	c.settleSQL(1, nil, nil, nil)
 	c.empty()
 	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
 		for _, column := range table {

@@ -9,9 +9,9 @@ import (
 )
 
 // BeginCheck implements futurejobs.Beginnings.
-func (s *Store) BeginCheck(ctx context.Context, b futurejobs.Beginning) (ok bool, err error) {
+func (s *Store) BeginCheck(ctx context.Context, b futurejobs.CheckStart) (ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if err := heldBy(ctx, tx, []futurejobs.Held{b.Held}, now); err != nil {
+		if err := heldBy(ctx, tx, []futurejobs.HeldShard{b.HeldShard}, now); err != nil {
 			return err
 		}
 		n, err := exec(ctx, tx, `
@@ -22,7 +22,7 @@ WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.Checks, b.Epoch
 		return err
 	})
 	if err != nil {
-		return false, failed("begin a check", err)
+		return false, wrapErr("begin a check", err)
 	}
 	return ok, nil
 }

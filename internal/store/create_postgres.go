@@ -11,9 +11,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// creation is new jobs as arrays, in the order in which they are written. Those that began and ended at
+// newJobColumns is new jobs as arrays, in the order in which they are written. Those that began and ended at
 // once have an outcome.
-type creation struct {
+type newJobColumns struct {
 	shard, rule, version, key, created, since, first, next column
 	event, state, pauses, pausedNext, members, ordering    column
 	origin                                                 column
@@ -21,8 +21,8 @@ type creation struct {
 	err                                                    error // of an order that can't be written
 }
 
-func creationOf(jobs []*futurejobs.Job) *creation {
-	c := &creation{
+func creationOf(jobs []*futurejobs.Job) *newJobColumns {
+	c := &newJobColumns{
 		shard: smallints.named("shard"), rule: ints.named("rule_id"), version: ints.named("version"), key: texts.named("key"),
 		created: timestamptzs.named("created_at"), since: timestamptzs.named("since_at"),
 		first: timestamptzs.named("first_check_at"), next: timestamptzs.named("next_check_at"),
@@ -32,28 +32,28 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 		outcome: texts.named("outcome"), reason: texts.named("reason"),
 	}
 	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next, &c.origin} {
-		column.room(len(jobs), 8*len(jobs))
+		column.reset(len(jobs), 8*len(jobs))
 	}
 	keys, events := 0, 0
 	for _, j := range jobs {
 		keys, events = keys+len(j.Key), events+len(j.Event)
 	}
-	c.key.room(len(jobs), keys)
-	c.event.room(len(jobs), events)
+	c.key.reset(len(jobs), keys)
+	c.event.reset(len(jobs), events)
 	for _, j := range jobs {
 		c.add(j)
 	}
-	share(&c.rule, &c.version)
-	share(&c.created)
-	share(&c.first, &c.next)
-	omit(&c.event)
-	omit(&c.state, &c.pauses, &c.pausedNext, &c.members)
-	omit(&c.origin)
-	omit(&c.ordering)
+	sendOnce(&c.rule, &c.version)
+	sendOnce(&c.created)
+	sendOnce(&c.first, &c.next)
+	dropEmpty(&c.event)
+	dropEmpty(&c.state, &c.pauses, &c.pausedNext, &c.members)
+	dropEmpty(&c.origin)
+	dropEmpty(&c.ordering)
 	return c
 }
 
-func (c *creation) add(j *futurejobs.Job) {
+func (c *newJobColumns) add(j *futurejobs.Job) {
 	c.shard.int16(j.Shard)
 	c.rule.int32(j.RuleID)
 	c.version.int32(j.Version)
@@ -80,32 +80,32 @@ func (c *creation) add(j *futurejobs.Job) {
 // begun are the columns that both statements fill, and what they are filled with, but for when the next check is.
 const begun = `shard, rule_id, version, key, created_at, since_at, first_check_at`
 
-func (c *creation) begun() string {
+func (c *newJobColumns) begun() string {
 	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, ` + c.first.of("job")
 }
 
 // waiting is the statement that creates jobs which wait, and its parameters. The events come last: whatever follows
 // them would have pgx move them to another buffer.
-func (c *creation) waiting() (text string, args []any) {
+func (c *newJobColumns) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
 		&c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin, &c.state, &c.event,
 	})
-	return numbered(`
+	return rebindPlaceholders(`
 INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, ordering, origin)
 SELECT ` + c.begun() + `, ` + c.next.of("job") + `, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
 	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.ordering.of("job") + `, ` + c.origin.of("job") + `
 FROM ` + from + `
-ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
+ON CONFLICT (shard, rule_id, key) DO NOTHING`), withSizeHint(args)
 }
 
 // over is the statement that writes the history of jobs which are over, and its parameters. Such a job takes
 // an id like any other, and is never pending.
-func (c *creation) over(now time.Time) (text string, args []any) {
+func (c *newJobColumns) over(now time.Time) (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next, &c.pausedNext, &c.outcome, &c.reason,
 	})
-	return numbered(`
+	return rebindPlaceholders(`
 INSERT INTO history (` + begun + `, next_check_at,
 	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
 SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, ` + c.next.of("job") + `),
@@ -147,7 +147,7 @@ func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) error {
 			return c.err
 		}
 		text, args := c.waiting()
-		q.Queue(text, args...).Exec(expect(len(part), errOvertaken))
+		q.Queue(text, args...).Exec(expect(len(part), errConcurrentCreate))
 	}
 	return nil
 }

@@ -13,15 +13,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// unstorable makes futurejobs.ErrRefused of an error that a value is to blame for: the same batch
+// asRefused makes futurejobs.ErrRefused of an error that a value is to blame for: the same batch
 // would fail in the same way for ever.
-func unstorable(err error) error {
+func asRefused(err error) error {
 	var pg *pgconn.PgError
 	var lite *sqlitedriver.Error
 	switch {
-	case errors.As(err, &pg) && refusedCode(pg.Code):
+	case errors.As(err, &pg) && isDataErrorPG(pg.Code):
 		return fmt.Errorf("%w: %s", futurejobs.ErrRefused, pg.Message)
-	case errors.As(err, &lite) && refusedLite(lite.Code()&0xff):
+	case errors.As(err, &lite) && isDataErrorSQLite(lite.Code()&0xff):
 		return fmt.Errorf("%w: %w", futurejobs.ErrRefused, err)
 	}
 	return err
@@ -44,12 +44,12 @@ func undone(err error) error {
 	if isCode(err, statementTimeout, lockTimeout) {
 		return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
 	}
-	return unstorable(err)
+	return asRefused(err)
 }
 
-// refusedCode reports whether Postgres finds a value out of its range, of no use as what it is
+// isDataErrorPG reports whether Postgres finds a value out of its range, of no use as what it is
 // for, against a constraint, or too large. A key that is there twice is no value's fault.
-func refusedCode(code string) bool {
+func isDataErrorPG(code string) bool {
 	switch code {
 	case "23502", "23503", "23514", "54000":
 		return true
@@ -57,7 +57,7 @@ func refusedCode(code string) bool {
 	return strings.HasPrefix(code, "22")
 }
 
-// refusedLite is refusedCode for SQLite's primary codes.
-func refusedLite(code int) bool {
+// isDataErrorSQLite is refusedCode for SQLite's primary codes.
+func isDataErrorSQLite(code int) bool {
 	return code == sqlite3.SQLITE_CONSTRAINT || code == sqlite3.SQLITE_TOOBIG || code == sqlite3.SQLITE_MISMATCH
 }

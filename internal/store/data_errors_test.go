@@ -12,8 +12,8 @@ import (
 func TestWhatPostgresRefuses(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
-	start := func(since time.Time) futurejobs.Batch {
-		return futurejobs.Batch{RuleSet: f.set, Effects: []futurejobs.Effect{{Rule: f.rule, Ref: f.ref("a"), Ask: futurejobs.Start{
+	start := func(since time.Time) futurejobs.EffectBatch {
+		return futurejobs.EffectBatch{RuleSet: f.set, Effects: []futurejobs.Effect{{Rule: f.rule, Ref: f.ref("a"), Action: futurejobs.Start{
 			Job: futurejobs.Job{Version: 1, Since: since, FirstCheckAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)},
 		}}}}
 	}

@@ -18,7 +18,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	head, err := header(l.Event.Header)
 	if err != nil {
-		return nil, failed("dead letter", err)
+		return nil, wrapErr("dead letter", err)
 	}
 	data := l.Event.Data
 	if data == nil {
@@ -32,14 +32,14 @@ func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 
 // readListedLetter is readLetter of a letter of a list.
 func readListedLetter(row scanner, l *futurejobs.DeadLetter) error {
-	return readLetter(wider{row, []any{&l.Omitted}}, l)
+	return readLetter(rowWithExtras{row, []any{&l.Omitted}}, l)
 }
 
 func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	var head string
 	e := &l.Event
-	if err := row.Scan(&l.ID, &e.Stream, (*verbatim)(&e.Subject), &e.Seq, at(&e.At), (*verbatim)(&e.ID),
-		&head, &e.Data, &l.Rule, &l.Part, (*verbatim)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt)); err != nil {
+	if err := row.Scan(&l.ID, &e.Stream, (*escapedText)(&e.Subject), &e.Seq, at(&e.At), (*escapedText)(&e.ID),
+		&head, &e.Data, &l.Rule, &l.Part, (*escapedText)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt)); err != nil {
 		return err
 	}
 	if len(e.Data) == 0 {
@@ -68,7 +68,7 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter
 		err = futurejobs.ErrNotFound
 	}
 	if err != nil {
-		return futurejobs.DeadLetter{}, failed(fmt.Sprintf("dead letter %d", id), err)
+		return futurejobs.DeadLetter{}, wrapErr(fmt.Sprintf("dead letter %d", id), err)
 	}
 	return letters[0], nil
 }
@@ -82,11 +82,11 @@ func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejob
 	if err := before.read("dead_letter", f.Cursor); err != nil {
 		return page, err
 	}
-	w := where{`SELECT ` + listedLetters + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
+	w := filter{`SELECT ` + listedLetters + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
 	w.letters(f)
-	letters, err := query(ctx, s.read, readListedLetter, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+	letters, err := query(ctx, s.read, readListedLetter, rebindPlaceholders(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
-		return page, failed("dead letters", err)
+		return page, wrapErr("dead letters", err)
 	}
 	return paged("dead_letter", letters, f, func(l futurejobs.DeadLetter) position { return position{ID: l.ID} }), nil
 }

@@ -25,8 +25,8 @@ type statement struct {
 
 // letterWrites are the writes that a batch's dead letters come to, and what becomes of the one
 // that it is another try of, if it is: that one has to be there still.
-func letterWrites(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (writes []statement, tried statement, err error) {
-	again, fresh := sortLetters(b, net.Letters)
+func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) (writes []statement, tried statement, err error) {
+	again, fresh := sortLetters(b, net.DeadLetters)
 	for _, l := range fresh {
 		args, err := letter(l, now)
 		if err != nil {
@@ -49,7 +49,7 @@ func letterWrites(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, n
 
 // sortLetters tells why the letter that is tried again stays, if it does, from letters of
 // their own. folded are those that came of playing the effects.
-func sortLetters(b futurejobs.Batch, folded []futurejobs.DeadLetter) (again string, fresh []futurejobs.DeadLetter) {
+func sortLetters(b futurejobs.EffectBatch, folded []futurejobs.DeadLetter) (again string, fresh []futurejobs.DeadLetter) {
 	var reasons []string
 	for _, l := range slices.Concat(b.DeadLetters, folded) {
 		switch {
@@ -67,11 +67,11 @@ func letterObject(id int64) string { return fmt.Sprintf("dead-letter/%d", id) }
 // LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix, Subject and Reason
 // that follow an id, oldest first.
 func (s *Store) LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error) {
-	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id > ?`, []any{after}}
+	w := filter{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id > ?`, []any{after}}
 	w.letters(f)
-	letters, err := query(ctx, s.read, readLetter, numbered(w.text+` ORDER BY id LIMIT ?`), append(w.args, limit)...)
+	letters, err := query(ctx, s.read, readLetter, rebindPlaceholders(w.text+` ORDER BY id LIMIT ?`), append(w.args, limit)...)
 	if err != nil {
-		return nil, failed("dead letters", err)
+		return nil, wrapErr("dead letters", err)
 	}
 	return letters, nil
 }
@@ -89,7 +89,7 @@ func (s *Store) DropLetter(ctx context.Context, id int64) error {
 		return audit(ctx, tx, now, access.DeadLetterDrop, letterObject(id), "")
 	})
 	if err != nil {
-		return failed(fmt.Sprintf("drop dead letter %d", id), err)
+		return wrapErr(fmt.Sprintf("drop dead letter %d", id), err)
 	}
 	return nil
 }
@@ -97,16 +97,16 @@ func (s *Store) DropLetter(ctx context.Context, id int64) error {
 // DropLetters takes the dead letters away that a filter's Rule, RulePrefix, Subject and Reason
 // leave, and returns how many.
 func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped int64, err error) {
-	w := where{`DELETE FROM dead_letter WHERE 1 = 1`, nil}
+	w := filter{`DELETE FROM dead_letter WHERE 1 = 1`, nil}
 	w.letters(f)
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
-		if dropped, err = exec(ctx, tx, numbered(w.text), w.args...); err != nil || dropped == 0 {
+		if dropped, err = exec(ctx, tx, rebindPlaceholders(w.text), w.args...); err != nil || dropped == 0 {
 			return err
 		}
 		return audit(ctx, tx, now, access.DeadLetterDrop, "dead-letter", fmt.Sprintf("%d dropped%s", dropped, narrowed(f)))
 	})
 	if err != nil {
-		return 0, failed("drop dead letters", err)
+		return 0, wrapErr("drop dead letters", err)
 	}
 	return dropped, nil
 }

@@ -40,7 +40,7 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("settle after the deletion: %v, want ErrRulesChanged", err)
 	}
-	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Rules: []int32{f.rule.ID}}); !errors.Is(err, futurejobs.ErrRulesChanged) {
+	if _, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Rules: []int32{f.rule.ID}}); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("apply after the deletion: %v, want ErrRulesChanged", err)
 	}
 }

@@ -38,7 +38,7 @@ func skips(all []futurejobs.Unready) (groups []skipped) {
 func (s skipped) values() string {
 	rows := make([]string, len(s.rules))
 	for i := range s.rules {
-		rows[i] = these([]int32{s.rules[i], s.versions[i]})
+		rows[i] = inList([]int32{s.rules[i], s.versions[i]})
 	}
 	return strings.Join(rows, ",")
 }

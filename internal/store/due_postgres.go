@@ -55,7 +55,7 @@ var errTooManyBytes = errors.New("the page has too many bytes")
 // that pages are bounded until their bodies are small again.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	whole := ctx
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	bounded := q.Bytes > 0 && p.largeBodies.Load()
 	jobs, err := p.due(ctx, q, bounded)
@@ -68,7 +68,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		if errors.Is(err, futurejobs.ErrTooSlow) { // smaller pages are those that the server bounds
 			p.largeBodies.Store(true)
 		}
-		return nil, failed("due", err)
+		return nil, wrapErr("due", err)
 	}
 	if bounded && futurejobs.Bodies(jobs) < q.Bytes/4 {
 		p.largeBodies.Store(false)
@@ -117,7 +117,7 @@ func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any)
 		text = strings.Replace(text, dueCells, `f.*`, 1)
 		text, args = dueWithin+text+dueBelow, append(args, q.Bytes)
 	}
-	return numbered(text), args
+	return rebindPlaceholders(text), args
 }
 
 // dueFilter is the condition on a job j that a query asks for, after the one for the row at the limit.
@@ -140,7 +140,7 @@ var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // DueBuffers has the server run the statement of Due and say what it touched.
 func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	text, args := dueStatement(q, false)
 	var explained []struct {
@@ -150,7 +150,7 @@ func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64
 		}
 	}
 	if err := p.pool.QueryRow(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+text, args...).Scan(&explained); err != nil {
-		return 0, failed("due", err)
+		return 0, wrapErr("due", err)
 	}
 	return explained[0].Plan.Hit + explained[0].Plan.Read, nil
 }

@@ -21,7 +21,7 @@ ORDER BY f.next_check_at, f.id LIMIT `
 // Due implements futurejobs.Queue.
 func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	text := dueText(q)
-	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
+	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.ShardCursor) int {
 		return cmp.Compare(a.Shard, b.Shard)
 	})
 	jobs, bytes := q.Room[:0], 0
@@ -29,7 +29,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 		from := len(jobs)
 		var err error
 		if jobs, err = e.dueIn(ctx, jobs, q.Bytes-bytes, text, w.Shard, w.At, w.ID, q.Until); err != nil {
-			return nil, failed("due", err)
+			return nil, wrapErr("due", err)
 		}
 		if bytes += futurejobs.Bodies(jobs[from:]); q.Bytes > 0 && bytes >= q.Bytes {
 			break
@@ -41,7 +41,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 // dueIn adds the due jobs of one shard to others, until their bodies have so many bytes; 0 or less: however many.
 func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
 	whole := ctx
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	defer func() {
 		if err != nil && ctx.Err() != nil && whole.Err() == nil {
@@ -73,7 +73,7 @@ func dueText(q futurejobs.DueQuery) string {
 	limit := strconv.Itoa(q.Limit)
 	var conditions []string
 	if len(q.Of) > 0 {
-		conditions = append(conditions, `f.rule_id IN `+these(q.Of))
+		conditions = append(conditions, `f.rule_id IN `+inList(q.Of))
 	}
 	for _, s := range skips(q.Not) {
 		conditions = append(conditions, `NOT (f.next_check_at > `+strconv.FormatInt(s.after.UnixMicro(), 10)+

@@ -33,7 +33,7 @@ func (s *Store) CapEarly(ctx context.Context, caps EarlyCaps) (capped []CappedEa
 	rules, err := query(ctx, s.db, readEarlyRows, `SELECT e.rule_id, coalesce(min(r.name), ''), count(*), CAST(sum(`+earlyBytes+`) AS bigint)
 FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.rule_id`)
 	if err != nil {
-		return nil, failed("cap early resolves", err)
+		return nil, wrapErr("cap early resolves", err)
 	}
 	var rows, bytes int64
 	for _, r := range rules {
@@ -56,7 +56,7 @@ FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.
 			capped = append(capped, CappedEarly{r.name, n})
 		}
 		if err != nil {
-			return capped, failed("cap early resolves", err)
+			return capped, wrapErr("cap early resolves", err)
 		}
 	}
 	return capped, nil
@@ -96,7 +96,7 @@ type earlyRows struct {
 }
 
 func readEarlyRows(row scanner, r *earlyRows) error {
-	return row.Scan(&r.id, (*verbatim)(&r.name), &r.rows, &r.bytes)
+	return row.Scan(&r.id, (*escapedText)(&r.name), &r.rows, &r.bytes)
 }
 
 // forgetEarliest forgets all early resolves of a rule but so many with so many bytes, those first that would be forgotten

@@ -25,25 +25,25 @@ func turnedAwayOf(all []futurejobs.Unbegun) (gone []futurejobs.Unbegun) {
 	return slices.CompactFunc(gone, func(a, b futurejobs.Unbegun) bool { return a.Ref == b.Ref })
 }
 
-func earlyFields(e *futurejobs.Early) []any {
+func earlyFields(e *futurejobs.EarlyEvent) []any {
 	return []any{
-		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), asJSON[[]futurejobs.Ending]{&e.Ends}, asJSON[futurejobs.Changes]{&e.Changes}, &e.TurnedAway,
+		&e.Shard, &e.RuleID, (*escapedText)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), asJSON[[]futurejobs.Ending]{&e.Ends}, asJSON[futurejobs.Changes]{&e.Changes}, &e.TurnedAway,
 	}
 }
 
-func readEarly(row scanner, e *futurejobs.Early) error { return row.Scan(earlyFields(e)...) }
+func readEarly(row scanner, e *futurejobs.EarlyEvent) error { return row.Scan(earlyFields(e)...) }
 
 // remembers reports whether what happened early matters to an effect, or is made by it.
 func remembers(e futurejobs.Effect) bool {
 	orders := e.Event != nil && e.Rule.Early > 0
-	switch ask := e.Ask.(type) {
+	switch ask := e.Action.(type) {
 	case futurejobs.Start:
 		return ask.Early
-	case futurejobs.Lapse:
+	case futurejobs.StartExpired:
 		return ask.Start.Early
 	case futurejobs.End:
 		return orders || e.Event != nil && ask.Early > 0
-	case futurejobs.Gather:
+	case futurejobs.AddMember:
 		return orders || e.Event != nil && ask.End.Early > 0
 	case futurejobs.Update, futurejobs.Pause, futurejobs.Resume:
 		return orders && e.Apart
@@ -53,7 +53,7 @@ func remembers(e futurejobs.Effect) bool {
 
 // early are the refs of a batch to which it matters what happened early, each once. Where quotas bound the jobs of a rule, so do the ends of
 // its jobs, and the retries of its dead letters: a job that had no room may be over before it begins.
-func (c *caution) early(b futurejobs.Batch) []futurejobs.Ref {
+func (c *prefetchPolicy) early(b futurejobs.EffectBatch) []futurejobs.Ref {
 	var all []futurejobs.Ref
 	var last *futurejobs.Rule
 	bound := false
@@ -61,7 +61,7 @@ func (c *caution) early(b futurejobs.Batch) []futurejobs.Ref {
 		if c.quotas != nil && e.Event != nil && e.Rule != last {
 			last, bound = e.Rule, len(c.quotas.OfJobs(e.Rule.Name)) > 0
 		}
-		if remembers(e) || bound && e.Rule == last && e.Event != nil && (b.Letter != nil || ends(e.Ask)) {
+		if remembers(e) || bound && e.Rule == last && e.Event != nil && (b.Letter != nil || ends(e.Action)) {
 			all = append(all, e.Ref)
 		}
 	}
@@ -69,9 +69,9 @@ func (c *caution) early(b futurejobs.Batch) []futurejobs.Ref {
 }
 
 // ends reports whether an effect may end a job.
-func ends(ask futurejobs.Ask) bool {
+func ends(ask futurejobs.Action) bool {
 	switch ask.(type) {
-	case futurejobs.End, futurejobs.Gather:
+	case futurejobs.End, futurejobs.AddMember:
 		return true
 	}
 	return false
@@ -87,8 +87,8 @@ func rulesIn(refs []futurejobs.Ref) []int32 {
 }
 
 // earlyByRef finds what happened early by the job it is about.
-func earlyByRef(all []futurejobs.Early) map[futurejobs.Ref]futurejobs.Early {
-	m := make(map[futurejobs.Ref]futurejobs.Early, len(all))
+func earlyByRef(all []futurejobs.EarlyEvent) map[futurejobs.Ref]futurejobs.EarlyEvent {
+	m := make(map[futurejobs.Ref]futurejobs.EarlyEvent, len(all))
 	for _, e := range all {
 		m[e.Ref] = e
 	}

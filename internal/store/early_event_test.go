@@ -16,7 +16,7 @@ func TestWhatHappenedEarlyIsPruned(t *testing.T) {
 		s := mustOpen(t, reopen, 3)
 		defer closed(t, s)
 		l := newLoad(t, s)
-		b := futurejobs.Batch{RuleSet: l.set}
+		b := futurejobs.EffectBatch{RuleSet: l.set}
 		event := &futurejobs.Event{At: l.first}
 		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
 			keep := time.Microsecond
@@ -24,7 +24,7 @@ func TestWhatHappenedEarlyIsPruned(t *testing.T) {
 				keep = time.Hour
 			}
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: l.rule, Event: event, Ask: futurejobs.End{Outcome: "resolved", Early: keep},
+				Rule: l.rule, Event: event, Action: futurejobs.End{Outcome: "resolved", Early: keep},
 				Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, s.Shards()), RuleID: l.rule.ID, Key: key},
 			})
 		}
@@ -57,7 +57,7 @@ func held(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, releas
 
 // blocking is news about a key that waits in the middle of its transaction until it may go on.
 func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
-	return futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Ask: futurejobs.Update{
+	return futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Action: futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) {
 			<-goOn
 			return json.RawMessage(`{"n":1}`), nil
@@ -74,21 +74,21 @@ func TestWhatHappensEarlyWaitsForWhoeverBegins(t *testing.T) {
 	var both sync.WaitGroup
 	goOn, release := held(t, &both)
 	first := time.Now().Add(time.Hour).Truncate(time.Second)
-	starting := []futurejobs.Effect{f.blocking("k00000", goOn), {Rule: f.rule, Ref: f.ref("x"), Ask: futurejobs.Start{
+	starting := []futurejobs.Effect{f.blocking("k00000", goOn), {Rule: f.rule, Ref: f.ref("x"), Action: futurejobs.Start{
 		Early: true, Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
 	}}}
 	ending := []futurejobs.Effect{{
-		Rule: f.rule, Ref: f.ref("x"), Event: &futurejobs.Event{At: first}, Ask: futurejobs.End{Outcome: "resolved", Early: time.Hour},
+		Rule: f.rule, Ref: f.ref("x"), Event: &futurejobs.Event{At: first}, Action: futurejobs.End{Outcome: "resolved", Early: time.Hour},
 	}}
 	both.Go(func() {
-		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: starting}); err != nil || got.Created != 1 {
+		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: starting}); err != nil || got.Created != 1 {
 			t.Errorf("start: %+v, %v", got, err)
 		}
 	})
 	f.until("the start is under way", `SELECT count(*) = 1 FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'idle in transaction'`)
 	both.Go(func() {
-		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: ending}); err != nil || got.Ended != 1 {
+		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: ending}); err != nil || got.Ended != 1 {
 			t.Errorf("end: %+v, %v", got, err)
 		}
 	})
@@ -105,7 +105,7 @@ func TestUpdatesAndSettlesStandBesideEachOther(t *testing.T) {
 	var both sync.WaitGroup
 	goOn, release := held(t, &both)
 	both.Go(func() {
-		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: []futurejobs.Effect{f.blocking(job.Key, goOn)}}); err != nil || got.Updated != 1 {
+		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: []futurejobs.Effect{f.blocking(job.Key, goOn)}}); err != nil || got.Updated != 1 {
 			t.Errorf("update: %+v, %v", got, err)
 		}
 	})

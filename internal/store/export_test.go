@@ -13,16 +13,16 @@ const DueRange = dueRange
 var DueStatement = dueStatement
 
 // FenceText takes the locks that a settle takes.
-var FenceText = numbered(fence + " SELECT count(*) FROM stand")
+var FenceText = rebindPlaceholders(fenceCTE + " SELECT count(*) FROM stand")
 
 // Begin is how a transaction begins.
 var Begin = begin
 
 // Away makes ErrUnavailable of errors that say so.
-var Away = away
+var Away = asUnavailable
 
 // Opening is the first statement of a transaction on database/sql.
-func (s *Store) Opening() string { return s.opening() }
+func (s *Store) Opening() string { return s.beginSQL() }
 
 // Pool is the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }

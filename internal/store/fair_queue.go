@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// queue is where alerts wait for somebody.
-type queue struct {
+// alertQueue is where alerts wait for somebody.
+type alertQueue struct {
 	rows    string // what there is a row of for each alert, with shard and id
 	columns string // of rows, that are asked for
 	order   string // of the rows of a shard, oldest first
@@ -14,11 +14,11 @@ type queue struct {
 }
 
 // news is what nobody has routed to people yet.
-var news = queue{rows: `alert_news`, columns: `shard, id`, order: `id`}
+var news = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 
 // next is the statement for what comes next in a queue, oldest first within a shard. Shards take
 // turns, so that a long queue of one does not hold up the others.
-func (q queue) next(shards []int16, limit int, except string) string {
+func (q alertQueue) next(shards []int16, limit int, except string) string {
 	most := ` LIMIT ` + strconv.Itoa(limit)
 	turns := make([]string, 0, len(shards)+1)
 	for _, shard := range shards {
@@ -26,14 +26,14 @@ func (q queue) next(shards []int16, limit int, except string) string {
 	FROM `+q.rows+` AS q WHERE shard = `+itoa(shard)+except+` ORDER BY `+q.order+most+`) AS s`+itoa(shard))
 	}
 	if q.first != "" {
-		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+these(shards))
+		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+inList(shards))
 	}
 	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + most
 }
 
-// exceptRules is the condition that a row of a queue q is of none of some rules, and its
+// notOfRules is the condition that a row of a queue q is of none of some rules, and its
 // parameters. Without it, reading a queue touches nothing else.
-func exceptRules(names []string) (condition string, args []any) {
+func notOfRules(names []string) (condition string, args []any) {
 	if len(names) == 0 {
 		return "", nil
 	}

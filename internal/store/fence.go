@@ -22,8 +22,8 @@ import (
 // still have a change in flight, so it counts for a minute more.
 const olderNode = `SELECT id FROM node WHERE coalesce(schema_known, 16) < 17 AND expires_at > now() - interval '1 minute' LIMIT 1`
 
-// errGate means that the rules are as they were evaluated, but about to change. It passes.
-var errGate = errGated{}
+// errGateClosed means that the rules are as they were evaluated, but about to change. It passes.
+var errGateClosed = errGated{}
 
 type errGated struct{}
 
@@ -53,7 +53,7 @@ func without(decisions []*futurejobs.Decision, rules []int32) []*futurejobs.Deci
 
 // fenced returns ErrRulesChanged unless a rule is as it was evaluated at a revision, and ErrNotHeld unless
 // one of the shards is held. Both stay so until the transaction ends.
-func (s *Store) fenced(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.Held, now time.Time) error {
+func (s *Store) fenced(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.HeldShard, now time.Time) error {
 	if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
 		return err
 	}
@@ -88,5 +88,5 @@ func (s *Store) hasOlderNode(ctx context.Context, tx *sql.Tx) (bool, error) {
 	}
 	var id string
 	err := tx.QueryRowContext(ctx, olderNode).Scan(&id)
-	return err == nil, unless(errors.Is(err, sql.ErrNoRows), err)
+	return err == nil, ignoreErr(errors.Is(err, sql.ErrNoRows), err)
 }

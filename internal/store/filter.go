@@ -9,25 +9,25 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// where is a statement as far as it is put together, with ? for each argument.
-type where struct {
+// filter is a statement as far as it is put together, with ? for each argument.
+type filter struct {
 	text string
 	args []any
 }
 
 // and adds a condition.
-func (w *where) and(condition string, args ...any) {
+func (w *filter) and(condition string, args ...any) {
 	w.text, w.args = w.text+` AND `+condition, append(w.args, args...)
 }
 
-// passingBy adds conditions for which no database leaves the index that it walks over in the order that
+// andUnindexed adds conditions for which no database leaves the index that it walks over in the order that
 // is asked for: to them it is not known what a CASE comes to, and so that few rows could be left.
-func (w *where) passingBy(conditions where) {
+func (w *filter) andUnindexed(conditions filter) {
 	w.and(`CASE WHEN `+conditions.text+` THEN TRUE ELSE FALSE END`, conditions.args...)
 }
 
 // named narrows a column with names of rules.
-func (w *where) named(column string, f futurejobs.Filter) {
+func (w *filter) named(column string, f futurejobs.Filter) {
 	if f.Rule != "" {
 		w.and(column+` = ?`, escape(f.Rule))
 	}
@@ -38,7 +38,7 @@ func (w *where) named(column string, f futurejobs.Filter) {
 }
 
 // letters narrows the dead letters.
-func (w *where) letters(f futurejobs.Filter) {
+func (w *filter) letters(f futurejobs.Filter) {
 	w.named(`rule`, f)
 	if f.Subject != "" {
 		w.and(`subject = ?`, escape(f.Subject))
@@ -52,16 +52,16 @@ func (w *where) letters(f futurejobs.Filter) {
 func beginning(column string) string { return `substr(` + column + `, 1, ?) = ?` }
 
 // ended narrows the history f.
-func (w *where) ended(f futurejobs.Filter) {
+func (w *filter) ended(f futurejobs.Filter) {
 	if f.Outcome != "" {
 		w.and(`f.outcome = ?`, escape(string(f.Outcome)))
 	}
-	w.within(`f.ended_at`, f)
+	w.timeRange(`f.ended_at`, f)
 }
 
 // said narrows the alerts a. Of a status or severity that does not exist there are none.
-func (w *where) said(f futurejobs.Filter) {
-	w.within(`a.decided_at`, f)
+func (w *filter) said(f futurejobs.Filter) {
+	w.timeRange(`a.decided_at`, f)
 	if f.Status != "" {
 		w.and(`a.status = ?`, f.Status.Number())
 	}
@@ -70,8 +70,8 @@ func (w *where) said(f futurejobs.Filter) {
 	}
 }
 
-// within narrows an instant to those from f.After, before f.Before.
-func (w *where) within(column string, f futurejobs.Filter) {
+// timeRange narrows an instant to those from f.After, before f.Before.
+func (w *filter) timeRange(column string, f futurejobs.Filter) {
 	if !f.After.IsZero() {
 		w.and(column+` >= ?`, f.After)
 	}
@@ -80,17 +80,17 @@ func (w *where) within(column string, f futurejobs.Filter) {
 	}
 }
 
-// heads are what the keys begin with, as they are kept, that begin with a prefix: those that are kept as
+// prefixRanges are what the keys begin with, as they are kept, that begin with a prefix: those that are kept as
 // they are, and those that are not (escape).
-func heads(prefix string) []string {
+func prefixRanges(prefix string) []string {
 	kept, quoted := escape(prefix), strconv.Quote(prefix)
 	return slices.Compact([]string{kept, quoted[1 : len(quoted)-1]})
 }
 
 // begins narrows a column to a range of its index: what begins with a prefix.
-func (w *where) begins(column, prefix string) {
-	w.any(heads(prefix), func(head string) (condition string, args []any) {
-		if end := following(head); end != "" {
+func (w *filter) begins(column, prefix string) {
+	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
+		if end := prefixEnd(head); end != "" {
 			return `(` + column + ` >= ? AND ` + column + ` < ?)`, []any{head, end}
 		}
 		return column + ` >= ?`, []any{head}
@@ -98,14 +98,14 @@ func (w *where) begins(column, prefix string) {
 }
 
 // startsWith is begins for a walk that goes by another index.
-func (w *where) startsWith(column, prefix string) {
-	w.any(heads(prefix), func(head string) (condition string, args []any) {
+func (w *filter) startsWith(column, prefix string) {
+	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
 		return beginning(column), []any{utf8.RuneCountInString(head), head}
 	})
 }
 
-// any adds a condition of which there is an alternative for each text.
-func (w *where) any(texts []string, of func(string) (condition string, args []any)) {
+// anyPrefix adds a condition of which there is an alternative for each text.
+func (w *filter) anyPrefix(texts []string, of func(string) (condition string, args []any)) {
 	var alternatives []string
 	for _, text := range texts {
 		condition, args := of(text)
@@ -114,8 +114,8 @@ func (w *where) any(texts []string, of func(string) (condition string, args []an
 	w.text += ` AND (` + strings.Join(alternatives, ` OR `) + `)`
 }
 
-// following is the first text, in the order of bytes, after all that begin with head; empty: there is none.
-func following(head string) string {
+// prefixEnd is the first text, in the order of bytes, after all that begin with head; empty: there is none.
+func prefixEnd(head string) string {
 	for head != "" {
 		last, size := utf8.DecodeLastRuneInString(head)
 		head = head[:len(head)-size]

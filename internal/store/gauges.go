@@ -32,16 +32,16 @@ func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 	(SELECT at FROM dead_letter ORDER BY id LIMIT 1)`).
 		Scan(&g.Pending, &g.Unpublished, &g.DeadLetters, at(&g.OldestHistory), at(&g.OldestDeadLetter))
 	if err != nil {
-		return g, failed("gauges", err)
+		return g, wrapErr("gauges", err)
 	}
 	if err := s.ofShards(ctx, `SELECT count(*) AS n, min(next_check_at) AS t FROM future_job WHERE shard = %d AND next_check_at <= now()`,
 		&g.Due, &g.OldestDue); err != nil {
-		return g, failed("gauges", err)
+		return g, wrapErr("gauges", err)
 	}
 	var shards int64
 	if err := s.ofShards(ctx, `SELECT 1 AS n, (SELECT decided_at FROM alert WHERE shard = %d ORDER BY id LIMIT 1) AS t`,
 		&shards, &g.OldestAlert); err != nil {
-		return g, failed("gauges", err)
+		return g, wrapErr("gauges", err)
 	}
 	return g, nil
 }
@@ -73,7 +73,7 @@ func (s *Store) Balance(ctx context.Context) (Balance, error) {
 	(SELECT count(*) FROM history),
 	(SELECT rows FROM pruned WHERE name = 'history')`).Scan(&b.Created, &b.Pending, &b.Archived, &b.Pruned)
 	if err != nil {
-		return b, failed("balance", err)
+		return b, wrapErr("balance", err)
 	}
 	return b, nil
 }

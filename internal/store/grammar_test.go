@@ -61,14 +61,14 @@ var otherwise = map[string]string{
 // pooler, or across the nodes of an engine, or at all.
 var never = []string{"BRIN", "LISTEN", "LOCK TABLE", "MERGE", "NOTIFY", "advisory lock", "order of a sequence", "session SET", "trigger"}
 
-// verdict is what the module grammar says of a text.
-type verdict struct {
+// resultSQL is what the module grammar says of a text.
+type resultSQL struct {
 	Error string
 	Uses  []string
 }
 
 // judge asks the module grammar about texts.
-func judge(t *testing.T, texts []string) map[string]verdict {
+func judge(t *testing.T, texts []string) map[string]resultSQL {
 	t.Helper()
 	in, err := json.Marshal(texts)
 	if err != nil {
@@ -80,11 +80,11 @@ func judge(t *testing.T, texts []string) map[string]verdict {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("go -C store/grammar run . failed (the first time it downloads a parser): %v\n%s", err, &said)
 	}
-	var verdicts []verdict
+	var verdicts []resultSQL
 	if err := json.Unmarshal(out.Bytes(), &verdicts); err != nil || len(verdicts) != len(texts) {
 		t.Fatalf("%d verdicts about %d texts: %v", len(verdicts), len(texts), err)
 	}
-	of := make(map[string]verdict, len(texts))
+	of := make(map[string]resultSQL, len(texts))
 	for i, v := range verdicts {
 		of[texts[i]] = v
 	}

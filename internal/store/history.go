@@ -13,30 +13,30 @@ SELECT ` + wholeEndedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.shard = ? AND f.key = ? AND (f.ended_at, f.id) < (?, ?)`
 
 // History lists jobs that ended, newest first.
-func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error) {
+func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error) {
 	if f.Key != "" {
 		page, err := s.historyOf(ctx, f)
 		if err != nil {
-			return page, failed("history", err)
+			return page, wrapErr("history", err)
 		}
 		return page, nil
 	}
 	rows, err := s.rulesOf(ctx, f)
 	if err != nil {
-		return futurejobs.Page[futurejobs.Ended]{}, failed("history", err)
+		return futurejobs.Page[futurejobs.EndedJob]{}, wrapErr("history", err)
 	}
 	if rows != nil && len(rows) == 0 {
-		return futurejobs.Page[futurejobs.Ended]{}, nil
+		return futurejobs.Page[futurejobs.EndedJob]{}, nil
 	}
 	page, err := s.latest(ctx, idsOf(rows), f)
 	if err != nil {
-		return page, failed("history", err)
+		return page, wrapErr("history", err)
 	}
 	return page, nil
 }
 
 // historyOf lists what became of one key.
-func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, ID: maxID}
 	if err := before.read("key_history", f.Cursor); err != nil {
 		return page, err
@@ -45,21 +45,21 @@ func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page future
 	if err != nil {
 		return page, err
 	}
-	var ended []futurejobs.Ended
+	var ended []futurejobs.EndedJob
 	for _, c := range scopes {
-		w := where{historyOfKey + c.and("f"), []any{c.shard, verbatim(f.Key), before.At, before.ID}}
+		w := filter{historyOfKey + c.and("f"), []any{c.shard, escapedText(f.Key), before.At, before.ID}}
 		w.ended(f)
-		found, err := query(ctx, s.read, readWholeEnded, numbered(w.text+` ORDER BY f.ended_at DESC, f.id DESC LIMIT ?`),
+		found, err := query(ctx, s.read, readWholeEnded, rebindPlaceholders(w.text+` ORDER BY f.ended_at DESC, f.id DESC LIMIT ?`),
 			append(w.args, limit(f)+1)...)
 		if err != nil {
 			return page, err
 		}
 		ended = append(ended, found...)
 	}
-	slices.SortFunc(ended, func(a, b futurejobs.Ended) int {
+	slices.SortFunc(ended, func(a, b futurejobs.EndedJob) int {
 		return cmp.Or(b.EndedAt.Compare(a.EndedAt), cmp.Compare(b.ID, a.ID))
 	})
-	return paged("key_history", ended, f, func(e futurejobs.Ended) position {
+	return paged("key_history", ended, f, func(e futurejobs.EndedJob) position {
 		return position{At: e.EndedAt, ID: e.ID}
 	}), nil
 }

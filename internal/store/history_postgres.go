@@ -16,7 +16,7 @@ import (
 
 // latest looks back in windows that double, so that a page reads few of the days: history
 // has no index in the order of time, only its partitions are.
-func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, Shard: math.MaxInt16, ID: maxID}
 	if err := before.read("history", f.Cursor); err != nil {
 		return page, err
@@ -34,16 +34,16 @@ func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filte
 			to = bound
 		}
 	}
-	var ended []futurejobs.Ended
+	var ended []futurejobs.EndedJob
 	for window := futurejobs.Day; len(ended) <= limit(f) && to.After(oldest); window *= 2 {
 		from := to.Truncate(futurejobs.Day).Add(futurejobs.Day - window)
-		w := where{
+		w := filter{
 			`SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.ended_at >= ? AND f.ended_at < ? AND (f.ended_at, f.shard, f.id) < (?, ?, ?)` + ofRules("f", rules),
 			[]any{from, to, before.At, before.Shard, before.ID},
 		}
 		w.ended(f)
-		rows, err := p.pool.Query(ctx, numbered(w.text+` ORDER BY f.ended_at DESC, f.shard DESC, f.id DESC LIMIT ?`),
+		rows, err := p.pool.Query(ctx, rebindPlaceholders(w.text+` ORDER BY f.ended_at DESC, f.shard DESC, f.id DESC LIMIT ?`),
 			append(w.args, limit(f)+1-len(ended))...)
 		if err != nil {
 			return page, err
@@ -56,7 +56,7 @@ WHERE f.ended_at >= ? AND f.ended_at < ? AND (f.ended_at, f.shard, f.id) < (?, ?
 		ended = append(ended, found...)
 		to = from
 	}
-	return paged("history", ended, f, func(e futurejobs.Ended) position {
+	return paged("history", ended, f, func(e futurejobs.EndedJob) position {
 		return position{At: e.EndedAt, Shard: e.Shard, ID: e.ID}
 	}), nil
 }
@@ -126,18 +126,18 @@ const dropDayAgain = 10 * time.Minute
 // impatiently are transactions that wait no longer than that for a lock.
 func impatiently(wait time.Duration) pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = '%dms'; SET LOCAL statement_timeout = '%dms'`,
-		wait.Milliseconds(), patience.Milliseconds())}
+		wait.Milliseconds(), dbTimeout.Milliseconds())}
 }
 
 // isLocked reports whether a transaction gave up waiting for a lock.
 func isLocked(err error) bool { return isCode(err, lockTimeout) }
 
-// ahead makes the tables of the days to come. One that cannot be made because history is read is tried
+// createPartitions makes the tables of the days to come. One that cannot be made because history is read is tried
 // again the next time; unready tells which are missing.
-func (p *postgres) ahead(ctx context.Context, now time.Time) error {
+func (p *postgres) createPartitions(ctx context.Context, now time.Time) error {
 	missing, err := p.missingDays(ctx, now)
 	if err != nil {
-		return failed("history ahead", err)
+		return wrapErr("history ahead", err)
 	}
 	for _, day := range missing {
 		err := p.makeDay(ctx, day)
@@ -145,7 +145,7 @@ func (p *postgres) ahead(ctx context.Context, now time.Time) error {
 			return nil
 		}
 		if err != nil {
-			return failed("history ahead", err)
+			return wrapErr("history ahead", err)
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	return err
 }
 
-func (p *postgres) forget(ctx context.Context, before time.Time) (total int64, err error) {
+func (p *postgres) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
 	days, err := p.days(ctx)
 	if err != nil {
 		return 0, err
@@ -304,8 +304,8 @@ func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, 
 }
 
 // since lets the planner leave out the days before.
-func (p *postgres) since(_ context.Context, from time.Time) (where, error) {
-	return where{`f.ended_at >= ?`, []any{from}}, nil
+func (p *postgres) since(_ context.Context, from time.Time) (filter, error) {
+	return filter{`f.ended_at >= ?`, []any{from}}, nil
 }
 
 func (p *postgres) hourOf(instant string) string { return `date_trunc('hour', ` + instant + `, 'UTC')` }

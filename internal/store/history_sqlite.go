@@ -9,13 +9,13 @@ import (
 
 // numberedEnd is an ended job with its place in the order of time.
 type numberedEnd struct {
-	futurejobs.Ended
+	futurejobs.EndedJob
 	seq int64
 }
 
 func readNumbered(row scanner, e *numberedEnd) error {
 	var reason *string
-	if err := row.Scan(append(endedFields(&e.Ended, &reason), &e.seq)...); err != nil {
+	if err := row.Scan(append(endedFields(&e.EndedJob, &reason), &e.seq)...); err != nil {
 		return err
 	}
 	if reason != nil {
@@ -24,12 +24,12 @@ func readNumbered(row scanner, e *numberedEnd) error {
 	return nil
 }
 
-func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{ID: maxID}
 	if err := before.read("history", f.Cursor); err != nil {
 		return page, err
 	}
-	w := where{`
+	w := filter{`
 SELECT ` + endedColumns + `, f.seq FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
 	if !f.After.IsZero() {
@@ -40,22 +40,22 @@ WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
 		w.and(`f.seq >= ?`, first)
 	}
 	w.ended(f)
-	found, err := query(ctx, e.read, readNumbered, numbered(w.text+` ORDER BY f.seq DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+	found, err := query(ctx, e.read, readNumbered, rebindPlaceholders(w.text+` ORDER BY f.seq DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
 		return page, err
 	}
 	numbered := paged("history", found, f, func(e numberedEnd) position { return position{ID: e.seq} })
 	page.Next = numbered.Next
 	for _, e := range numbered.Items {
-		page.Items = append(page.Items, e.Ended)
+		page.Items = append(page.Items, e.EndedJob)
 	}
 	return page, nil
 }
 
 // since lets the rows before be left out: they are numbered in the order of time.
-func (e *sqlite) since(ctx context.Context, from time.Time) (where, error) {
+func (e *sqlite) since(ctx context.Context, from time.Time) (filter, error) {
 	first, err := e.firstEnd(ctx, from)
-	return where{`f.seq >= ? AND f.ended_at >= ?`, []any{first, from}}, err
+	return filter{`f.seq >= ? AND f.ended_at >= ?`, []any{first, from}}, err
 }
 
 // clockSlack is how far the clock of the machine may have been set back between two ends: rows that
@@ -90,13 +90,13 @@ func (e *sqlite) hourOf(instant string) string {
 	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
 }
 
-// ahead has nothing to do: there is one table.
-func (e *sqlite) ahead(context.Context, time.Time) error { return nil }
+// createPartitions has nothing to do: there is one table.
+func (e *sqlite) createPartitions(context.Context, time.Time) error { return nil }
 
 func (e *sqlite) unready(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
 
-// forget looks at the oldest rows only: seq is the order of time.
-func (e *sqlite) forget(ctx context.Context, before time.Time) (total int64, err error) {
+// dropHistoryBefore looks at the oldest rows only: seq is the order of time.
+func (e *sqlite) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
 	for {
 		n, err := e.forgetSome(ctx, before)
 		total += n

@@ -23,13 +23,13 @@ const (
 const keepOutcome = `UPDATE idempotency SET reply = $1 WHERE key = $2 AND status IS NULL AND reply IS NULL`
 
 // outcomeOf is what keepOutcome keeps of a batch.
-func outcomeOf(done futurejobs.Applied) ([]byte, error) {
-	return json.Marshal(futurejobs.Applied{Tally: done.Tally, Stood: done.Stood, Over: done.Over})
+func outcomeOf(done futurejobs.ApplyResult) ([]byte, error) {
+	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, Stood: done.Stood, Over: done.Over})
 }
 
 // once applies a batch unless its request was carried out before: then it returns what that came to.
 // A commit whose answer was lost is found in this way, too.
-func once(ctx context.Context, db reader, b futurejobs.Batch, apply func() (futurejobs.Applied, error)) (futurejobs.Applied, error) {
+func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
 	if b.Once == "" {
 		return apply()
 	}
@@ -48,7 +48,7 @@ func once(ctx context.Context, db reader, b futurejobs.Batch, apply func() (futu
 }
 
 // outcome returns what a request came to that was carried out, and whose answer is not kept.
-func outcome(ctx context.Context, db reader, key string) (done futurejobs.Applied, ok bool, err error) {
+func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyResult, ok bool, err error) {
 	var kept []byte
 	err = db.QueryRowContext(ctx, `SELECT reply FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NOT NULL`, escape(key)).Scan(&kept)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -58,7 +58,7 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.Applie
 		err = json.Unmarshal(kept, &done)
 	}
 	if err != nil {
-		return done, false, failed("idempotency", err)
+		return done, false, wrapErr("idempotency", err)
 	}
 	done.Before = true
 	return done, true, nil
@@ -68,7 +68,7 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.Applie
 // Finish or Forget it. So is the caller where the request was carried out and its answer was not kept: its
 // Apply returns what it came to. Otherwise it returns what was answered, access.ErrRunning while that
 // is yet to come, or access.ErrOtherBody. body is the SHA-256 of the request's.
-func (s *Store) Begin(ctx context.Context, key string, body [32]byte) (reply *access.Reply, err error) {
+func (s *Store) Begin(ctx context.Context, key string, body [32]byte) (reply *access.StoredResponse, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `
 INSERT INTO idempotency (key, body, at) VALUES ($1, $2, $3)
@@ -83,13 +83,13 @@ WHERE idempotency.at < $4
 		return err
 	})
 	if err != nil {
-		return nil, failed("idempotency", err)
+		return nil, wrapErr("idempotency", err)
 	}
 	return reply, nil
 }
 
 // answered is what was answered to a request that is remembered.
-func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*access.Reply, error) {
+func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*access.StoredResponse, error) {
 	var had, reply []byte
 	var status sql.NullInt64
 	var header sql.NullString
@@ -105,20 +105,20 @@ func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*acce
 	case !status.Valid:
 		return nil, access.ErrRunning
 	}
-	r := &access.Reply{Status: int(status.Int64), Body: reply}
+	r := &access.StoredResponse{Status: int(status.Int64), Body: reply}
 	return r, json.Unmarshal([]byte(header.String), &r.Header)
 }
 
 // Finish keeps what was answered to a request that was begun. Of two that took so long that
 // both were done, the first answer stays.
-func (s *Store) Finish(ctx context.Context, key string, r access.Reply) error {
+func (s *Store) Finish(ctx context.Context, key string, r access.StoredResponse) error {
 	header, err := json.Marshal(r.Header)
 	if err != nil {
-		return failed("idempotency", err)
+		return wrapErr("idempotency", err)
 	}
 	if _, err := exec(ctx, s.db, `UPDATE idempotency SET status = $1, header = $2, reply = $3 WHERE key = $4 AND status IS NULL`,
 		r.Status, string(header), r.Body, escape(key)); err != nil {
-		return failed("idempotency", err)
+		return wrapErr("idempotency", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *Store) Finish(ctx context.Context, key string, r access.Reply) error {
 // Forget lets a request that came to nothing be made again. One that was carried out stays.
 func (s *Store) Forget(ctx context.Context, key string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NULL`, escape(key)); err != nil {
-		return failed("idempotency", err)
+		return wrapErr("idempotency", err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestRequestsGrowOld(t *testing.T) {
 		begin(other, access.ErrOtherBody)
 		begin(body, nil)
 		begin(body, access.ErrRunning)
-		if err := s.Finish(t.Context(), "k", access.Reply{Status: 200}); err != nil {
+		if err := s.Finish(t.Context(), "k", access.StoredResponse{Status: 200}); err != nil {
 			t.Fatal(err)
 		}
 		older(t, s, 23*time.Hour)

@@ -11,8 +11,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// run is the jobs that a filter asks for in one scope.
-type run struct {
+// jobScan is the jobs that a filter asks for in one scope.
+type jobScan struct {
 	*Store
 	scope
 	filter futurejobs.Filter
@@ -20,39 +20,39 @@ type run struct {
 	named  bool // they are found by their names, and not by walking over the others
 }
 
-// few is how many jobs of a shard are found by their names, and put into their order, rather than
+// maxSortInMemory is how many jobs of a shard are found by their names, and put into their order, rather than
 // walked over.
-const few = 1000
+const maxSortInMemory = 1000
 
-// farthest is how many jobs a walk passes over for one that it finds, before they are all found by
+// maxSkipRatio is how many jobs a walk passes over for one that it finds, before they are all found by
 // their names: those of a rule may be due after all others.
-const farthest = 100
+const maxSkipRatio = 100
 
 // runOf looks how the jobs of a scope are best found.
-func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*run, error) {
-	r := &run{Store: s, scope: c, filter: f, whole: whole}
+func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
+	r := &jobScan{Store: s, scope: c, filter: f, whole: whole}
 	if c.rules == nil || f.Key != "" {
 		return r, nil
 	}
 	w := r.names()
 	var n int
-	err := s.read.QueryRowContext(ctx, numbered(`SELECT count(*) FROM
-	(SELECT 1 FROM future_job f WHERE `+w.text+` ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(few)+`) AS q`), w.args...).Scan(&n)
-	r.named = n < few
+	err := s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT count(*) FROM
+	(SELECT 1 FROM future_job f WHERE `+w.text+` ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(maxSortInMemory)+`) AS q`), w.args...).Scan(&n)
+	r.named = n < maxSortInMemory
 	return r, err
 }
 
 // next returns the first jobs of a window, in order.
-func (r *run) next(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+func (r *jobScan) next(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	switch {
 	case r.filter.Key != "":
-		return r.ofKey(ctx, w)
+		return r.byKey(ctx, w)
 	case r.rules == nil:
 		return r.walk(ctx, w, nil)
 	case r.named:
 		return r.byName(ctx, w)
 	}
-	end, err := r.reach(ctx, w)
+	end, err := r.scanLimit(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (r *run) next(ctx context.Context, w window) ([]futurejobs.Listed, error) {
 	return r.byName(ctx, w)
 }
 
-// reach is the place that a walk goes to at the most; nil: to the end of the window.
-func (r *run) reach(ctx context.Context, w window) (*position, error) {
+// scanLimit is the place that a walk goes to at the most; nil: to the end of the window.
+func (r *jobScan) scanLimit(ctx context.Context, w window) (*position, error) {
 	c, end := r.inWindow(w), position{Shard: r.shard}
-	err := r.read.QueryRowContext(ctx, numbered(`SELECT f.next_check_at, f.id FROM future_job f WHERE `+c.text+
-		` ORDER BY f.next_check_at, f.id LIMIT 1 OFFSET `+strconv.Itoa(farthest*w.limit)), c.args...).Scan(at(&end.At), &end.ID)
+	err := r.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT f.next_check_at, f.id FROM future_job f WHERE `+c.text+
+		` ORDER BY f.next_check_at, f.id LIMIT 1 OFFSET `+strconv.Itoa(maxSkipRatio*w.limit)), c.args...).Scan(at(&end.At), &end.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -76,16 +76,16 @@ func (r *run) reach(ctx context.Context, w window) (*position, error) {
 }
 
 // inWindow is the jobs f that lie in a window, as the index of slots has them.
-func (r *run) inWindow(w window) where {
-	return where{
+func (r *jobScan) inWindow(w window) filter {
+	return filter{
 		`f.shard = ? AND (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?`,
 		[]any{r.shard, w.after.At, w.after.idIn(r.shard), w.before},
 	}
 }
 
 // names is the jobs f with the names that are asked for, as the index of names has them.
-func (r *run) names() where {
-	w := where{`f.shard = ?` + r.and("f"), []any{r.shard}}
+func (r *jobScan) names() filter {
+	w := filter{`f.shard = ?` + r.and("f"), []any{r.shard}}
 	if r.filter.KeyPrefix != "" {
 		w.begins(`f.key`, r.filter.KeyPrefix)
 	}
@@ -97,8 +97,8 @@ const (
 	toJobs = ` JOIN rule r ON r.id = f.rule_id` + withAck
 )
 
-// ofKey returns the jobs of a key. Each rule has one at the most.
-func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+// byKey returns the jobs of a key. Each rule has one at the most.
+func (r *jobScan) byKey(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	if !strings.HasPrefix(r.filter.Key, r.filter.KeyPrefix) {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) 
 	if r.whole {
 		columns = wholeColumns
 	}
-	found, err := query(ctx, r.read, readWhole, `SELECT `+columns+ofJobs+` WHERE f.shard = $1`+r.and("f")+` AND f.key = $2`, r.shard, verbatim(r.filter.Key))
+	found, err := query(ctx, r.read, readWhole, `SELECT `+columns+ofJobs+` WHERE f.shard = $1`+r.and("f")+` AND f.key = $2`, r.shard, escapedText(r.filter.Key))
 	slices.SortFunc(found, inOrderOfSlots)
 	found = w.within(found)
 	return found[:min(len(found), w.limit)], err
@@ -114,36 +114,36 @@ func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) 
 
 // byName finds all jobs by their names, puts them into their order, and returns the first. SQLite begins
 // a CROSS JOIN on its left; neither database moves what is asked of an ordered and limited table into it.
-func (r *run) byName(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+func (r *jobScan) byName(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	all := r.names()
 	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)
 	all.text = `SELECT f.id FROM (` + all.text + `) AS f WHERE (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?
 	ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(w.limit)
-	return query(ctx, r.read, readWhole, numbered(`SELECT `+listedColumns+`
+	return query(ctx, r.read, readWhole, rebindPlaceholders(`SELECT `+listedColumns+`
 FROM (`+all.text+`) AS p CROSS JOIN future_job f`+toJobs+` WHERE f.shard = ? AND f.id = p.id
 ORDER BY f.next_check_at, f.id`), append(all.args, w.after.At, w.after.idIn(r.shard), w.before, r.shard)...)
 }
 
 // walk reads jobs in the order of their slots up to a place, and passes over those with other names.
-func (r *run) walk(ctx context.Context, w window, end *position) ([]futurejobs.Listed, error) {
+func (r *jobScan) walk(ctx context.Context, w window, end *position) ([]futurejobs.ListedJob, error) {
 	c := r.inWindow(w)
 	if end != nil {
 		c.and(`(f.next_check_at, f.id) <= (?, ?)`, end.At, end.ID)
 	}
 	if r.rules != nil {
-		names := where{text: `1 = 1` + r.and("f")}
+		names := filter{text: `1 = 1` + r.and("f")}
 		if r.filter.KeyPrefix != "" {
 			names.startsWith(`f.key`, r.filter.KeyPrefix)
 		}
-		c.passingBy(names)
+		c.andUnindexed(names)
 	}
-	return query(ctx, r.read, readWhole, numbered(`SELECT `+listedColumns+ofJobs+` WHERE `+c.text+
+	return query(ctx, r.read, readWhole, rebindPlaceholders(`SELECT `+listedColumns+ofJobs+` WHERE `+c.text+
 		` ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(w.limit)), c.args...)
 }
 
 // within leaves the jobs that lie in the window.
-func (w window) within(jobs []futurejobs.Listed) []futurejobs.Listed {
-	return slices.DeleteFunc(jobs, func(l futurejobs.Listed) bool {
+func (w window) within(jobs []futurejobs.ListedJob) []futurejobs.ListedJob {
+	return slices.DeleteFunc(jobs, func(l futurejobs.ListedJob) bool {
 		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
 	})
 }

@@ -12,21 +12,21 @@ import (
 )
 
 // forever is after every slot, and after when a paused job is due.
-var forever = futurejobs.Never.Add(time.Hour)
+var forever = futurejobs.FarFuture.Add(time.Hour)
 
 // Jobs lists pending jobs, those next due first. A page is as stable as its jobs: one that
 // is looked at between two pages may come again, later. What a job carries is left out where it is large: more than
 // 2 KiB, or futurejobs.ListedMost where a key is asked for.
-func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error) {
+func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error) {
 	page, err := s.jobs(ctx, f, false)
 	if err != nil {
-		return page, failed("jobs", err)
+		return page, wrapErr("jobs", err)
 	}
 	return page, nil
 }
 
 // jobs is Jobs; whole: those of a key come with all that they have.
-func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.Listed], err error) {
+func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.ListedJob], err error) {
 	w := window{
 		after:  position{At: f.DueAfter, Shard: math.MaxInt16, ID: -1},
 		before: forever,
@@ -42,13 +42,13 @@ func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page
 	if err != nil {
 		return page, err
 	}
-	portions := make([]*portion[futurejobs.Listed], len(scopes))
+	portions := make([]*shardPage[futurejobs.ListedJob], len(scopes))
 	for i, c := range scopes {
 		r, err := s.runOf(ctx, c, f, whole)
 		if err != nil {
 			return page, err
 		}
-		portions[i] = &portion[futurejobs.Listed]{next: func(after *futurejobs.Listed, limit int) ([]futurejobs.Listed, error) {
+		portions[i] = &shardPage[futurejobs.ListedJob]{next: func(after *futurejobs.ListedJob, limit int) ([]futurejobs.ListedJob, error) {
 			part := window{w.after, w.before, limit}
 			if after != nil {
 				part.after = placeOf(*after)
@@ -56,7 +56,7 @@ func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page
 			return r.next(ctx, part)
 		}}
 	}
-	jobs, err := firstOf(portions, w.limit, inOrderOfSlots)
+	jobs, err := mergeShards(portions, w.limit, inOrderOfSlots)
 	if err != nil {
 		return page, err
 	}
@@ -71,11 +71,11 @@ type window struct {
 }
 
 // placeOf is where a job stands in the list.
-func placeOf(l futurejobs.Listed) position {
+func placeOf(l futurejobs.ListedJob) position {
 	return position{At: l.NextCheckAt, Shard: l.Shard, ID: l.ID}
 }
 
-func inOrderOfSlots(a, b futurejobs.Listed) int { return placeOf(a).compare(placeOf(b)) }
+func inOrderOfSlots(a, b futurejobs.ListedJob) int { return placeOf(a).compare(placeOf(b)) }
 
 // compare orders places by (At, Shard, ID). A place without an id is before all others of
 // its instant.
@@ -96,13 +96,13 @@ func (p position) idIn(shard int16) int64 {
 
 // Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. Of several rules
 // that had the name, the last one's is meant.
-func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.Listed, error) {
+func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error) {
 	page, err := s.jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit}, true)
 	if err != nil {
-		return futurejobs.Listed{}, failed("jobs", err)
+		return futurejobs.ListedJob{}, wrapErr("jobs", err)
 	}
 	if len(page.Items) == 0 {
-		return futurejobs.Listed{}, fmt.Errorf("job of rule %q and key %q: %w", rule, key, futurejobs.ErrNotFound)
+		return futurejobs.ListedJob{}, fmt.Errorf("job of rule %q and key %q: %w", rule, key, futurejobs.ErrNotFound)
 	}
-	return slices.MaxFunc(page.Items, func(a, b futurejobs.Listed) int { return cmp.Compare(a.RuleID, b.RuleID) }), nil
+	return slices.MaxFunc(page.Items, func(a, b futurejobs.ListedJob) int { return cmp.Compare(a.RuleID, b.RuleID) }), nil
 }

@@ -19,7 +19,7 @@ func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 		l := newLoad(t, s)
 		l.create(2500)
 		many := l.rule
-		saved, err := s.Save(t.Context(), rules.Saved{Name: "rare", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		saved, err := s.Save(t.Context(), rules.RuleVersion{Name: "rare", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		l.check(err)
 		l.set, err = s.Revision(t.Context())
 		l.check(err)
@@ -42,20 +42,20 @@ func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 			{Rule: "r", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
 			{Rule: "rare", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
 		} {
-			want := slices.DeleteFunc(slices.Clone(all), func(j futurejobs.Listed) bool {
+			want := slices.DeleteFunc(slices.Clone(all), func(j futurejobs.ListedJob) bool {
 				return f.Rule != "" && j.Rule != f.Rule ||
 					!f.DueAfter.IsZero() && (j.NextCheckAt.Before(f.DueAfter) || !j.NextCheckAt.Before(f.DueBefore))
 			})
 			f.Limit = 11
 			got := listed(t, s, f)
-			if !slices.EqualFunc(want, got, func(a, b futurejobs.Listed) bool { return a.ID == b.ID }) || len(want) == 0 {
+			if !slices.EqualFunc(want, got, func(a, b futurejobs.ListedJob) bool { return a.ID == b.ID }) || len(want) == 0 {
 				t.Errorf("%+v: %d jobs, want %d, or in another order", f, len(got), len(want))
 			}
 		}
 	})
 }
 
-func listed(t *testing.T, s *store.Store, f futurejobs.Filter) (jobs []futurejobs.Listed) {
+func listed(t *testing.T, s *store.Store, f futurejobs.Filter) (jobs []futurejobs.ListedJob) {
 	t.Helper()
 	for {
 		page, err := s.Jobs(t.Context(), f)

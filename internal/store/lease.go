@@ -24,7 +24,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 		return err
 	})
 	if err != nil {
-		return nil, failed("beat", err)
+		return nil, wrapErr("beat", err)
 	}
 	return live, nil
 }
@@ -40,7 +40,7 @@ func readNode(row scanner, n *futurejobs.Node) error {
 func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.read, readNode, `SELECT `+nodeColumns+` FROM node ORDER BY id`)
 	if err != nil {
-		return nil, failed("nodes", err)
+		return nil, wrapErr("nodes", err)
 	}
 	return nodes, nil
 }
@@ -48,7 +48,7 @@ func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 // Leave implements futurejobs.Leases.
 func (s *Store) Leave(ctx context.Context, node string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM node WHERE id = $1`, node); err != nil {
-		return failed("leave", err)
+		return wrapErr("leave", err)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (s *Store) Leave(ctx context.Context, node string) error {
 func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 	leases, err := query(ctx, s.read, s.readLease, `SELECT `+leaseColumns+`, now() FROM shard_lease ORDER BY shard`)
 	if err != nil {
-		return nil, failed("leases", err)
+		return nil, wrapErr("leases", err)
 	}
 	return leases, nil
 }
@@ -76,7 +76,7 @@ func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
 }
 
 // Renew implements futurejobs.Leases. A lease that has expired is over, taken or not.
-func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.Held, err error) {
+func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.HeldShard, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		still = nil
 		for _, l := range held {
@@ -88,20 +88,20 @@ WHERE shard = $4 AND epoch = $5 AND node = $6 AND expires_at > $7`,
 				return err
 			}
 			if n == 1 {
-				still = append(still, l.Held)
+				still = append(still, l.HeldShard)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, failed("renew", err)
+		return nil, wrapErr("renew", err)
 	}
 	return still, nil
 }
 
 // Take implements futurejobs.Leases. It waits for a settle that holds the shard, so the
 // lease is counted from the time before.
-func (s *Store) Take(ctx context.Context, node string, seen futurejobs.Held, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
+func (s *Store) Take(ctx context.Context, node string, seen futurejobs.HeldShard, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		err := s.readLease(tx.QueryRowContext(ctx, `
 UPDATE shard_lease SET epoch = epoch + 1, node = $1, expires_at = $2
@@ -109,10 +109,10 @@ WHERE shard = $3 AND epoch = $4 AND (node IS NULL OR expires_at <= $5)
 RETURNING `+leaseColumns+`, now()`,
 			node, now.Add(d), seen.Shard, seen.Epoch, now), &got)
 		ok = err == nil
-		return unless(errors.Is(err, sql.ErrNoRows), err)
+		return ignoreErr(errors.Is(err, sql.ErrNoRows), err)
 	})
 	if err != nil {
-		return futurejobs.Lease{}, false, failed("take", err)
+		return futurejobs.Lease{}, false, wrapErr("take", err)
 	}
 	return got, ok, nil
 }
@@ -126,7 +126,7 @@ func (s *Store) Free(ctx context.Context, seen futurejobs.Lease) (ok bool, err e
 		return err
 	})
 	if err != nil {
-		return false, failed("free", err)
+		return false, wrapErr("free", err)
 	}
 	return ok, nil
 }
@@ -145,7 +145,7 @@ WHERE shard = $4 AND epoch = $5 AND node = $6`,
 		return nil
 	})
 	if err != nil {
-		return failed("release", err)
+		return wrapErr("release", err)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (s *Store) Reclaim(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return failed("reclaim", err)
+		return wrapErr("reclaim", err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ type measure struct {
 	bytes     int
 }
 
-func measuring(b futurejobs.Batch) *measure { return &measure{isBounded: b.Stream != ""} }
+func measuring(b futurejobs.EffectBatch) *measure { return &measure{isBounded: b.Stream != ""} }
 
 // add returns errKnownTooLarge where too much is known. One job may be as large as it is.
 func (m *measure) add(j *futurejobs.Job) error {
@@ -55,14 +55,14 @@ func readCursor(row scanner, c *futurejobs.Cursor) error {
 
 // Cursor implements futurejobs.Ledger.
 func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = readCursor(s.read.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, stream), &c)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return c, false, nil
 	case err != nil:
-		return c, false, failed("cursor", err)
+		return c, false, wrapErr("cursor", err)
 	}
 	return c, true, nil
 }
@@ -75,7 +75,7 @@ INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES (
 ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_at
 WHERE event_cursor.stream_created_at IS NULL`,
 		c.Stream, int64(c.LastSeq), when(c.LastAt), when(c.StreamCreatedAt)); err != nil {
-		return failed("open cursor", err)
+		return wrapErr("open cursor", err)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (s *Store) HoldOff(ctx context.Context, stream string) error {
 		return err
 	})
 	if err != nil {
-		return failed("hold changes of rules off", err)
+		return wrapErr("hold changes of rules off", err)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) erro
 		return nil
 	})
 	if err != nil {
-		return failed("hold changes of a rule off", err)
+		return wrapErr("hold changes of a rule off", err)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) erro
 // ReleaseTick implements ticks.Ledger.
 func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
 	if _, err := exec(ctx, s.db, `UPDATE event_cursor SET gate_until = NULL WHERE stream = $1`, futurejobs.TickStream(ruleID)); err != nil {
-		return failed("let changes of a rule go on", err)
+		return wrapErr("let changes of a rule go on", err)
 	}
 	return nil
 }
@@ -137,10 +137,10 @@ UPDATE event_cursor SET last_seq = $1, last_at = $2, stream_created_at = $3
 WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $6`,
 		int64(to.LastSeq), when(to.LastAt), when(to.StreamCreatedAt), old.Stream, int64(old.LastSeq), when(old.StreamCreatedAt))
 	if err == nil && n == 0 {
-		err = futurejobs.ErrMoved
+		err = futurejobs.ErrCursorMoved
 	}
 	if err != nil {
-		return failed("reset cursor", err)
+		return wrapErr("reset cursor", err)
 	}
 	return nil
 }
@@ -163,9 +163,9 @@ func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, 
 	) AS f
 ) AS f
 WHERE coalesce(f.before, 0) < $5
-ORDER BY f.key`, shard, ruleID, after.RuleID, verbatim(after.Key), rulePageBytes-bytes)
+ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBytes-bytes)
 		if err != nil {
-			return nil, failed("jobs of a rule", err)
+			return nil, wrapErr("jobs of a rule", err)
 		}
 		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
 		after = futurejobs.Ref{} // the other shards from their beginning
@@ -180,10 +180,10 @@ func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through
 UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 AND read_through_at <= now() THEN read_through_at ELSE $1 END
 WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 	if err == nil && n == 0 {
-		err = futurejobs.ErrMoved
+		err = futurejobs.ErrCursorMoved
 	}
 	if err != nil {
-		return failed("mark read", err)
+		return wrapErr("mark read", err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 const lossTries = 100
 
 // ReportLost implements futurejobs.Ledger.
-func (s *Store) ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+func (s *Store) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = false
 		rows, err := exec(ctx, tx, `
@@ -205,7 +205,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 		for range lossTries {
 			a = r.Alert(now)
 			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-			if said, err = announce(ctx, tx, a); said || err != nil {
+			if said, err = insertSystemAlert(ctx, tx, a); said || err != nil {
 				return err
 			}
 			r.Since = r.Since.Add(time.Millisecond)
@@ -213,7 +213,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 		return fmt.Errorf("there are %d alerts of this time already", lossTries)
 	})
 	if err != nil {
-		return a, false, failed("report lost events", err)
+		return a, false, wrapErr("report lost events", err)
 	}
 	return a, said, nil
 }
@@ -222,7 +222,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream LIKE 'schedule/%'`)
 	if err != nil {
-		return nil, failed("tick cursors", err)
+		return nil, wrapErr("tick cursors", err)
 	}
 	return byStream(all), nil
 }
@@ -232,7 +232,7 @@ func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, 
 func (s *Store) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
 	if err != nil {
-		return nil, failed("cursors", err)
+		return nil, wrapErr("cursors", err)
 	}
 	return byStream(all), nil
 }
@@ -245,21 +245,21 @@ func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 	return cursors
 }
 
-// Hear implements futurejobs.Ledger and futurejobs.Ears. It never goes back, but from the future.
-func (s *Store) Hear(ctx context.Context, topic string, since time.Time) error {
+// RecordGap implements futurejobs.Ledger and futurejobs.Ears. It never goes back, but from the future.
+func (s *Store) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if _, err := exec(ctx, s.db, `
 UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since <= now() THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
-		return failed("hear", err)
+		return wrapErr("hear", err)
 	}
 	return nil
 }
 
-// SeenBeside implements futurejobs.Ears.
-func (s *Store) SeenBeside(ctx context.Context, node string, since time.Time) (seen bool, err error) {
-	ctx, cancel := patiently(ctx)
+// OtherNodeAlive implements futurejobs.Ears.
+func (s *Store) OtherNodeAlive(ctx context.Context, node string, since time.Time) (seen bool, err error) {
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2 AND seen_at <= now()`, node, since).Scan(&seen); err != nil {
-		return false, failed("seen", err)
+		return false, wrapErr("seen", err)
 	}
 	return seen, nil
 }
@@ -270,14 +270,14 @@ func (s *Store) SeenBeside(ctx context.Context, node string, since time.Time) (s
 const isHeard = `stream NOT LIKE '%/%'`
 
 // ReadThrough implements futurejobs.Queue.
-func (s *Store) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+func (s *Store) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
 	cursors, err := s.Cursors(ctx)
 	if err != nil {
 		return nil, err
 	}
-	through := make(map[string]futurejobs.Reading, len(cursors))
+	through := make(map[string]futurejobs.StreamProgress, len(cursors))
 	for _, c := range cursors {
-		through[c.Stream] = futurejobs.Reading{Through: c.ReadThrough, HeardSince: c.HeardSince}
+		through[c.Stream] = futurejobs.StreamProgress{Through: c.ReadThrough, HeardSince: c.HeardSince}
 	}
 	return through, nil
 }

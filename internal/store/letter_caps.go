@@ -33,7 +33,7 @@ type CappedLetters struct {
 func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetters, err error) {
 	rules, err := query(ctx, s.db, readRuleBytes, `SELECT rule, count(*), sum(length(body)) FROM dead_letter GROUP BY rule ORDER BY rule`)
 	if err != nil {
-		return c, failed("cap dead letters", err)
+		return c, wrapErr("cap dead letters", err)
 	}
 	kept := make(map[string]int64) // by tenant
 	of := make(map[string][]string)
@@ -41,12 +41,12 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 		n, err := s.removeLetters(ctx, r, caps)
 		c.Removed += n
 		if err != nil {
-			return c, failed("cap dead letters", err)
+			return c, wrapErr("cap dead letters", err)
 		}
 		bodies, err := s.emptyLetters(ctx, r, caps)
 		c.Emptied += bodies
 		if err != nil {
-			return c, failed("cap dead letters", err)
+			return c, wrapErr("cap dead letters", err)
 		}
 		tenant := caps.tenantOf(r.rule)
 		kept[tenant], of[tenant] = kept[tenant]+min(r.bytes, caps.BodyBytes), append(of[tenant], r.rule)
@@ -54,12 +54,12 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 	n, err := s.capTenants(ctx, caps.TotalBytes, kept, of)
 	c.Emptied += n
 	if err != nil {
-		return c, failed("cap dead letters", err)
+		return c, wrapErr("cap dead letters", err)
 	}
 	c.Rules, err = query(ctx, s.db, func(row scanner, name *string) error { return row.Scan(name) },
 		`SELECT DISTINCT rule FROM dead_letter WHERE size > 0 AND length(body) = 0 ORDER BY rule`)
 	if err != nil {
-		return c, failed("cap dead letters", err)
+		return c, wrapErr("cap dead letters", err)
 	}
 	return c, nil
 }

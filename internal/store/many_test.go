@@ -22,7 +22,7 @@ func TestTheMostShards(t *testing.T) {
 			if err := s.Notify(ctx, true); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := s.Announce(ctx, alerts.Remark{Topic: "channel/x", Status: alerts.Firing, Severity: alerts.Error, Since: time.Now(), Text: "x"}); err != nil {
+			if _, _, err := s.WriteSystemAlert(ctx, alerts.SystemAlert{Topic: "channel/x", Status: alerts.Firing, Severity: alerts.Error, Since: time.Now(), Text: "x"}); err != nil {
 				t.Fatal(err)
 			}
 			all := make([]int16, store.MaxShards)
@@ -32,7 +32,7 @@ func TestTheMostShards(t *testing.T) {
 			if got, err := s.Unpublished(ctx, all, 10, nil); err != nil || len(got) != 1 {
 				t.Errorf("unpublished: %d, %v", len(got), err)
 			}
-			if got, err := s.News(ctx, 10); err != nil || len(got) != 1 {
+			if got, err := s.UnroutedAlerts(ctx, 10); err != nil || len(got) != 1 {
 				t.Errorf("news: %d, %v", len(got), err)
 			}
 			if g, err := s.Gauges(ctx); err != nil || g.Unpublished != 1 || g.OldestAlert.IsZero() {
@@ -44,7 +44,7 @@ func TestTheMostShards(t *testing.T) {
 			if _, err := s.LateJobs(ctx, time.Now().Add(-time.Hour), time.Now(), nil); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := s.SweptBeside(ctx, ""); err != nil {
+			if _, _, err := s.SweptByOthers(ctx, ""); err != nil {
 				t.Error(err)
 			}
 		})

@@ -17,8 +17,8 @@ const muteColumns = `id, matches, reason, created_at, created_by, ends_at, coale
 
 func readMute(row scanner, m *alerts.Mute) error {
 	var match string
-	if err := row.Scan(&m.ID, &match, (*verbatim)(&m.Reason), at(&m.CreatedAt), (*verbatim)(&m.CreatedBy),
-		at(&m.EndsAt), (*verbatim)(&m.EndedBy)); err != nil {
+	if err := row.Scan(&m.ID, &match, (*escapedText)(&m.Reason), at(&m.CreatedAt), (*escapedText)(&m.CreatedBy),
+		at(&m.EndsAt), (*escapedText)(&m.EndedBy)); err != nil {
 		return err
 	}
 	return json.Unmarshal([]byte(match), &m.Match)
@@ -37,7 +37,7 @@ func (s *Store) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, er
 func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.Mute, error) {
 	found, err := query(ctx, s.read, readMute, `SELECT `+muteColumns+` FROM mute`+which, args...)
 	if err != nil {
-		return nil, failed("mutes", err)
+		return nil, wrapErr("mutes", err)
 	}
 	return found, nil
 }
@@ -46,7 +46,7 @@ func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.
 func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
-		return m, failed("create mute", err)
+		return m, wrapErr("create mute", err)
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
@@ -58,7 +58,7 @@ func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, err
 			fmt.Sprintf("%s; until %s; %s", m.Match, m.EndsAt.UTC().Format(time.RFC3339), m.Reason))
 	})
 	if err != nil {
-		return m, failed("create mute", err)
+		return m, wrapErr("create mute", err)
 	}
 	return m, nil
 }
@@ -81,7 +81,7 @@ func (s *Store) EndMute(ctx context.Context, id int64) error {
 		return fmt.Errorf("mute %d: %w, or it has ended; `deadman mute list` shows all", id, err)
 	}
 	if err != nil {
-		return failed("end mute", err)
+		return wrapErr("end mute", err)
 	}
 	return nil
 }

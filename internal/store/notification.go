@@ -36,7 +36,7 @@ func (s *Store) Notify(ctx context.Context, on bool) error {
 		return err
 	})
 	if err != nil {
-		return failed("notify", err)
+		return wrapErr("notify", err)
 	}
 	return nil
 }
@@ -44,26 +44,26 @@ func (s *Store) Notify(ctx context.Context, on bool) error {
 // Notifying reports whether alerts become news for people.
 func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
 	if err := s.read.QueryRowContext(ctx, `SELECT `+notifying).Scan(&on); err != nil {
-		return false, failed("notifying", err)
+		return false, wrapErr("notifying", err)
 	}
 	return on, nil
 }
 
-// News returns up to limit alerts that nobody has routed yet, oldest first within a shard.
-func (s *Store) News(ctx context.Context, limit int) ([]alerts.Alert, error) {
+// UnroutedAlerts returns up to limit alerts that nobody has routed yet, oldest first within a shard.
+func (s *Store) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
 FROM (`+news.next(s.allShards(), limit, "")+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
 	if err != nil {
-		return nil, failed("news", err)
+		return nil, wrapErr("news", err)
 	}
 	return found, nil
 }
 
-// Heard returns where what the alerts close was told.
-func (s *Store) Heard(ctx context.Context, closing []alerts.Alert) (heard []alerts.Heard, err error) {
+// PriorDeliveries returns where what the alerts close was told.
+func (s *Store) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (heard []alerts.PriorDelivery, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readHeard, `
 SELECT d.alert_id, n.channel, n.route, n.topic FROM delivery d JOIN notice n ON n.id = d.notice
@@ -72,13 +72,13 @@ WHERE d.shard = $1 AND d.alert_id IN `+idParams(len(ids)), with(ids, shard)...)
 		return err
 	})
 	if err != nil {
-		return nil, failed("heard", err)
+		return nil, wrapErr("heard", err)
 	}
 	return heard, nil
 }
 
-func readHeard(row scanner, h *alerts.Heard) error {
-	return row.Scan(&h.Alert, &h.Channel, &h.Route, (*verbatim)(&h.Topic))
+func readHeard(row scanner, h *alerts.PriorDelivery) error {
+	return row.Scan(&h.Alert, &h.Channel, &h.Route, (*escapedText)(&h.Topic))
 }
 
 // Closed returns those alerts that the given ones close and that are still kept.
@@ -90,7 +90,7 @@ WHERE a.shard = $1 AND a.id IN `+idParams(len(ids)), with(ids, shard)...)
 		return err
 	})
 	if err != nil {
-		return nil, failed("closed", err)
+		return nil, wrapErr("closed", err)
 	}
 	return said, nil
 }
@@ -131,8 +131,8 @@ func with(ids []alerts.ID, shard int16) []any {
 
 const noticeColumns = `id, channel, route, topic, alerts, planned_at, next_at, tries`
 
-func readNotice(row scanner, n *alerts.Notice) error {
-	return row.Scan(&n.ID, &n.Channel, &n.Route, (*verbatim)(&n.Topic), &n.Alerts, at(&n.PlannedAt), at(&n.NextAt), &n.Tries)
+func readNotice(row scanner, n *alerts.Notification) error {
+	return row.Scan(&n.ID, &n.Channel, &n.Route, (*escapedText)(&n.Topic), &n.Alerts, at(&n.PlannedAt), at(&n.NextAt), &n.Tries)
 }
 
 // unfinished is a notice that is neither sent nor given up.
@@ -140,32 +140,32 @@ const unfinished = `sent_at IS NULL AND failed_at IS NULL`
 
 // Lane returns the newest messages of a lane that were not given up, the one planned last
 // first, at most so many.
-func (s *Store) Lane(ctx context.Context, l alerts.Lane, most int) ([]alerts.Notice, error) {
+func (s *Store) Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
 WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, most)
 	if err != nil {
-		return nil, failed("lane", err)
+		return nil, wrapErr("lane", err)
 	}
 	return found, nil
 }
 
 // Ready returns the message of each channel that is the next to be tried, where its time has
 // come.
-func (s *Store) Ready(ctx context.Context, now time.Time) ([]alerts.Notice, error) {
+func (s *Store) Ready(ctx context.Context, now time.Time) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM (
 	SELECT `+noticeColumns+`, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS turn
 	FROM notice WHERE `+unfinished+` AND next_at <= $1) AS q
 WHERE turn = 1 ORDER BY channel`, now)
 	if err != nil {
-		return nil, failed("ready", err)
+		return nil, wrapErr("ready", err)
 	}
 	return found, nil
 }
 
-// Carry carries a plan out in one transaction. It returns futurejobs.ErrMoved where another
+// ApplyPlan carries a plan out in one transaction. It returns futurejobs.ErrMoved where another
 // node was faster, or a message that was open is being tried: nothing is done then, and the
 // plan has to be made again.
-func (s *Store) Carry(ctx context.Context, p alerts.Plan) error {
+func (s *Store) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if err := forgetNews(ctx, tx, p.News); err != nil {
 			return err
@@ -188,7 +188,7 @@ func (s *Store) Carry(ctx context.Context, p alerts.Plan) error {
 		})
 	})
 	if err != nil {
-		return failed("carry", err)
+		return wrapErr("carry", err)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
 				return err
 			}
 			if n != int64(len(ids)) {
-				return futurejobs.ErrMoved
+				return futurejobs.ErrCursorMoved
 			}
 		}
 	}
@@ -214,11 +214,11 @@ func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
 }
 
 // keepNotice writes a new message, or what an open one gains.
-func keepNotice(ctx context.Context, tx *sql.Tx, n alerts.Notice) (id int64, err error) {
+func keepNotice(ctx context.Context, tx *sql.Tx, n alerts.Notification) (id int64, err error) {
 	if n.ID != 0 {
 		rows, err := exec(ctx, tx, `UPDATE notice SET alerts = alerts + $1 WHERE id = $2 AND tries = 0 AND `+unfinished, n.Alerts, n.ID)
 		if err == nil && rows == 0 {
-			err = futurejobs.ErrMoved
+			err = futurejobs.ErrCursorMoved
 		}
 		return n.ID, err
 	}
@@ -228,8 +228,8 @@ VALUES ($1, $2, $3, $4, $5, $5) RETURNING id`, n.Channel, n.Route, escape(n.Topi
 }
 
 // deliver writes where alerts are told.
-func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Placed, notices []int64) error {
-	w := where{text: `INSERT INTO delivery (shard, alert_id, channel, notice, mute, unclosed) VALUES `}
+func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Assignment, notices []int64) error {
+	w := filter{text: `INSERT INTO delivery (shard, alert_id, channel, notice, mute, unclosed) VALUES `}
 	for i, p := range placed {
 		var notice, mute any
 		if p.Notice >= 0 {
@@ -243,22 +243,22 @@ func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Placed, notices []
 		w.text += `(?, ?, ?, ?, ?, ?)`
 		w.args = append(w.args, p.Alert.Shard, p.Alert.ID[:], p.Channel, notice, mute, p.Unclosed)
 	}
-	_, err := exec(ctx, tx, numbered(w.text), w.args...)
+	_, err := exec(ctx, tx, rebindPlaceholders(w.text), w.args...)
 	return err
 }
 
-// Claim says that a message is being tried, so that nobody else tries it before next, and
+// ClaimNotification says that a message is being tried, so that nobody else tries it before next, and
 // returns it as it is then: it is not open to further alerts any more. ok is false where
 // somebody tries it already.
-func (s *Store) Claim(ctx context.Context, n alerts.Notice, next time.Time) (claimed alerts.Notice, ok bool, err error) {
+func (s *Store) ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		err := readNotice(tx.QueryRowContext(ctx, `UPDATE notice SET tries = tries + 1, next_at = $1
 WHERE id = $2 AND tries = $3 AND `+unfinished+` RETURNING `+noticeColumns, next, n.ID, n.Tries), &claimed)
 		ok = err == nil
-		return unless(errors.Is(err, sql.ErrNoRows), err)
+		return ignoreErr(errors.Is(err, sql.ErrNoRows), err)
 	})
 	if err != nil {
-		return alerts.Notice{}, false, failed("claim", err)
+		return alerts.Notification{}, false, wrapErr("claim", err)
 	}
 	return claimed, ok, nil
 }
@@ -275,7 +275,7 @@ WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY 
 
 // Content returns the first alerts of a message, at most so many and as many as are not too large together, and how many
 // alerts of its topic still fire on its channel.
-func (s *Store) Content(ctx context.Context, n alerts.Notice, most int) (said []alerts.Alert, unclosed int, err error) {
+func (s *Store) Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error) {
 	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
 	if err == nil {
 		said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
@@ -285,7 +285,7 @@ func (s *Store) Content(ctx context.Context, n alerts.Notice, most int) (said []
 WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channel, n.Route, escape(n.Topic)).Scan(&unclosed)
 	}
 	if err != nil {
-		return nil, 0, failed("content", err)
+		return nil, 0, wrapErr("content", err)
 	}
 	return said, unclosed, nil
 }
@@ -301,7 +301,7 @@ func fitting(sizes []int, most int) int {
 }
 
 // Sent notes that a channel took a message, and works.
-func (s *Store) Sent(ctx context.Context, n alerts.Notice, now time.Time) error {
+func (s *Store) Sent(ctx context.Context, n alerts.Notification, now time.Time) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = NULL WHERE id = $2 AND `+unfinished, now, n.ID); err != nil {
 			return err
@@ -312,14 +312,14 @@ ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sen
 		return err
 	})
 	if err != nil {
-		return failed("sent", err)
+		return wrapErr("sent", err)
 	}
 	return nil
 }
 
-// Unsent notes that a channel did not take a message, which is tried again at next. It
+// MarkFailed notes that a channel did not take a message, which is tried again at next. It
 // returns how the channel does.
-func (s *Store) Unsent(ctx context.Context, n alerts.Notice, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
+func (s *Store) MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
 	reason = escape(reason)
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE notice SET next_at = $1, error = $2 WHERE id = $3 AND `+unfinished, next, reason, n.ID); err != nil {
@@ -333,7 +333,7 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 		return readChannel(tx.QueryRowContext(ctx, channels+` WHERE c.name = $1`, n.Channel), &c)
 	})
 	if err != nil {
-		return c, failed("unsent", err)
+		return c, wrapErr("unsent", err)
 	}
 	return c, nil
 }
@@ -343,7 +343,7 @@ func (s *Store) GiveUp(ctx context.Context, before, now time.Time) (int64, error
 	n, err := exec(ctx, s.db, `UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
 WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1`, now, before)
 	if err != nil {
-		return 0, failed("give up", err)
+		return 0, wrapErr("give up", err)
 	}
 	return n, nil
 }
@@ -353,14 +353,14 @@ const channels = `SELECT c.name, c.sent, c.sent_at,
 FROM channel c`
 
 func readChannel(row scanner, c *alerts.ChannelState) error {
-	return row.Scan(&c.Name, &c.Sent, at(&c.SentAt), &c.Waiting, &c.Tries, at(&c.FailingSince), (*verbatim)(&c.Error))
+	return row.Scan(&c.Name, &c.Sent, at(&c.SentAt), &c.Waiting, &c.Tries, at(&c.FailingSince), (*escapedText)(&c.Error))
 }
 
 // Channels returns how the channels do that were ever tried, by name.
 func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 	found, err := query(ctx, s.read, readChannel, channels+` ORDER BY c.name`)
 	if err != nil {
-		return nil, failed("channels", err)
+		return nil, wrapErr("channels", err)
 	}
 	return found, nil
 }
@@ -371,14 +371,14 @@ func (s *Store) Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delive
 SELECT d.channel, coalesce(d.mute, 0), coalesce(n.tries, 0), n.sent_at, n.failed_at, n.next_at, coalesce(n.error, '')
 FROM delivery d LEFT JOIN notice n ON n.id = d.notice WHERE d.shard = $1 AND d.alert_id = $2 ORDER BY d.channel`, a.Shard, a.ID[:])
 	if err != nil {
-		return nil, failed("deliveries", err)
+		return nil, wrapErr("deliveries", err)
 	}
 	return found, nil
 }
 
 func readDelivery(row scanner, d *alerts.Delivery) error {
 	var sentAt, failedAt, nextAt time.Time
-	if err := row.Scan(&d.Channel, &d.Mute, &d.Tries, at(&sentAt), at(&failedAt), at(&nextAt), (*verbatim)(&d.Error)); err != nil {
+	if err := row.Scan(&d.Channel, &d.Mute, &d.Tries, at(&sentAt), at(&failedAt), at(&nextAt), (*escapedText)(&d.Error)); err != nil {
 		return err
 	}
 	switch {

@@ -15,7 +15,7 @@ const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
 
 // openAlerts lists the newest alert of each pending job about which something was said, and of
 // each outage that goes on, newest first. An alert whose retention is over is not there.
-func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Said], err error) {
+func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
 	before := position{Alert: lastAlert}
 	if err := before.read("open", f.Cursor); err != nil {
 		return page, err
@@ -28,51 +28,51 @@ func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futur
 	if err != nil {
 		return page, err
 	}
-	portions := []*portion[futurejobs.Said]{{items: open, over: true}}
+	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}}
 	for _, c := range scopes {
-		portions = append(portions, saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.Said, error) {
+		portions = append(portions, saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 			return s.openOfShard(ctx, c, f, before, limit)
 		}))
 	}
-	if open, err = firstOf(portions, limit(f)+1, newestFirst); err != nil {
+	if open, err = mergeShards(portions, limit(f)+1, newestFirst); err != nil {
 		return page, err
 	}
-	page = paged("open", open, f, func(a futurejobs.Said) position { return position{Alert: a.ID} })
+	page = paged("open", open, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
 	page.Items, err = s.fill(ctx, page.Items)
 	return page, err
 }
 
 // openOfShard walks over the jobs that said something, or looks at those of a key.
-func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
+func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
 FROM future_job f
 JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
 JOIN rule r ON r.id = f.rule_id` + withAck + `
 WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
 	if f.Key != "" {
-		w.and(`f.key = ?`, verbatim(f.Key))
+		w.and(`f.key = ?`, escapedText(f.Key))
 	}
-	said := where{text: `1 = 1`}
+	said := filter{text: `1 = 1`}
 	said.said(f)
-	w.passingBy(said)
-	return query(ctx, s.read, readOpen, numbered(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
+	w.andUnindexed(said)
+	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
 }
 
 // readOpen is readSaid with the acknowledgement of the alert's job.
-func readOpen(row scanner, s *futurejobs.Said) error {
+func readOpen(row scanner, s *futurejobs.ListedAlert) error {
 	var k readAck
-	err := readSaid(wider{row, k.fields()}, s)
+	err := readSaid(rowWithExtras{row, k.fields()}, s)
 	s.Ack = k.ack()
 	return err
 }
 
-// wider is a row that has more columns than those that are asked for.
-type wider struct {
+// rowWithExtras is a row that has more columns than those that are asked for.
+type rowWithExtras struct {
 	scanner
 	more []any
 }
 
-func (w wider) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
+func (w rowWithExtras) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
 
 // openOutage is an outage that goes on, with the rule that it is one for.
 type openOutage struct {
@@ -81,23 +81,23 @@ type openOutage struct {
 }
 
 func readOpenOutage(row scanner, o *openOutage) error {
-	return readOutage(wider{row, []any{&o.rule, &o.entity}}, &o.Outage)
+	return readOutage(rowWithExtras{row, []any{&o.rule, &o.entity}}, &o.Outage)
 }
 
 // openOutages are the alerts of outages that go on.
-func (s *Store) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
-	w := where{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
+func (s *Store) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
+	w := filter{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
 	w.named(`r.name`, f)
 	if f.Entity != "" {
 		w.and(`r.entity = ?`, escape(f.Entity))
 	}
-	outages, err := query(ctx, s.read, readOpenOutage, numbered(w.text+` ORDER BY o.id DESC`), w.args...)
+	outages, err := query(ctx, s.read, readOpenOutage, rebindPlaceholders(w.text+` ORDER BY o.id DESC`), w.args...)
 	if err != nil {
 		return nil, err
 	}
-	var open []futurejobs.Said
+	var open []futurejobs.ListedAlert
 	for _, o := range outages {
-		a := o.Opening(o.rule, o.entity)
+		a := o.OpeningAlert(o.rule, o.entity)
 		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
 			continue
 		}

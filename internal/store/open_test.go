@@ -115,7 +115,7 @@ func TestForeignVersionTableIsRefused(t *testing.T) {
 func TestDataFolderHasOneProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made for it", "with ? and #")
 	first := open(t, store.Options{DataDir: dir})
-	if !first.Alone() {
+	if !first.SingleProcess() {
 		t.Error("not alone")
 	}
 	if _, err := os.Stat(filepath.Join(dir, store.DatabaseFile)); err != nil {

@@ -40,7 +40,7 @@ func orderingOf(o *futurejobs.Order) (*string, error) {
 }
 
 // endsOf are the ends that are remembered of a key as they are kept; nil: the columns of the last end say all.
-func endsOf(e futurejobs.Early) (*string, error) {
+func endsOf(e futurejobs.EarlyEvent) (*string, error) {
 	if len(e.Ends) == 0 || len(e.Ends) == 1 && e.Ends[0].From.IsZero() && e.Ends[0].At.Equal(e.At) {
 		return nil, nil
 	}
@@ -48,7 +48,7 @@ func endsOf(e futurejobs.Early) (*string, error) {
 }
 
 // changesOf are the changes that are remembered of a key as they are kept; nil: none are.
-func changesOf(e futurejobs.Early) (*string, error) {
+func changesOf(e futurejobs.EarlyEvent) (*string, error) {
 	if len(e.Changes) == 0 {
 		return nil, nil
 	}

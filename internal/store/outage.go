@@ -13,14 +13,14 @@ import (
 const outageColumns = `source, rule_id, version, opened_at, seen_at, jobs, reason`
 
 func readOutage(row scanner, o *futurejobs.Outage) error {
-	return row.Scan((*verbatim)(&o.Source), &o.RuleID, &o.Version, at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*verbatim)(&o.Reason))
+	return row.Scan((*escapedText)(&o.Source), &o.RuleID, &o.Version, at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*escapedText)(&o.Reason))
 }
 
 // Outages implements futurejobs.Outages.
 func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 	open, err := query(ctx, s.read, readOutage, `SELECT `+outageColumns+` FROM outage WHERE closed_at IS NULL ORDER BY id`)
 	if err != nil {
-		return nil, failed("outages", err)
+		return nil, wrapErr("outages", err)
 	}
 	return open, nil
 }
@@ -32,24 +32,24 @@ func (s *Store) ListedOutages(ctx context.Context, f futurejobs.Filter) (futurej
 	if err := before.read("outage", f.Cursor); err != nil {
 		return page, err
 	}
-	w := where{`SELECT o.id, coalesce(r.name, ''), o.closed_at, o.source, o.rule_id, o.version, o.opened_at, o.seen_at, o.jobs, o.reason
+	w := filter{`SELECT o.id, coalesce(r.name, ''), o.closed_at, o.source, o.rule_id, o.version, o.opened_at, o.seen_at, o.jobs, o.reason
 FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before.ID}}
 	w.named(`r.name`, f)
 	if f.Open {
 		w.and(`o.closed_at IS NULL`)
 	}
 	all, err := query(ctx, s.read, func(row scanner, o *futurejobs.ListedOutage) error {
-		return row.Scan(&o.ID, (*verbatim)(&o.Rule), at(&o.ClosedAt), (*verbatim)(&o.Source), &o.RuleID, &o.Version,
-			at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*verbatim)(&o.Reason))
-	}, numbered(w.text+` ORDER BY o.id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+		return row.Scan(&o.ID, (*escapedText)(&o.Rule), at(&o.ClosedAt), (*escapedText)(&o.Source), &o.RuleID, &o.Version,
+			at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*escapedText)(&o.Reason))
+	}, rebindPlaceholders(w.text+` ORDER BY o.id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
-		return page, failed("outages", err)
+		return page, wrapErr("outages", err)
 	}
 	return paged("outage", all, f, func(o futurejobs.ListedOutage) position { return position{ID: o.ID} }), nil
 }
 
-// Meet implements futurejobs.Outages.
-func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert, err error) {
+// RecordOutage implements futurejobs.Outages.
+func (s *Store) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = nil
 		if err := s.fenced(ctx, tx, m.Outage.RuleID, m.RuleSet, m.Held, now); err != nil {
@@ -58,12 +58,12 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 		o := m.Outage
 		o.OpenedAt, o.SeenAt = now, now
 		n, err := exec(ctx, tx, `UPDATE outage SET seen_at = CASE WHEN seen_at > $1 THEN seen_at ELSE $1 END, jobs = jobs + $2 WHERE source = $3 AND rule_id = $4 AND closed_at IS NULL`,
-			now, o.Jobs, verbatim(o.Source), o.RuleID)
+			now, o.Jobs, escapedText(o.Source), o.RuleID)
 		if err != nil || n > 0 {
 			return err
 		}
 		n, err = exec(ctx, tx, `INSERT INTO outage (`+outageColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-			verbatim(o.Source), o.RuleID, o.Version, now, now, o.Jobs, verbatim(o.Reason))
+			escapedText(o.Source), o.RuleID, o.Version, now, now, o.Jobs, escapedText(o.Reason))
 		if err != nil {
 			return err
 		}
@@ -74,14 +74,14 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 			return err
 		}
 		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Again)
-		said, err = s.tell(ctx, tx, m.Say(o))
+		said, err = s.writeOutageAlert(ctx, tx, m.Say(o))
 		return err
 	})
 	if errors.Is(err, errAgain) {
-		return s.Meet(ctx, m)
+		return s.RecordOutage(ctx, m)
 	}
 	if err != nil {
-		return nil, failed("meet an outage", err)
+		return nil, wrapErr("meet an outage", err)
 	}
 	return said, nil
 }
@@ -107,7 +107,7 @@ func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int,
 
 // heldBy returns ErrNotHeld unless one of the shards is held, and stays so until the
 // transaction ends.
-func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.Held, now time.Time) error {
+func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
 	for _, h := range held {
 		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
 		if err != nil || n == 1 {
@@ -117,8 +117,8 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.Held, now time.Ti
 	return futurejobs.ErrNotHeld
 }
 
-// EndOutage implements futurejobs.Outages.
-func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
+// CloseOutage implements futurejobs.Outages.
+func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false
 		// No alert of a rule follows its deletion, which waits for this or is seen by it. Meet locks
@@ -128,31 +128,31 @@ func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(fut
 			return err
 		}
 		n, err := exec(ctx, tx, `UPDATE outage SET closed_at = $1 WHERE source = $2 AND rule_id = $3 AND opened_at = $4 AND closed_at IS NULL`,
-			now, verbatim(o.Source), o.RuleID, o.OpenedAt)
+			now, escapedText(o.Source), o.RuleID, o.OpenedAt)
 		if err != nil || n == 0 {
 			return err
 		}
 		ended = true
 		if err := tx.QueryRowContext(ctx, `SELECT jobs FROM outage WHERE source = $1 AND rule_id = $2 AND opened_at = $3`,
-			verbatim(o.Source), o.RuleID, o.OpenedAt).Scan(&o.Jobs); err != nil {
+			escapedText(o.Source), o.RuleID, o.OpenedAt).Scan(&o.Jobs); err != nil {
 			return err
 		}
 		if stands == 0 {
 			return nil
 		}
-		said, err = s.tell(ctx, tx, say(o))
+		said, err = s.writeOutageAlert(ctx, tx, say(o))
 		return err
 	})
 	if err != nil {
-		return nil, false, failed("end an outage", err)
+		return nil, false, wrapErr("end an outage", err)
 	}
 	return said, ended, nil
 }
 
-// tell writes an alert that belongs to no job, in the shard of what it is about.
-func (s *Store) tell(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
+// writeOutageAlert writes an alert that belongs to no job, in the shard of what it is about.
+func (s *Store) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-	said, err := announce(ctx, tx, a)
+	said, err := insertSystemAlert(ctx, tx, a)
 	if err != nil || !said {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ const (
 // outboxRow is a row of the outbox, and alerts in it, sorted.
 type outboxRow struct {
 	shard int16
-	place alerts.Place
+	place alerts.OutboxKey
 	ids   []alerts.ID
 	again alerts.Again // of all of them
 }
@@ -92,8 +92,8 @@ func alertOrder(a, b alerts.ID) int { return bytes.Compare(a[:], b[:]) }
 var numbers = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ` + strconv.Itoa(rowMost-1) + `)`
 
 // outbox is the queue of what is not published, in a statement that begins with numbers.
-func (s *Store) outbox() queue {
-	return queue{
+func (s *Store) outbox() alertQueue {
+	return alertQueue{
 		rows: `(SELECT o.shard, o.at, o.first_id, o.again, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
 	FROM alert_outbox o JOIN n ON n.i < length(o.ids) / 16)`,
 		columns: `shard, id, at, first_id, again, i`,
@@ -123,7 +123,7 @@ func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, with
 	if len(shards) == 0 {
 		return nil, nil
 	}
-	except, args := exceptRules(without)
+	except, args := notOfRules(without)
 	text := numbers + ` SELECT o.i, o.at, o.first_id, o.again, a.withheld IS TRUE, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
 	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
@@ -134,7 +134,7 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 	for {
 		rows, err := query(ctx, s.read, readWaiting, text, args...)
 		if err != nil {
-			return nil, failed("unpublished", err)
+			return nil, wrapErr("unpublished", err)
 		}
 		found, gone, held := sorted(rows)
 		if len(gone) == 0 && len(held) == 0 {
@@ -142,7 +142,7 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 		}
 		for _, shard := range held {
 			if err := s.putBack(ctx, shard); err != nil {
-				return nil, failed("unpublished", err)
+				return nil, wrapErr("unpublished", err)
 			}
 		}
 		if len(gone) > 0 {
@@ -161,7 +161,7 @@ type waitingRow struct {
 }
 
 func readWaiting(row scanner, w *waitingRow) error {
-	r := saidRow{Alert: &w.Alert}
+	r := alertRow{Alert: &w.Alert}
 	var i int
 	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Again, &w.withheld}, r.fields()...)...); err != nil {
 		return err

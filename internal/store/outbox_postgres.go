@@ -31,21 +31,21 @@ func (p *postgres) MarkPublished(ctx context.Context, sent []alerts.Alert) error
 	if len(sent) == 0 {
 		return nil
 	}
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	rows := rowsOf(sent)
 	var others []int
-	err := again(ctx, p.passing, func() (err error) {
+	err := retry(ctx, p.isRetryable, func() (err error) {
 		others, err = p.take(ctx, rows)
 		return err
 	})
 	for _, n := range others {
 		if err == nil {
-			err = again(ctx, p.passing, func() error { return p.takeOut(ctx, rows[n-1]) })
+			err = retry(ctx, p.isRetryable, func() error { return p.takeOut(ctx, rows[n-1]) })
 		}
 	}
 	if err != nil {
-		return failed("mark published", err)
+		return wrapErr("mark published", err)
 	}
 	return nil
 }

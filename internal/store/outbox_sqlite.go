@@ -19,7 +19,7 @@ func (e *sqlite) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 		}
 		return nil
 	}); err != nil {
-		return failed("mark published", err)
+		return wrapErr("mark published", err)
 	}
 	return nil
 }

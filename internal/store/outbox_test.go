@@ -16,7 +16,7 @@ import (
 func announced(t *testing.T, s *store.Store, n int) (said []alerts.Alert) {
 	t.Helper()
 	for i := range n {
-		a, ok, err := s.Announce(t.Context(), alerts.Remark{
+		a, ok, err := s.WriteSystemAlert(t.Context(), alerts.SystemAlert{
 			Topic: fmt.Sprintf("stream/%d", i), Status: alerts.Firing, Severity: alerts.Error, Since: time.Unix(int64(i), 0), Text: "it is said",
 		})
 		if err != nil || !ok {
@@ -70,7 +70,7 @@ func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 		defer closed(t, s)
 		said := announced(t, s, 3)
 		folder, files, kind := "postgres", migrations.Postgres, "uuid"
-		if s.Alone() {
+		if s.SingleProcess() {
 			folder, files, kind = "sqlite", migrations.SQLite, "BLOB"
 		}
 		exec(t, s, `DROP TABLE alert_outbox`)

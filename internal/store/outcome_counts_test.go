@@ -55,7 +55,7 @@ VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(
 func newPast(t *testing.T, s *store.Store) *past {
 	p := &past{Store: s, T: t}
 	for _, name := range []string{"a", "b"} {
-		saved, err := s.Save(t.Context(), rules.Saved{Name: name, Entity: "of-" + name, Document: []byte(`{}`)}, rules.AnyVersion)
+		saved, err := s.Save(t.Context(), rules.RuleVersion{Name: name, Entity: "of-" + name, Document: []byte(`{}`)}, rules.AnyVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,21 +91,21 @@ func (p *past) drop(which func(id int) bool) {
 }
 
 // counts are what there is to count.
-func (p *past) counts(from, until time.Time) []futurejobs.Ends {
-	sums := map[futurejobs.Ends]int64{}
+func (p *past) counts(from, until time.Time) []futurejobs.OutcomeCount {
+	sums := map[futurejobs.OutcomeCount]int64{}
 	for _, e := range p.rows {
 		if !e.at.Before(from) && e.at.Before(until) {
 			name := []string{"a", "b"}[e.rule]
-			sums[futurejobs.Ends{Hour: e.at.Truncate(time.Hour), Rule: name, Entity: "of-" + name, Outcome: e.outcome}]++
+			sums[futurejobs.OutcomeCount{Hour: e.at.Truncate(time.Hour), Rule: name, Entity: "of-" + name, Outcome: e.outcome}]++
 		}
 	}
-	var all []futurejobs.Ends
+	var all []futurejobs.OutcomeCount
 	for e := range maps.Keys(sums) {
 		n := sums[e]
 		e.Jobs = n
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b futurejobs.Ends) int {
+	slices.SortFunc(all, func(a, b futurejobs.OutcomeCount) int {
 		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Outcome, b.Outcome))
 	})
 	return all
@@ -134,7 +134,7 @@ func (p *past) compare() {
 	for _, back := range []time.Duration{0, time.Second, 25 * time.Minute, 40 * time.Hour, 90*time.Hour + time.Minute, 30 * futurejobs.Day} {
 		from := p.now.Add(-back)
 		for _, until := range []time.Time{p.now.Add(time.Hour), p.now.Add(-30 * time.Hour)} {
-			got, err := p.Ends(ctx, from, until)
+			got, err := p.OutcomeCounts(ctx, from, until)
 			if err != nil {
 				p.Fatal(err)
 			}

@@ -25,7 +25,7 @@ const (
 // Overdue is the pending jobs of one version of a rule in one shard that were due by an instant.
 type Overdue struct {
 	Shard int16
-	futurejobs.Edition
+	futurejobs.VersionRef
 	Oldest time.Time // the first of their slots
 	Jobs   int
 }
@@ -33,12 +33,12 @@ type Overdue struct {
 // Overdue returns what was due by an instant, of the first jobs of each shard, without the jobs of versions that may be
 // late by so much. whole is false where a shard may have more. Where nothing is overdue it is one probe of an index a
 // shard, however many jobs are pending.
-func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.Edition]time.Duration) (all []Overdue, whole bool, err error) {
+func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.VersionRef]time.Duration) (all []Overdue, whole bool, err error) {
 	most := max(min(overdueMost, overdueAll/s.shards), overdueLeast)
 	due, args := `SELECT shard, rule_id, version, next_check_at FROM future_job WHERE shard = %[1]d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %[2]d`, []any{by}
 	if len(late) > 0 {
 		var not []string
-		for _, made := range slices.SortedFunc(maps.Keys(late), func(a, b futurejobs.Edition) int { // one text, which is prepared once
+		for _, made := range slices.SortedFunc(maps.Keys(late), func(a, b futurejobs.VersionRef) int { // one text, which is prepared once
 			return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
 		}) {
 			args = append(args, by.Add(-late[made]))
@@ -58,7 +58,7 @@ func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.E
 		return row.Scan(&o.Shard, &o.RuleID, &o.Version, at(&o.Oldest), &o.Jobs)
 	}, union(parts), args...)
 	if err != nil {
-		return nil, false, failed("overdue", err)
+		return nil, false, wrapErr("overdue", err)
 	}
 	found := make(map[int16]int)
 	whole = len(late) == 0 // else there may be more behind what was passed by

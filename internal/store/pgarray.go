@@ -12,33 +12,33 @@ import (
 	"deadman/alerts"
 )
 
-// wire is an array on its way to Postgres: its items are written as array_recv of the server reads them,
+// arrayEncoder is an array on its way to Postgres: its items are written as array_recv of the server reads them,
 // while they come in. pgx would look at each item as a value that could be anything, which costs more
 // than all else that a batch does on its way there.
-type wire struct {
-	kind   kind
+type arrayEncoder struct {
+	kind   elementType
 	items  []byte // of each its length, or noValue, and its bytes; empty while all are NULL
 	n      int32
 	values int32 // that are not NULL
 	ahead  int   // bytes of the arrays that follow in a statement, where it is known
 }
 
-// kind is what the items of an array are.
-type kind struct {
+// elementType is what the items of an array are.
+type elementType struct {
 	name     string
 	oid, all uint32 // of an item, and of an array of them
 }
 
 var (
-	smallints    = kind{"smallint", pgtype.Int2OID, pgtype.Int2ArrayOID}
-	ints         = kind{"int", pgtype.Int4OID, pgtype.Int4ArrayOID}
-	bigints      = kind{"bigint", pgtype.Int8OID, pgtype.Int8ArrayOID}
-	timestamptzs = kind{"timestamptz", pgtype.TimestamptzOID, pgtype.TimestamptzArrayOID}
-	uuids        = kind{"uuid", pgtype.UUIDOID, pgtype.UUIDArrayOID}
-	texts        = kind{"text", pgtype.TextOID, pgtype.TextArrayOID}
-	byteas       = kind{"bytea", pgtype.ByteaOID, pgtype.ByteaArrayOID}
+	smallints    = elementType{"smallint", pgtype.Int2OID, pgtype.Int2ArrayOID}
+	ints         = elementType{"int", pgtype.Int4OID, pgtype.Int4ArrayOID}
+	bigints      = elementType{"bigint", pgtype.Int8OID, pgtype.Int8ArrayOID}
+	timestamptzs = elementType{"timestamptz", pgtype.TimestamptzOID, pgtype.TimestamptzArrayOID}
+	uuids        = elementType{"uuid", pgtype.UUIDOID, pgtype.UUIDArrayOID}
+	texts        = elementType{"text", pgtype.TextOID, pgtype.TextArrayOID}
+	byteas       = elementType{"bytea", pgtype.ByteaOID, pgtype.ByteaArrayOID}
 
-	kinds = []kind{smallints, ints, bigints, timestamptzs, uuids, texts, byteas}
+	kinds = []elementType{smallints, ints, bigints, timestamptzs, uuids, texts, byteas}
 )
 
 const (
@@ -46,13 +46,13 @@ const (
 	lengths = 4          // bytes of a length
 )
 
-// room makes room for so many items that have so many bytes in all.
-func (w *wire) room(items, bytes int) { w.items = make([]byte, 0, items*lengths+bytes) }
+// reset makes room for so many items that have so many bytes in all.
+func (w *arrayEncoder) reset(items, bytes int) { w.items = make([]byte, 0, items*lengths+bytes) }
 
 // empty takes all items out, and leaves the room that they had.
-func (w *wire) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
+func (w *arrayEncoder) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
 
-func (w *wire) item(size int) {
+func (w *arrayEncoder) item(size int) {
 	if w.values == 0 {
 		w.items = w.appendNulls(w.items)
 	}
@@ -62,7 +62,7 @@ func (w *wire) item(size int) {
 }
 
 // null adds NULL. Many columns have nothing else and are not sent, so that writing it waits for the first value.
-func (w *wire) null() {
+func (w *arrayEncoder) null() {
 	if w.values > 0 {
 		w.items = binary.BigEndian.AppendUint32(w.items, noValue)
 	}
@@ -70,30 +70,30 @@ func (w *wire) null() {
 }
 
 // appendNulls appends the items of an array without a value.
-func (w *wire) appendNulls(buf []byte) []byte {
+func (w *arrayEncoder) appendNulls(buf []byte) []byte {
 	for range w.n {
 		buf = binary.BigEndian.AppendUint32(buf, noValue)
 	}
 	return buf
 }
 
-func (w *wire) int16(v int16) {
+func (w *arrayEncoder) int16(v int16) {
 	w.item(2)
 	w.items = binary.BigEndian.AppendUint16(w.items, uint16(v)) //nolint:gosec // the same bits
 }
 
-func (w *wire) int32(v int32) {
+func (w *arrayEncoder) int32(v int32) {
 	w.item(4)
 	w.items = binary.BigEndian.AppendUint32(w.items, uint32(v)) //nolint:gosec // the same bits
 }
 
-func (w *wire) int64(v int64) {
+func (w *arrayEncoder) int64(v int64) {
 	w.item(8)
 	w.items = binary.BigEndian.AppendUint64(w.items, uint64(v)) //nolint:gosec // the same bits
 }
 
 // origin adds the origin of a job: NULL for none.
-func (w *wire) origin(o alerts.Origin) {
+func (w *arrayEncoder) origin(o alerts.Origin) {
 	if o == 0 {
 		w.null()
 		return
@@ -102,7 +102,7 @@ func (w *wire) origin(o alerts.Origin) {
 }
 
 // time adds an instant: NULL for the zero one.
-func (w *wire) time(t time.Time) {
+func (w *arrayEncoder) time(t time.Time) {
 	if t.IsZero() {
 		w.null()
 		return
@@ -114,10 +114,10 @@ func (w *wire) time(t time.Time) {
 const y2k = 946_684_800_000_000
 
 // instant adds an instant, also the zero one.
-func (w *wire) instant(t time.Time) { w.int64(t.UnixMicro() - y2k) }
+func (w *arrayEncoder) instant(t time.Time) { w.int64(t.UnixMicro() - y2k) }
 
 // bytes adds bytes: NULL for nil.
-func (w *wire) bytes(b []byte) {
+func (w *arrayEncoder) bytes(b []byte) {
 	if b == nil {
 		w.null()
 		return
@@ -127,25 +127,25 @@ func (w *wire) bytes(b []byte) {
 }
 
 // text adds a text, which is UTF-8 without a NUL.
-func (w *wire) text(s string) {
+func (w *arrayEncoder) text(s string) {
 	w.item(len(s))
 	w.items = append(w.items, s...)
 }
 
 // optional adds any text: NULL where it is empty, and legible where it is not.
-func (w *wire) optional(s string) {
+func (w *arrayEncoder) optional(s string) {
 	if s == "" {
 		w.null()
 		return
 	}
-	w.text(legibleText(s))
+	w.text(sanitizeText(s))
 }
 
 // json adds JSON as it is kept: NULL for nil.
-func (w *wire) json(b []byte) { w.bytes(legible(b)) }
+func (w *arrayEncoder) json(b []byte) { w.bytes(sanitizeJSON(b)) }
 
 // ids adds a list of ids: NULL where it is empty.
-func (w *wire) ids(all []alerts.ID) {
+func (w *arrayEncoder) ids(all []alerts.ID) {
 	if len(all) == 0 {
 		w.null()
 		return
@@ -157,7 +157,7 @@ func (w *wire) ids(all []alerts.ID) {
 }
 
 // same reports whether all items are one value: then the array is what it is one item further on.
-func (w *wire) same() bool {
+func (w *arrayEncoder) same() bool {
 	if w.n == 0 || w.values < w.n {
 		return false
 	}
@@ -166,7 +166,7 @@ func (w *wire) same() bool {
 }
 
 // first is the first item, of an array of numbers, instants or texts that has one.
-func (w *wire) first() any {
+func (w *arrayEncoder) first() any {
 	size := binary.BigEndian.Uint32(w.items)
 	item := w.items[lengths : lengths+size]
 	switch w.kind {
@@ -182,12 +182,12 @@ func (w *wire) first() any {
 	return string(item)
 }
 
-// foretold has the first array of a statement's parameters know how much follows, so that pgx makes room
+// withSizeHint has the first array of a statement's parameters know how much follows, so that pgx makes room
 // once and not for each of them.
-func foretold(args []any) []any {
-	var first *wire
+func withSizeHint(args []any) []any {
+	var first *arrayEncoder
 	for _, arg := range args {
-		w, is := arg.(*wire)
+		w, is := arg.(*arrayEncoder)
 		switch {
 		case !is:
 		case first == nil:
@@ -199,24 +199,24 @@ func foretold(args []any) []any {
 	return args
 }
 
-// wireCodec has arrays of a kind go to the server as they are written already, and any other value as
+// arrayCodec has arrays of a kind go to the server as they are written already, and any other value as
 // pgx does.
-type wireCodec struct{ *pgtype.ArrayCodec }
+type arrayCodec struct{ *pgtype.ArrayCodec }
 
 // PlanEncode is of pgtype.Codec.
-func (c wireCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
-	if _, is := value.(*wire); is && format == pgtype.BinaryFormatCode {
-		return sending{} // of whatever kind: the server compares it with what it expects
+func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if _, is := value.(*arrayEncoder); is && format == pgtype.BinaryFormatCode {
+		return encodePlan{} // of whatever kind: the server compares it with what it expects
 	}
 	return c.ArrayCodec.PlanEncode(m, oid, format, value)
 }
 
-type sending struct{}
+type encodePlan struct{}
 
 // Encode is of pgtype.EncodePlan: a header with the number of dimensions, whether there are NULLs, what the
 // items are, how many, and the number of the first.
-func (sending) Encode(value any, buf []byte) ([]byte, error) {
-	w := value.(*wire) //nolint:forcetypeassert // it is what was planned for
+func (encodePlan) Encode(value any, buf []byte) ([]byte, error) {
+	w := value.(*arrayEncoder) //nolint:forcetypeassert // it is what was planned for
 	buf = slices.Grow(buf, 5*lengths+len(w.items)+w.ahead)
 	nulls := uint32(0)
 	if w.values < w.n {
@@ -231,8 +231,8 @@ func (sending) Encode(value any, buf []byte) ([]byte, error) {
 	return append(buf, w.items...), nil
 }
 
-// speakWire teaches a connection to send arrays that are written already.
-func speakWire(m *pgtype.Map) error {
+// registerArrayCodec teaches a connection to send arrays that are written already.
+func registerArrayCodec(m *pgtype.Map) error {
 	for _, k := range kinds {
 		t, known := m.TypeForOID(k.all)
 		codec, is := (*pgtype.ArrayCodec)(nil), false
@@ -242,7 +242,7 @@ func speakWire(m *pgtype.Map) error {
 		if !is {
 			return fmt.Errorf("no codec of arrays of %s", k.name)
 		}
-		m.RegisterType(&pgtype.Type{Name: t.Name, OID: t.OID, Codec: wireCodec{codec}})
+		m.RegisterType(&pgtype.Type{Name: t.Name, OID: t.OID, Codec: arrayCodec{codec}})
 	}
 	return nil
 }

@@ -13,21 +13,21 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// cells are a row as the server sends it in binary, read column by column. pgx would find out for each column
+// rowDecoder are a row as the server sends it in binary, read column by column. pgx would find out for each column
 // how it is to be read, which costs more than to read it.
-type cells struct {
+type rowDecoder struct {
 	row [][]byte // what is left of it; nil is NULL
 	err error    // of the first column that is not what it should be
 }
 
-func (c *cells) next() []byte {
+func (c *rowDecoder) next() []byte {
 	cell := c.row[0]
 	c.row = c.row[1:]
 	return cell
 }
 
 // number is a number of so many bytes; 0 and false for NULL.
-func (c *cells) number(size int) (n uint64, known bool) {
+func (c *rowDecoder) number(size int) (n uint64, known bool) {
 	cell := c.next()
 	switch {
 	case cell == nil:
@@ -44,16 +44,16 @@ func (c *cells) number(size int) (n uint64, known bool) {
 }
 
 //nolint:gosec // the same bits
-func (c *cells) int16() int16 { n, _ := c.number(2); return int16(n) }
+func (c *rowDecoder) int16() int16 { n, _ := c.number(2); return int16(n) }
 
 //nolint:gosec // the same bits
-func (c *cells) int32() int32 { n, _ := c.number(4); return int32(n) }
+func (c *rowDecoder) int32() int32 { n, _ := c.number(4); return int32(n) }
 
 //nolint:gosec // the same bits
-func (c *cells) int64() int64 { n, _ := c.number(8); return int64(n) }
+func (c *rowDecoder) int64() int64 { n, _ := c.number(8); return int64(n) }
 
 // count is a number of 4 bytes, where NULL stands for one that is usual.
-func (c *cells) count(usual int) int {
+func (c *rowDecoder) count(usual int) int {
 	if n, known := c.number(4); known {
 		return int(int32(n)) //nolint:gosec // the same bits
 	}
@@ -61,7 +61,7 @@ func (c *cells) count(usual int) int {
 }
 
 // micros is a duration that is kept in microseconds, where NULL stands for one that is usual.
-func (c *cells) micros(usual time.Duration) time.Duration {
+func (c *rowDecoder) micros(usual time.Duration) time.Duration {
 	if n, known := c.number(8); known {
 		return time.Duration(n) * time.Microsecond //nolint:gosec // the same bits
 	}
@@ -69,7 +69,7 @@ func (c *cells) micros(usual time.Duration) time.Duration {
 }
 
 // time is an instant: the zero one for NULL.
-func (c *cells) time() time.Time {
+func (c *rowDecoder) time() time.Time {
 	n, known := c.number(8)
 	if !known {
 		return time.Time{}
@@ -78,10 +78,10 @@ func (c *cells) time() time.Time {
 }
 
 // bytes are bytes that outlive the row; nil for NULL.
-func (c *cells) bytes() []byte { return slices.Clone(c.next()) }
+func (c *rowDecoder) bytes() []byte { return slices.Clone(c.next()) }
 
 // into has a value read bytes, or a text, that it does not keep.
-func (c *cells) into(read func(cell []byte) error) { c.err = cmp.Or(c.err, read(c.next())) }
+func (c *rowDecoder) into(read func(cell []byte) error) { c.err = cmp.Or(c.err, read(c.next())) }
 
 // dueCells are dueColumns as readDue reads them, in binary. To find that a number is usual and to send NULL for it
 // costs the server half of what it costs to send it: nobody looked yet, or each change was a look.
@@ -95,9 +95,9 @@ const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, error) {
 	bytes := 0
 	return allInto(room, rows, func(_ scanner, j *futurejobs.Job) error {
-		c := cells{row: rows.RawValues()}
+		c := rowDecoder{row: rows.RawValues()}
 		j.Shard, j.ID, j.RuleID, j.Version = c.int16(), c.int64(), c.int32(), c.int32()
-		c.into((*verbatim)(&j.Key).UnmarshalText)
+		c.into((*escapedText)(&j.Key).UnmarshalText)
 		j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt = c.time(), c.time(), c.time(), c.time()
 		j.Rev = c.int32()
 		j.CheckCount, j.Checks, j.Undecided, j.Step = c.count(int(j.Rev)), c.count(int(j.Rev)), c.count(0), c.count(0)

@@ -19,7 +19,7 @@ const pingAddresses = `SELECT a.id, a.rule_id, r.name, coalesce(a.key, ''), a.cr
 FROM ping_address a JOIN rule r ON r.id = a.rule_id AND r.deleted_at IS NULL `
 
 func readPingAddress(row scanner, a *pings.Address) error {
-	return row.Scan(&a.ID, &a.RuleID, &a.Rule, (*verbatim)(&a.Key), at(&a.CreatedAt), (*verbatim)(&a.CreatedBy))
+	return row.Scan(&a.ID, &a.RuleID, &a.Rule, (*escapedText)(&a.Key), at(&a.CreatedAt), (*escapedText)(&a.CreatedBy))
 }
 
 // onPingKey narrows a statement to the address of a rule, $1, and a key, $2; or to its ping key.
@@ -34,7 +34,7 @@ func onPingKey(key string) string {
 func (s *Store) PingTargets(ctx context.Context, id string) ([]pings.Address, error) {
 	found, err := query(ctx, s.read, readPingAddress, pingAddresses+`WHERE a.id = $1 ORDER BY a.rule_id`, escape(id))
 	if err != nil {
-		return nil, failed("address of pings", err)
+		return nil, wrapErr("address of pings", err)
 	}
 	return found, nil
 }
@@ -43,7 +43,7 @@ func (s *Store) PingTargets(ctx context.Context, id string) ([]pings.Address, er
 func (s *Store) PingAddresses(ctx context.Context, ruleID int32) ([]pings.Address, error) {
 	found, err := query(ctx, s.read, readPingAddress, pingAddresses+`WHERE a.rule_id = $1 ORDER BY coalesce(a.key, '')`, ruleID)
 	if err != nil {
-		return nil, failed("addresses of pings", err)
+		return nil, wrapErr("addresses of pings", err)
 	}
 	return found, nil
 }
@@ -91,7 +91,7 @@ func (s *Store) CreatePingAddress(ctx context.Context, a pings.Address, replace 
 		return audit(ctx, tx, now, deed, "rule/"+rule, pingDetail(a.Key))
 	})
 	if err != nil {
-		return kept, false, failed("create address of pings", err)
+		return kept, false, wrapErr("create address of pings", err)
 	}
 	return kept, created, nil
 }
@@ -129,14 +129,14 @@ func insertPingAddress(ctx context.Context, tx *sql.Tx, a pings.Address) error {
 	}
 	switch {
 	case others > 0:
-		return pings.ErrTaken
+		return pings.ErrAddressExists
 	case all >= pings.MaxAddresses:
-		return fmt.Errorf("%w: %d; delete those that nobody uses", pings.ErrFull, pings.MaxAddresses)
+		return fmt.Errorf("%w: %d; delete those that nobody uses", pings.ErrTooManyAddresses, pings.MaxAddresses)
 	}
 	n, err := exec(ctx, tx, `INSERT INTO ping_address (id, rule_id, key, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 		escape(a.ID), a.RuleID, pingColumn(a.Key), a.CreatedAt, escape(a.CreatedBy))
 	if err == nil && n == 0 {
-		err = pings.ErrTaken
+		err = pings.ErrAddressExists
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (s *Store) DeletePingAddress(ctx context.Context, ruleID int32, key string)
 		return audit(ctx, tx, now, access.PingDelete, "rule/"+rule, pingDetail(key))
 	})
 	if err != nil {
-		return failed("delete address of pings", err)
+		return wrapErr("delete address of pings", err)
 	}
 	return nil
 }

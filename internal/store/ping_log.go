@@ -26,18 +26,18 @@ const (
 func (s *Store) LogPings(ctx context.Context, entries []pings.Entry) error {
 	for some := range slices.Chunk(entries, pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return insertPings(ctx, tx, some) }); err != nil {
-			return failed("log pings", err)
+			return wrapErr("log pings", err)
 		}
 	}
 	for some := range slices.Chunk(lanesOf(entries), pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimPings(ctx, tx, some) }); err != nil {
-			return failed("trim the log of pings", err)
+			return wrapErr("trim the log of pings", err)
 		}
 	}
 	bodied := slices.DeleteFunc(slices.Clone(entries), func(e pings.Entry) bool { return e.Body == "" })
 	for some := range slices.Chunk(lanesOf(bodied), pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimBodies(ctx, tx, some) }); err != nil {
-			return failed("trim the bodies of the log of pings", err)
+			return wrapErr("trim the bodies of the log of pings", err)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func insertPings(ctx context.Context, tx *sql.Tx, entries []pings.Entry) error {
 func inChunks[T any](ctx context.Context, tx *sql.Tx, all []T, size int, text func(n int) string, args func(T) []any) error {
 	for len(all) > 0 {
 		n := min(size, len(all))
-		statement, err := tx.PrepareContext(ctx, numbered(text(n)))
+		statement, err := tx.PrepareContext(ctx, rebindPlaceholders(text(n)))
 		if err != nil {
 			return err
 		}
@@ -151,16 +151,16 @@ UPDATE ping_log SET body = NULL WHERE id IN (
 
 // PingLog implements pings.Store.
 func (s *Store) PingLog(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error) {
-	w := where{`SELECT id, ` + pingColumns + ` FROM ping_log WHERE rule_id = ?`, []any{ruleID}}
+	w := filter{`SELECT id, ` + pingColumns + ` FROM ping_log WHERE rule_id = ?`, []any{ruleID}}
 	if key != "" {
 		w.and(`key = ?`, escape(key))
 	}
 	if before != 0 {
 		w.and(`id < ?`, before)
 	}
-	found, err := query(ctx, s.read, readPing, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit)...)
+	found, err := query(ctx, s.read, readPing, rebindPlaceholders(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit)...)
 	if err != nil {
-		return nil, failed("log of pings", err)
+		return nil, wrapErr("log of pings", err)
 	}
 	return found, nil
 }
@@ -168,7 +168,7 @@ func (s *Store) PingLog(ctx context.Context, ruleID int32, key string, before in
 func readPing(row scanner, e *pings.Entry) error {
 	var exit sql.Null[int]
 	var run, body sql.Null[string]
-	err := row.Scan(&e.ID, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), (*string)(&e.Signal.Kind), &exit, &run, &e.Agent, &body, &e.BodySize)
+	err := row.Scan(&e.ID, &e.RuleID, (*escapedText)(&e.Key), at(&e.At), (*string)(&e.Signal.Kind), &exit, &run, &e.Agent, &body, &e.BodySize)
 	e.Run, e.Body = run.V, body.V
 	if exit.Valid {
 		e.Signal.Exit = &exit.V

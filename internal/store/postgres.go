@@ -23,7 +23,7 @@ import (
 type postgres struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // the same pool
-	caution
+	prefetchPolicy
 	correction
 
 	lent        atomic.Bool               // the tables of history are another user's, who lends functions to change them
@@ -39,13 +39,13 @@ const leastConns = 10
 func Address(name, text string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, misread(name, text, err)
+		return nil, urlError(name, text, err)
 	}
 	if !strings.Contains(text, "pool_max_conns") {
 		cfg.MaxConns = max(cfg.MaxConns, leastConns)
 	}
 	if !strings.Contains(text, "connect_timeout") {
-		cfg.ConnConfig.ConnectTimeout = patience
+		cfg.ConnConfig.ConnectTimeout = dbTimeout
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "deadman"
@@ -63,7 +63,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.AfterConnect = speak
+	cfg.AfterConnect = registerTypes
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
@@ -75,22 +75,22 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
 
-// speak makes a connection read times in UTC, whatever the process's zone is, and send arrays that are
+// registerTypes makes a connection read times in UTC, whatever the process's zone is, and send arrays that are
 // written already.
-func speak(_ context.Context, c *pgx.Conn) error {
+func registerTypes(_ context.Context, c *pgx.Conn) error {
 	c.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID,
 		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 	})
-	return speakWire(c.TypeMap())
+	return registerArrayCodec(c.TypeMap())
 }
 
 // rightURL is what a database URL looks like.
 const rightURL = "a right one looks like postgres://user:password@host:5432/database"
 
-// misread says what is wrong with a database URL, which people know by a name. It never has the URL's password: what the
+// urlError says what is wrong with a database URL, which people know by a name. It never has the URL's password: what the
 // parsers say quotes what they could not take apart.
-func misread(name, text string, err error) error {
+func urlError(name, text string, err error) error {
 	scheme, _, isURL := strings.Cut(text, "://")
 	_, malformed := url.Parse(text)
 	var path *fs.PathError
@@ -108,7 +108,7 @@ func misread(name, text string, err error) error {
 // Unreachable says what to do about a database that could not be connected to, whose URL people know by a name.
 func Unreachable(name string, err error) error {
 	var pg *pgconn.PgError
-	switch lost := away(err); {
+	switch lost := asUnavailable(err); {
 	case errors.As(err, &pg):
 		return refused(name, pg, lost)
 	case errors.Is(lost, ErrUnavailable):
@@ -140,23 +140,23 @@ func (p *postgres) tables() string {
 	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
 }
 
-// opening bounds the transaction and answers with its time.
-func (p *postgres) opening() string {
+// beginSQL bounds the transaction and answers with its time.
+func (p *postgres) beginSQL() string {
 	return `WITH bounds AS MATERIALIZED (SELECT ` + bounded + `) SELECT now() FROM bounds`
 }
 
 // bounded makes a transaction end by itself when its node stops in the middle of it. It is
 // local to the transaction, so it works behind a pooler.
 var bounded = fmt.Sprintf(`set_config('statement_timeout', '%[1]d', true),
-	set_config('idle_in_transaction_session_timeout', '%[1]d', true)`, patience.Milliseconds())
+	set_config('idle_in_transaction_session_timeout', '%[1]d', true)`, dbTimeout.Milliseconds())
 
-// passing reports whether err is a serialization failure, a deadlock, or of our own making.
-func (p *postgres) passing(err error) bool {
+// isRetryable reports whether err is a serialization failure, a deadlock, or of our own making.
+func (p *postgres) isRetryable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code == "40001" || pg.Code == "40P01"
 	}
-	return errors.Is(err, errGate) || errors.Is(err, errOvertaken)
+	return errors.Is(err, errGateClosed) || errors.Is(err, errConcurrentCreate)
 }
 
 // repeating is passing, and where an alert is in its table already, has the next try leave it there.
@@ -166,7 +166,7 @@ func (p *postgres) repeating(repeats *bool) func(error) bool {
 			*repeats = true
 			return true
 		}
-		return p.passing(err)
+		return p.isRetryable(err)
 	}
 }
 

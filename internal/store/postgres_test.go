@@ -27,13 +27,13 @@ type fixture struct {
 	dsn  string
 	rule *futurejobs.Rule
 	set  int64
-	held []futurejobs.Held
+	held []futurejobs.HeldShard
 }
 
 func onPostgres(t *testing.T, lease time.Duration) *fixture {
 	dsn := storetest.Postgres(t)
 	f := &fixture{Store: open(t, store.Options{DatabaseURL: dsn, Shards: 4}), t: t, dsn: dsn}
-	saved, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	saved, err := f.Save(t.Context(), rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 	f.check(err)
 	f.set, err = f.Revision(t.Context())
 	f.check(err)
@@ -41,11 +41,11 @@ func onPostgres(t *testing.T, lease time.Duration) *fixture {
 	leases, err := f.Leases(t.Context())
 	f.check(err)
 	for _, l := range leases {
-		got, ok, err := f.Take(t.Context(), "me", l.Held, lease)
+		got, ok, err := f.Take(t.Context(), "me", l.HeldShard, lease)
 		if err != nil || !ok {
 			t.Fatalf("take: %v, %v", ok, err)
 		}
-		f.held = append(f.held, got.Held)
+		f.held = append(f.held, got.HeldShard)
 	}
 	return f
 }
@@ -64,19 +64,19 @@ func (f *fixture) ref(key string) futurejobs.Ref {
 // start begins n waits and returns their jobs.
 func (f *fixture) start(n int) []futurejobs.Job {
 	f.t.Helper()
-	b := futurejobs.Batch{RuleSet: f.set}
+	b := futurejobs.EffectBatch{RuleSet: f.set}
 	first := time.Now().Add(time.Hour).Truncate(time.Second)
 	for i := range n {
 		key := fmt.Sprintf("k%05d", i)
-		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Ask: futurejobs.Start{
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Action: futurejobs.Start{
 			Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
 		}})
 	}
 	_, err := f.Apply(f.t.Context(), b)
 	f.check(err)
-	walks := make([]futurejobs.Walk, f.Shards())
+	walks := make([]futurejobs.ShardCursor, f.Shards())
 	for i := range walks {
-		walks[i] = futurejobs.Walk{Shard: int16(i), ID: math.MinInt64}
+		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: math.MinInt64}
 	}
 	jobs, err := f.Due(f.t.Context(), futurejobs.DueQuery{Walks: walks, Until: first, Limit: n})
 	f.check(err)
@@ -149,7 +149,7 @@ func TestTakeoverWaitsForASettle(t *testing.T) {
 	})
 	f.until("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
 
-	still, err := f.Renew(t.Context(), "me", []futurejobs.Lease{{Held: f.held[job.Shard]}}, time.Second)
+	still, err := f.Renew(t.Context(), "me", []futurejobs.Lease{{HeldShard: f.held[job.Shard]}}, time.Second)
 	if err != nil || len(still) != 1 {
 		t.Fatalf("a renewal beside a settle: %v, %v", still, err)
 	}
@@ -231,7 +231,7 @@ func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
 	f := onPostgres(t, time.Hour)
 	f.overlap()
 	quick(t, "the save", func() error {
-		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		_, err := f.Save(t.Context(), rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 	quick(t, "the deletion", func() error {
@@ -283,7 +283,7 @@ func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 	f.until("the settle waits for the change", blockedOn(1, "FROM rule_set"))
 	f.check(older.Commit(t.Context()))
 	waiting.Wait()
-	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
+	if _, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("apply: %v, want ErrRulesChanged", err)
 	}
 	changes, err := f.Changes(t.Context(), f.set)
@@ -292,7 +292,7 @@ func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 		t.Errorf("changes: %+v, want all, and no rule", changes)
 	}
 	quick(t, "a change beside it", func() error {
-		_, err := f.Save(t.Context(), rules.Saved{Name: "s", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		_, err := f.Save(t.Context(), rules.RuleVersion{Name: "s", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 	changes, err = f.Changes(t.Context(), f.set)
@@ -391,10 +391,10 @@ func TestDueIsARangeOfItsIndex(t *testing.T) {
 	mid := jobs[len(jobs)/2]
 	some := futurejobs.DueQuery{Until: mid.NextCheckAt, Limit: 50}
 	for shard, id := range []int64{0, mid.ID, 0, math.MaxInt64} {
-		some.Walks = append(some.Walks, futurejobs.Walk{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
+		some.Walks = append(some.Walks, futurejobs.ShardCursor{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
 	}
 	without := some
-	without.Not = []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: 7, Version: 1}}}
+	without.Not = []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: 7, Version: 1}}}
 	for i, query := range []futurejobs.DueQuery{some, without, some, without} {
 		if i == 2 {
 			_, err := f.Pool().Exec(t.Context(), `VACUUM ANALYZE future_job`)

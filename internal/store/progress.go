@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// MostLate is the most late jobs that are counted.
-const MostLate = 10_000
+// MaxLateJobs is the most late jobs that are counted.
+const MaxLateJobs = 10_000
 
 // Progress is how far something came that is always to go on: the sweep of all shards, or the
 // intake of a stream.
@@ -35,7 +35,7 @@ func readProgress(row scanner, p *Progress) error {
 func (s *Store) Progress(ctx context.Context) ([]Progress, error) {
 	all, err := query(ctx, s.read, readProgress, `SELECT topic, through_at, late FROM progress ORDER BY topic`)
 	if err != nil {
-		return nil, failed("progress", err)
+		return nil, wrapErr("progress", err)
 	}
 	return all, nil
 }
@@ -54,22 +54,22 @@ func (s *Store) Advance(ctx context.Context, seen Progress, to time.Time) (ok bo
 	}
 	n, err := exec(ctx, s.db, text, args...)
 	if err != nil {
-		return false, failed("advance", err)
+		return false, wrapErr("advance", err)
 	}
 	return n == 1, nil
 }
 
-// StandStill notes that a topic stands still where it was seen, and that late jobs wait for
+// MarkStalled notes that a topic stands still where it was seen, and that late jobs wait for
 // it, if that is more than was noted before; it returns what is noted now. ok is false where
 // the topic moved meanwhile.
-func (s *Store) StandStill(ctx context.Context, seen Progress, late int) (now Progress, ok bool, err error) {
-	ctx, cancel := patiently(ctx)
+func (s *Store) MarkStalled(ctx context.Context, seen Progress, late int) (now Progress, ok bool, err error) {
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = readProgress(s.db.QueryRowContext(ctx, `UPDATE progress SET late = CASE WHEN late > $1 THEN late ELSE $1 END
 WHERE topic = $2 AND through_at = $3 RETURNING topic, through_at, late`, late, seen.Topic, seen.Through), &now)
 	ok = err == nil
-	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
-		return seen, false, failed("stand still", err)
+	if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil {
+		return seen, false, wrapErr("stand still", err)
 	}
 	return now, ok, nil
 }
@@ -77,21 +77,21 @@ WHERE topic = $2 AND through_at = $3 RETURNING topic, through_at, late`, late, s
 // ForgetProgress forgets a topic.
 func (s *Store) ForgetProgress(ctx context.Context, topic string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM progress WHERE topic = $1`, topic); err != nil {
-		return failed("forget progress", err)
+		return wrapErr("forget progress", err)
 	}
 	return nil
 }
 
-// SweptBeside returns how far all shards were swept but those that a node holds; none is
+// SweptByOthers returns how far all shards were swept but those that a node holds; none is
 // named by the empty id. whole is false where one of them was never swept. Without a shard,
 // through is zero.
-func (s *Store) SweptBeside(ctx context.Context, node string) (through time.Time, whole bool, err error) {
-	ctx, cancel := patiently(ctx)
+func (s *Store) SweptByOthers(ctx context.Context, node string) (through time.Time, whole bool, err error) {
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = s.read.QueryRowContext(ctx, `SELECT min(swept_at), count(*) = count(swept_at) FROM shard_lease WHERE node IS DISTINCT FROM $1`, node).
 		Scan(at(&through), &whole)
 	if err != nil {
-		return through, false, failed("swept", err)
+		return through, false, wrapErr("swept", err)
 	}
 	return through, whole, nil
 }
@@ -118,7 +118,7 @@ func (s *Store) OldestDues(ctx context.Context) (map[int16]time.Time, error) {
 	SELECT f.next_check_at FROM future_job f WHERE f.shard = l.shard ORDER BY f.next_check_at, f.id LIMIT 1
 ) AS t FROM shard_lease l`)
 	if err != nil {
-		return nil, failed("oldest due", err)
+		return nil, wrapErr("oldest due", err)
 	}
 	slots := make(map[int16]time.Time, len(all))
 	for _, d := range all {
@@ -135,21 +135,21 @@ func (s *Store) LateJobs(ctx context.Context, from, until time.Time, rules []int
 	if rules != nil && len(rules) == 0 {
 		return 0, nil
 	}
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	of := ``
 	if rules != nil {
-		of = ` AND f.rule_id IN ` + these(rules)
+		of = ` AND f.rule_id IN ` + inList(rules)
 	}
 	// Each shard is a range of future_job_due, whatever the planner thinks of the range.
 	err = s.read.QueryRowContext(ctx, `SELECT coalesce(sum(n), 0) FROM (SELECT (
 	SELECT count(*) FROM (
 		SELECT 1 FROM future_job f WHERE f.shard = l.shard AND f.next_check_at > $1 AND f.next_check_at <= $2`+of+`
-		ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(MostLate)+`
+		ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(MaxLateJobs)+`
 	) AS due
 ) AS n FROM shard_lease l) AS q`, from, until).Scan(&n)
 	if err != nil {
-		return 0, failed("late jobs", err)
+		return 0, wrapErr("late jobs", err)
 	}
-	return min(n, MostLate), nil
+	return min(n, MaxLateJobs), nil
 }

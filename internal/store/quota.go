@@ -20,7 +20,7 @@ func (s *Store) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
 func (s *Store) Quotas(ctx context.Context) ([]access.Quota, error) {
 	all, err := quotasIn(ctx, s.read)
 	if err != nil {
-		return nil, failed("quotas", err)
+		return nil, wrapErr("quotas", err)
 	}
 	return all, nil
 }
@@ -41,7 +41,7 @@ func readQuota(row scanner, q *access.Quota) error {
 	for i := range limits {
 		dest = append(dest, &limits[i])
 	}
-	if err := row.Scan(append(dest, at(&q.SetAt), (*verbatim)(&q.SetBy))...); err != nil {
+	if err := row.Scan(append(dest, at(&q.SetAt), (*escapedText)(&q.SetBy))...); err != nil {
 		return err
 	}
 	for i, l := range access.Limits {
@@ -80,7 +80,7 @@ ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs,
 		return audit(ctx, tx, now, access.QuotaSet, "quota/"+q.Prefix, strings.Join(said, "; "))
 	})
 	if err != nil {
-		return failed("set quota "+q.Prefix, err)
+		return wrapErr("set quota "+q.Prefix, err)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
 		return audit(ctx, tx, now, access.QuotaDelete, "quota/"+prefix, "")
 	})
 	if err != nil {
-		return failed(fmt.Sprintf("delete quota %.70q", prefix), err)
+		return wrapErr(fmt.Sprintf("delete quota %.70q", prefix), err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
 		return nil
 	})
 	if err != nil {
-		return failed("hold quotas", err)
+		return wrapErr("hold quotas", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 
 // roomForRule refuses a new rule that a token with a prefix saves where a quota of rules is used up. Saves wait for one another, so
 // that no two take the last place.
-func (c *change) roomForRule(ctx context.Context, name string) error {
+func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
 	b := access.BoundsOf(ctx)
 	if c.rule.id != 0 || b == nil || b.Prefix == "" {
 		return nil
@@ -155,7 +155,7 @@ func ruleNames(ctx context.Context, q querier) ([]string, error) {
 func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
 	names, err := ruleNames(ctx, s.read)
 	if err != nil {
-		return nil, failed("rule names", err)
+		return nil, wrapErr("rule names", err)
 	}
 	return names, nil
 }
@@ -179,7 +179,7 @@ func (s *Store) pending(ctx context.Context, which func(rule string) bool, what 
 	known, err := query(ctx, s.read, func(row scanner, r *ruleID) error { return row.Scan(&r.id, &r.name) },
 		`SELECT id, name FROM rule WHERE purged_at IS NULL`)
 	if err != nil {
-		return nil, failed("rules", err)
+		return nil, wrapErr("rules", err)
 	}
 	names, pending := make(map[int32]string), make(map[string]int64)
 	var ids []int32
@@ -193,7 +193,7 @@ func (s *Store) pending(ctx context.Context, which func(rule string) bool, what 
 			found, err := query(ctx, s.read, func(row scanner, c *ruleCount) error { return row.Scan(&c.id, &c.n) },
 				`SELECT f.rule_id, `+what+` FROM future_job f WHERE f.shard = $1`+ofRules("f", some)+` GROUP BY f.rule_id`, shard)
 			if err != nil {
-				return nil, failed("count jobs", err)
+				return nil, wrapErr("count jobs", err)
 			}
 			for _, c := range found {
 				pending[names[c.id]] += c.n
@@ -225,7 +225,7 @@ func (s *Store) QuotaSpent(ctx context.Context, since time.Time) (map[string]acc
 		`SELECT prefix, CAST(sum(CASE WHEN hour >= $1 THEN alerts ELSE 0 END) AS bigint), CAST(sum(CASE WHEN hour >= $2 THEN bytes ELSE 0 END) AS bigint)
 FROM quota_hour GROUP BY prefix`, now.Truncate(time.Hour), since.Truncate(time.Hour))
 	if err != nil {
-		return nil, failed("quota hours", err)
+		return nil, wrapErr("quota hours", err)
 	}
 	all := make(map[string]access.Spent, len(rows))
 	for _, r := range rows {
@@ -263,7 +263,7 @@ ON CONFLICT (prefix, quota) DO UPDATE SET refused = quota_refusal.refused + excl
 		return nil
 	})
 	if err != nil {
-		return failed("keep the use of quotas", err)
+		return wrapErr("keep the use of quotas", err)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, err
 		return r.Scan(&one.prefix, (*string)(&one.use.Limited), &one.use.Refused, at(&one.use.RefusedAt))
 	}, `SELECT prefix, quota, refused, refused_at FROM quota_refusal ORDER BY prefix, quota`)
 	if err != nil {
-		return nil, failed("refusals of quotas", err)
+		return nil, wrapErr("refusals of quotas", err)
 	}
 	all := make(map[string][]access.LimitUse)
 	for _, r := range rows {
@@ -294,7 +294,7 @@ func (s *Store) PruneQuotas(ctx context.Context, before time.Time) error {
 		_, err = exec(ctx, s.db, `DELETE FROM quota_refusal WHERE refused_at < $1 AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = quota_refusal.prefix)`, before)
 	}
 	if err != nil {
-		return failed("prune quotas", err)
+		return wrapErr("prune quotas", err)
 	}
 	return nil
 }
@@ -309,7 +309,7 @@ func withIDs(text string, shard int16, ids []alerts.ID, more ...any) (string, []
 	for _, id := range ids {
 		args = append(args, id[:])
 	}
-	return numbered(text + `shard = ? AND id IN (` + marks + `)`), args
+	return rebindPlaceholders(text + `shard = ? AND id IN (` + marks + `)`), args
 }
 
 // Withhold notes that alerts of the outbox are not published, as a quota has no room for them, and takes them out.
@@ -325,7 +325,7 @@ func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 				_, err := exec(ctx, tx, text, args...)
 				return err
 			}); err != nil {
-				return failed("withhold alerts", err)
+				return wrapErr("withhold alerts", err)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map
 		text, args := withIDs(`SELECT id FROM alert WHERE withheld IS TRUE AND `, shard, some)
 		found, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) }, text, args...)
 		if err != nil {
-			return nil, failed("withheld alerts", err)
+			return nil, wrapErr("withheld alerts", err)
 		}
 		for _, id := range found {
 			withheld[id] = true

@@ -20,8 +20,8 @@ import (
 //  1. The streams that have something new come to stand where it begins.
 //  2. What was read already stays as that left it; what is new is added, and what is not
 //     wanted any more is left out.
-func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.Read) error {
-	err := s.change(ctx, name, true, func(c *change) error {
+func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
+	err := s.change(ctx, name, true, func(c *ruleChange) error {
 		if err := c.follows(ctx, revision); err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 		if err := c.fenceStreams(ctx, slices.Concat(slices.Collect(maps.Values(were))...), slices.Concat(slices.Collect(maps.Values(reads))...)); err != nil {
 			return err
 		}
-		var fresh []rules.Read
+		var fresh []rules.StreamBinding
 		for version, wanted := range reads {
 			fresh = append(fresh, newReads(were[version], wanted)...)
 		}
@@ -51,14 +51,14 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 		return c.audit(ctx, access.RuleRebind, moves(were, reads))
 	})
 	if err != nil {
-		return failed("rebind rule "+name, err)
+		return wrapErr("rebind rule "+name, err)
 	}
 	return nil
 }
 
 // follows returns ErrConflict unless the change is the next one of its rule after a revision. A node of schema 16 does
 // not say which rule it changed: that raises whole.
-func (c *change) follows(ctx context.Context, revision int64) error {
+func (c *ruleChange) follows(ctx context.Context, revision int64) error {
 	var one int
 	err := c.tx.QueryRowContext(ctx, `SELECT 1 FROM rule r WHERE r.id = $1 AND r.revision <= $2
 AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.id, revision).Scan(&one)
@@ -71,7 +71,7 @@ AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.
 // versionReads is what one version of a rule reads.
 type versionReads struct {
 	rule, version int32
-	reads         []rules.Read
+	reads         []rules.StreamBinding
 }
 
 func readVersionReads(row scanner, v *versionReads) error {
@@ -83,12 +83,12 @@ func readVersionReads(row scanner, v *versionReads) error {
 }
 
 // readsOf is what the versions that are to change read so far.
-func (c *change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (map[int32][]rules.Read, error) {
+func (c *ruleChange) readsOf(ctx context.Context, wanted map[int32][]rules.StreamBinding) (map[int32][]rules.StreamBinding, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
 		return nil, err
 	}
-	were := make(map[int32][]rules.Read, len(all))
+	were := make(map[int32][]rules.StreamBinding, len(all))
 	for _, v := range all {
 		were[v.version] = v.reads
 	}
@@ -100,7 +100,7 @@ func (c *change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (ma
 	return were, nil
 }
 
-func (c *change) writeReads(ctx context.Context, v versionReads) error {
+func (c *ruleChange) writeReads(ctx context.Context, v versionReads) error {
 	text, err := json.Marshal(v.reads)
 	if err != nil {
 		return err
@@ -114,12 +114,12 @@ func (c *change) writeReads(ctx context.Context, v versionReads) error {
 }
 
 // newReads are those with a subject and stream that there was no read of before.
-func newReads(before, after []rules.Read) []rules.Read {
-	return slices.DeleteFunc(slices.Clone(after), func(r rules.Read) bool { return alike(before, r) >= 0 })
+func newReads(before, after []rules.StreamBinding) []rules.StreamBinding {
+	return slices.DeleteFunc(slices.Clone(after), func(r rules.StreamBinding) bool { return alike(before, r) >= 0 })
 }
 
 // merged are the wanted reads, those that were there already as they were.
-func merged(before, wanted []rules.Read) []rules.Read {
+func merged(before, wanted []rules.StreamBinding) []rules.StreamBinding {
 	all := slices.Clone(wanted)
 	for i, r := range all {
 		if at := alike(before, r); at >= 0 {
@@ -130,13 +130,13 @@ func merged(before, wanted []rules.Read) []rules.Read {
 }
 
 // alike is where the reads have one of the same subject and stream; below 0: nowhere.
-func alike(reads []rules.Read, r rules.Read) int {
-	return slices.IndexFunc(reads, func(b rules.Read) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
+func alike(reads []rules.StreamBinding, r rules.StreamBinding) int {
+	return slices.IndexFunc(reads, func(b rules.StreamBinding) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
 }
 
 // standAt has each stream read from where the first of the new reads begins.
-func (c *change) standAt(ctx context.Context, fresh []rules.Read) error {
-	first := make(map[string]rules.Read)
+func (c *ruleChange) standAt(ctx context.Context, fresh []rules.StreamBinding) error {
+	first := make(map[string]rules.StreamBinding)
 	for _, r := range fresh {
 		if known, ok := first[r.Stream]; !ok || r.From < known.From {
 			first[r.Stream] = r
@@ -167,16 +167,16 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 //     has been applied, so what the rules read begins anew where the cursor stood.
 //
 // In any case nobody knows any more how far the stream was read through.
-func (c *change) stand(ctx context.Context, from rules.Read, all []versionReads) error {
+func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
 	missing := errors.Is(err, sql.ErrNoRows)
-	if err := unless(missing, err); err != nil {
+	if err := ignoreErr(missing, err); err != nil {
 		return err
 	}
 	switch {
 	case missing:
-		return c.openCursors(ctx, []rules.Read{from})
+		return c.openCursors(ctx, []rules.StreamBinding{from})
 	case !slices.ContainsFunc(all, func(v versionReads) bool { return v.has(from.Stream) }):
 		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
 	case !cursor.StreamCreatedAt.IsZero() && !cursor.StreamCreatedAt.Equal(from.CreatedAt):
@@ -192,7 +192,7 @@ func (c *change) stand(ctx context.Context, from rules.Read, all []versionReads)
 }
 
 // putCursor puts a stream's cursor to a sequence, of which nothing more is known.
-func (c *change) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
+func (c *ruleChange) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
 	_, err := exec(ctx, c.tx, `
 UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, read_through_at = NULL WHERE stream = $3`,
 		int64(seq), when(created), stream)
@@ -200,12 +200,12 @@ UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, r
 }
 
 func (v versionReads) has(stream string) bool {
-	return slices.ContainsFunc(v.reads, func(r rules.Read) bool { return r.Stream == stream })
+	return slices.ContainsFunc(v.reads, func(r rules.StreamBinding) bool { return r.Stream == stream })
 }
 
 // keepBehind has what versions read of a stream begin where its cursor stands, at the
 // earliest: what they had before, they are not to have again.
-func (c *change) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
+func (c *ruleChange) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
 	for _, v := range all {
 		changed := false
 		for i, r := range v.reads {
@@ -232,12 +232,12 @@ func later(a, b time.Time) time.Time {
 }
 
 // moves says in the audit where subjects went.
-func moves(before, after map[int32][]rules.Read) string {
+func moves(before, after map[int32][]rules.StreamBinding) string {
 	newest := slices.Max(slices.Collect(maps.Keys(after)))
 	return fmt.Sprintf("version %d reads %s, was %s", newest, roads(after[newest]), roads(before[newest]))
 }
 
-func roads(reads []rules.Read) []string {
+func roads(reads []rules.StreamBinding) []string {
 	all := make([]string, len(reads))
 	for i, r := range reads {
 		all[i] = r.Stream + "/" + r.Subject

@@ -30,7 +30,7 @@ WHERE a.shard = $1 AND (a.decided_at > $2 OR a.decided_at = $2 AND a.id > $3) AN
 func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, err error) {
 	scopes, n, err := s.republishable(ctx, f)
 	if err != nil {
-		return 0, failed("republish", err)
+		return 0, wrapErr("republish", err)
 	}
 	if n == 0 {
 		return 0, nil
@@ -48,7 +48,7 @@ func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, er
 		return audit(ctx, tx, now, access.AlertRepublish, object, fmt.Sprintf("alerts decided since %s: %d", f.After.Format(time.RFC3339), n))
 	})
 	if err != nil {
-		return 0, failed("republish", err)
+		return 0, wrapErr("republish", err)
 	}
 	return n, nil
 }
@@ -57,7 +57,7 @@ func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, er
 func (s *Store) Republishable(ctx context.Context, f futurejobs.Filter) (int64, error) {
 	_, n, err := s.republishable(ctx, f)
 	if err != nil {
-		return 0, failed("count what can be republished", err)
+		return 0, wrapErr("count what can be republished", err)
 	}
 	return n, nil
 }
@@ -190,7 +190,7 @@ func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 	for i, d := range all {
 		last := len(rows) - 1
 		if i == 0 || len(rows[last].ids) == rowMost || alertOrder(d.id, all[i-1].id) < 0 || d.withheld != all[i-1].withheld {
-			rows = append(rows, outboxRow{shard: shard, place: alerts.Place{At: d.at, First: d.id}, again: d.again()})
+			rows = append(rows, outboxRow{shard: shard, place: alerts.OutboxKey{At: d.at, First: d.id}, again: d.again()})
 			last++
 		}
 		rows[last].ids = append(rows[last].ids, d.id)

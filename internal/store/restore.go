@@ -30,11 +30,11 @@ func readMark(row scanner, m *alerts.Mark) error {
 
 // Mark returns how far the alert stream was compared with the database; the zero mark where it never was.
 func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = readMark(s.db.QueryRowContext(ctx, `SELECT `+markColumns+` FROM alert_mark WHERE id = 1`), &m)
-	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
-		return m, failed("mark", err)
+	if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil {
+		return m, wrapErr("mark", err)
 	}
 	return m, nil
 }
@@ -59,7 +59,7 @@ func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, rest
 		return err
 	})
 	if err != nil {
-		return alerts.Mark{}, false, failed("move mark", err)
+		return alerts.Mark{}, false, wrapErr("move mark", err)
 	}
 	return to, ok, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert
 			found, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) },
 				`SELECT id FROM alert WHERE shard = $1 AND id IN `+idParams(len(ids)), with(ids, shard)...)
 			if err != nil {
-				return nil, failed("unknown alerts", err)
+				return nil, wrapErr("unknown alerts", err)
 			}
 			for _, a := range part {
 				if !slices.Contains(found, a.ID) {
@@ -119,10 +119,10 @@ func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) 
 		}
 		c := r.Closed(a, now)
 		if !there {
-			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.OwnRule, alerts.OwnRuleID, 0, alerts.OwnEntity, r.Remark().Topic
+			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.SystemRule, alerts.SystemRuleID, 0, alerts.SystemEntity, r.Remark().Topic
 			c.Shard = futurejobs.ShardOf(c.Entity, c.Key, s.shards)
 		}
-		said, err := announce(ctx, tx, c)
+		said, err := insertSystemAlert(ctx, tx, c)
 		if said {
 			closing = &c
 		}
@@ -132,7 +132,7 @@ func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) 
 		return s.TakeBack(ctx, a, r)
 	}
 	if err != nil {
-		return nil, failed("take back an alert", err)
+		return nil, wrapErr("take back an alert", err)
 	}
 	return closing, nil
 }
@@ -140,8 +140,8 @@ func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) 
 // standingRule finds the rule of an alert by its name, and reports whether it is there. It stays so until the
 // transaction ends: no alert of a rule is decided after its deletion.
 func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
-	if a.Rule == alerts.OwnRule {
-		a.RuleID = alerts.OwnRuleID
+	if a.Rule == alerts.SystemRule {
+		a.RuleID = alerts.SystemRuleID
 		return true, nil
 	}
 	n, err := exec(ctx, tx, `UPDATE rule SET deleted_at = NULL WHERE name = $1 AND entity = $2 AND deleted_at IS NULL`, escape(a.Rule), a.Entity)
@@ -156,15 +156,15 @@ func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error
 func giveBack(ctx context.Context, tx *sql.Tx, a alerts.Alert) (bool, error) {
 	var j futurejobs.Job
 	err := tx.QueryRowContext(ctx, `SELECT id, rev, created_at, origin, alert_ids FROM future_job WHERE shard = $1 AND rule_id = $2 AND key = $3`,
-		a.Shard, a.RuleID, verbatim(a.Key)).Scan(&j.ID, &j.Rev, at(&j.CreatedAt), (*origin)(&j.Origin), (*idList)(&j.Alerts))
-	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil || j.ID == 0 {
+		a.Shard, a.RuleID, escapedText(a.Key)).Scan(&j.ID, &j.Rev, at(&j.CreatedAt), (*origin)(&j.Origin), (*idList)(&j.Alerts))
+	if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil || j.ID == 0 {
 		return false, err
 	}
 	began := j.CreatedAt
 	if j.Origin != 0 {
 		began = j.Origin.At()
 	}
-	if began.After(alerts.SaidAt(a.ID)) {
+	if began.After(alerts.TimeOf(a.ID)) {
 		return false, nil
 	}
 	all := append(j.Alerts, a.ID)

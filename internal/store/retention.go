@@ -45,14 +45,14 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	var p Pruned
 	now, err := s.Time(ctx)
 	if err != nil {
-		return p, failed("prune", err)
+		return p, wrapErr("prune", err)
 	}
 	errs := []error{
-		s.ahead(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx),
+		s.createPartitions(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx),
 		s.forgetLoads(ctx, now), s.forgetAcks(ctx), s.forgetSessions(ctx, now),
 	}
 	if r.History != 0 {
-		p.History, err = s.forget(ctx, now.Add(-r.History))
+		p.History, err = s.dropHistoryBefore(ctx, now.Add(-r.History))
 		errs = append(errs, err, s.forgetOutages(ctx, now.Add(-r.History)))
 	}
 	if r.Alerts != 0 {
@@ -75,7 +75,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return p, failed("prune", err)
+		return p, wrapErr("prune", err)
 	}
 	return p, nil
 }
@@ -88,7 +88,7 @@ func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err err
 		day, err = s.unready(ctx, now)
 	}
 	if err != nil {
-		return day, now, failed("history ahead", err)
+		return day, now, wrapErr("history ahead", err)
 	}
 	return day, now, nil
 }

@@ -16,11 +16,11 @@ import (
 
 // Revision implements rules.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	var revision int64
 	if err := s.read.QueryRowContext(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&revision); err != nil {
-		return 0, failed("revision", err)
+		return 0, wrapErr("revision", err)
 	}
 	return revision, nil
 }
@@ -29,21 +29,21 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 const versionColumns = `v.rule_id, v.version, r.name, r.entity, v.document, v.reads, v.bundle, v.saved_at, v.saved_by,
 	r.paused_at, r.paused_by, r.deleted_at, v.bounds`
 
-func versionFields(s *rules.Saved, reads *string) []any {
+func versionFields(s *rules.RuleVersion, reads *string) []any {
 	return []any{
-		&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt), (*verbatim)(&s.SavedBy),
-		at(&s.PausedAt), (*verbatim)(&s.PausedBy), at(&s.DeletedAt), &boundsInto{&s.Bounds},
+		&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt), (*escapedText)(&s.SavedBy),
+		at(&s.PausedAt), (*escapedText)(&s.PausedBy), at(&s.DeletedAt), &boundsInto{&s.Bounds},
 	}
 }
 
-// loaded is a row of Changes: a version, or none, and the revision.
-type loaded struct {
-	rules.Saved
+// versionRow is a row of Changes: a version, or none, and the revision.
+type versionRow struct {
+	rules.RuleVersion
 	revision, since int64
 }
 
 // Load returns all versions of the rules that are not deleted, by rule and version, and the revision they belong to.
-func (s *Store) Load(ctx context.Context) (int64, []rules.Saved, error) {
+func (s *Store) Load(ctx context.Context) (int64, []rules.RuleVersion, error) {
 	all, err := s.Changes(ctx, -1)
 	return all.Revision, all.Saved, err
 }
@@ -60,37 +60,37 @@ LEFT JOIN rule r ON r.revision > q.since AND (r.deleted_at IS NULL OR q.since >=
 LEFT JOIN rule_version v ON v.rule_id = r.id AND v.revision > q.since
 ORDER BY r.id, v.version`, since)
 	if err != nil {
-		return rules.Changes{}, failed("load rules", err)
+		return rules.Changes{}, wrapErr("load rules", err)
 	}
 	changes := rules.Changes{Revision: rows[0].revision, All: rows[0].since < 0}
 	for _, row := range rows {
 		if row.RuleID != 0 {
-			changes.Saved = append(changes.Saved, row.Saved)
+			changes.Saved = append(changes.Saved, row.RuleVersion)
 		}
 	}
 	return changes, nil
 }
 
-func readLoaded(row scanner, l *loaded) error {
+func readLoaded(row scanner, l *versionRow) error {
 	var reads string
-	if err := row.Scan(append([]any{&l.revision, &l.since}, versionFields(&l.Saved, &reads)...)...); err != nil {
+	if err := row.Scan(append([]any{&l.revision, &l.since}, versionFields(&l.RuleVersion, &reads)...)...); err != nil {
 		return err
 	}
 	return json.Unmarshal([]byte(reads), &l.Reads)
 }
 
 // Named implements rules.Store.
-func (s *Store) Named(ctx context.Context, name string) ([]rules.Saved, error) {
+func (s *Store) Named(ctx context.Context, name string) ([]rules.RuleVersion, error) {
 	named, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1
 ORDER BY v.rule_id DESC, v.version DESC`, name)
 	if err != nil {
-		return nil, failed("versions of rule "+name, err)
+		return nil, wrapErr("versions of rule "+name, err)
 	}
 	return named, nil
 }
 
-func readSaved(row scanner, s *rules.Saved) error {
+func readSaved(row scanner, s *rules.RuleVersion) error {
 	var reads string
 	if err := row.Scan(versionFields(s, &reads)...); err != nil {
 		return err
@@ -99,10 +99,10 @@ func readSaved(row scanner, s *rules.Saved) error {
 }
 
 // Version implements rules.Store.
-func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.Saved, error) {
-	ctx, cancel := patiently(ctx)
+func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.RuleVersion, error) {
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
-	var saved rules.Saved
+	var saved rules.RuleVersion
 	var reads string
 	err := s.read.QueryRowContext(ctx, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&saved, &reads)...)
@@ -113,19 +113,19 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&s
 		err = json.Unmarshal([]byte(reads), &saved.Reads)
 	}
 	if err != nil {
-		return saved, fmt.Errorf("version %d of rule %d: %w", version, ruleID, away(err))
+		return saved, fmt.Errorf("version %d of rule %d: %w", version, ruleID, asUnavailable(err))
 	}
 	return saved, nil
 }
 
 // Save implements rules.Store.
-func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.Saved, error) {
+func (s *Store) Save(ctx context.Context, r rules.RuleVersion, version int32) (rules.RuleVersion, error) {
 	r.SavedBy = access.ActorOf(ctx).Name
 	fences, err := s.endsOtherwise(ctx, r)
 	if err != nil {
-		return r, failed("save rule", err)
+		return r, wrapErr("save rule", err)
 	}
-	err = s.change(ctx, r.Name, fences, func(c *change) (err error) {
+	err = s.change(ctx, r.Name, fences, func(c *ruleChange) (err error) {
 		if err := c.rule.at(version); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if r.RuleID, err = c.ruleOf(ctx, r); err != nil {
 			return err
 		}
-		if r.Reads, err = notBehind(ctx, c.tx, r.Reads); err != nil {
+		if r.Reads, err = clampReads(ctx, c.tx, r.Reads); err != nil {
 			return err
 		}
 		if r.Version, err = c.insertVersion(ctx, r); err != nil {
@@ -155,14 +155,14 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
 	})
 	if err != nil {
-		return r, failed("save rule", err)
+		return r, wrapErr("save rule", err)
 	}
 	return r, nil
 }
 
 // endsOtherwise reports whether a version that is to be saved waits for other streams than the one that is
 // there: then decisions on its pending jobs have to wait for those, too.
-func (s *Store) endsOtherwise(ctx context.Context, r rules.Saved) (bool, error) {
+func (s *Store) endsOtherwise(ctx context.Context, r rules.RuleVersion) (bool, error) {
 	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)
 	if err != nil || len(saved) == 0 {
@@ -173,19 +173,19 @@ WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.N
 
 // Pause implements rules.Store.
 func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
-	err := s.change(ctx, name, false, func(c *change) error {
+	err := s.change(ctx, name, false, func(c *ruleChange) error {
 		switch {
 		case c.rule.id == 0:
 			return futurejobs.ErrNotFound
 		case paused != c.rule.pausedAt.IsZero():
-			return errAsItWas
+			return errNoChange
 		case paused:
 			return c.pause(ctx, access.RulePause, c.now, access.ActorOf(ctx).Name, "")
 		}
 		return c.pause(ctx, access.RuleResume, time.Time{}, "", "")
 	})
 	if err != nil {
-		return failed("pause rule "+name, err)
+		return wrapErr("pause rule "+name, err)
 	}
 	return nil
 }
@@ -193,12 +193,12 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 // Halt pauses a rule whose expressions cost too much, also one that a person paused. It is rules.ErrConflict where the
 // rule is not at the version, and futurejobs.ErrNotFound where there is none. why is for the audit.
 func (s *Store) Halt(ctx context.Context, name string, version int32, why string) error {
-	err := s.change(ctx, name, false, func(c *change) error {
+	err := s.change(ctx, name, false, func(c *ruleChange) error {
 		switch {
 		case c.rule.id == 0:
 			return futurejobs.ErrNotFound
 		case !c.rule.pausedAt.IsZero() && c.rule.pausedBy == rules.HaltedBy:
-			return errAsItWas
+			return errNoChange
 		}
 		if err := c.rule.at(version); err != nil {
 			return err
@@ -206,13 +206,13 @@ func (s *Store) Halt(ctx context.Context, name string, version int32, why string
 		return c.pause(ctx, access.RulePause, c.now, rules.HaltedBy, why)
 	})
 	if err != nil {
-		return failed("pause rule "+name, err)
+		return wrapErr("pause rule "+name, err)
 	}
 	return nil
 }
 
 // pause writes since when the rule is paused, and by whom. A zero time: it is not.
-func (c *change) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
+func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
 	before, err := c.readsSoFar(ctx)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (c *change) pause(ctx context.Context, deed access.Action, since time.Time,
 
 // Delete implements rules.Store.
 func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
-	err = s.change(ctx, name, true, func(c *change) error {
+	err = s.change(ctx, name, true, func(c *ruleChange) error {
 		if c.rule.id == 0 {
 			return futurejobs.ErrNotFound
 		}
@@ -254,7 +254,7 @@ func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID 
 		return c.audit(ctx, access.RuleDelete, versionOf(c.rule.version, bundle))
 	})
 	if err != nil {
-		return 0, failed("delete rule "+name, err)
+		return 0, wrapErr("delete rule "+name, err)
 	}
 	return ruleID, nil
 }
@@ -273,20 +273,20 @@ func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
 	deleted, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
 		`SELECT id FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id`)
 	if err != nil {
-		return nil, failed("deleted rules", err)
+		return nil, wrapErr("deleted rules", err)
 	}
 	var left []int32
 	for _, id := range deleted {
 		jobs, err := s.JobsOf(ctx, id, futurejobs.Ref{}, 1)
 		if err != nil {
-			return nil, failed("deleted rules", err)
+			return nil, wrapErr("deleted rules", err)
 		}
 		if len(jobs) > 0 {
 			left = append(left, id)
 			continue
 		}
 		if _, err := exec(ctx, s.db, `UPDATE rule SET purged_at = now() WHERE id = $1`, id); err != nil {
-			return nil, failed("deleted rules", err)
+			return nil, wrapErr("deleted rules", err)
 		}
 	}
 	return left, nil

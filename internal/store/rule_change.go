@@ -14,17 +14,17 @@ import (
 	"deadman/rules"
 )
 
-// change is a change of a rule under way: no other transaction changes rules, and none rests on what it
+// ruleChange is a change of a rule under way: no other transaction changes rules, and none rests on what it
 // has fenced.
-type change struct {
+type ruleChange struct {
 	tx       *sql.Tx
 	now      time.Time
 	revision int64 // that the change makes
-	rule     ruleNow
+	rule     currentRule
 }
 
-// ruleNow is the rule that has a name, as it stands. Its id is 0 where there is none.
-type ruleNow struct {
+// currentRule is the rule that has a name, as it stands. Its id is 0 where there is none.
+type currentRule struct {
 	id       int32
 	name     string
 	entity   string
@@ -33,11 +33,11 @@ type ruleNow struct {
 	pausedBy string
 }
 
-// errAsItWas means that there is nothing to change.
-var errAsItWas = errors.New("the rule is so already")
+// errNoChange means that there is nothing to change.
+var errNoChange = errors.New("the rule is so already")
 
-// gate is how long a change keeps others out while it waits for those that are in. It opens by itself when the one who closed it is gone.
-const gate = 5 * time.Second
+// gateTTL is how long a change keeps others out while it waits for those that are in. It opens by itself when the one who closed it is gone.
+const gateTTL = 5 * time.Second
 
 // change runs f on the rule of a name, and grows the revision. A change that fences comes after the
 // settles that rest on the rule as it is. What f refuses changes nothing; errAsItWas is no error.
@@ -45,13 +45,13 @@ const gate = 5 * time.Second
 //  1. New transactions that would rest on what is about to change are kept out, until the old ones are done.
 //  2. The rule set is locked, then the streams, then the rule: in the order in which Apply locks them.
 //  3. The revision is left on all that was changed.
-func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *change) error) error {
-	shut, err := s.shut(ctx, name, fences)
+func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *ruleChange) error) error {
+	shut, err := s.closeGate(ctx, name, fences)
 	if err != nil {
 		return err
 	}
 	err = s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {
-		c := change{tx: tx, now: now}
+		c := ruleChange{tx: tx, now: now}
 		if err := tx.QueryRowContext(ctx, grow+` RETURNING revision`).Scan(&c.revision); err != nil {
 			return err
 		}
@@ -64,12 +64,12 @@ func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *
 		return c.mark(ctx, fences)
 	})
 	switch {
-	case errors.Is(err, errAsItWas) && shut:
-		return s.unshut(ctx, name)
-	case errors.Is(err, errAsItWas):
+	case errors.Is(err, errNoChange) && shut:
+		return s.openGate(ctx, name)
+	case errors.Is(err, errNoChange):
 		return nil
 	case err != nil && shut:
-		return errors.Join(err, s.unshut(ctx, name))
+		return errors.Join(err, s.openGate(ctx, name))
 	}
 	return err
 }
@@ -79,16 +79,16 @@ func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *
 const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
 	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
 
-// shut keeps new transactions from resting on what a change fences, while it waits for the old ones; they
+// closeGate keeps new transactions from resting on what a change fences, while it waits for the old ones; they
 // would follow each other without a gap. closed is false where there is no transaction to keep out.
-func (s *Store) shut(ctx context.Context, name string, fences bool) (closed bool, err error) {
+func (s *Store) closeGate(ctx context.Context, name string, fences bool) (closed bool, err error) {
 	if s.alone {
 		return false, nil // there is one writer
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closed = false
 		if fences {
-			n, err := exec(ctx, tx, `UPDATE rule SET gate_until = $1 WHERE name = $2 AND deleted_at IS NULL`, now.Add(gate), name)
+			n, err := exec(ctx, tx, `UPDATE rule SET gate_until = $1 WHERE name = $2 AND deleted_at IS NULL`, now.Add(gateTTL), name)
 			if err != nil {
 				return err
 			}
@@ -99,14 +99,14 @@ func (s *Store) shut(ctx context.Context, name string, fences bool) (closed bool
 			return err
 		}
 		closed = true
-		_, err = exec(ctx, tx, `UPDATE rule_set SET gate_until = $1 WHERE id = 1`, now.Add(gate))
+		_, err = exec(ctx, tx, `UPDATE rule_set SET gate_until = $1 WHERE id = 1`, now.Add(gateTTL))
 		return err
 	})
 	return closed, err
 }
 
-// unshut takes shut back after a change that came to nothing.
-func (s *Store) unshut(ctx context.Context, name string) error {
+// openGate takes shut back after a change that came to nothing.
+func (s *Store) openGate(ctx context.Context, name string) error {
 	return s.tx(context.WithoutCancel(ctx), func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE rule SET gate_until = NULL WHERE name = $1 AND deleted_at IS NULL`, name); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (s *Store) unshut(ctx context.Context, name string) error {
 
 // untilOpen is tx, again while intake holds changes off.
 func (s *Store) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
 		err := s.tx(ctx, f)
@@ -139,7 +139,7 @@ const holdOff = 2 * time.Second
 
 // fenceStreams has batches of streams wait for the change, and be evaluated anew. It waits for an event that a tick of
 // the rule publishes, too.
-func (c *change) fenceStreams(ctx context.Context, all ...[]rules.Read) error {
+func (c *ruleChange) fenceStreams(ctx context.Context, all ...[]rules.StreamBinding) error {
 	streams := []string{futurejobs.TickStream(c.rule.id)}
 	for _, reads := range all {
 		for _, r := range reads {
@@ -168,12 +168,12 @@ func (c *change) fenceStreams(ctx context.Context, all ...[]rules.Read) error {
 }
 
 // readsSoFar is what the versions of the rule read.
-func (c *change) readsSoFar(ctx context.Context) ([]rules.Read, error) {
+func (c *ruleChange) readsSoFar(ctx context.Context) ([]rules.StreamBinding, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
 		return nil, err
 	}
-	var reads []rules.Read
+	var reads []rules.StreamBinding
 	for _, v := range all {
 		reads = append(reads, v.reads...)
 	}
@@ -181,7 +181,7 @@ func (c *change) readsSoFar(ctx context.Context) ([]rules.Read, error) {
 }
 
 // mark leaves the revision on the rule.
-func (c *change) mark(ctx context.Context, fences bool) error {
+func (c *ruleChange) mark(ctx context.Context, fences bool) error {
 	text := `UPDATE rule SET revision = $1 WHERE id = $2`
 	if fences {
 		text = `UPDATE rule SET revision = $1, fence = $1, gate_until = NULL WHERE id = $2`
@@ -190,17 +190,17 @@ func (c *change) mark(ctx context.Context, fences bool) error {
 	return err
 }
 
-func findRule(ctx context.Context, tx *sql.Tx, name string) (ruleNow, error) {
-	r := ruleNow{name: name}
+func findRule(ctx context.Context, tx *sql.Tx, name string) (currentRule, error) {
+	r := currentRule{name: name}
 	err := tx.QueryRowContext(ctx, `SELECT r.id, r.entity, r.paused_at, r.paused_by,
 	(SELECT max(version) FROM rule_version WHERE rule_id = r.id)
 FROM rule r WHERE r.name = $1 AND r.deleted_at IS NULL`, name).
-		Scan(&r.id, &r.entity, at(&r.pausedAt), (*verbatim)(&r.pausedBy), &r.version)
-	return r, unless(errors.Is(err, sql.ErrNoRows), err)
+		Scan(&r.id, &r.entity, at(&r.pausedAt), (*escapedText)(&r.pausedBy), &r.version)
+	return r, ignoreErr(errors.Is(err, sql.ErrNoRows), err)
 }
 
 // at returns ErrConflict unless the rule is at the version that a change is made for.
-func (r ruleNow) at(version int32) error {
+func (r currentRule) at(version int32) error {
 	switch {
 	case version == rules.AnyVersion || version == r.version:
 		return nil
@@ -214,7 +214,7 @@ func (r ruleNow) at(version int32) error {
 
 // ruleOf returns the id of the rule, a new one if there is none. A name that was deleted comes
 // back as another rule.
-func (c *change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error) {
+func (c *ruleChange) ruleOf(ctx context.Context, r rules.RuleVersion) (id int32, err error) {
 	if c.rule.id == 0 {
 		err = c.tx.QueryRowContext(ctx, `INSERT INTO rule (name, entity) VALUES ($1, $2) RETURNING id`, r.Name, r.Entity).Scan(&c.rule.id)
 		return c.rule.id, err
@@ -227,7 +227,7 @@ func (c *change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error
 
 // insertVersion writes the next version and returns its number. It counts on from rules that
 // had the name before, so that a name and a number are one document for ever.
-func (c *change) insertVersion(ctx context.Context, r rules.Saved) (version int32, err error) {
+func (c *ruleChange) insertVersion(ctx context.Context, r rules.RuleVersion) (version int32, err error) {
 	reads, err := json.Marshal(r.Reads)
 	if err != nil {
 		return 0, err
@@ -248,13 +248,13 @@ INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, s
 }
 
 // audit says who did what to the rule.
-func (c *change) audit(ctx context.Context, action access.Action, detail string) error {
+func (c *ruleChange) audit(ctx context.Context, action access.Action, detail string) error {
 	return audit(ctx, c.tx, c.now, action, "rule/"+c.rule.name, detail)
 }
 
-// notBehind are reads that begin where their streams were applied to by now, at the earliest:
+// clampReads are reads that begin where their streams were applied to by now, at the earliest:
 // what was applied since they were asked about was not for the rule.
-func notBehind(ctx context.Context, tx *sql.Tx, reads []rules.Read) ([]rules.Read, error) {
+func clampReads(ctx context.Context, tx *sql.Tx, reads []rules.StreamBinding) ([]rules.StreamBinding, error) {
 	reads = slices.Clone(reads)
 	for i, r := range reads {
 		var seq int64
@@ -271,7 +271,7 @@ func notBehind(ctx context.Context, tx *sql.Tx, reads []rules.Read) ([]rules.Rea
 }
 
 // openCursors starts the streams that were never read, at the earliest place a rule names.
-func (c *change) openCursors(ctx context.Context, reads []rules.Read) error {
+func (c *ruleChange) openCursors(ctx context.Context, reads []rules.StreamBinding) error {
 	from := make(map[string]uint64, len(reads))
 	for _, r := range reads {
 		if seq, ok := from[r.Stream]; !ok || r.From < seq {

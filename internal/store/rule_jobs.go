@@ -15,7 +15,7 @@ const gaveUpFor = futurejobs.Day
 func (s *Store) RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) {
 	counts, err := s.ruleJobs(ctx)
 	if err != nil {
-		return nil, failed("count jobs by rule", err)
+		return nil, wrapErr("count jobs by rule", err)
 	}
 	return counts, nil
 }
@@ -45,7 +45,7 @@ WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.N
 		c.Alerting += p.Alerting
 		c.Undetermined += p.Undetermined
 		c.GaveUp += p.GaveUp
-		if !p.NextCheckAt.IsZero() && p.NextCheckAt.Before(futurejobs.Never) {
+		if !p.NextCheckAt.IsZero() && p.NextCheckAt.Before(futurejobs.FarFuture) {
 			c.NextCheckAt = p.NextCheckAt
 		}
 		counts[p.rule] = c

@@ -31,7 +31,7 @@ const jobBytes = dueBytes + ` + octet_length(coalesce(f.ordering, ''))`
 
 func dueFields(j *futurejobs.Job) []any {
 	return []any{
-		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*verbatim)(&j.Key),
+		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*escapedText)(&j.Key),
 		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
 		&j.CheckCount, &j.Undecided, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
 		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
@@ -67,7 +67,7 @@ func jobsUpTo(most int) string {
 	return strings.NewReplacer(replace...).Replace(jobColumns) + besideJob + `, NOT (` + small + `)`
 }
 
-func readWhole(row scanner, l *futurejobs.Listed) error {
+func readWhole(row scanner, l *futurejobs.ListedJob) error {
 	var k readAck
 	fields := append(append(jobFields(&l.Job), &l.Rule, &l.Entity), k.fields()...)
 	if err := row.Scan(append(fields, &l.Omitted, (*string)(&l.Trail))...); err != nil {
@@ -83,10 +83,10 @@ const endedColumns = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, coalesce(f.check_slowest, f.check_total),
 	r.name, r.entity, f.outcome, f.reason, f.ended_at`
 
-func endedFields(e *futurejobs.Ended, reason **string) []any {
+func endedFields(e *futurejobs.EndedJob, reason **string) []any {
 	j := &e.Job
 	return []any{
-		&j.Shard, &j.ID, &j.RuleID, &j.Version, (*verbatim)(&j.Key),
+		&j.Shard, &j.ID, &j.RuleID, &j.Version, (*escapedText)(&j.Key),
 		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
 		&j.CheckCount, &j.Step, (*idList)(&j.Alerts),
 		at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt),
@@ -95,7 +95,7 @@ func endedFields(e *futurejobs.Ended, reason **string) []any {
 	}
 }
 
-func readEnded(row scanner, e *futurejobs.Ended) error {
+func readEnded(row scanner, e *futurejobs.EndedJob) error {
 	var reason *string
 	if err := row.Scan(endedFields(e, &reason)...); err != nil {
 		return err
@@ -109,7 +109,7 @@ func readEnded(row scanner, e *futurejobs.Ended) error {
 // wholeEndedColumns are the columns that readWholeEnded reads, with the trail.
 const wholeEndedColumns = endedColumns + `, coalesce(f.trail, '')`
 
-func readWholeEnded(row scanner, e *futurejobs.Ended) error {
+func readWholeEnded(row scanner, e *futurejobs.EndedJob) error {
 	var reason *string
 	if err := row.Scan(append(endedFields(e, &reason), (*string)(&e.Trail))...); err != nil {
 		return err
@@ -128,28 +128,28 @@ const alertHeads = alertCells + `, '{}', r.name, r.entity`
 
 const alertCells = `a.shard, a.id, a.rule_id, a.version, a.status, a.severity, a.key, a.decided_at, a.since_at, a.check_count`
 
-// saidRow is an alert as it is kept.
-type saidRow struct {
+// alertRow is an alert as it is kept.
+type alertRow struct {
 	*alerts.Alert
 	status, severity int16
 	detail           string
 }
 
-func (s *saidRow) fields() []any {
+func (s *alertRow) fields() []any {
 	return []any{
-		&s.Shard, &s.ID, &s.RuleID, &s.RuleVersion, &s.status, &s.severity, (*verbatim)(&s.Key), at(&s.DecidedAt), at(&s.Since),
+		&s.Shard, &s.ID, &s.RuleID, &s.RuleVersion, &s.status, &s.severity, (*escapedText)(&s.Key), at(&s.DecidedAt), at(&s.Since),
 		&s.CheckCount, &s.detail, &s.Rule, &s.Entity,
 	}
 }
 
 // read takes what the fields have into the alert.
-func (s *saidRow) read() error {
+func (s *alertRow) read() error {
 	s.Status, s.Severity = alerts.StatusOf(s.status), alerts.SeverityOf(s.severity)
 	return s.Read([]byte(s.detail))
 }
 
-// these is a list of numbers for IN. It is never empty.
-func these[T ~int16 | ~int32](numbers []T) string {
+// inList is a list of numbers for IN. It is never empty.
+func inList[T ~int16 | ~int32](numbers []T) string {
 	var b strings.Builder
 	b.WriteByte('(')
 	for i, n := range numbers {
@@ -162,7 +162,7 @@ func these[T ~int16 | ~int32](numbers []T) string {
 	return b.String()
 }
 
-// isLaden reports whether a new job has what only few have: what came before it, a pause, or an order of events.
-func isLaden(j *futurejobs.Job) bool {
+// hasExtras reports whether a new job has what only few have: what came before it, a pause, or an order of events.
+func hasExtras(j *futurejobs.Job) bool {
 	return j.Order != nil || j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
 }

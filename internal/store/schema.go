@@ -99,13 +99,13 @@ func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
 	}
 	p, err := s.provider()
 	if err != nil {
-		return failed("migrations", err)
+		return wrapErr("migrations", err)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		if isCode(err, notAllowed) {
 			err = fmt.Errorf("%w; have deadman migrate run by the user who owns the tables (deploy/README.md)", err)
 		}
-		return failed("migrate", err)
+		return wrapErr("migrate", err)
 	}
 	return nil
 }
@@ -114,16 +114,16 @@ func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
 func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
 	applied, err := s.version(ctx)
 	if err != nil {
-		return schema, failed("schema", err)
+		return schema, wrapErr("schema", err)
 	}
 	if schema, err = unmigrated(s.alone, applied); err != nil {
-		return schema, failed("migrations", err)
+		return schema, wrapErr("migrations", err)
 	}
 	if s.alone || schema.Applied == 0 { // the nodes of a file are gone, but this one
 		return schema, nil
 	}
 	if schema.Nodes, err = s.schemaNodes(ctx, schema.Applied); err != nil {
-		return schema, failed("live nodes", err)
+		return schema, wrapErr("live nodes", err)
 	}
 	return schema, nil
 }
@@ -223,7 +223,7 @@ func (s *Store) version(ctx context.Context) (int64, error) {
 	}
 	var v int64
 	if err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&v); err != nil {
-		if errors.Is(away(err), ErrUnavailable) || ctx.Err() != nil {
+		if errors.Is(asUnavailable(err), ErrUnavailable) || ctx.Err() != nil {
 			return 0, err
 		}
 		return 0, foreign("its table " + versionTable + " is another program's")

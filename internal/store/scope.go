@@ -20,7 +20,7 @@ func ofRules(alias string, rules []int32) string {
 	if rules == nil {
 		return ""
 	}
-	return ` AND ` + alias + `.rule_id IN ` + these(rules)
+	return ` AND ` + alias + `.rule_id IN ` + inList(rules)
 }
 
 // ruleRow is what a filter has to know of a rule.
@@ -82,13 +82,13 @@ func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, er
 	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" && f.KeyPrefix == "" {
 		return nil, nil
 	}
-	w := where{text: `SELECT id, entity FROM rule WHERE 1 = 1`}
+	w := filter{text: `SELECT id, entity FROM rule WHERE 1 = 1`}
 	w.named(`name`, f)
 	if f.Entity != "" {
 		w.and(`entity = ?`, escape(f.Entity))
 	}
 	rows, err := query(ctx, s.read, func(row scanner, r *ruleRow) error { return row.Scan(&r.id, &r.entity) },
-		numbered(w.text+` ORDER BY id`), w.args...)
+		rebindPlaceholders(w.text+` ORDER BY id`), w.args...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ func readSession(row scanner, s *access.Session) error {
 	var hash []byte
 	var person *string
 	if err := row.Scan(&s.ID, &hash, &s.TokenID, &s.TokenName, at(&s.CreatedAt), at(&s.LastUsedAt), at(&s.ExpiresAt),
-		(*verbatim)(&s.Addr), (*verbatim)(&s.UserAgent), &person); err != nil {
+		(*escapedText)(&s.Addr), (*escapedText)(&s.UserAgent), &person); err != nil {
 		return err
 	}
 	if person != nil {
@@ -44,7 +44,7 @@ func (s *Store) TokenByID(ctx context.Context, id string) (access.Token, error) 
 func (s *Store) Sessions(ctx context.Context) ([]access.Session, error) {
 	sessions, err := query(ctx, s.read, readSession, selectSessions+` ORDER BY s.id DESC`)
 	if err != nil {
-		return nil, failed("sessions", err)
+		return nil, wrapErr("sessions", err)
 	}
 	return sessions, nil
 }
@@ -59,7 +59,7 @@ func (s *Store) SessionByHash(ctx context.Context, hash [32]byte) (access.Sessio
 func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
 	person, says, err := personColumn(one)
 	if err != nil {
-		return failed("create session", err)
+		return wrapErr("create session", err)
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if one.Person == nil {
@@ -78,7 +78,7 @@ func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
 		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, says)
 	})
 	if err != nil {
-		return failed("create session", err)
+		return wrapErr("create session", err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *Store) EndSession(ctx context.Context, id string) error {
 		return audit(ctx, tx, now, access.SessionRevoke, "session/"+id, says)
 	})
 	if err != nil {
-		return failed(fmt.Sprintf("end session %.70q", id), err)
+		return wrapErr(fmt.Sprintf("end session %.70q", id), err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *Store) EndSession(ctx context.Context, id string) error {
 // TouchSession implements access.SessionStore.
 func (s *Store) TouchSession(ctx context.Context, id string, at time.Time) error {
 	if _, err := exec(ctx, s.db, `UPDATE session SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1`, at, id); err != nil {
-		return failed("touch session", err)
+		return wrapErr("touch session", err)
 	}
 	return nil
 }

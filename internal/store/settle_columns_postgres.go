@@ -9,12 +9,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// columns are decisions as arrays, in the order in which rows are locked: the jobs that end, those that
+// settleColumns are decisions as arrays, in the order in which rows are locked: the jobs that end, those that
 // go on, and what is said of both.
-type columns struct {
+type settleColumns struct {
 	ends     endColumns
 	moves    moveColumns
-	said     saidColumns
+	said     alertInsertColumns
 	document []byte // of the alert at hand
 }
 
@@ -38,7 +38,7 @@ type moveColumns struct {
 	next, undecided column
 }
 
-type saidColumns struct {
+type alertInsertColumns struct {
 	// repeats: the table may have some of the alerts already. To look each up would cost every settlement.
 	repeats bool
 
@@ -48,13 +48,15 @@ type saidColumns struct {
 
 // column is an array with the name that it has in a statement's table.
 type column struct {
-	wire
+	arrayEncoder
 	name string
 	once bool // it is the same in all rows, and sent once
 	none bool // it is not sent: it has no value in any row, or the statement has it from the job
 }
 
-func (k kind) named(name string) column { return column{wire: wire{kind: k}, name: name} }
+func (k elementType) named(name string) column {
+	return column{arrayEncoder: arrayEncoder{kind: k}, name: name}
+}
 
 func newLookColumns() lookColumns {
 	return lookColumns{
@@ -83,17 +85,17 @@ func (e *endColumns) all() []*column { return append(e.lookColumns.all(), &e.out
 
 func (m *moveColumns) all() []*column { return append(m.lookColumns.all(), &m.next, &m.undecided) }
 
-func (s *saidColumns) all() []*column {
+func (s *alertInsertColumns) all() []*column {
 	return []*column{&s.jobID, &s.id, &s.status, &s.severity, &s.decidedAt, &s.since, &s.checkCount, &s.detail}
 }
 
-// spare are columns whose room is used again: to make it anew for each batch was a third of all that a
+// columnPool are columns whose room is used again: to make it anew for each batch was a third of all that a
 // sweep left to the garbage collector.
-var spare = sync.Pool{New: func() any {
-	return &columns{
+var columnPool = sync.Pool{New: func() any {
+	return &settleColumns{
 		ends:  endColumns{lookColumns: newLookColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
 		moves: moveColumns{lookColumns: newLookColumns(), next: timestamptzs.named("next_check_at"), undecided: ints.named("undecided")},
-		said: saidColumns{
+		said: alertInsertColumns{
 			jobID: bigints.named("job_id"), id: uuids.named("id"), status: smallints.named("status"), severity: smallints.named("severity"),
 			decidedAt: timestamptzs.named("decided_at"), since: timestamptzs.named("since_at"),
 			checkCount: ints.named("check_count"), detail: texts.named("detail"),
@@ -102,39 +104,39 @@ var spare = sync.Pool{New: func() any {
 }}
 
 // columnsOf writes decisions down as columns; free gives their room back, when they are no longer sent.
-func columnsOf(decisions []*futurejobs.Decision) (_ *columns, free func(), err error) {
-	c := spare.Get().(*columns) //nolint:forcetypeassert // nothing else is put there
-	free = func() { c.empty(); spare.Put(c) }
+func columnsOf(decisions []*futurejobs.Decision) (_ *settleColumns, free func(), err error) {
+	c := columnPool.Get().(*settleColumns) //nolint:forcetypeassert // nothing else is put there
+	free = func() { c.empty(); columnPool.Put(c) }
 	looked := true // all that is said was decided when its job's look was completed
 	for _, d := range inOrder(decisions) {
 		c.add(d)
 		for i := range d.Alerts {
 			said := &d.Alerts[i]
-			if err := c.say(d.Job.ID, said); err != nil {
+			if err := c.addAlert(d.Job.ID, said); err != nil {
 				return nil, free, err
 			}
 			looked = looked && said.DecidedAt.Equal(d.Job.Last.CompletedAt)
 		}
 	}
-	share(c.ends.counters()...)
-	share(&c.ends.outcome)
-	share(&c.ends.picked)
-	share(&c.moves.picked)
-	share(&c.moves.next)
-	omit(&c.ends.failed, &c.ends.reason)
-	omit(&c.moves.failed)
+	sendOnce(c.ends.counters()...)
+	sendOnce(&c.ends.outcome)
+	sendOnce(&c.ends.picked)
+	sendOnce(&c.moves.picked)
+	sendOnce(&c.moves.next)
+	dropEmpty(&c.ends.failed, &c.ends.reason)
+	dropEmpty(&c.moves.failed)
 	for _, looks := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {
-		omit(&looks.slowest)
-		omit(&looks.alertIDs)
-		omit(&looks.trail)
+		dropEmpty(&looks.slowest)
+		dropEmpty(&looks.alertIDs)
+		dropEmpty(&looks.trail)
 	}
-	share(append(c.moves.counters(), &c.moves.undecided)...)
+	sendOnce(append(c.moves.counters(), &c.moves.undecided)...)
 	c.said.decidedAt.none = looked
-	share(&c.said.status, &c.said.severity, &c.said.checkCount)
+	sendOnce(&c.said.status, &c.said.severity, &c.said.checkCount)
 	return c, free, nil
 }
 
-func (c *columns) empty() {
+func (c *settleColumns) empty() {
 	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
 		for _, column := range table {
 			column.empty()
@@ -144,7 +146,7 @@ func (c *columns) empty() {
 	c.said.repeats = false
 }
 
-func (c *columns) add(d *futurejobs.Decision) {
+func (c *settleColumns) add(d *futurejobs.Decision) {
 	if d.Ends() {
 		c.ends.add(&d.Job)
 		c.ends.outcome.text(string(d.Outcome))
@@ -178,7 +180,7 @@ func (l *lookColumns) add(j *futurejobs.Job) {
 	l.trail.optional(string(j.Trail))
 }
 
-func (c *columns) say(job int64, a *alerts.Alert) (err error) {
+func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	if c.document, err = detail(a, c.document); err != nil {
 		return err
 	}
@@ -205,18 +207,18 @@ func (c *column) of(table string) string {
 	return table + `.` + c.name
 }
 
-// share sends columns once, instead of for each row, where they are the same in all rows, as they are for
+// sendOnce sends columns once, instead of for each row, where they are the same in all rows, as they are for
 // most of a rule's jobs: each array costs the server some 80 ns a row. It goes for all of them or for none,
 // since each choice is a statement of its own.
-func share(columns ...*column) {
+func sendOnce(columns ...*column) {
 	once := !slices.ContainsFunc(columns, func(c *column) bool { return !c.same() })
 	for _, c := range columns {
 		c.once = once
 	}
 }
 
-// omit does not send columns that have no value in any row: all of them or none, for the same reason.
-func omit(columns ...*column) {
+// dropEmpty does not send columns that have no value in any row: all of them or none, for the same reason.
+func dropEmpty(columns ...*column) {
 	none := !slices.ContainsFunc(columns, func(c *column) bool { return c.values > 0 })
 	for _, c := range columns {
 		c.none = none
@@ -233,7 +235,7 @@ func table(name string, columns []*column) (text string, args []any) {
 		case c.once:
 			values, once = append(values, "?::"+c.kind.name+" AS "+c.name), append(once, c.first())
 		default:
-			arrays, names, args = append(arrays, "?::"+c.kind.name+"[]"), append(names, c.name), append(args, &c.wire)
+			arrays, names, args = append(arrays, "?::"+c.kind.name+"[]"), append(names, c.name), append(args, &c.arrayEncoder)
 		}
 	}
 	text = `unnest(` + strings.Join(arrays, `, `) + `) AS ` + name + ` (` + strings.Join(names, `, `) + `)`

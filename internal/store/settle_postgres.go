@@ -38,7 +38,7 @@ const (
 )`
 	ruleSetStands = `(NOT EXISTS (SELECT 1 FROM older) OR EXISTS (SELECT 1 FROM rule_set_now))`
 
-	fence = `
+	fenceCTE = `
 WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	SELECT id FROM rule
 	WHERE id = ANY(?::int[]) AND fence <= ? AND (gate_until IS NULL OR gate_until <= now())
@@ -49,21 +49,21 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetStands + `
 	FOR KEY SHARE OF l
 )`
-	ofStand = ` JOIN stand ON stand.shard = ask.shard`
+	joinHeld = ` JOIN stand ON stand.shard = ask.shard`
 
-	both = `, done AS (
+	unionCTE = `, done AS (
 	SELECT shard, id, rule_id, version, key, since_at, completed_at FROM ended
 	UNION ALL SELECT shard, id, rule_id, version, key, since_at, completed_at FROM moved
 )`
-	verdict = `
+	resultSQL = `
 SELECT ` + ruleSetStands + `,
 	(SELECT array_agg(id) FROM rule_now),
 	(SELECT array_agg(shard) FROM stand),
 	(SELECT array_agg(id) FROM `
 )
 
-// end has jobs end that are in the table ask.
-func (e *endColumns) end(ask string) string {
+// deleteSQL has jobs end that are in the table ask.
+func (e *endColumns) deleteSQL(ask string) string {
 	trail := `f.trail`
 	if !e.trail.none {
 		trail = trailWith("f.trail", "ask.trail", findInPostgres)
@@ -83,8 +83,8 @@ func (e *endColumns) end(ask string) string {
 )`
 }
 
-// move has jobs go on that are in the table ask.
-func (m *moveColumns) move(ask string) string {
+// updateSQL has jobs go on that are in the table ask.
+func (m *moveColumns) updateSQL(ask string) string {
 	trail := ``
 	if !m.trail.none {
 		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
@@ -100,8 +100,8 @@ func (m *moveColumns) move(ask string) string {
 )`
 }
 
-// speak has what there is to say said about the jobs of a table.
-func (s *saidColumns) speak(done string) (text string, args []any) {
+// insertAlertsSQL has what there is to say said about the jobs of a table.
+func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []any) {
 	if s.id.n == 0 {
 		return "", nil
 	}
@@ -135,39 +135,39 @@ func (s *saidColumns) speak(done string) (text string, args []any) {
 )`, args
 }
 
-// settling is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
-func (c *columns) settling(ruleSet int64, rules []int32, shards []int16, epochs []int64) (text string, args []any) {
-	text, args = fence, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
+// settleSQL is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
+func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, epochs []int64) (text string, args []any) {
+	text, args = fenceCTE, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
 	over, on := c.ends.id.n > 0, c.moves.id.n > 0
 	if over {
 		ask, arrays := table("ask", c.ends.all())
-		text, args = text+`, `+c.ends.end(`(`+ask+ofStand+`)`), append(args, arrays...)
+		text, args = text+`, `+c.ends.deleteSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
 	}
 	if on {
 		ask, arrays := table("ask", c.moves.all())
-		text, args = text+`, `+c.moves.move(`(`+ask+ofStand+`)`), append(args, arrays...)
+		text, args = text+`, `+c.moves.updateSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
 	}
 	done := "ended"
 	switch {
 	case over && on:
-		text, done = text+both, "done"
+		text, done = text+unionCTE, "done"
 	case on:
 		done = "moved"
 	}
 	c.said.since.none = true // jobs that stand as they were read wait since then
-	speak, said := c.said.speak(done)
-	return numbered(text + speak + verdict + done + `)`), foretold(append(args, said...))
+	speak, said := c.said.insertAlertsSQL(done)
+	return rebindPlaceholders(text + speak + resultSQL + done + `)`), withSizeHint(append(args, said...))
 }
 
-// endAll is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
-func (c *columns) endAll() (text string, args []any) {
+// endSQL is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
+func (c *settleColumns) endSQL() (text string, args []any) {
 	ask, args := table("ask", c.ends.all())
-	speak, said := c.said.speak("ended")
-	return numbered(`WITH ` + c.ends.end(ask) + speak + ` SELECT count(*) FROM ended`), append(args, said...)
+	speak, said := c.said.insertAlertsSQL("ended")
+	return rebindPlaceholders(`WITH ` + c.ends.deleteSQL(ask) + speak + ` SELECT count(*) FROM ended`), append(args, said...)
 }
 
-// numbered turns each ? into the next $n.
-func numbered(text string) string {
+// rebindPlaceholders turns each ? into the next $n.
+func rebindPlaceholders(text string) string {
 	var b strings.Builder
 	for n := 1; ; n++ {
 		before, after, more := strings.Cut(text, "?")
@@ -185,19 +185,19 @@ func numbered(text string) string {
 // decisions on the others.
 func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
 	for len(s.Decisions) > 0 {
 		moved, err := p.settle(ctx, s, &settled)
 		if err != nil {
-			return futurejobs.Settled{}, failed("settle", err)
+			return futurejobs.Settled{}, wrapErr("settle", err)
 		}
 		if len(moved) == 0 {
 			break
 		}
 		settled.Moved = append(settled.Moved, moved...)
 		if s.Decisions = without(s.Decisions, moved); len(s.Decisions) == 0 {
-			return futurejobs.Settled{}, failed("settle", futurejobs.ErrRulesChanged)
+			return futurejobs.Settled{}, wrapErr("settle", futurejobs.ErrRulesChanged)
 		}
 	}
 	return settled, nil
@@ -213,7 +213,7 @@ func (p *postgres) settle(ctx context.Context, s futurejobs.Settlement, settled 
 	rules := rulesOf(s.Decisions)
 	var stand []int16
 	var done []int64
-	if err := again(ctx, p.repeating(&c.said.repeats), func() error {
+	if err := retry(ctx, p.repeating(&c.said.repeats), func() error {
 		moved, stand, done, err = p.settleOnce(ctx, s, rules, c)
 		return err
 	}); err != nil || len(moved) > 0 {
@@ -240,7 +240,7 @@ var settleBounds = fmt.Sprintf(`SELECT %s, set_config('lock_timeout', '%d', true
 
 // settleOnce returns the shards that stand and the jobs that were settled, or the rules that do not stand.
 // What is sent at once is one transaction.
-func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *columns) (moved []int32, stand []int16, done []int64, err error) {
+func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *settleColumns) (moved []int32, stand []int16, done []int64, err error) {
 	shards, epochs := make([]int16, len(s.Held)), make([]int64, len(s.Held))
 	for i, h := range s.Held {
 		shards[i], epochs[i] = h.Shard, h.Epoch
@@ -249,13 +249,13 @@ func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rule
 	var now []int32
 	batch := &pgx.Batch{}
 	batch.Queue(settleBounds)
-	text, args := c.settling(s.RuleSet, rules, shards, epochs)
+	text, args := c.settleSQL(s.RuleSet, rules, shards, epochs)
 	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &stand, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, nil, err
 	}
 	if !stands {
-		return nil, nil, nil, ruleSetMoved(ctx, p.pool, s.RuleSet)
+		return nil, nil, nil, ruleSetChangedErr(ctx, p.pool, s.RuleSet)
 	}
 	if len(now) == len(rules) {
 		return nil, stand, done, nil
@@ -272,13 +272,13 @@ func (p *postgres) waitsAtGate(ctx context.Context, rules []int32, revision int6
 	var n int
 	err := p.pool.QueryRow(ctx, `SELECT count(*) FROM rule WHERE id = ANY($1) AND fence <= $2`, rules, revision).Scan(&n)
 	if err == nil && n > 0 {
-		err = errGate
+		err = errGateClosed
 	}
 	return err
 }
 
-// ruleSetMoved says why the rule set did not stand at revision.
-func ruleSetMoved(ctx context.Context, q rowQuerier, revision int64) error {
+// ruleSetChangedErr says why the rule set did not stand at revision.
+func ruleSetChangedErr(ctx context.Context, q rowQuerier, revision int64) error {
 	var now int64
 	if err := q.QueryRow(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&now); err != nil {
 		return err
@@ -286,7 +286,7 @@ func ruleSetMoved(ctx context.Context, q rowQuerier, revision int64) error {
 	if now != revision {
 		return futurejobs.ErrRulesChanged
 	}
-	return errGate
+	return errGateClosed
 }
 
 // rowQuerier is a pool or a transaction on it.

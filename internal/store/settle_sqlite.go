@@ -16,14 +16,14 @@ func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejob
 	if err := e.write(ctx, func(w *writer, now time.Time) error {
 		return w.settle(s, now, &settled)
 	}); err != nil {
-		return futurejobs.Settled{}, failed("settle", undone(err))
+		return futurejobs.Settled{}, wrapErr("settle", undone(err))
 	}
 	return settled, nil
 }
 
 func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
 	decisions := inOrder(s.Decisions)
-	moved, err := w.moved(rulesOf(decisions), ruleFence, s.RuleSet)
+	moved, err := w.moved(rulesOf(decisions), ruleFenceCTE, s.RuleSet)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (w *writer) moved(rules []int32, stands string, revision int64) (moved []in
 }
 
 // stand returns the shards that are still held.
-func (w *writer) stand(held []futurejobs.Held, now time.Time) ([]int16, error) {
+func (w *writer) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, error) {
 	var shards []int16
 	for _, h := range held {
 		var one int
@@ -120,16 +120,16 @@ const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
-	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
-	ruleFence = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
-	ruleStood = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
-	readStood = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
-	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
+	tellOne      = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
+	ruleFenceCTE = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
+	ruleStood    = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
+	readStood    = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
+	leaseHeld    = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
 
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
-	ruleFence, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
+	ruleFenceCTE, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
 }
 
@@ -168,7 +168,7 @@ func (w *writer) say(d futurejobs.Decision) error {
 			return err
 		}
 		n, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
-			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
+			escapedText(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
 		if err != nil {
 			return err
 		}

@@ -2,17 +2,17 @@ package store
 
 import "slices"
 
-// portion is what of a list lies in one shard, in the list's order, as far as it is read.
-type portion[T any] struct {
+// shardPage is what of a list lies in one shard, in the list's order, as far as it is read.
+type shardPage[T any] struct {
 	// next reads up to so many items that come after one, or from the beginning, where that is nil.
 	next  func(after *T, limit int) ([]T, error)
 	items []T
 	over  bool // there are no more
 }
 
-// firstOf returns the first items of all portions, in order, up to a limit. Of each portion it reads a
+// mergeShards returns the first items of all portions, in order, up to a limit. Of each portion it reads a
 // few, and more only where all of those are among the first: a page has few items of each shard.
-func firstOf[T any](portions []*portion[T], limit int, compare func(a, b T) int) ([]T, error) {
+func mergeShards[T any](portions []*shardPage[T], limit int, compare func(a, b T) int) ([]T, error) {
 	for few := min(limit, 3*limit/max(len(portions), 1)+4); ; few = min(limit, 2*few) {
 		var first []T
 		for _, p := range portions {
@@ -22,11 +22,11 @@ func firstOf[T any](portions []*portion[T], limit int, compare func(a, b T) int)
 		first = first[:min(len(first), limit)]
 		done := true
 		for _, p := range portions {
-			if !p.lacks(first, limit, compare) {
+			if !p.needsMore(first, limit, compare) {
 				continue
 			}
 			done = false
-			if err := p.goOn(few); err != nil {
+			if err := p.readMore(few); err != nil {
 				return nil, err
 			}
 		}
@@ -36,15 +36,15 @@ func firstOf[T any](portions []*portion[T], limit int, compare func(a, b T) int)
 	}
 }
 
-// lacks reports whether items that are not read yet may be among the first.
-func (p *portion[T]) lacks(first []T, limit int, compare func(a, b T) int) bool {
+// needsMore reports whether items that are not read yet may be among the first.
+func (p *shardPage[T]) needsMore(first []T, limit int, compare func(a, b T) int) bool {
 	if p.over || len(p.items) == 0 || len(first) < limit {
 		return !p.over
 	}
 	return compare(p.items[len(p.items)-1], first[limit-1]) <= 0
 }
 
-func (p *portion[T]) goOn(limit int) error {
+func (p *shardPage[T]) readMore(limit int) error {
 	var after *T
 	if len(p.items) > 0 {
 		after = &p.items[len(p.items)-1]

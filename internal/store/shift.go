@@ -55,7 +55,7 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 		}
 		var last clockStep
 		err := tx.QueryRowContext(ctx, newestStep).Scan(&last.id, (*micros)(&last.by), at(&last.at), &last.undoes)
-		if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
+		if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil {
 			return err
 		}
 		if age := now.Sub(last.at); int64(last.id) > s.followed.Load() && (last.by-by).Abs() <= sameStep && age > -sameStep && age < stepsApart {
@@ -72,7 +72,7 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 		return recordStep(ctx, tx, next)
 	})
 	if err != nil {
-		return failed("follow the clock", err)
+		return wrapErr("follow the clock", err)
 	}
 	s.followed.Store(int64(followed))
 	return nil
@@ -82,7 +82,7 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 func (s *Store) KnowSteps(ctx context.Context) (isNew bool, err error) {
 	var id int64
 	if err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id); err != nil {
-		return false, failed("clock", err)
+		return false, wrapErr("clock", err)
 	}
 	return s.followed.Swap(id) != id, nil
 }
@@ -127,18 +127,18 @@ SELECT c.step, s.by_us, s.at, coalesce(s.undoes, 0), c.shard, c.last_id, coalesc
 FROM clock_shift c JOIN clock_step s ON s.id = c.step LEFT JOIN clock_shift b ON b.shard = c.shard AND b.step = s.undoes
 WHERE c.done_at IS NULL AND c.step <= $1 ORDER BY c.step, c.shard`, s.followed.Load())
 	if err != nil {
-		return nil, failed("shifts", err)
+		return nil, wrapErr("shifts", err)
 	}
 	return all, nil
 }
 
 // Shifted returns how many jobs were moved by the last step that was followed.
 func (s *Store) Shifted(ctx context.Context) (jobs int64, err error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = s.read.QueryRowContext(ctx, `SELECT CAST(coalesce(sum(jobs), 0) AS bigint) FROM clock_shift WHERE step = (SELECT max(id) FROM clock_step)`).Scan(&jobs)
 	if err != nil {
-		return 0, failed("shifts", err)
+		return 0, wrapErr("shifts", err)
 	}
 	return jobs, nil
 }
@@ -148,13 +148,13 @@ func readShiftable(row scanner, j *futurejobs.Shiftable) error {
 }
 
 // Shiftables implements futurejobs.Shifts.
-func (s *Store) Shiftables(ctx context.Context, after futurejobs.Walk, limit int) ([]futurejobs.Shiftable, error) {
+func (s *Store) Shiftables(ctx context.Context, after futurejobs.ShardCursor, limit int) ([]futurejobs.Shiftable, error) {
 	page, err := query(ctx, s.read, readShiftable, `
 SELECT f.id, f.rev, f.rule_id, f.version, f.next_check_at, f.created_at, f.since_at, f.picked_at, f.origin, coalesce(f.shifted, 0)
 FROM future_job f WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3)
 ORDER BY f.shard, f.next_check_at, f.id LIMIT `+strconv.Itoa(limit), after.Shard, after.At, after.ID)
 	if err != nil {
-		return nil, failed("shift", err)
+		return nil, wrapErr("shift", err)
 	}
 	return page, nil
 }
@@ -194,7 +194,7 @@ func (s *Store) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []fu
 		return err
 	})
 	if err != nil {
-		return 0, failed("shift", err)
+		return 0, wrapErr("shift", err)
 	}
 	return n, nil
 }
@@ -226,7 +226,7 @@ func (s *Store) EndShift(ctx context.Context, shift futurejobs.Shift) error {
 		return err
 	})
 	if err != nil {
-		return failed("shift", err)
+		return wrapErr("shift", err)
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ import (
 	"deadman/rules"
 )
 
-// wire stands between a store and its database, until it goes silent: nothing is refused or
+// arrayEncoder stands between a store and its database, until it goes silent: nothing is refused or
 // closed, as where the machine at the other end is gone.
-type wire struct {
+type arrayEncoder struct {
 	net.Listener
 	to     string
 	silent chan struct{}
@@ -36,13 +36,13 @@ type wire struct {
 	conns []net.Conn
 }
 
-func newWire(t *testing.T, to string) *wire {
+func newWire(t *testing.T, to string) *arrayEncoder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{Listener: l, to: to, silent: make(chan struct{})}
+	w := &arrayEncoder{Listener: l, to: to, silent: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -67,7 +67,7 @@ func newWire(t *testing.T, to string) *wire {
 }
 
 // hangUp ends what goes over the wire.
-func (w *wire) hangUp() {
+func (w *arrayEncoder) hangUp() {
 	_ = w.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *wire) hangUp() {
 	}
 }
 
-func (w *wire) pass(to io.Writer, from io.Reader) {
+func (w *arrayEncoder) pass(to io.Writer, from io.Reader) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
@@ -114,7 +114,7 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 	for what, ask := range map[string]func() error{
 		"the time": func() error { _, err := s.Now(ctx); return err },
 		"due jobs": func() error {
-			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.Walk{{}}, Limit: 1})
+			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.ShardCursor{{}}, Limit: 1})
 			return err
 		},
 		"read through": func() error { _, err := s.ReadThrough(ctx); return err },
@@ -157,18 +157,18 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"now":  func() error { _, err := s.Now(ctx); return err },
 		"beat": func() error { _, err := s.Beat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"due": func() error {
-			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.Walk{{}}, Limit: 1})
+			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.ShardCursor{{}}, Limit: 1})
 			return err
 		},
 		"settle": func() error {
 			_, err := s.Settle(ctx, futurejobs.Settlement{
-				Held:      []futurejobs.Held{{}},
+				Held:      []futurejobs.HeldShard{{}},
 				Decisions: []*futurejobs.Decision{{Job: futurejobs.Job{Ref: ref}, Outcome: "exhausted"}},
 			})
 			return err
 		},
 		"apply": func() error {
-			_, err := s.Apply(ctx, futurejobs.Batch{Effects: []futurejobs.Effect{futurejobs.Cancel(rule, ref, "")}})
+			_, err := s.Apply(ctx, futurejobs.EffectBatch{Effects: []futurejobs.Effect{futurejobs.Cancel(rule, ref, "")}})
 			return err
 		},
 		"mark published": func() error { return s.MarkPublished(ctx, []alerts.Alert{{}}) },
@@ -183,14 +183,14 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"nodes":          func() error { _, err := s.Nodes(ctx); return err },
 		"leave":          func() error { return s.Leave(ctx, "n") },
 		"renew":          func() error { _, err := s.Renew(ctx, "n", []futurejobs.Lease{lease}, time.Minute); return err },
-		"take":           func() error { _, _, err := s.Take(ctx, "n", lease.Held, time.Minute); return err },
+		"take":           func() error { _, _, err := s.Take(ctx, "n", lease.HeldShard, time.Minute); return err },
 		"release":        func() error { return s.Release(ctx, "n", []futurejobs.Lease{lease}) },
 		"reclaim":        func() error { return s.Reclaim(ctx) },
 		"revision":       func() error { _, err := s.Revision(ctx); return err },
 		"load":           func() error { _, _, err := s.Load(ctx); return err },
 		"version":        func() error { _, err := s.Version(ctx, 1, 1); return err },
 		"save": func() error {
-			_, err := s.Save(ctx, rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+			_, err := s.Save(ctx, rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 			return err
 		},
 		"pause": func() error { return s.Pause(ctx, "r", true) },
@@ -202,7 +202,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"jobs of a rule": func() error { _, err := s.JobsOf(ctx, 1, ref, 1); return err },
 		"dead letter":    func() error { _, err := s.DeadLetter(ctx, 1); return err },
 		"begin":          func() error { _, err := s.Begin(ctx, "k", [32]byte{}); return err },
-		"finish":         func() error { return s.Finish(ctx, "k", access.Reply{}) },
+		"finish":         func() error { return s.Finish(ctx, "k", access.StoredResponse{}) },
 		"forget":         func() error { return s.Forget(ctx, "k") },
 		"jobs":           func() error { _, err := s.Jobs(ctx, futurejobs.Filter{Limit: 1}); return err },
 		"job":            func() error { _, err := s.Job(ctx, "r", "k"); return err },
@@ -218,11 +218,11 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"progress": func() error { _, err := s.Progress(ctx); return err },
 		"advance":  func() error { _, err := s.Advance(ctx, store.Progress{Topic: "t"}, now); return err },
 		"stand still": func() error {
-			_, _, err := s.StandStill(ctx, store.Progress{Topic: "t", Through: now}, 1)
+			_, _, err := s.MarkStalled(ctx, store.Progress{Topic: "t", Through: now}, 1)
 			return err
 		},
 		"forget progress": func() error { return s.ForgetProgress(ctx, "t") },
-		"swept":           func() error { _, _, err := s.SweptBeside(ctx, "n"); return err },
+		"swept":           func() error { _, _, err := s.SweptByOthers(ctx, "n"); return err },
 		"oldest due":      func() error { _, err := s.OldestDue(ctx); return err },
 		"late jobs":       func() error { _, err := s.LateJobs(ctx, now, now, []int32{1}); return err },
 		"gauges":          func() error { _, err := s.Gauges(ctx); return err },
@@ -255,7 +255,7 @@ func TestWhatIsAway(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		code("23505"), code("40001"), context.Canceled, sql.ErrNoRows, futurejobs.ErrMoved, futurejobs.ErrNotFound,
+		code("23505"), code("40001"), context.Canceled, sql.ErrNoRows, futurejobs.ErrCursorMoved, futurejobs.ErrNotFound,
 		fmt.Errorf("%w: %w", context.Canceled, io.EOF),
 	} {
 		if got := store.Away(err); errors.Is(got, store.ErrUnavailable) {

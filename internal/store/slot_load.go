@@ -21,7 +21,7 @@ const (
 const loadFor = 2 * futurejobs.Day
 
 // AddLoads adds what a node checked to what all nodes did.
-func (s *Store) AddLoads(ctx context.Context, loads []futurejobs.Load) error {
+func (s *Store) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) error {
 	if len(loads) == 0 {
 		return nil
 	}
@@ -37,22 +37,22 @@ ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.che
 		return nil
 	})
 	if err != nil {
-		return failed("add loads", err)
+		return wrapErr("add loads", err)
 	}
 	return nil
 }
 
 // Worked is what was checked in each part of a span, of one rule or of all, where none is named.
-func (s *Store) Worked(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Worked, error) {
+func (s *Store) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error) {
 	text, args := `SELECT at, sum(checks), sum(alerts), max(lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
 	if rule != 0 {
 		text, args = text+` AND rule_id = $3`, append(args, rule)
 	}
 	minutes, err := query(ctx, s.read, readLoad, text+` GROUP BY at`, args...)
 	if err != nil {
-		return nil, failed("worked", err)
+		return nil, wrapErr("worked", err)
 	}
-	parts := make([]futurejobs.Worked, span.Parts())
+	parts := make([]futurejobs.CheckedLoad, span.Parts())
 	for _, m := range minutes {
 		part := &parts[span.Part(m.At)]
 		part.Checks += m.Checks
@@ -62,18 +62,18 @@ func (s *Store) Worked(ctx context.Context, span futurejobs.Span, rule int32) ([
 	return parts, nil
 }
 
-func readLoad(row scanner, l *futurejobs.Load) error {
+func readLoad(row scanner, l *futurejobs.SlotLoad) error {
 	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.Lag))
 }
 
 // Planned is how many pending jobs are due in each part of a span, of one rule or of all, where
 // none is named.
-func (s *Store) Planned(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Planned, error) {
-	parts := make([]futurejobs.Planned, span.Parts())
+func (s *Store) Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error) {
+	parts := make([]futurejobs.PlannedLoad, span.Parts())
 	for shard := range s.shards {
 		slots, behind, err := s.planned(ctx, shard, span, rule)
 		if err != nil {
-			return nil, failed("planned", err)
+			return nil, wrapErr("planned", err)
 		}
 		for _, slot := range slots {
 			if !slot.at.Before(span.From) && slot.at.Before(span.Until) {
@@ -89,7 +89,7 @@ func (s *Store) Planned(ctx context.Context, span futurejobs.Span, rule int32) (
 
 // planned is how many jobs of a shard are due at each slot of a span, and the first part of it of
 // which not all were counted.
-func (s *Store) planned(ctx context.Context, shard int, span futurejobs.Span, rule int32) (slots []planned, behind int, err error) {
+func (s *Store) planned(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	if rule != 0 {
 		return s.plannedOf(ctx, shard, span, rule)
 	}
@@ -105,7 +105,7 @@ GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(most), sh
 }
 
 // plannedOf is planned for one rule. Its jobs are found by their keys, in no order of time.
-func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.Span, rule int32) (slots []planned, behind int, err error) {
+func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	most := max(plannedMostOfRule/s.shards, 1)
 	slots, err = query(ctx, s.read, readPlanned, `SELECT t, count(*) FROM (
 	SELECT f.next_check_at AS t FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(most)+`
@@ -120,13 +120,13 @@ func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.Span, 
 	return slots, behind, err
 }
 
-// planned is how many jobs are due at a slot.
-type planned struct {
+// plannedSlot is how many jobs are due at a slot.
+type plannedSlot struct {
 	at   time.Time
 	jobs int64
 }
 
-func readPlanned(row scanner, p *planned) error { return row.Scan(at(&p.at), &p.jobs) }
+func readPlanned(row scanner, p *plannedSlot) error { return row.Scan(at(&p.at), &p.jobs) }
 
 // forgetLoads forgets what was checked long ago.
 func (s *Store) forgetLoads(ctx context.Context, now time.Time) error {

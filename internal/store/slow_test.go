@@ -26,13 +26,13 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	f.check(err)
 
 	began := time.Now()
-	effect := futurejobs.Effect{Rule: f.rule, Ref: f.ref("k"), Ask: futurejobs.Start{
+	effect := futurejobs.Effect{Rule: f.rule, Ref: f.ref("k"), Action: futurejobs.Start{
 		Job: futurejobs.Job{Version: 1, Since: began, FirstCheckAt: began}, Early: true,
 	}}
 	var took time.Duration
 	var after sync.WaitGroup
 	after.Go(func() {
-		_, err = f.Apply(t.Context(), futurejobs.Batch{Stream: "S", Last: 1, RuleSet: f.set, Effects: []futurejobs.Effect{effect}})
+		_, err = f.Apply(t.Context(), futurejobs.EffectBatch{Stream: "S", Last: 1, RuleSet: f.set, Effects: []futurejobs.Effect{effect}})
 		took = time.Since(began)
 	})
 	olderThan := func(age string) string {

@@ -28,7 +28,7 @@ type sqlite struct {
 	writes *prepared // on db
 	read   *prepared
 	lock   *os.File
-	caution
+	prefetchPolicy
 	correction
 }
 
@@ -136,7 +136,7 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	var now time.Time
-	if err := tx.QueryRowContext(ctx, e.opening()).Scan(at(&now)); err != nil {
+	if err := tx.QueryRowContext(ctx, e.beginSQL()).Scan(at(&now)); err != nil {
 		return err
 	}
 	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt), said: make(map[int16][]alerts.ID)}
@@ -149,9 +149,9 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	return tx.Commit()
 }
 
-// unwatched is the context of a writer's statements: what a transaction began it ends, and
+// withoutDeadline is the context of a writer's statements: what a transaction began it ends, and
 // no statement pays for watching a context that could be cancelled.
-var unwatched = context.Background()
+var withoutDeadline = context.Background()
 
 // writer is a transaction that runs few statements many times.
 type writer struct {
@@ -168,8 +168,8 @@ func (w *writer) stmt(text string) (*sql.Stmt, error) {
 	var s *sql.Stmt
 	var err error
 	if known, ok := w.known[text]; ok {
-		s = w.tx.StmtContext(unwatched, known)
-	} else if s, err = w.tx.PrepareContext(unwatched, text); err != nil {
+		s = w.tx.StmtContext(withoutDeadline, known)
+	} else if s, err = w.tx.PrepareContext(withoutDeadline, text); err != nil {
 		return nil, err
 	}
 	w.stmts[text] = s
@@ -182,7 +182,7 @@ func (w *writer) exec(text string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := s.ExecContext(unwatched, args...)
+	r, err := s.ExecContext(withoutDeadline, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -195,7 +195,7 @@ func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	switch err := s.QueryRowContext(unwatched, args...).Scan(dest...); {
+	switch err := s.QueryRowContext(withoutDeadline, args...).Scan(dest...); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	default:
@@ -211,10 +211,10 @@ func (e *sqlite) tables() string {
 	return `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`
 }
 
-func (e *sqlite) opening() string { return `SELECT now()` }
+func (e *sqlite) beginSQL() string { return `SELECT now()` }
 
-// passing is never so: the writer has the file to itself.
-func (e *sqlite) passing(error) bool { return false }
+// isRetryable is never so: the writer has the file to itself.
+func (e *sqlite) isRetryable(error) bool { return false }
 
 func (e *sqlite) close() error {
 	var errs []error

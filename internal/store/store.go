@@ -29,9 +29,9 @@ const MaxShards = 1024
 // DefaultShards is how many shards a database has unless its creator wished otherwise.
 const DefaultShards = 16
 
-// patience bounds what one transaction may take: a node that stops in the middle of one
+// dbTimeout bounds what one transaction may take: a node that stops in the middle of one
 // holds nobody up for longer.
-const patience = 8 * time.Second
+const dbTimeout = 8 * time.Second
 
 var (
 	// ErrUnavailable means that the database cannot be reached at the moment; try again.
@@ -75,12 +75,12 @@ type Store struct {
 }
 
 var (
-	_ futurejobs.Queue  = (*Store)(nil)
-	_ futurejobs.Leases = (*Store)(nil)
-	_ futurejobs.Ledger = (*Store)(nil)
-	_ futurejobs.Shifts = (*Store)(nil)
-	_ alerts.Outbox     = (*Store)(nil)
-	_ rules.Store       = (*Store)(nil)
+	_ futurejobs.Queue       = (*Store)(nil)
+	_ futurejobs.Leases      = (*Store)(nil)
+	_ futurejobs.EffectStore = (*Store)(nil)
+	_ futurejobs.Shifts      = (*Store)(nil)
+	_ alerts.Outbox          = (*Store)(nil)
+	_ rules.Store            = (*Store)(nil)
 )
 
 // engine is what has a text of its own for each database.
@@ -92,7 +92,7 @@ type engine interface {
 	// Settle is futurejobs.Queue's.
 	Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error)
 	// Apply is futurejobs.Ledger's.
-	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	// MarkPublished is alerts.Outbox's.
 	MarkPublished(ctx context.Context, sent []alerts.Alert) error
 
@@ -101,23 +101,23 @@ type engine interface {
 	// holds is the condition that the id of an alert is among ids that are kept together.
 	holds(ids, id string) string
 	// since is the condition that a job of the history f ended at an instant or later.
-	since(ctx context.Context, from time.Time) (where, error)
+	since(ctx context.Context, from time.Time) (filter, error)
 	// hourOf is the expression for when the hour of an instant began, in UTC.
 	hourOf(instant string) string
 	// tables is the statement that lists the names of all tables.
 	tables() string
-	// opening is the first statement of a transaction; it answers with the time.
-	opening() string
-	// passing reports whether a transaction that failed with err is worth another try.
-	passing(err error) bool
+	// beginSQL is the first statement of a transaction; it answers with the time.
+	beginSQL() string
+	// isRetryable reports whether a transaction that failed with err is worth another try.
+	isRetryable(err error) bool
 	// latest returns a page of history of the rules (all, when nil), newest first.
-	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
-	// ahead makes room for the history of the days after now.
-	ahead(ctx context.Context, now time.Time) error
+	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
+	// createPartitions makes room for the history of the days after now.
+	createPartitions(ctx context.Context, now time.Time) error
 	// unready returns the first day after today whose history has no room yet; zero: none.
 	unready(ctx context.Context, now time.Time) (time.Time, error)
-	// forget takes away history that ended before, and returns how many rows.
-	forget(ctx context.Context, before time.Time) (int64, error)
+	// dropHistoryBefore takes away history that ended before, and returns how many rows.
+	dropHistoryBefore(ctx context.Context, before time.Time) (int64, error)
 	// boundBy is caution's.
 	boundBy(q futurejobs.Quotas)
 	// goBy and correct are correction's.
@@ -207,7 +207,7 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 		return err
 	}
 	if err := s.seed(ctx, shards); err != nil {
-		return failed("shards", err)
+		return wrapErr("shards", err)
 	}
 	if _, err := s.KnowSteps(ctx); err != nil {
 		return err
@@ -216,14 +216,14 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 	if err != nil {
 		return err
 	}
-	return s.ahead(ctx, now)
+	return s.createPartitions(ctx, now)
 }
 
 // Shards is how many shards the database was created with.
 func (s *Store) Shards() int { return s.shards }
 
-// Alone reports whether no other process can use the database: true for SQLite.
-func (s *Store) Alone() bool { return s.alone }
+// SingleProcess reports whether no other process can use the database: true for SQLite.
+func (s *Store) SingleProcess() bool { return s.alone }
 
 // Close releases the database. What is in hand has to be finished before. It may be called
 // again.
@@ -231,11 +231,11 @@ func (s *Store) Close() error { return s.closed() }
 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	var now time.Time
 	if err := s.read.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
-		return now, failed("now", err)
+		return now, wrapErr("now", err)
 	}
 	return now, nil
 }

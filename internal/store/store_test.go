@@ -34,7 +34,7 @@ func TestPostgres(t *testing.T) {
 }
 
 // asksTheMostShards opens a database that is there already.
-func asksTheMostShards(t *testing.T, wire *storetest.Wire) {
+func asksTheMostShards(t *testing.T, wire *storetest.StatementRecorder) {
 	o := store.Options{DatabaseURL: wire.Postgres(t), Shards: store.MaxShards}
 	for range 2 {
 		if g, err := open(t, o).Gauges(t.Context()); err != nil || g != (store.Gauges{}) {

@@ -9,15 +9,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Announce writes the alert of a remark, once however often it is called. said is false where
+// WriteSystemAlert writes the alert of a remark, once however often it is called. said is false where
 // it was written before.
-func (s *Store) Announce(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
-	return s.say(ctx, r, func(*sql.Tx, *alerts.Remark) (bool, error) { return true, nil })
+func (s *Store) WriteSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+	return s.writeSystemAlert(ctx, r, func(*sql.Tx, *alerts.SystemAlert) (bool, error) { return true, nil })
 }
 
-// Conclude is Announce of a Resolved remark, if the one that it closes was said.
-func (s *Store) Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
-	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (was bool, err error) {
+// ResolveSystemAlert is Announce of a Resolved remark, if the one that it closes was said.
+func (s *Store) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (was bool, err error) {
 		closing := r.Alert(time.Time{})
 		shard := futurejobs.ShardOf(closing.Entity, closing.Key, s.shards)
 		err = tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM alert WHERE shard = $1 AND id = $2`, shard, closing.Closes[0][:]).Scan(&was)
@@ -25,9 +25,9 @@ func (s *Store) Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, 
 	})
 }
 
-// say writes the alert of a remark, in the transaction in which when finds that there is reason
+// writeSystemAlert writes the alert of a remark, in the transaction in which when finds that there is reason
 // to, and what the remark lacks.
-func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *alerts.Remark) (bool, error)) (a alerts.Alert, said bool, err error) {
+func (s *Store) writeSystemAlert(ctx context.Context, r alerts.SystemAlert, when func(*sql.Tx, *alerts.SystemAlert) (bool, error)) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
 		r := r
 		if said, err = when(tx, &r); err != nil || !said {
@@ -35,11 +35,11 @@ func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *al
 		}
 		a = r.Alert(now)
 		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-		said, err = announce(ctx, tx, a)
+		said, err = insertSystemAlert(ctx, tx, a)
 		return err
 	})
 	if err != nil {
-		return a, false, failed("announce", err)
+		return a, false, wrapErr("announce", err)
 	}
 	return a, said, nil
 }
@@ -56,8 +56,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 	return n == 1, err
 }
 
-// announce writes an alert that belongs to no job.
-func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
+// insertSystemAlert writes an alert that belongs to no job.
+func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
 	if said, err = insertAlert(ctx, tx, a); err != nil || !said {
 		return false, err
 	}

@@ -11,23 +11,23 @@ import (
 	"deadman/alerts"
 )
 
-// BeginRemark writes the alert of a firing remark, unless one of its Topic and Step stands: since
+// OpenSystemAlert writes the alert of a firing remark, unless one of its Topic and Step stands: since
 // whenever that began, and whoever said it.
-func (s *Store) BeginRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
-	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+func (s *Store) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		r.Since = r.Since.UTC().Truncate(time.Microsecond)
 		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
-			standing(*r), r.Since.Format(time.RFC3339Nano))
+			openAlertSetting(*r), r.Since.Format(time.RFC3339Nano))
 		return n > 0, err
 	})
 }
 
-// EndRemark writes the alert that closes the standing remark of r's Topic and Step; nothing where
+// CloseSystemAlert writes the alert that closes the standing remark of r's Topic and Step; nothing where
 // none stands. When that began is not r's to say.
-func (s *Store) EndRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
-	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+func (s *Store) CloseSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		var since string
-		err := tx.QueryRowContext(ctx, `DELETE FROM setting WHERE name = $1 RETURNING value`, standing(*r)).Scan(&since)
+		err := tx.QueryRowContext(ctx, `DELETE FROM setting WHERE name = $1 RETURNING value`, openAlertSetting(*r)).Scan(&since)
 		if errors.Is(err, sql.ErrNoRows) {
 			return false, nil
 		}
@@ -35,22 +35,22 @@ func (s *Store) EndRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert,
 			return false, err
 		}
 		if r.Since, err = time.Parse(time.RFC3339Nano, since); err != nil {
-			return false, fmt.Errorf("the setting %s: %w", standing(*r), err)
+			return false, fmt.Errorf("the setting %s: %w", openAlertSetting(*r), err)
 		}
 		return true, nil
 	})
 }
 
 // Standing returns the firing remarks that stand, each with its Topic, Step and Since.
-func (s *Store) Standing(ctx context.Context) ([]alerts.Remark, error) {
+func (s *Store) Standing(ctx context.Context) ([]alerts.SystemAlert, error) {
 	all, err := query(ctx, s.read, readStanding, `SELECT name, value FROM setting WHERE name LIKE 'remark %' ORDER BY name`)
 	if err != nil {
-		return nil, failed("standing", err)
+		return nil, wrapErr("standing", err)
 	}
 	return all, nil
 }
 
-func readStanding(row scanner, r *alerts.Remark) error {
+func readStanding(row scanner, r *alerts.SystemAlert) error {
 	var name, since string
 	if err := row.Scan(&name, &since); err != nil {
 		return err
@@ -64,10 +64,10 @@ func readStanding(row scanner, r *alerts.Remark) error {
 	return nil
 }
 
-// RemarkChange keeps what r's Topic is known by, and writes the alert of r where it was known by
+// AlertOnChange keeps what r's Topic is known by, and writes the alert of r where it was known by
 // something else before. The first time there is nothing to say.
-func (s *Store) RemarkChange(ctx context.Context, known string, r alerts.Remark) (a alerts.Alert, said bool, err error) {
-	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+func (s *Store) AlertOnChange(ctx context.Context, known string, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		name := "known " + r.Topic
 		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, known)
 		if err != nil || n > 0 {
@@ -78,7 +78,7 @@ func (s *Store) RemarkChange(ctx context.Context, known string, r alerts.Remark)
 	})
 }
 
-// standing is the setting that says since when a remark stands.
-func standing(r alerts.Remark) string { return remarkPrefix + r.Topic + " " + r.Step }
+// openAlertSetting is the setting that says since when a remark stands.
+func openAlertSetting(r alerts.SystemAlert) string { return remarkPrefix + r.Topic + " " + r.Step }
 
 const remarkPrefix = "remark "

@@ -81,7 +81,7 @@ func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
 func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
 	now, err := s.Time(ctx)
 	if err != nil {
-		return failed("put back", err)
+		return wrapErr("put back", err)
 	}
 	for _, f := range future {
 		args := []any{now.Add(farAhead)}
@@ -89,14 +89,14 @@ func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
 			args = append(args, now)
 		}
 		if _, err := exec(ctx, s.db, f.text, args...); err != nil {
-			return failed("put back", err)
+			return wrapErr("put back", err)
 		}
 	}
 	if err := s.putRulesBack(ctx, now); err != nil {
-		return failed("put back", err)
+		return wrapErr("put back", err)
 	}
 	if _, err := exec(ctx, s.db, futureNotices, now, now.Add(notices)); err != nil {
-		return failed("put back", err)
+		return wrapErr("put back", err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func readToken(row scanner, t *access.Token) error {
 	var hash []byte
 	var scopes string
 	var given *access.Bounds
-	if err := row.Scan(&t.ID, &hash, &t.Name, &scopes, &t.Prefix, at(&t.CreatedAt), (*verbatim)(&t.CreatedBy),
+	if err := row.Scan(&t.ID, &hash, &t.Name, &scopes, &t.Prefix, at(&t.CreatedAt), (*escapedText)(&t.CreatedBy),
 		at(&t.ExpiresAt), at(&t.RevokedAt), at(&t.LastUsedAt), &boundsInto{&given}); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func readToken(row scanner, t *access.Token) error {
 func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token ORDER BY id DESC`)
 	if err != nil {
-		return nil, failed("tokens", err)
+		return nil, wrapErr("tokens", err)
 	}
 	return tokens, nil
 }
@@ -56,7 +56,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, e
 func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 	bounds, err := boundsColumn(t.Given.OrNil())
 	if err != nil {
-		return failed("create token "+t.Name, err)
+		return wrapErr("create token "+t.Name, err)
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE token SET revoked_at = expires_at WHERE name = $1 AND revoked_at IS NULL AND expires_at <= $2`,
@@ -78,7 +78,7 @@ func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 		return audit(ctx, tx, now, access.TokenCreate, "token/"+t.Name, described(t))
 	})
 	if err != nil {
-		return failed("create token "+t.Name, err)
+		return wrapErr("create token "+t.Name, err)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error 
 		return audit(ctx, tx, now, access.TokenRevoke, "token/"+t.Name, "id "+t.ID)
 	})
 	if err != nil {
-		return failed(fmt.Sprintf("revoke %.70q", id), err)
+		return wrapErr(fmt.Sprintf("revoke %.70q", id), err)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error 
 func (s *Store) TouchToken(ctx context.Context, id string, at time.Time) error {
 	if _, err := exec(ctx, s.db, `UPDATE token SET last_used_at = $1 WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)`,
 		at, id); err != nil {
-		return failed("touch token", err)
+		return wrapErr("touch token", err)
 	}
 	return nil
 }
@@ -192,19 +192,19 @@ func audit(ctx context.Context, tx execer, now time.Time, action access.Action, 
 func (s *Store) Note(ctx context.Context, action access.Action, object, detail string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error { return audit(ctx, tx, now, action, object, detail) })
 	if err != nil {
-		return failed("note "+string(action), err)
+		return wrapErr("note "+string(action), err)
 	}
 	return nil
 }
 
-func readEntry(row scanner, e *access.Entry) error {
+func readEntry(row scanner, e *access.AuditEntry) error {
 	a := &e.Actor
-	return row.Scan(&e.ID, at(&e.At), (*verbatim)(&a.Name), (*verbatim)(&a.TokenID), (*verbatim)(&a.Addr),
-		(*verbatim)(&e.Action), (*verbatim)(&e.Object), (*verbatim)(&e.Detail))
+	return row.Scan(&e.ID, at(&e.At), (*escapedText)(&a.Name), (*escapedText)(&a.TokenID), (*escapedText)(&a.Addr),
+		(*escapedText)(&e.Action), (*escapedText)(&e.Object), (*escapedText)(&e.Detail))
 }
 
 // Audit implements access.Store.
-func (s *Store) Audit(ctx context.Context, f access.Filter) (entries []access.Entry, next string, err error) {
+func (s *Store) Audit(ctx context.Context, f access.AuditFilter) (entries []access.AuditEntry, next string, err error) {
 	before := position{ID: maxID}
 	if err := before.read("audit", f.Cursor); err != nil {
 		return nil, "", err
@@ -213,26 +213,26 @@ func (s *Store) Audit(ctx context.Context, f access.Filter) (entries []access.En
 	text, args := auditText(f, before.ID, limit(size)+1)
 	found, err := query(ctx, s.read, readEntry, text, args...)
 	if err != nil {
-		return nil, "", failed("audit", err)
+		return nil, "", wrapErr("audit", err)
 	}
-	page := paged("audit", found, size, func(e access.Entry) position { return position{ID: e.ID} })
+	page := paged("audit", found, size, func(e access.AuditEntry) position { return position{ID: e.ID} })
 	return page.Items, page.Next, nil
 }
 
 // auditText asks for what a filter names, and for nothing of what it leaves open: the index
 // on the object serves only a statement that names one.
-func auditText(f access.Filter, before int64, limit int) (text string, args []any) {
-	w := where{`SELECT id, at, actor, token_id, addr, action, object, detail FROM audit WHERE id < ?`, []any{before}}
+func auditText(f access.AuditFilter, before int64, limit int) (text string, args []any) {
+	w := filter{`SELECT id, at, actor, token_id, addr, action, object, detail FROM audit WHERE id < ?`, []any{before}}
 	w.like(`actor`, f.Actor)
 	w.like(`action`, f.Action)
 	w.like(`object`, f.Object)
-	w.within(`at`, futurejobs.Filter{After: f.After, Before: f.Before})
-	return numbered(w.text + ` ORDER BY id DESC LIMIT ?`), append(w.args, limit)
+	w.timeRange(`at`, futurejobs.Filter{After: f.After, Before: f.Before})
+	return rebindPlaceholders(w.text + ` ORDER BY id DESC LIMIT ?`), append(w.args, limit)
 }
 
 // like narrows a column to a text, or to what begins with it where a * follows. An index
 // on the column serves both.
-func (w *where) like(column, wanted string) {
+func (w *filter) like(column, wanted string) {
 	begin, open := strings.CutSuffix(wanted, "*")
 	begin = escape(begin)
 	switch {

@@ -26,7 +26,7 @@ func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
 				l.create(3)
 				s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 				for _, j := range l.due() {
-					s.Decisions = append(s.Decisions, new(l.rule.Look(t.Context(), j, j.NextCheckAt.Add(time.Second))))
+					s.Decisions = append(s.Decisions, new(l.rule.Check(t.Context(), j, j.NextCheckAt.Add(time.Second))))
 				}
 				if settled, err := l.Settle(t.Context(), s); err != nil || len(settled.Jobs) != 3 {
 					t.Fatalf("settled %+v: %v", settled, err)

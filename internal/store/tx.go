@@ -14,11 +14,11 @@ const tries = 10
 // tx runs f in one transaction, and again when it lost against another one. now is the
 // database's time at the transaction's start.
 func (s *Store) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	return again(ctx, s.passing, func() error { return s.once(ctx, f) })
+	return retry(ctx, s.isRetryable, func() error { return s.once(ctx, f) })
 }
 
 func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	var now time.Time
-	if err := tx.QueryRowContext(ctx, s.opening()).Scan(at(&now)); err != nil {
+	if err := tx.QueryRowContext(ctx, s.beginSQL()).Scan(at(&now)); err != nil {
 		return err
 	}
 	if err := f(tx, s.correct(now)); err != nil {
@@ -35,14 +35,14 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 	return tx.Commit()
 }
 
-// patiently bounds the wait for a database that may have gone silent: by more than any
+// withDBTimeout bounds the wait for a database that may have gone silent: by more than any
 // transaction takes.
-func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 2*patience)
+func withDBTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*dbTimeout)
 }
 
-// again runs f until it fails with an error that does not pass, or tries are spent.
-func again(ctx context.Context, passing func(error) bool, f func() error) error {
+// retry runs f until it fails with an error that does not pass, or tries are spent.
+func retry(ctx context.Context, passing func(error) bool, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil || try == tries || !passing(err) {
@@ -99,7 +99,7 @@ func allInto[T any](room []T, rows cursor, scan func(scanner, *T) error) ([]T, e
 
 // query runs a statement and reads its result to the end.
 func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, text string, args ...any) ([]T, error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	rows, err := q.QueryContext(ctx, text, args...) //nolint:rowserrcheck // all checks it
 	if err != nil {
@@ -114,7 +114,7 @@ func first[T any](ctx context.Context, q querier, scan func(scanner, *T) error, 
 	rows, err := query(ctx, q, scan, text, args...)
 	switch {
 	case err != nil:
-		return row, failed(what, err)
+		return row, wrapErr(what, err)
 	case len(rows) == 0:
 		return row, none
 	}
@@ -139,7 +139,7 @@ type execer interface {
 
 // exec returns how many rows were written.
 func exec(ctx context.Context, e execer, text string, args ...any) (int64, error) {
-	ctx, cancel := patiently(ctx)
+	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	r, err := e.ExecContext(ctx, text, args...)
 	if err != nil {
@@ -148,8 +148,8 @@ func exec(ctx context.Context, e execer, text string, args ...any) (int64, error
 	return r.RowsAffected()
 }
 
-// unless returns err unless it was expected.
-func unless(expected bool, err error) error {
+// ignoreErr returns err unless it was expected.
+func ignoreErr(expected bool, err error) error {
 	if expected {
 		return nil
 	}

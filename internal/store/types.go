@@ -145,15 +145,15 @@ func blob(b []byte) any {
 	return b
 }
 
-// verbatim is a string that may hold any bytes. Postgres keeps neither NUL nor what is not
+// escapedText is a string that may hold any bytes. Postgres keeps neither NUL nor what is not
 // UTF-8, so these are kept as Go's escapes, and with them the backslash.
-type verbatim string
+type escapedText string
 
 // Value implements driver.Valuer.
-func (v verbatim) Value() (driver.Value, error) { return escape(string(v)), nil }
+func (v escapedText) Value() (driver.Value, error) { return escape(string(v)), nil }
 
 // Scan implements sql.Scanner.
-func (v *verbatim) Scan(src any) error {
+func (v *escapedText) Scan(src any) error {
 	switch s := src.(type) {
 	case string:
 		return v.read(s)
@@ -164,22 +164,22 @@ func (v *verbatim) Scan(src any) error {
 }
 
 // ScanText implements pgtype.TextScanner.
-func (v *verbatim) ScanText(t pgtype.Text) error { return v.read(t.String) }
+func (v *escapedText) ScanText(t pgtype.Text) error { return v.read(t.String) }
 
 // MarshalText implements encoding.TextMarshaler.
-func (v verbatim) MarshalText() ([]byte, error) { return []byte(escape(string(v))), nil }
+func (v escapedText) MarshalText() ([]byte, error) { return []byte(escape(string(v))), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (v *verbatim) UnmarshalText(b []byte) error { return v.read(string(b)) }
+func (v *escapedText) UnmarshalText(b []byte) error { return v.read(string(b)) }
 
-func (v *verbatim) read(s string) error {
+func (v *escapedText) read(s string) error {
 	if strings.IndexByte(s, '\\') >= 0 {
 		var err error
 		if s, err = strconv.Unquote(`"` + s + `"`); err != nil {
 			return fmt.Errorf("escaped string: %w", err)
 		}
 	}
-	*v = verbatim(s)
+	*v = escapedText(s)
 	return nil
 }
 
@@ -202,11 +202,11 @@ func body(b []byte) *string {
 }
 
 // document is JSON as it is kept.
-func document(b []byte) string { return string(legible(b)) }
+func document(b []byte) string { return string(sanitizeJSON(b)) }
 
-// legible is text that both databases keep. JSON is UTF-8; what is not is replaced, as every decoder
+// sanitizeJSON is text that both databases keep. JSON is UTF-8; what is not is replaced, as every decoder
 // would.
-func legible(b []byte) []byte {
+func sanitizeJSON(b []byte) []byte {
 	if bytes.IndexByte(b, 0) >= 0 {
 		b = bytes.ReplaceAll(b, []byte{0}, []byte("\uFFFD"))
 	}
@@ -216,8 +216,8 @@ func legible(b []byte) []byte {
 	return b
 }
 
-// legibleText is legible of a text that hardly ever needs it.
-func legibleText(s string) string {
+// sanitizeText is legible of a text that hardly ever needs it.
+func sanitizeText(s string) string {
 	if strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
 		return s
 	}
@@ -229,6 +229,6 @@ func optional(s string) *string {
 	if s == "" {
 		return nil
 	}
-	s = legibleText(s)
+	s = sanitizeText(s)
 	return &s
 }

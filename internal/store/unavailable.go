@@ -16,37 +16,37 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// failed is the error of an operation, which is ErrUnavailable where the database is away.
-func failed(operation string, err error) error {
-	return fmt.Errorf("%s: %w", operation, away(err))
+// wrapErr is the error of an operation, which is ErrUnavailable where the database is away.
+func wrapErr(operation string, err error) error {
+	return fmt.Errorf("%s: %w", operation, asUnavailable(err))
 }
 
-// absence is a database that cannot be reached, in one line. It stays what it was, too.
-type absence struct{ err error }
+// unavailableError is a database that cannot be reached, in one line. It stays what it was, too.
+type unavailableError struct{ err error }
 
-func (a absence) Error() string {
+func (a unavailableError) Error() string {
 	what := ErrUnavailable.Error()
 	if isCode(a.err, statementTimeout) || errors.Is(a.err, futurejobs.ErrTooSlow) {
 		what = "the database takes too long"
 	}
-	return what + ": " + brief(a.err)
+	return what + ": " + oneLine(a.err)
 }
 
-func (a absence) Unwrap() []error { return []error{ErrUnavailable, a.err} }
+func (a unavailableError) Unwrap() []error { return []error{ErrUnavailable, a.err} }
 
-// away makes ErrUnavailable of an error that says no more than that the database is not
+// asUnavailable makes ErrUnavailable of an error that says no more than that the database is not
 // there, or does not answer within its time. What a caller called off is the caller's.
-func away(err error) error {
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) || !absent(err) {
+func asUnavailable(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) || !isUnavailable(err) {
 		return err
 	}
-	return absence{err}
+	return unavailableError{err}
 }
 
-func absent(err error) bool {
+func isUnavailable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return absentCode(pg.Code)
+		return isUnavailableCode(pg.Code)
 	}
 	for _, lost := range []error{
 		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
@@ -59,9 +59,9 @@ func absent(err error) bool {
 	return errors.As(err, new(net.Error)) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err)
 }
 
-// absentCode reports whether Postgres says that it goes, comes, is full, or took longer than
+// isUnavailableCode reports whether Postgres says that it goes, comes, is full, or took longer than
 // a transaction may.
-func absentCode(code string) bool {
+func isUnavailableCode(code string) bool {
 	return strings.HasPrefix(code, "08") || slices.Contains([]string{
 		"57P01", "57P02", "57P03", // shut down, crashed, starting
 		"53300",                   // too many connections
@@ -69,8 +69,8 @@ func absentCode(code string) bool {
 	}, code)
 }
 
-// brief is a driver's error on one line: each cause once, without what leads to it.
-func brief(err error) string {
+// oneLine is a driver's error on one line: each cause once, without what leads to it.
+func oneLine(err error) string {
 	causes := causesOf(err, nil)
 	if len(causes) == 0 {
 		return strings.Join(strings.Fields(err.Error()), " ")

@@ -18,7 +18,7 @@ const keptVersions = 100
 // pastVersion is a version of a rule as far as it matters for whether it is needed.
 type pastVersion struct {
 	number  int32
-	reads   []rules.Read
+	reads   []rules.StreamBinding
 	savedAt time.Time
 }
 
@@ -48,7 +48,7 @@ func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {
 		}
 	}
 	if err != nil {
-		return total, failed("prune versions of rules", err)
+		return total, wrapErr("prune versions of rules", err)
 	}
 	return total, nil
 }

@@ -17,11 +17,11 @@ import (
 // queueNet puts all writes of a batch into one round trip. Endings come before creations,
 // which may be for the same keys.
 // create are those of the net effect that are not written yet.
-func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, create []*futurejobs.Job, now time.Time, repeats bool) error {
+func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net futurejobs.FoldResult, create []*futurejobs.Job, now time.Time, repeats bool) error {
 	if err := queueEndings(q, net.End, repeats); err != nil {
 		return err
 	}
-	queueBorn(q, net.Born, now)
+	queueBorn(q, net.StartedAndEnded, now)
 	if err := queueCreations(q, create); err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 		}
 		q.Queue(keepOutcome, kept, escape(b.Once)).Exec(expect(1, access.ErrRunning))
 	}
-	created := len(net.Create) + len(net.Born)
+	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {
 		return nil // by hand, and nothing to count
 	}
-	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost).Exec(expect(1, futurejobs.ErrMoved))
+	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost).Exec(expect(1, futurejobs.ErrCursorMoved))
 	return nil
 }
 
@@ -84,7 +84,7 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision, repeats bool) error 
 		return err
 	}
 	c.said.repeats = repeats
-	text, args := c.endAll()
+	text, args := c.endSQL()
 	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var n int
 		if err := row.Scan(&n); err != nil {
@@ -154,17 +154,17 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.Undecided)
 	}
 	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided, snoozed)...).
-		Exec(expect(n, errNotLocked))
+		Exec(expect(n, errLockedJobGone))
 }
 
 func queueUpdates(q *pgx.Batch, jobs []futurejobs.Job) {
 	if len(jobs) > 0 {
-		q.Queue(updateJobs, newsColumns(jobs)...).Exec(expect(len(jobs), errNotLocked))
+		q.Queue(updateJobs, newsColumns(jobs)...).Exec(expect(len(jobs), errLockedJobGone))
 	}
 }
 
-// errNotLocked means that a job has gone that is locked.
-var errNotLocked = errors.New("a locked job has gone")
+// errLockedJobGone means that a job has gone that is locked.
+var errLockedJobGone = errors.New("a locked job has gone")
 
 // newsColumns are what is known of jobs that are there.
 func newsColumns(jobs []futurejobs.Job) []any {
@@ -190,11 +190,11 @@ func queueOrders(q *pgx.Batch, jobs []futurejobs.Job) (err error) {
 			return err
 		}
 	}
-	q.Queue(reorderJobs, shards, ids, orders).Exec(expect(n, errNotLocked))
+	q.Queue(reorderJobs, shards, ids, orders).Exec(expect(n, errLockedJobGone))
 	return nil
 }
 
-func queueRemembered(q *pgx.Batch, early []futurejobs.Early) (err error) {
+func queueRemembered(q *pgx.Batch, early []futurejobs.EarlyEvent) (err error) {
 	n := len(early)
 	if n == 0 {
 		return nil

@@ -48,7 +48,7 @@ SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, 
 )
 
 // writeNet writes endings before creations, which may be for the same keys.
-func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
+func (w *writer) writeNet(net futurejobs.FoldResult, now time.Time) error {
 	for _, d := range net.End {
 		ok, err := w.decide(d, now)
 		if err != nil {
@@ -58,7 +58,7 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 			return fmt.Errorf("job %d is not as it was read", d.Job.ID)
 		}
 	}
-	for _, d := range net.Born {
+	for _, d := range net.StartedAndEnded {
 		// A job that began and ended at once takes an id like any other.
 		if err := w.create(&d.Job); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 }
 
 // changeAll writes what goes on otherwise.
-func (w *writer) changeAll(net futurejobs.Net) error {
+func (w *writer) changeAll(net futurejobs.FoldResult) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
 			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil),
@@ -114,9 +114,9 @@ func (w *writer) changeAll(net futurejobs.Net) error {
 }
 
 // rememberAll writes what happened early, and forgets what somebody waited for.
-func (w *writer) rememberAll(net futurejobs.Net) error {
+func (w *writer) rememberAll(net futurejobs.FoldResult) error {
 	for _, u := range turnedAwayOf(net.Unbegun) {
-		if _, err := w.exec(turnOneAway, u.Shard, u.RuleID, verbatim(u.Key), u.At, u.Until); err != nil {
+		if _, err := w.exec(turnOneAway, u.Shard, u.RuleID, escapedText(u.Key), u.At, u.Until); err != nil {
 			return err
 		}
 	}
@@ -129,13 +129,13 @@ func (w *writer) rememberAll(net futurejobs.Net) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(rememberOne, e.Shard, e.RuleID, verbatim(e.Key), e.At, e.Until,
+		if _, err := w.exec(rememberOne, e.Shard, e.RuleID, escapedText(e.Key), e.At, e.Until,
 			optional(string(e.Outcome)), blob(e.Members), ends, changes); err != nil {
 			return err
 		}
 	}
 	for _, ref := range net.Forget {
-		if _, err := w.exec(forgetOne, ref.Shard, ref.RuleID, verbatim(ref.Key)); err != nil {
+		if _, err := w.exec(forgetOne, ref.Shard, ref.RuleID, escapedText(ref.Key)); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (w *writer) create(j *futurejobs.Job) error {
 		j.Shard, j.RuleID, j.Version, escape(j.Key),
 		j.CreatedAt.UnixMicro(), j.Since.UnixMicro(), j.FirstCheckAt.UnixMicro(), j.NextCheckAt.UnixMicro(), body(j.Event),
 	}
-	if isLaden(j) {
+	if hasExtras(j) {
 		order, err := orderingOf(j.Order)
 		if err != nil {
 			return err
@@ -158,7 +158,7 @@ func (w *writer) create(j *futurejobs.Job) error {
 	args = append(args, origin(j.Origin))
 	n, err := w.exec(statement, args...)
 	if err == nil && n == 0 {
-		err = errOvertaken
+		err = errConcurrentCreate
 	}
 	return err
 }

@@ -37,27 +37,27 @@ func (set Set) read(v configfile.Value) {
 }
 
 // readHook reads one hook. That anybody is believed has to be said in so many words.
-func readHook(fields map[string]configfile.Value) *Hook {
+func readHook(fields map[string]configfile.Value) *Webhook {
 	name, subject, scheme, secret := fields["name"], fields["subject"], fields["scheme"], fields["secret_file"]
-	h := &Hook{
-		Name:    name.Needed("write the one that its address ends in").Text(),
-		Subject: subject.Needed("name the one that its events are published on").Text(),
-		Scheme:  Scheme(scheme.Needed("write " + schemes).Text()),
+	h := &Webhook{
+		Name:    name.Require("write the one that its address ends in").Text(),
+		Subject: subject.Require("name the one that its events are published on").Text(),
+		Scheme:  Scheme(scheme.Require("write " + schemes).Text()),
 	}
-	if wrong := configfile.WrongName(h.Name); h.Name != "" && wrong != "" {
+	if wrong := configfile.CheckName(h.Name); h.Name != "" && wrong != "" {
 		name.Problem("%s", wrong)
 	}
 	if wrong := wrongSubject(h.Subject); h.Subject != "" && wrong != "" {
 		subject.Problem("%q cannot be published on: %s", h.Subject, wrong)
 	}
-	if h.Scheme != "" && provers[h.Scheme] == nil {
+	if h.Scheme != "" && verifiers[h.Scheme] == nil {
 		scheme.Problem("there is no scheme %q; write %s", h.Scheme, schemes)
 	}
 	if h.Scheme == None {
 		secret.Problem("the scheme none has no secret; leave secret_file out, or name another scheme")
 		return h
 	}
-	h.SecretFile = secret.Needed("name the file that holds the secret").Path()
+	h.SecretFile = secret.Require("name the file that holds the secret").Path()
 	return h
 }
 

@@ -17,7 +17,7 @@ const maxSignatures = 8
 
 // stripe is Stripe's scheme: a header with the time and signatures of the time and the body.
 // https://docs.stripe.com/webhooks#verify-manually
-func stripe(h *Hook, header func(string) string, body []byte, now time.Time) (string, error) {
+func stripe(h *Webhook, header func(string) string, body []byte, now time.Time) (string, error) {
 	const name = "Stripe-Signature"
 	var at string
 	var given []string
@@ -29,10 +29,10 @@ func stripe(h *Hook, header func(string) string, body []byte, now time.Time) (st
 			given = append(given, value)
 		}
 	}
-	if err := h.signed(name, given, hex.DecodeString, []byte(at+"."), body); err != nil {
+	if err := h.checkHMAC(name, given, hex.DecodeString, []byte(at+"."), body); err != nil {
 		return "", err
 	}
-	if err := fresh(at, now); err != nil {
+	if err := withinTolerance(at, now); err != nil {
 		return "", err
 	}
 	var event struct{ ID string }
@@ -45,13 +45,13 @@ func stripe(h *Hook, header func(string) string, body []byte, now time.Time) (st
 // github is GitHub's scheme: a signature of the body. It has no time; its delivery's id is not
 // signed, and a repeat is known by its body.
 // https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
-func github(h *Hook, header func(string) string, body []byte, _ time.Time) (string, error) {
+func github(h *Webhook, header func(string) string, body []byte, _ time.Time) (string, error) {
 	const name = "X-Hub-Signature-256"
 	var given []string
 	if hash, ok := strings.CutPrefix(header(name), "sha256="); ok {
 		given = append(given, hash)
 	}
-	if err := h.signed(name, given, hex.DecodeString, body); err != nil {
+	if err := h.checkHMAC(name, given, hex.DecodeString, body); err != nil {
 		return "", err
 	}
 	return digest(body), nil
@@ -59,7 +59,7 @@ func github(h *Hook, header func(string) string, body []byte, _ time.Time) (stri
 
 // standard is the scheme of Standard Webhooks: signatures of an id, the time and the body.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
-func standard(h *Hook, header func(string) string, body []byte, now time.Time) (string, error) {
+func standard(h *Webhook, header func(string) string, body []byte, now time.Time) (string, error) {
 	const name = "webhook-signature"
 	id, at := header("webhook-id"), header("webhook-timestamp")
 	if id == "" || at == "" {
@@ -71,17 +71,17 @@ func standard(h *Hook, header func(string) string, body []byte, now time.Time) (
 			given = append(given, signature)
 		}
 	}
-	if err := h.signed(name, given, base64.StdEncoding.DecodeString, []byte(id+"."+at+"."), body); err != nil {
+	if err := h.checkHMAC(name, given, base64.StdEncoding.DecodeString, []byte(id+"."+at+"."), body); err != nil {
 		return "", err
 	}
-	return id, fresh(at, now)
+	return id, withinTolerance(at, now)
 }
 
-func none(*Hook, func(string) string, []byte, time.Time) (string, error) { return "", nil }
+func none(*Webhook, func(string) string, []byte, time.Time) (string, error) { return "", nil }
 
-// signed makes sure that one of the signatures of a header is that of the parts under one of
+// checkHMAC makes sure that one of the signatures of a header is that of the parts under one of
 // the secrets. How long it takes says nothing of how much of a signature is right.
-func (h *Hook) signed(name string, given []string, decode func(string) ([]byte, error), parts ...[]byte) error {
+func (h *Webhook) checkHMAC(name string, given []string, decode func(string) ([]byte, error), parts ...[]byte) error {
 	if len(given) == 0 || len(given) > maxSignatures {
 		return fmt.Errorf("%w: the header %s has no signature of %s, or more than %d", ErrDenied, name, h.Scheme, maxSignatures)
 	}
@@ -103,8 +103,8 @@ func (h *Hook) signed(name string, given []string, decode func(string) ([]byte, 
 	return nil
 }
 
-// fresh makes sure of the time of a request, in seconds since 1970, which it was signed with.
-func fresh(at string, now time.Time) error {
+// withinTolerance makes sure of the time of a request, in seconds since 1970, which it was signed with.
+func withinTolerance(at string, now time.Time) error {
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return fmt.Errorf("%w: its time is not in seconds since 1970", ErrDenied)

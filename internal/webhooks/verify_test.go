@@ -39,10 +39,10 @@ var proofs = []proof{
 	}, "evt_1"},
 }
 
-func (p proof) hook(t *testing.T, secrets string) *Hook {
+func (p proof) hook(t *testing.T, secrets string) *Webhook {
 	t.Helper()
-	h := &Hook{Name: "h", Scheme: p.scheme, SecretFile: "secret"}
-	if err := h.Keep([]byte(secrets)); err != nil {
+	h := &Webhook{Name: "h", Scheme: p.scheme, SecretFile: "secret"}
+	if err := h.LoadSecrets([]byte(secrets)); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -60,7 +60,7 @@ func TestProofs(t *testing.T) {
 	for _, p := range proofs {
 		t.Run(string(p.scheme), func(t *testing.T) {
 			for _, secrets := range []string{p.secret, p.secret + "\r\n", "\nb2xk\n" + p.secret + "\n"} {
-				id, err := p.hook(t, secrets).Prove(reading(p.header), []byte(p.body), signedAt.Add(Tolerance))
+				id, err := p.hook(t, secrets).Verify(reading(p.header), []byte(p.body), signedAt.Add(Tolerance))
 				if err != nil || id != p.id {
 					t.Errorf("with %q: %q, %v; want %q", secrets, id, err, p.id)
 				}
@@ -71,9 +71,9 @@ func TestProofs(t *testing.T) {
 
 func TestWhatIsNoProof(t *testing.T) {
 	for _, p := range proofs {
-		denied := func(what string, h *Hook, header map[string]string, body string, now time.Time) {
+		denied := func(what string, h *Webhook, header map[string]string, body string, now time.Time) {
 			t.Helper()
-			id, err := h.Prove(reading(header), []byte(body), now)
+			id, err := h.Verify(reading(header), []byte(body), now)
 			if !errors.Is(err, ErrDenied) {
 				t.Errorf("%s, %s: %q, %v", p.scheme, what, id, err)
 				return
@@ -119,14 +119,14 @@ func TestWhatIsSignedAndWrong(t *testing.T) {
 	h := proof{scheme: Stripe}.hook(t, "s")
 	for _, at := range []string{"", "soon", "1e9", "9223372036854775808", "-9223372036854775808"} {
 		header := map[string]string{"Stripe-Signature": "t=" + at + ",v1=" + hex.EncodeToString(sign("s", at+".{}"))}
-		if _, err := h.Prove(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+		if _, err := h.Verify(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
 			t.Errorf("signed at %q: %v", at, err)
 		}
 	}
 	// Without an id of its own an event is known by its body.
 	for _, body := range []string{`{}`, `not JSON`, `{"id":7}`} {
 		header := map[string]string{"Stripe-Signature": "t=1614265330,v1=" + hex.EncodeToString(sign("s", "1614265330."+body))}
-		if id, err := h.Prove(reading(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
+		if id, err := h.Verify(reading(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
 			t.Errorf("%s: %q, %v", body, id, err)
 		}
 	}
@@ -135,14 +135,14 @@ func TestWhatIsSignedAndWrong(t *testing.T) {
 		"webhook-id": "", "webhook-timestamp": "1614265330",
 		"webhook-signature": "v1," + base64.StdEncoding.EncodeToString(sign("s", ".1614265330.{}")),
 	}
-	if _, err := h.Prove(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+	if _, err := h.Verify(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
 		t.Errorf("without an id: %v", err)
 	}
 }
 
 func TestNobodyHasToProveAnything(t *testing.T) {
-	h := &Hook{Name: "h", Scheme: None}
-	if id, err := h.Prove(reading(nil), []byte("x"), signedAt); id != "" || err != nil {
+	h := &Webhook{Name: "h", Scheme: None}
+	if id, err := h.Verify(reading(nil), []byte("x"), signedAt); id != "" || err != nil {
 		t.Errorf("%q, %v", id, err)
 	}
 }
@@ -158,8 +158,8 @@ func TestSecretFiles(t *testing.T) {
 		{Standard, "whsec_%%%", "no base64"},
 		{Stripe, strings.Repeat("s\n", 9), "holds 9 secrets, and the limit is 8"},
 	} {
-		h := &Hook{Name: "shop", Scheme: c.scheme, SecretFile: "secret.txt"}
-		if err := h.Keep([]byte(c.file)); err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "hook shop") ||
+		h := &Webhook{Name: "shop", Scheme: c.scheme, SecretFile: "secret.txt"}
+		if err := h.LoadSecrets([]byte(c.file)); err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "hook shop") ||
 			!strings.Contains(err.Error(), "secret.txt") || strings.Contains(err.Error(), "%%%") {
 			t.Errorf("%s %q: %v, want %q", c.scheme, c.file, err, c.wrong)
 		}

@@ -16,8 +16,8 @@ var ErrDenied = errors.New("the webhook is not proven")
 // Tolerance is how far the time that a webhook was signed at may be from now.
 const Tolerance = 5 * time.Minute
 
-// Hook is an address that somebody else's webhooks are taken in at.
-type Hook struct {
+// Webhook is an address that somebody else's webhooks are taken in at.
+type Webhook struct {
 	Name       string
 	Subject    string // what they are published on
 	Scheme     Scheme
@@ -27,7 +27,7 @@ type Hook struct {
 }
 
 // Set is hooks by their names.
-type Set map[string]*Hook
+type Set map[string]*Webhook
 
 // Scheme is how a webhook is signed.
 type Scheme string
@@ -40,18 +40,18 @@ const (
 	None     Scheme = "none"     // whoever reaches the address is believed
 )
 
-// prover checks a request's signatures against a hook's secrets, and returns what is the same
+// verifier checks a request's signatures against a hook's secrets, and returns what is the same
 // in a repeat of the request and cannot be forged. It reads a header by its name.
-type prover func(h *Hook, header func(string) string, body []byte, now time.Time) (id string, err error)
+type verifier func(h *Webhook, header func(string) string, body []byte, now time.Time) (id string, err error)
 
-var provers = map[Scheme]prover{Stripe: stripe, GitHub: github, Standard: standard, None: none}
+var verifiers = map[Scheme]verifier{Stripe: stripe, GitHub: github, Standard: standard, None: none}
 
 // maxSecrets is how many secrets a hook can have: an old one, a new one, and some more.
 const maxSecrets = 8
 
-// Keep gives the hook what its file of secrets holds: one on each line, of which any is good,
+// LoadSecrets gives the hook what its file of secrets holds: one on each line, of which any is good,
 // so that one can be replaced by the next.
-func (h *Hook) Keep(file []byte) error {
+func (h *Webhook) LoadSecrets(file []byte) error {
 	h.secrets = nil
 	for line := range bytes.Lines(file) {
 		text := strings.TrimSpace(string(line))
@@ -74,7 +74,7 @@ func (h *Hook) Keep(file []byte) error {
 }
 
 // secret is what a line stands for. Standard Webhooks writes bytes as base64 after a prefix.
-func (h *Hook) secret(text string) ([]byte, error) {
+func (h *Webhook) secret(text string) ([]byte, error) {
 	if h.Scheme != Standard {
 		return []byte(text), nil
 	}
@@ -85,8 +85,8 @@ func (h *Hook) secret(text string) ([]byte, error) {
 	return secret, nil
 }
 
-// Prove makes sure of a request, whose headers are read by their names, and returns what tells
+// Verify makes sure of a request, whose headers are read by their names, and returns what tells
 // it from others but not from its repeats; empty where nothing does. It returns ErrDenied.
-func (h *Hook) Prove(header func(string) string, body []byte, now time.Time) (id string, err error) {
-	return provers[h.Scheme](h, header, body, now)
+func (h *Webhook) Verify(header func(string) string, body []byte, now time.Time) (id string, err error) {
+	return verifiers[h.Scheme](h, header, body, now)
 }

@@ -18,19 +18,19 @@ import (
 // alertView is one alert: the wait that it belongs to, and what became of it.
 type alertView struct {
 	web.Alert
-	may
+	permissions
 	Event, State string // as people read JSON; empty: there is none
-	Story        []chapter
-	Ahead        []rung    // steps that are still to come
-	NextAt       time.Time // of the wait's next look; zero: there is none
-	Pending      bool      // the wait goes on
-	MuteAt       string    // where alerts of its rule are muted
+	Story        []alertEntry
+	Ahead        []stepView // steps that are still to come
+	NextAt       time.Time  // of the wait's next look; zero: there is none
+	Pending      bool       // the wait goes on
+	MuteAt       string     // where alerts of its rule are muted
 
 	Outage *web.Outage // that it is about, and that goes on; nil: there is none, or it is not for the visitor
 }
 
-// chapter is something that happened in a wait.
-type chapter struct {
+// alertEntry is something that happened in a wait.
+type alertEntry struct {
 	At    time.Time
 	Kind  string // how it is marked
 	Word  string
@@ -55,7 +55,7 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 		v.MuteAt = muteOf("rule", a.Rule)
 	}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	switch of := outageOf(a); {
@@ -67,13 +67,13 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	slices.SortStableFunc(v.Story, func(a, b chapter) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
+	slices.SortStableFunc(v.Story, func(a, b alertEntry) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 	return view{Title: a.Text, Body: v}, nil
 }
 
 // tell finds out what happened in the wait of the alert, and what is still to come.
 func (v *alertView) tell(c client) error {
-	v.Story = []chapter{{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"}}
+	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"}}
 	if err := v.said(c); err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func (v *alertView) of() url.Values {
 }
 
 // spoken is an alert in a story on the page of one.
-func spoken(a web.Alert, here alerts.ID) chapter {
-	return chapter{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a, Here: a.ID == here}
+func spoken(a web.Alert, here alerts.ID) alertEntry {
+	return alertEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a, Here: a.ID == here}
 }
 
 // said adds the alerts of the same wait.
@@ -131,7 +131,7 @@ func (v *alertView) goesOn(c client) error {
 	}
 	for _, e := range past.Items {
 		if slices.Contains(e.Alerts, v.ID) {
-			v.Story = append(v.Story, chapter{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "the wait ended")})
+			v.Story = append(v.Story, alertEntry{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "the wait ended")})
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (v *alertView) ahead(c client, j web.Job) error {
 		return err
 	}
 	taken := j.Step
-	for _, r := range ladder(d) {
+	for _, r := range escalationSteps(d) {
 		if times := max(1, r.Times); taken >= times && r.Until == "" {
 			taken -= times
 			continue
@@ -188,7 +188,7 @@ func (v *alertView) deeds(c client) error {
 		}
 		for _, e := range page.Items {
 			if word := deedWords[e.Action]; word != "" {
-				v.Story = append(v.Story, chapter{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor + detailOf(e)})
+				v.Story = append(v.Story, alertEntry{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor + detailOf(e)})
 			}
 		}
 	}

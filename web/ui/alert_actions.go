@@ -58,13 +58,13 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	}
-	d := doing{Noun: "alert", Verb: verb, Back: backOf(r.PostForm.Get("back")).String()}
+	d := bulkResult{Noun: "alert", Verb: verb, Back: returnPath(r.PostForm.Get("back")).String()}
 	if !group && u.noneChosen(w, r, d, chosen) {
 		return
 	}
 	d.each(r, chosen, answer)
 	if rest > 0 {
-		d.Left = append(d.Left, left{Why: fmt.Sprintf("at most %d are at a time; do it again for the others", answeredMost), Number: rest})
+		d.Left = append(d.Left, skipped{Why: fmt.Sprintf("at most %d are at a time; do it again for the others", answeredMost), Number: rest})
 	}
 	c.nameAlerts(&d)
 	u.report(w, r, d)
@@ -75,7 +75,7 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 func (c client) answer(form url.Values) (verb string, do func(id string) error, err error) {
 	switch form.Get("do") {
 	case "ack":
-		wish := web.AckWish{For: form.Get("for"), Note: form.Get("note")}
+		wish := web.AckRequest{For: form.Get("for"), Note: form.Get("note")}
 		return acknowledged, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, wish, nil) }, nil
 	case "unack":
 		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
@@ -88,7 +88,7 @@ func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 // groupOf is which alerts of a group can be acknowledged and are not yet, of those that the visitor
 // has seen: what came meanwhile is not theirs to answer for. rest is how many are too many.
 func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
-	if err := uncarry(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
+	if err := decodeForm(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
 		return nil, 0, err
 	}
 	by, name := form.Get("by"), form.Get("group")
@@ -130,7 +130,7 @@ func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
 
 // nameAlerts puts what alerts say in the place of the ids of those that are named; an alert that
 // can't be read keeps its id.
-func (c client) nameAlerts(d *doing) {
+func (c client) nameAlerts(d *bulkResult) {
 	for _, l := range d.Left {
 		for i, id := range l.Named() {
 			var a web.Alert

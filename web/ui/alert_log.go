@@ -11,10 +11,10 @@ import (
 // saidAt is the path of the list of what was said.
 const saidAt = "/alerts/said"
 
-// saidView is what was said, newest first.
-type saidView struct {
+// alertLogView is what was said, newest first.
+type alertLogView struct {
 	listing
-	may
+	permissions
 	Alerts     []web.Alert
 	Severities []string
 	Statuses   []string
@@ -38,14 +38,14 @@ var spans = []span{
 var saidFilter = []string{"rule", "entity", "key", "severity", "status", "decided_after", "decided_before"}
 
 func (u *UI) said(c client, r *http.Request) (view, error) {
-	v := saidView{
+	v := alertLogView{
 		listing:    listingOf(r, append([]string{"within"}, saidFilter...)...),
 		Severities: severities,
 		Statuses:   []string{string(alerts.Firing), string(alerts.Resolved), string(alerts.Undetermined), string(alerts.GaveUp), string(alerts.Expired)},
 		Spans:      spans,
 	}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	v.Within = v.Asked["within"]

@@ -21,7 +21,7 @@ const alertsAt = "/alerts"
 // somebody acknowledged.
 type inboxView struct {
 	listing
-	may
+	permissions
 	Severities []string
 	Ways       []string // what may be grouped by
 	By         string   // what is grouped by
@@ -31,7 +31,7 @@ type inboxView struct {
 	Unshown    int         // more of these
 	More       bool        // there are more, older ones
 	Seen       alerts.ID   // the newest that is shown
-	Done       *doing      // what was just done; nil: nothing
+	Done       *bulkResult // what was just done; nil: nothing
 }
 
 // openAlert is an alert that goes on.
@@ -82,11 +82,11 @@ func (u *UI) alerts() http.HandlerFunc {
 func (u *UI) inbox(c client, r *http.Request) (view, error) {
 	v := inboxView{
 		listing: listingOf(r, append([]string{"by"}, inboxFilter...)...), Severities: severities,
-		Done: doneOf(r.URL.Query(), "alert", acknowledged, takenBack),
+		Done: flashOf(r.URL.Query(), "alert", acknowledged, takenBack),
 	}
 	v.By = cmp.Or(v.Asked["by"], "rule")
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	open, more, err := c.open(v.query())
@@ -116,7 +116,7 @@ func (c client) open(query url.Values) (open []openAlert, more bool, err error) 
 	}
 	for _, a := range page.Items {
 		o := openAlert{Alert: a}
-		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Has(a.Said()) }); i >= 0 {
+		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(a.Said()) }); i >= 0 {
 			o.Mute = &mutes[i]
 		}
 		open = append(open, o)
@@ -186,7 +186,7 @@ func (g *group) add(a openAlert) {
 // sorted is the group as it is shown: the loudest first, and of those the newest.
 func (g *group) sorted() group {
 	slices.SortStableFunc(g.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
-	g.Loudest = loudness(g.Alerts[0].Alert)
+	g.Loudest = severityRank(g.Alerts[0].Alert)
 	g.Alerts = g.Alerts[:min(len(g.Alerts), groupRows)]
 	return *g
 }

@@ -22,7 +22,7 @@ type backlog struct {
 	*store.Store
 	tb   testing.TB
 	set  int64
-	held []futurejobs.Held
+	held []futurejobs.HeldShard
 	from time.Time // their slots begin here
 }
 
@@ -78,9 +78,9 @@ func fill(tb testing.TB, c server.Config, n int) {
 	leases, err := s.Leases(tb.Context())
 	b.check(err)
 	for _, seen := range leases {
-		got, _, err := s.Take(tb.Context(), "fill", seen.Held, time.Hour)
+		got, _, err := s.Take(tb.Context(), "fill", seen.HeldShard, time.Hour)
 		b.check(err)
-		b.held = append(b.held, got.Held)
+		b.held = append(b.held, got.HeldShard)
 	}
 	const batch = 2000
 	for first := 0; first < n; first += batch {
@@ -97,12 +97,12 @@ func (b *backlog) check(err error) {
 	}
 }
 
-func (b *backlog) rules() map[string]rules.Saved {
+func (b *backlog) rules() map[string]rules.RuleVersion {
 	b.tb.Helper()
 	set, saved, err := b.Load(b.tb.Context())
 	b.check(err)
 	b.set = set
-	byName := make(map[string]rules.Saved)
+	byName := make(map[string]rules.RuleVersion)
 	for _, r := range saved {
 		byName[r.Name] = r
 	}
@@ -110,9 +110,9 @@ func (b *backlog) rules() map[string]rules.Saved {
 }
 
 // create makes the jobs of a run of numbers.
-func (b *backlog) create(saved map[string]rules.Saved, first, end int) {
+func (b *backlog) create(saved map[string]rules.RuleVersion, first, end int) {
 	b.tb.Helper()
-	batch := futurejobs.Batch{RuleSet: b.set}
+	batch := futurejobs.EffectBatch{RuleSet: b.set}
 	for i := first; i < end; i++ {
 		name, due := commonRule, b.from.Add(time.Duration(i%(24*60))*time.Minute)
 		since := due.Add(-26 * time.Hour) // within the last day
@@ -128,7 +128,7 @@ func (b *backlog) create(saved map[string]rules.Saved, first, end int) {
 		rule := &futurejobs.Rule{ID: r.RuleID, Version: r.Version, Name: name, Entity: r.Entity, Grid: futurejobs.Grid(time.Minute)}
 		batch.Effects = append(batch.Effects, futurejobs.Effect{
 			Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(r.Entity, key, b.Shards()), RuleID: r.RuleID, Key: key},
-			Ask: futurejobs.Start{Job: futurejobs.Job{
+			Action: futurejobs.Start{Job: futurejobs.Job{
 				Version: r.Version, Since: since, FirstCheckAt: due,
 				Event: []byte(`{"id":"` + key + `","status":"UNSHIPPED","total":123.5,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
 			}},
@@ -156,7 +156,7 @@ func (b *backlog) say() {
 }
 
 // said is that a job took its first step at a slot.
-func said(l futurejobs.Listed, slot time.Time, severity alerts.Severity) futurejobs.Decision {
+func said(l futurejobs.ListedJob, slot time.Time, severity alerts.Severity) futurejobs.Decision {
 	j := l.Job
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: 1, Status: alerts.Firing, At: slot}.ID(),
@@ -167,6 +167,6 @@ func said(l futurejobs.Listed, slot time.Time, severity alerts.Severity) futurej
 		},
 	}
 	j.CheckCount, j.Step, j.Checks, j.Alerts = 1, 1, 1, []alerts.ID{a.ID}
-	j.Last = futurejobs.Look{PickedAt: slot, StartedAt: slot, CompletedAt: slot}
+	j.Last = futurejobs.CheckTimes{PickedAt: slot, StartedAt: slot, CompletedAt: slot}
 	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}
 }

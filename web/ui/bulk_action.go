@@ -11,20 +11,20 @@ import (
 	"deadman/web"
 )
 
-// doing is what came of doing something to several things, one after the other.
-type doing struct {
+// bulkResult is what came of doing something to several things, one after the other.
+type bulkResult struct {
 	Verb string // what was done to them, such as acknowledged
 	Noun string // what one of them is, such as alert
 	Done int
 	// Ended is how many jobs ended of those that were looked at.
 	Ended int
-	None  bool   // nothing was chosen
-	Left  []left // what could not be done
-	Back  string // the page it was asked for on
+	None  bool      // nothing was chosen
+	Left  []skipped // what could not be done
+	Back  string    // the page it was asked for on
 }
 
-// left are things that were left as they are, for one reason.
-type left struct {
+// skipped are things that were left as they are, for one reason.
+type skipped struct {
 	Why    string
 	Number int
 	Names  []string // empty: nobody named them
@@ -32,7 +32,7 @@ type left struct {
 
 // each does something to each of names. What can't be done does not hold up the others; that
 // nobody may do it at all, or that the browser left, does.
-func (d *doing) each(r *http.Request, names []string, do func(name string) error) {
+func (d *bulkResult) each(r *http.Request, names []string, do func(name string) error) {
 	for _, name := range names {
 		if err := r.Context().Err(); err != nil {
 			d.leave(name, fmt.Errorf("there was no time left: %w", err))
@@ -47,21 +47,21 @@ func (d *doing) each(r *http.Request, names []string, do func(name string) error
 }
 
 // leave notes what could not be done, and why.
-func (d *doing) leave(name string, err error) {
-	why := inWords(err)
-	i := slices.IndexFunc(d.Left, func(l left) bool { return l.Why == why })
+func (d *bulkResult) leave(name string, err error) {
+	why := problemText(err)
+	i := slices.IndexFunc(d.Left, func(l skipped) bool { return l.Why == why })
 	if i < 0 {
-		i, d.Left = len(d.Left), append(d.Left, left{Why: why})
+		i, d.Left = len(d.Left), append(d.Left, skipped{Why: why})
 	}
 	d.Left[i].Names = append(d.Left[i].Names, name)
 	d.Left[i].Number++
 }
 
 // Others is how many of them are not named, where there are many.
-func (l left) Others() int { return max(0, len(l.Names)-leftNamed) }
+func (l skipped) Others() int { return max(0, len(l.Names)-leftNamed) }
 
 // Named are those that are named.
-func (l left) Named() []string { return l.Names[:min(len(l.Names), leftNamed)] }
+func (l skipped) Named() []string { return l.Names[:min(len(l.Names), leftNamed)] }
 
 // leftNamed is how many things of one reason are named.
 const leftNamed = 20
@@ -77,7 +77,7 @@ func asProblem(err error) *web.Problem {
 
 // report shows what was done: on the page it was asked for on where all of it was, and else on
 // one of its own that says what was not, and why.
-func (u *UI) report(w http.ResponseWriter, r *http.Request, d doing) {
+func (u *UI) report(w http.ResponseWriter, r *http.Request, d bulkResult) {
 	if len(d.Left) > 0 {
 		u.render(w, r, http.StatusOK, "doing", view{Title: "Not all was done", Body: d, Still: true}, "")
 		return
@@ -87,7 +87,7 @@ func (u *UI) report(w http.ResponseWriter, r *http.Request, d doing) {
 
 // noneChosen reports whether nothing was chosen to be done something to, and says so on the page that
 // it was asked for on.
-func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d doing, chosen []string) bool {
+func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d bulkResult, chosen []string) bool {
 	if len(chosen) > 0 {
 		return false
 	}
@@ -100,8 +100,8 @@ func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d doing, chosen 
 const didNothing = "nothing"
 
 // backWith is the address of the page that a deed was asked for on, with what was done.
-func backWith(d doing) string {
-	at := backOf(d.Back)
+func backWith(d bulkResult) string {
+	at := returnPath(d.Back)
 	query := at.Query()
 	query.Del("done")
 	if d.None {
@@ -119,7 +119,7 @@ func backWith(d doing) string {
 }
 
 // Came is what came of looks at jobs; empty: something else was done.
-func (d doing) Came() string {
+func (d bulkResult) Came() string {
 	switch {
 	case d.Verb != jobVerbs["check"] || d.Done == 0:
 		return ""
@@ -131,17 +131,17 @@ func (d doing) Came() string {
 	return fmt.Sprintf("%d ended, %d still waiting", d.Ended, d.Done-d.Ended)
 }
 
-// doneOf is what the address of a page says was done: nil where it says nothing, or what can't be
+// flashOf is what the address of a page says was done: nil where it says nothing, or what can't be
 // done to things of this kind.
-func doneOf(query url.Values, noun string, verbs ...string) *doing {
+func flashOf(query url.Values, noun string, verbs ...string) *bulkResult {
 	if query.Get("did") == didNothing {
-		return &doing{Noun: noun, None: true}
+		return &bulkResult{Noun: noun, None: true}
 	}
 	n, err := strconv.Atoi(query.Get("done"))
 	if err != nil || n < 0 || !slices.Contains(verbs, query.Get("did")) {
 		return nil
 	}
-	return &doing{Verb: query.Get("did"), Noun: noun, Done: n}
+	return &bulkResult{Verb: query.Get("did"), Noun: noun, Done: n}
 }
 
 // formMost is the most that a form may have, in bytes.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// sure is a question that is asked before something is done that can't be undone.
-type sure struct {
+// confirmation is a question that is asked before something is done that can't be undone.
+type confirmation struct {
 	Title string
 	Says  string   // what comes of it
 	Names []string // what it is done to; empty: Says tells
@@ -23,7 +23,7 @@ type sure struct {
 type field struct{ Name, Value string }
 
 // ask asks.
-func (u *UI) ask(w http.ResponseWriter, r *http.Request, q sure) {
+func (u *UI) ask(w http.ResponseWriter, r *http.Request, q confirmation) {
 	q.Form = append(q.Form, field{"sure", "yes"}, field{"back", cmp.Or(q.Then, q.Back)})
 	u.render(w, r, http.StatusOK, "sure", view{Title: q.Title, Body: q, Still: true}, "")
 }

@@ -43,13 +43,13 @@ func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 		u.doToMeant(w, r)
 		return
 	}
-	u.doToLetters(w, r, backOf(r.PostForm.Get("back")).String(), "Keep them")
+	u.doToLetters(w, r, returnPath(r.PostForm.Get("back")).String(), "Keep them")
 }
 
 // doToLetters does something to the letters that a form names, one after the other.
 func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep string) {
 	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
-	d := doing{Noun: "dead letter", Verb: takenIn, Back: backOf(r.PostForm.Get("back")).String()}
+	d := bulkResult{Noun: "dead letter", Verb: takenIn, Back: returnPath(r.PostForm.Get("back")).String()}
 	if what != "retry" && what != "drop" {
 		u.fail(w, r, nothingAsked("The form says not whether to retry or to drop."))
 		return
@@ -58,7 +58,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 		return
 	}
 	if what == "drop" && r.PostForm.Get("sure") == "" {
-		q := sure{
+		q := confirmation{
 			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is lost: nothing of it is kept here.", Names: chosen,
 			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
 		}
@@ -91,15 +91,15 @@ func (c client) retryLetter(id string) error {
 // doToMeant does something to all letters that are as a form says, after it was asked whether
 // that is meant.
 func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
-	if err := uncarry(r.PostForm, letterFilter...); err != nil {
+	if err := decodeForm(r.PostForm, letterFilter...); err != nil {
 		u.fail(w, r, err)
 		return
 	}
-	meant, c, back := meantBy(r.PostForm), client{u.api, r}, backOf(r.PostForm.Get("back")).String()
+	meant, c, back := meantBy(r.PostForm), client{u.api, r}, returnPath(r.PostForm.Get("back")).String()
 	what, isSure := r.PostForm.Get("do"), r.PostForm.Get("sure") != ""
-	q := sure{At: lettersAt, Form: []field{{"do", what}, {"meant", "yes"}}, Keep: "Keep them", Back: back}
+	q := confirmation{At: lettersAt, Form: []field{{"do", what}, {"meant", "yes"}}, Keep: "Keep them", Back: back}
 	for _, name := range letterFilter {
-		q.Form = append(q.Form, field{name, carried(r.PostForm.Get(name))})
+		q.Form = append(q.Form, field{name, encodeFormText(r.PostForm.Get(name))})
 	}
 	many := ""
 	if !isSure {
@@ -120,7 +120,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, err)
 			return
 		}
-		u.report(w, r, doing{Noun: "dead letter", Verb: dropped, Done: int(gone.Dropped), Back: lettersAt})
+		u.report(w, r, bulkResult{Noun: "dead letter", Verb: dropped, Done: int(gone.Dropped), Back: lettersAt})
 	case what == "retry" && !isSure:
 		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry them all"
 		q.Says = "Their events are taken in late, oldest first, by the rules as they are now. What is overdue by then speaks at once."
@@ -140,7 +140,7 @@ func (c client) countMeant(form url.Values) (string, error) {
 			meant.Set(name, value)
 		}
 	}
-	var counted web.LetterReasons
+	var counted web.DeadLetterReasons
 	if err := c.get(lettersAt+"/reasons", meant, &counted); err != nil {
 		return "", err
 	}
@@ -154,7 +154,7 @@ func (c client) countMeant(form url.Values) (string, error) {
 }
 
 // retryMeant retries for a while, and asks whether to go on where there are more.
-func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values, more sure) {
+func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values, more confirmation) {
 	c := client{u.api, r}
 	sum := retriedBefore(r.PostForm)
 	if after := r.PostForm.Get("after"); after != "" {
@@ -179,15 +179,15 @@ func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values
 			return
 		}
 	}
-	d := doing{Noun: "dead letter", Verb: takenIn, Done: sum.TakenIn, Back: lettersAt}
+	d := bulkResult{Noun: "dead letter", Verb: takenIn, Done: sum.TakenIn, Back: lettersAt}
 	d.refused(sum.Refused)
 	u.report(w, r, d)
 }
 
 // refused notes how many letters were refused again: their reasons are in the list.
-func (d *doing) refused(n int) {
+func (d *bulkResult) refused(n int) {
 	if n > 0 {
-		d.Left = append(d.Left, left{Why: "refused again; the list has the new reasons", Number: n})
+		d.Left = append(d.Left, skipped{Why: "refused again; the list has the new reasons", Number: n})
 	}
 }
 
@@ -215,13 +215,13 @@ func meantBy(form url.Values) url.Values {
 // whichOf says which letters are meant, after how many there are.
 func whichOf(meant url.Values) (said string) {
 	if rule := meant.Get("rule"); rule != "" {
-		said += " of rule " + visible(rule)
+		said += " of rule " + escapeControls(rule)
 	}
 	if subject := meant.Get("subject"); subject != "" {
-		said += " on " + visible(subject)
+		said += " on " + escapeControls(subject)
 	}
 	if reason := meant.Get("reason"); reason != "" {
-		said += " with the reason “" + visible(reason) + "”"
+		said += " with the reason “" + escapeControls(reason) + "”"
 	}
 	return said
 }

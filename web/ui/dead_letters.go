@@ -16,16 +16,16 @@ import (
 // lettersView is the events that could not be taken in, newest first, and why.
 type lettersView struct {
 	listing
-	may
+	permissions
 	Letters []web.DeadLetter
 	Reasons []reason
-	Counted web.LetterReasons
-	Done    *doing // what was just done; nil: nothing
+	Counted web.DeadLetterReasons
+	Done    *bulkResult // what was just done; nil: nothing
 }
 
 // reason is why events could not be taken in.
 type reason struct {
-	web.LetterReason
+	web.DeadLetterReason
 	At string // the list of these letters alone
 }
 
@@ -36,9 +36,9 @@ const lettersAt = "/dead-letters"
 var letterFilter = []string{"rule", "subject", "reason"}
 
 func (u *UI) letters(c client, r *http.Request) (view, error) {
-	v := lettersView{listing: listingOf(r, letterFilter...), Done: doneOf(r.URL.Query(), "dead letter", takenIn, dropped)}
+	v := lettersView{listing: listingOf(r, letterFilter...), Done: flashOf(r.URL.Query(), "dead letter", takenIn, dropped)}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	var page web.Page[web.DeadLetter]
@@ -62,7 +62,7 @@ func (u *UI) letters(c client, r *http.Request) (view, error) {
 // letterView is one of them.
 type letterView struct {
 	web.DeadLetter
-	may
+	permissions
 	Text   string // its body, as people read it
 	Binary bool   // the body is no text, and is shown byte by byte
 	Alike  string // the list of those of its rule and reason
@@ -76,7 +76,7 @@ func (u *UI) letter(c client, r *http.Request) (view, error) {
 	v := letterView{DeadLetter: l, Alike: alike(l.Rule, l.Reason)}
 	v.Text, v.Binary = bodyOf(l)
 	var err error
-	v.may, err = c.may()
+	v.permissions, err = c.may()
 	return view{Title: "Dead letter " + strconv.FormatInt(l.ID, 10), Body: v}, err
 }
 

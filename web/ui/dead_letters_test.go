@@ -24,7 +24,7 @@ func TestDeadLetters(t *testing.T) {
 	b.shows("6 in all", "missing value")
 	b.accessible("dead letters")
 	b.shoot("letters")
-	var counted web.LetterReasons
+	var counted web.DeadLetterReasons
 	call(t, home, "GET", "/dead-letters/reasons", "", "", &counted)
 	missing, binary := counted.Items[0], counted.Items[1]
 

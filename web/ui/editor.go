@@ -17,14 +17,14 @@ import (
 
 // editorView is a rule being written.
 type editorView struct {
-	may
+	permissions
 	Name    string // empty: it is a new one
 	Version int32  // that is being changed
 	Bundle  string // that it is changed in; empty: here
 	SavedBy string // the newest version
 	Opened  int32  // the older version whose text it is; 0: it is that of the newest
 	Text    string
-	Trial   trial
+	Trial   previewForm
 	Sample  *sample // that a new rule began as; nil: it is another's
 
 	saved    string         // the text that leaving loses nothing of
@@ -33,14 +33,14 @@ type editorView struct {
 	Wrong    []web.Detail
 	Refused  string // why it was not saved; empty: nobody tried, or it has problems
 	Taken    string // the rule that has the name of this new one; empty: none has
-	Overtook *overtook
+	Overtook *conflictView
 }
 
 // Unsaved reports whether something was written that is not saved, before the page was made.
 func (v editorView) Unsaved() bool { return v.Text != v.saved }
 
-// Fixed reports whether the rule can't be changed here, by this visitor.
-func (v editorView) Fixed() bool { return v.Bundle != "" || !v.Change }
+// ReadOnlyName reports whether the rule can't be changed here, by this visitor.
+func (v editorView) ReadOnlyName() bool { return v.Bundle != "" || !v.Change }
 
 // OfFolder reports whether a node reads the rule from its folder of rule files.
 func (v editorView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
@@ -51,8 +51,8 @@ func (v editorView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 // NextVersion is what saving makes of it.
 func (v editorView) NextVersion() int32 { return v.Version + 1 }
 
-// overtook is what somebody else saved while a rule was being written.
-type overtook struct {
+// conflictView is what somebody else saved while a rule was being written.
+type conflictView struct {
 	Version int32
 	By      string
 	Text    string
@@ -63,7 +63,7 @@ type overtook struct {
 
 func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
 	e := editorView{Sample: u.sampleNamed(r.URL.Query().Get("from"))}
-	if e.may, err = c.may(); err != nil {
+	if e.permissions, err = c.may(); err != nil {
 		return v, err
 	}
 	if e.Sample != nil {
@@ -94,7 +94,7 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 func (c client) edited(name string) (editorView, error) {
 	v := editorView{Name: name}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return v, err
 	}
 	known, err := c.listed(name)
@@ -144,7 +144,7 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 		if !change.Changed {
 			deed = "kept"
 		}
-		http.Redirect(w, r, did(rulePath(change.Rule.Name), deed), http.StatusSeeOther)
+		http.Redirect(w, r, withFlash(rulePath(change.Rule.Name), deed), http.StatusSeeOther)
 		return
 	case !errors.As(err, &problem):
 		u.fail(w, r, err)
@@ -176,7 +176,7 @@ func nameIn(text string) string {
 
 // around adds to what is being written what is known around the saved rule.
 func (c client) around(v *editorView) (err error) {
-	if v.may, err = c.may(); err != nil || v.Name == "" {
+	if v.permissions, err = c.may(); err != nil || v.Name == "" {
 		return err
 	}
 	known, err := c.listed(v.Name)
@@ -218,7 +218,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 	if err != nil {
 		return v, err
 	}
-	o := &overtook{Version: now.Version, Text: now.Text}
+	o := &conflictView{Version: now.Version, Text: now.Text}
 	newest, err := c.versions(v.Name, 1)
 	if err != nil {
 		return v, err
@@ -235,7 +235,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 		err = a.read(rulePath(v.Name), &change)
 	}
 	if err != nil {
-		o.Unknown = inWords(err)
+		o.Unknown = problemText(err)
 	}
 	o.Yours = diffLines(change.Diff)
 	v.Version, v.Overtook = now.Version, o
@@ -243,7 +243,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 }
 
 // tryText asks what a rule that is being written would do; nil: nothing is written yet.
-func (c client) tryText(text string, t trial, u *UI) *tried {
+func (c client) tryText(text string, t previewForm, u *UI) *previewResult {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}

@@ -17,17 +17,17 @@ func pathEscape(name string) string { return url.PathEscape(name) }
 // entityView is all that is known of one entity: what is waited for and why, and what was.
 type entityView struct {
 	Entity, Key string
-	Waits       []waiting
-	Past        []story
+	Waits       []pendingView
+	Past        []jobStory
 	More        bool // than is shown
-	Said        *doing
-	May         may
+	Said        *bulkResult
+	May         permissions
 }
 
 // Anyhow is when it is looked at next where it was snoozed, which put nothing off; zero: it did, or
 // that is not what was done.
 func (v entityView) Anyhow() time.Time {
-	i := slices.IndexFunc(v.Waits, func(w waiting) bool { return w.SnoozeIdle })
+	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIdle })
 	if i < 0 || v.Said == nil || v.Said.Verb != jobVerbs["snooze"] {
 		return time.Time{}
 	}
@@ -71,14 +71,14 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	for _, j := range known.Jobs.Items {
-		w, err := c.waitingFor(j, storyOf(j, nil, saidOf(j, known.Alerts.Items)))
+		w, err := c.waitingFor(j, storyOf(j, nil, alertsOfJob(j, known.Alerts.Items)))
 		if err != nil {
 			return view{}, err
 		}
 		v.Waits = append(v.Waits, w)
 	}
 	for _, e := range known.History.Items {
-		v.Past = append(v.Past, storyOf(e.Job, &e, saidOf(e.Job, known.Alerts.Items)))
+		v.Past = append(v.Past, storyOf(e.Job, &e, alertsOfJob(e.Job, known.Alerts.Items)))
 	}
 	v.More = known.History.Next != "" || known.Alerts.Next != ""
 	return view{Title: entity + " " + key, Body: v}, nil

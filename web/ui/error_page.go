@@ -13,65 +13,65 @@ import (
 	"deadman/web"
 )
 
-// refusal is why there is no page: what is wrong, what to do about it, and where one goes from there.
-type refusal struct {
+// errorView is why there is no page: what is wrong, what to do about it, and where one goes from there.
+type errorView struct {
 	Title string
 	Wrong []string // in sentences; none: the title says it
 	Do    string   // empty: what is wrong says it
-	Way   way
-	More  []way     // other ones
-	Gone  *deletion // of what was asked for; nil: it is not that
+	Way   link
+	More  []link            // other ones
+	Gone  *ruleDeletedError // of what was asked for; nil: it is not that
 }
 
-// leading is an error that knows where one goes from there.
-type leading interface {
+// linkedError is an error that knows where one goes from there.
+type linkedError interface {
 	error
 	problem() *web.Problem
-	ways() []way
+	ways() []link
 }
 
-// way is where a link leads, and what it says.
-type way struct{ Path, Says string }
+// link is where a link leads, and what it says.
+type link struct{ Path, Says string }
 
-// home is a list, and what is found in it.
-type home struct {
+// parentPage is a list, and what is found in it.
+type parentPage struct {
 	Under string // the addresses that belong to it
 	Noun  string // what has an address of its own there; empty: nothing has
-	way
+	link
 }
 
 // homes are the lists that people go back to.
-var homes = []home{
-	{"/alerts/said", "", way{saidAt, "What was said"}},
-	{alertsAt, "alert", way{alertsAt, "Open alerts"}},
-	{"/jobs", "", way{"/jobs", "All jobs"}},
-	{"/entities", "entity", way{"/jobs", "All jobs"}},
-	{"/rules", "rule", way{"/rules", "All rules"}},
-	{"/new-rule", "", way{"/rules", "All rules"}},
-	{"/try-rule", "", way{"/rules", "All rules"}},
-	{mutesAt, "", way{mutesAt, "All mutes"}},
-	{"/history", "", way{"/history", "The whole history"}},
-	{lettersAt, "dead letter", way{lettersAt, "All dead letters"}},
-	{"/health", "", way{"/health", "How deadman is"}},
-	{"/docs", "", way{"/docs", "The API"}},
-	{sessionsAt, "", way{sessionsAt, "All sessions"}},
+var homes = []parentPage{
+	{"/alerts/said", "", link{saidAt, "What was said"}},
+	{alertsAt, "alert", link{alertsAt, "Open alerts"}},
+	{"/jobs", "", link{"/jobs", "All jobs"}},
+	{"/entities", "entity", link{"/jobs", "All jobs"}},
+	{"/rules", "rule", link{"/rules", "All rules"}},
+	{"/new-rule", "", link{"/rules", "All rules"}},
+	{"/try-rule", "", link{"/rules", "All rules"}},
+	{mutesAt, "", link{mutesAt, "All mutes"}},
+	{"/history", "", link{"/history", "The whole history"}},
+	{lettersAt, "dead letter", link{lettersAt, "All dead letters"}},
+	{"/health", "", link{"/health", "How deadman is"}},
+	{"/docs", "", link{"/docs", "The API"}},
+	{sessionsAt, "", link{sessionsAt, "All sessions"}},
 }
 
 // homeOf is the list that an address belongs to, and what it names there; empty: nothing.
-func homeOf(path string) (h home, name string) {
+func homeOf(path string) (h parentPage, name string) {
 	for _, h := range homes {
 		if rest, is := strings.CutPrefix(path, h.Under); is && (rest == "" || rest[0] == '/') {
 			name, _, _ = strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 			return h, name
 		}
 	}
-	return home{way: way{"/", "What is going on now"}}, ""
+	return parentPage{link: link{"/", "What is going on now"}}, ""
 }
 
 // refusalOf is what a person is told of a problem with what they asked for at an address.
-func refusalOf(p *web.Problem, at *url.URL) refusal {
+func refusalOf(p *web.Problem, at *url.URL) errorView {
 	of, name := homeOf(at.Path)
-	no := refusal{Title: p.Title, Wrong: wrongs(p), Way: of.way}
+	no := errorView{Title: p.Title, Wrong: wrongs(p), Way: of.link}
 	in := func(part string) bool {
 		return slices.ContainsFunc(p.Errors, func(d web.Detail) bool { return strings.HasPrefix(d.Location, part) })
 	}
@@ -82,11 +82,11 @@ func refusalOf(p *web.Problem, at *url.URL) refusal {
 	case of.Noun != "" && name != "" && (p.Status == http.StatusNotFound || in("path.")):
 		no.Title, no.Wrong, no.Do = "There is no "+of.Noun+" "+name, nil, "Its address may be mistyped, or it is gone: what is old is not kept."
 	case p.Status == http.StatusUnauthorized:
-		no.Title, no.Wrong, no.Way = "Log in first", nil, way{"/login", "Log in"}
+		no.Title, no.Wrong, no.Way = "Log in first", nil, link{"/login", "Log in"}
 	case p.Status == http.StatusForbidden:
-		no.Title, no.Do, no.Way = "This is not for your token", "Log in with one that may.", way{"/login", "Log in"}
+		no.Title, no.Do, no.Way = "This is not for your token", "Log in with one that may.", link{"/login", "Log in"}
 	case p.Status >= http.StatusInternalServerError:
-		no.Title, no.Way = "The node can't answer now", way{"/health", "How deadman is"}
+		no.Title, no.Way = "The node can't answer now", link{"/health", "How deadman is"}
 	case in("query."):
 		no.Title, no.Do = "The address can't be read", "Choose what you look for on the page itself."
 	default:
@@ -125,25 +125,25 @@ func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alon
 	case p.Status == http.StatusNotFound:
 		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "Its address may be mistyped."
 	case alone && p.Title != http.StatusText(p.Status): // words of its own, to a person who may nothing
-		no.Way = way{"/login", "Log in"}
+		no.Way = link{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
-		no = refusal{Title: "The node does not answer this", Wrong: wrongs(p)} // no page would, whatever token there is
+		no = errorView{Title: "The node does not answer this", Wrong: wrongs(p)} // no page would, whatever token there is
 	}
 	u.refuse(w, r, p.Status, no, alone)
 }
 
-func (u *UI) refuse(w http.ResponseWriter, r *http.Request, status int, no refusal, alone bool) {
-	no.Title = visible(no.Title)
+func (u *UI) refuse(w http.ResponseWriter, r *http.Request, status int, no errorView, alone bool) {
+	no.Title = escapeControls(no.Title)
 	u.render(w, r, status, "problem", view{Title: no.Title, Body: no, Alone: alone}, "")
 }
 
 // fail shows why there is no page.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if known := leading(nil); errors.As(err, &known) {
+	if known := linkedError(nil); errors.As(err, &known) {
 		p := known.problem()
 		no, ways := refusalOf(p, r.URL), known.ways()
 		no.Way, no.More = ways[0], ways[1:]
-		no.Gone, _ = known.(*deletion)
+		no.Gone, _ = known.(*ruleDeletedError)
 		u.refuse(w, r, p.Status, no, false)
 		return
 	}

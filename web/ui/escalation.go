@@ -10,19 +10,19 @@ import (
 	"deadman/rules"
 )
 
-// rung is a step of an escalation in words.
-type rung struct {
+// stepView is a step of an escalation in words.
+type stepView struct {
 	rules.Step
 	When string
 	Says string
 }
 
-// ladder are the steps with when they are taken and what they say, in words.
-func ladder(d rules.Document) []rung {
+// escalationSteps are the steps with when they are taken and what they say, in words.
+func escalationSteps(d rules.Document) []stepView {
 	steps := d.Steps()
-	all := make([]rung, len(steps))
+	all := make([]stepView, len(steps))
 	for i, s := range steps {
-		all[i] = rung{s, whenOf(s), d.Says(s)}
+		all[i] = stepView{s, whenOf(s), d.StepText(s)}
 	}
 	return all
 }
@@ -57,17 +57,17 @@ const teethShown = 6
 
 // escalation is a rule's escalation on a time line; none, where nothing is said later than at once. Where a step's time is known only once a wait
 // begins, the distances say nothing.
-func escalation(d rules.Document) (drawing []axis, toScale bool) {
+func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
 	steps := d.Steps()
 	if len(steps) == 0 {
 		return nil, true
 	}
-	dots := []dot{{kind: "starts"}}
+	dots := []axisEvent{{kind: "starts"}}
 	says := make([]string, 0, len(steps))
 	after, toScale := time.Duration(0), true
 	for i, s := range steps {
 		says = append(says, fmt.Sprintf("%s: %s, %s", whenOf(s), s.Name, s.Severity))
-		m := dot{kind: string(s.Severity), label: s.Name, step: i + 1}
+		m := axisEvent{kind: string(s.Severity), label: s.Name, step: i + 1}
 		switch {
 		case s.Every > 0:
 			m.label += " every " + length(time.Duration(s.Every))
@@ -86,7 +86,7 @@ func escalation(d rules.Document) (drawing []axis, toScale bool) {
 			toScale = false
 		default:
 			after = max(after, time.Duration(s.After.Fixed))
-			m.label += " " + soon(after)
+			m.label += " " + sinceStart(after)
 		}
 		m.after = after
 		dots = append(dots, m)
@@ -109,9 +109,9 @@ func holds(d rules.Document) bool {
 func begins(t rules.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
-		return "a ping stays away, expected " + h.Expects()
+		return "a ping stays away, expected " + h.IntervalText()
 	case h != nil:
-		return "a beat on " + h.Event + ", or a ping, stays away, expected " + h.Expects()
+		return "a beat on " + h.Event + ", or a ping, stays away, expected " + h.IntervalText()
 	case t.Emit != nil:
 		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ") publishes an event on " + t.Emit.Subject
 	case t.Schedule != "":
@@ -122,42 +122,44 @@ func begins(t rules.Trigger) string {
 	return "an event on " + t.Event
 }
 
-// hearing is one subject that a rule listens to, and what an event on it does.
-type hearing struct {
+// subscriptionView is one subject that a rule listens to, and what an event on it does.
+type subscriptionView struct {
 	Does, Subject, Key, If string
 }
 
 // hearings are what a rule listens to, in the order of its document.
-func hearings(d rules.Document) (all []hearing) {
+func hearings(d rules.Document) (all []subscriptionView) {
 	t := d.Trigger
 	if t.Event != "" {
-		all = append(all, hearing{"begins a wait", t.Event, t.Key, t.If})
+		all = append(all, subscriptionView{"begins a wait", t.Event, t.Key, t.If})
 	}
 	if h := t.Heartbeat; h != nil && h.Event != "" {
-		all = append(all, hearing{"is a beat", h.Event, h.Key, h.If})
+		all = append(all, subscriptionView{"is a beat", h.Event, h.Key, h.If})
 	}
 	for _, w := range d.Update {
-		all = append(all, hearing{"changes what is known", w.Event, w.Key, w.If})
+		all = append(all, subscriptionView{"changes what is known", w.Event, w.Key, w.If})
 	}
 	for _, w := range d.Pause {
-		all = append(all, hearing{"pauses the wait", w.Event, w.Key, w.If})
+		all = append(all, subscriptionView{"pauses the wait", w.Event, w.Key, w.If})
 	}
 	for _, r := range d.Resolve {
 		does := "ends the wait, as " + cmp.Or(r.As, "resolved")
 		if r.Distinct != "" {
 			does = fmt.Sprintf("ends the wait once there are %s of %s", r.Need, r.Distinct)
 		}
-		all = append(all, hearing{does, r.Event, r.Key, r.If})
+		all = append(all, subscriptionView{does, r.Event, r.Key, r.If})
 	}
 	return all
 }
 
-// fact is one thing that a rule says beside its steps.
-type fact struct{ Name, Says string }
+// ruleFact is one thing that a rule says beside its steps.
+type ruleFact struct{ Name, Says string }
 
 // facts are what a reader may want to know of a rule and would have to look for.
-func facts(d rules.Document) (all []fact) {
-	add := func(name, format string, args ...any) { all = append(all, fact{name, fmt.Sprintf(format, args...)}) }
+func facts(d rules.Document) (all []ruleFact) {
+	add := func(name, format string, args ...any) {
+		all = append(all, ruleFact{name, fmt.Sprintf(format, args...)})
+	}
 	if d.While != "" {
 		add("still not happened", "while %s", d.While)
 	}

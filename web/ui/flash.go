@@ -5,11 +5,11 @@ import (
 	"net/url"
 )
 
-// deeds are what can have been done before a page is shown, by how its address says so, in sentences.
-type deeds map[string]string
+// flashMessages are what can have been done before a page is shown, by how its address says so, in sentences.
+type flashMessages map[string]string
 
-// did is where a page is that says that something was done; at is its address.
-func did(at, deed string) string {
+// withFlash is where a page is that says that something was done; at is its address.
+func withFlash(at, deed string) string {
 	to, err := url.Parse(at)
 	if err != nil {
 		return at // the page comes without the line
@@ -22,7 +22,7 @@ func did(at, deed string) string {
 
 // of is the sentence of what was done before a page that is asked for; empty: nothing was. What a form
 // on the page leads to is no longer about it.
-func (all deeds) of(r *http.Request) string {
+func (all flashMessages) of(r *http.Request) string {
 	if r.Method != http.MethodGet {
 		return ""
 	}

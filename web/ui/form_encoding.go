@@ -8,12 +8,12 @@ import (
 	"deadman/web"
 )
 
-// carried is a text from outside as a form carries it. A browser makes two characters of a lone line
+// encodeFormText is a text from outside as a form carries it. A browser makes two characters of a lone line
 // break of a form's field, and then the key of another job is what comes back; here no break is left.
-func carried(text string) string { return url.PathEscape(text) }
+func encodeFormText(text string) string { return url.PathEscape(text) }
 
-// uncarried is the text that a form carried.
-func uncarried(text string) (string, error) {
+// decodeFormText is the text that a form carried.
+func decodeFormText(text string) (string, error) {
 	whole, err := url.PathUnescape(text)
 	if err != nil {
 		return "", &web.Problem{
@@ -24,11 +24,11 @@ func uncarried(text string) (string, error) {
 	return whole, nil
 }
 
-// uncarry puts the texts that a form carried in the place of how it carried them.
-func uncarry(form url.Values, names ...string) error {
+// decodeForm puts the texts that a form carried in the place of how it carried them.
+func decodeForm(form url.Values, names ...string) error {
 	for _, name := range names {
 		for i, text := range form[name] {
-			whole, err := uncarried(text)
+			whole, err := decodeFormText(text)
 			if err != nil {
 				return err
 			}
@@ -39,12 +39,12 @@ func uncarry(form url.Values, names ...string) error {
 }
 
 // jobID names a job in forms.
-func jobID(rule, key string) string { return rule + "/" + carried(key) }
+func jobID(rule, key string) string { return rule + "/" + encodeFormText(key) }
 
 // jobNamed is the job that a form names.
 func jobNamed(id string) (rule, key string, err error) {
 	rule, key, _ = strings.Cut(id, "/")
-	key, err = uncarried(key)
+	key, err = decodeFormText(key)
 	return rule, key, err
 }
 

@@ -20,21 +20,21 @@ import (
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":        u.assets.Path,
-		"visible":      visible,
+		"visible":      escapeControls,
 		"addInts":      func(a, b int) int { return a + b },
 		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
 		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // of any int
-		"carried":      carried,
+		"carried":      encodeFormText,
 		"jobSaid":      jobSaid,
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
 		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
-		"loudness":     loudness,
+		"loudness":     severityRank,
 		"outcome":      outcome,
 		"outageOf":     outageOf,
 		"outagesAt":    func() string { return outagesAt },
@@ -69,9 +69,9 @@ func entityPath(entity, key string) string {
 	return "/entities/" + url.PathEscape(entity) + "?" + url.Values{"key": {key}}.Encode()
 }
 
-// loudness is what an alert is shown as: how much it matters while it is open news, and else what
+// severityRank is what an alert is shown as: how much it matters while it is open news, and else what
 // news it is.
-func loudness(a web.Alert) string {
+func severityRank(a web.Alert) string {
 	if a.Status == alerts.Firing {
 		return string(a.Severity)
 	}

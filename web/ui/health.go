@@ -26,7 +26,7 @@ type healthView struct {
 	Sources  []web.Source
 	Outages  []outage
 	Channels []web.Channel
-	Blind    []blindness
+	Blind    []gapView
 	Nodes    []node
 	Free     string // shards that no node holds
 }
@@ -209,8 +209,8 @@ func (c client) outages(now time.Time) (shown []outage, err error) {
 	return shown, nil
 }
 
-// blindness is a time in which something did not go on, or what came in may be lost.
-type blindness struct {
+// gapView is a time in which something did not go on, or what came in may be lost.
+type gapView struct {
 	What  string
 	From  time.Time
 	For   string // how long it was; empty: it is not over, or not known
@@ -221,9 +221,9 @@ type blindness struct {
 
 // blindnesses are the times in which the sweep or the intake stood still, newest first. They are
 // what the node said of itself.
-func (c client) blindnesses(now time.Time) (found []blindness, err error) {
+func (c client) blindnesses(now time.Time) (found []gapView, err error) {
 	var said web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"rule": {alerts.OwnRule}, "limit": {blindRows}}, &said); err != nil {
+	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &said); err != nil {
 		return nil, err
 	}
 	closed := make(map[alerts.ID]bool)
@@ -234,7 +234,7 @@ func (c client) blindnesses(now time.Time) (found []blindness, err error) {
 		for _, id := range a.Closes {
 			closed[id] = true
 		}
-		b := blindness{From: a.Since, Jobs: a.Count, Alert: a.ID}
+		b := gapView{From: a.Since, Jobs: a.Count, Alert: a.ID}
 		kind, stream, _ := strings.Cut(a.Key, "/")
 		switch {
 		case kind == "stream":

@@ -13,7 +13,7 @@ import (
 // first.
 type historyView struct {
 	listing
-	Ends   *ends
+	Ends   *outcomeChart
 	Bucket string
 	Ended  []web.Ended
 	Spans  []span

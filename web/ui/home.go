@@ -23,14 +23,14 @@ const (
 	nowJobs   = "12"
 )
 
-// nowView is the front page: is deadman all right, what is open, how each rule goes, what is next.
-type nowView struct {
+// homeView is the front page: is deadman all right, what is open, how each rule goes, what is next.
+type homeView struct {
 	Fine      bool
 	Sentence  string
 	Broken    []web.Condition
-	LastEvent time.Time         // zero: none came, or the visitor is not told
-	Behind    uint64            // events that are not taken in yet
-	Refused   web.LetterReasons // events that could not be taken in; empty where the visitor is not told
+	LastEvent time.Time             // zero: none came, or the visitor is not told
+	Behind    uint64                // events that are not taken in yet
+	Refused   web.DeadLetterReasons // events that could not be taken in; empty where the visitor is not told
 	Alerts    []openAlert
 	Open      int  // how many are read
 	MoreOpen  bool // there are more
@@ -51,8 +51,8 @@ type ruleLine struct {
 	Refused int64 // events that it could not take in
 }
 
-// Troubled reports whether something of the rule is to be looked at.
-func (r ruleLine) Troubled() bool {
+// HasProblem reports whether something of the rule is to be looked at.
+func (r ruleLine) HasProblem() bool {
 	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
@@ -71,14 +71,14 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := nowView{Fine: state.Fine}
+	v := homeView{Fine: state.Fine}
 	for _, condition := range state.Conditions {
 		if !condition.OK {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
 	if err := v.read(c, u.Now()); err != nil {
-		v.Fine, v.Blind = false, inWords(err)
+		v.Fine, v.Blind = false, problemText(err)
 	}
 	v.Sentence = v.sentence()
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
@@ -86,7 +86,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 
 // read reads all that the page has beside the node's state, at the same time: each part has fields
 // of its own.
-func (v *nowView) read(c client, now time.Time) error {
+func (v *homeView) read(c client, now time.Time) error {
 	parts := []func() error{
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
@@ -105,7 +105,7 @@ func (v *nowView) read(c client, now time.Time) error {
 }
 
 // streams finds when the last event came. Whoever sees some rules only is not told.
-func (v *nowView) streams(c client) error {
+func (v *homeView) streams(c client) error {
 	var streams web.Page[web.Stream]
 	err := c.get("/streams", url.Values{"limit": {"500"}}, &streams)
 	if isForbidden(err) {
@@ -121,7 +121,7 @@ func (v *nowView) streams(c client) error {
 }
 
 // letters finds what could not be taken in. Whoever sees some rules only is not told.
-func (v *nowView) letters(c client) error {
+func (v *homeView) letters(c client) error {
 	err := c.get(lettersAt+"/reasons", nil, &v.Refused)
 	if isForbidden(err) {
 		return nil
@@ -144,7 +144,7 @@ func latest(a, b time.Time) time.Time {
 
 // open finds the alerts that matter the most: those that nobody knows of before the others, the
 // gravest first, and of these the newest. Where there are more than are read, the gravest are asked for.
-func (v *nowView) open(c client, now time.Time) error {
+func (v *homeView) open(c client, now time.Time) error {
 	newest, err := c.openOf("", "50")
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func known(a openAlert, now time.Time) int {
 }
 
 // rules finds how the rules go.
-func (v *nowView) rules(c client) error {
+func (v *homeView) rules(c client) error {
 	all, more, err := c.allRules(url.Values{})
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (v *nowView) rules(c client) error {
 }
 
 // order leaves the rules that are shown: the gravest first.
-func (v *nowView) order() {
+func (v *homeView) order() {
 	refused := make(map[string]int64)
 	for _, r := range v.Refused.Items {
 		refused[r.Rule] += r.Letters
@@ -223,26 +223,26 @@ func (v *nowView) order() {
 		v.Rules[i].Refused = refused[r.Name]
 	}
 	slices.SortStableFunc(v.Rules, func(a, b ruleLine) int {
-		return cmp.Or(v.grave(b)-v.grave(a), cmp.Compare(b.alerting(), a.alerting()))
+		return cmp.Or(v.worstFirst(b)-v.worstFirst(a), cmp.Compare(b.alerting(), a.alerting()))
 	})
 	v.Rules = v.Rules[:min(len(v.Rules), nowRules)]
 }
 
-// grave is how much a rule is to be looked at: for one that can't be read, more than for any alert; for
+// worstFirst is how much a rule is to be looked at: for one that can't be read, more than for any alert; for
 // alerts, as their severity is; for mistakes, a little.
-func (v *nowView) grave(r ruleLine) int {
+func (v *homeView) worstFirst(r ruleLine) int {
 	switch {
 	case r.Problem != "":
 		return len(severities) + 2
 	case r.alerting() > 0 || v.loudest[r.Name] > 0:
 		return 1 + max(v.loudest[r.Name], 1)
-	case r.Troubled():
+	case r.HasProblem():
 		return 1
 	}
 	return 0
 }
 
-func (v *nowView) jobs(c client) error {
+func (v *homeView) jobs(c client) error {
 	var page web.Page[web.Job]
 	err := c.get("/jobs", url.Values{"limit": {nowJobs}}, &page)
 	v.Jobs, v.MoreJobs = jobsOf(page.Items), page.Next != ""
@@ -250,7 +250,7 @@ func (v *nowView) jobs(c client) error {
 }
 
 // sentence is how it is, in one; when the last event came is said after it.
-func (v *nowView) sentence() string {
+func (v *homeView) sentence() string {
 	var names []string
 	for _, condition := range v.Broken {
 		names = append(names, condition.Name)

@@ -8,16 +8,16 @@ import (
 	"deadman/web"
 )
 
-// story is what happened to one job, newest first.
-type story struct {
+// jobStory is what happened to one job, newest first.
+type jobStory struct {
 	web.Job
 	Ended *web.Ended // nil: it waits
-	Line  []moment
+	Line  []storyEntry
 	Event string // what began the wait, as people read JSON; empty: nothing is known of it
 }
 
-// moment is something that happened. Looks that are alike and follow each other are one.
-type moment struct {
+// storyEntry is something that happened. Looks that are alike and follow each other are one.
+type storyEntry struct {
 	At    time.Time
 	From  time.Time // the first of several; zero: it is one
 	Times int       // how many; 0: one
@@ -32,12 +32,12 @@ type moment struct {
 }
 
 // storyOf is the story of a job, by what is kept of it and the alerts that were said about it.
-func storyOf(j web.Job, ended *web.Ended, said []web.Alert) story {
-	s := story{Job: j, Ended: ended, Event: indented(j.Event)}
-	s.Line = append(s.Line, moment{At: j.Since, Kind: "began", Word: "began", Then: "first look", Next: j.FirstCheckAt, Began: true})
+func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
+	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
+	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "began", Then: "first look", Next: j.FirstCheckAt, Began: true})
 	told := make([]bool, len(j.Trail)) // by an alert
 	for _, a := range said {
-		m := moment{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a}
+		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
 			if e.Kind == "look" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
 				m.Saw, told[i] = e.Saw, true
@@ -51,12 +51,12 @@ func storyOf(j web.Job, ended *web.Ended, said []web.Alert) story {
 		}
 	}
 	if ended != nil {
-		s.Line = append(s.Line, moment{At: ended.EndedAt, Kind: outcome(ended.Outcome), Word: string(ended.Outcome), Text: ended.Reason})
+		s.Line = append(s.Line, storyEntry{At: ended.EndedAt, Kind: outcome(ended.Outcome), Word: string(ended.Outcome), Text: ended.Reason})
 	}
-	slices.SortStableFunc(s.Line, func(a, b moment) int { return cmp.Compare(b.At.UnixMilli(), a.At.UnixMilli()) })
-	s.Line = folded(s.Line)
+	slices.SortStableFunc(s.Line, func(a, b storyEntry) int { return cmp.Compare(b.At.UnixMilli(), a.At.UnixMilli()) })
+	s.Line = groupChecks(s.Line)
 	if ended == nil && !j.NextCheckAt.IsZero() {
-		s.Line = append([]moment{{At: j.NextCheckAt, Kind: "ahead", Word: "next look"}}, s.Line...)
+		s.Line = append([]storyEntry{{At: j.NextCheckAt, Kind: "ahead", Word: "next look"}}, s.Line...)
 	}
 	return s
 }
@@ -68,8 +68,8 @@ var deedsDone = map[string]string{
 }
 
 // momentOf is an entry of a trail.
-func momentOf(e web.TrailEntry) moment {
-	m := moment{At: e.At, Kind: "waiting", Word: "look", Saw: e.Saw, Then: "next look", Next: e.Next}
+func momentOf(e web.TrailEntry) storyEntry {
+	m := storyEntry{At: e.At, Kind: "waiting", Word: "look", Saw: e.Saw, Then: "next look", Next: e.Next}
 	if e.Kind == "look" {
 		m.At = e.At.Add(time.Duration(e.LateSeconds * float64(time.Second)))
 	}
@@ -93,9 +93,9 @@ func momentOf(e web.TrailEntry) moment {
 	return m
 }
 
-// folded puts looks that came to the same, and follow each other, into one.
-func folded(line []moment) []moment {
-	var all []moment
+// groupChecks puts looks that came to the same, and follow each other, into one.
+func groupChecks(line []storyEntry) []storyEntry {
+	var all []storyEntry
 	for _, m := range line {
 		if n := len(all); n > 0 && all[n-1].alike(m) {
 			last := &all[n-1]
@@ -108,13 +108,13 @@ func folded(line []moment) []moment {
 }
 
 // alike reports whether two moments are looks that came to the same.
-func (m moment) alike(o moment) bool {
-	look := func(m moment) bool { return m.Alert == nil && (m.Word == "look" || m.Word == "not known") }
+func (m storyEntry) alike(o storyEntry) bool {
+	look := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "look" || m.Word == "not known") }
 	return look(m) && look(o) && m.Word == o.Word && m.Text == o.Text && m.Saw == o.Saw
 }
 
-// saidOf takes those of alerts that were said about a job, by their ids.
-func saidOf(j web.Job, all []web.Alert) (said []web.Alert) {
+// alertsOfJob takes those of alerts that were said about a job, by their ids.
+func alertsOfJob(j web.Job, all []web.Alert) (said []web.Alert) {
 	for _, a := range all {
 		if slices.Contains(j.Alerts, a.ID) {
 			said = append(said, a)

@@ -19,7 +19,7 @@ var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func minute(n int) time.Time { return midday.Add(time.Duration(n) * time.Minute) }
 
 // told is a story in a few words, newest first.
-func told(s story) (lines []string) {
+func told(s jobStory) (lines []string) {
 	for _, m := range s.Line {
 		line := fmt.Sprintf("%s %s|%s", m.At.Format("15:04"), m.Word, m.Text)
 		if m.Times > 0 {
@@ -70,7 +70,7 @@ func TestStories(t *testing.T) {
 		"12:02 look|nothing due;|2 since 12:01|paid = false",
 		"12:00 began|",
 	}
-	if diff := cmp.Diff(want, told(storyOf(j, nil, saidOf(j, []web.Alert{a, other})))); diff != "" {
+	if diff := cmp.Diff(want, told(storyOf(j, nil, alertsOfJob(j, []web.Alert{a, other})))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	ended := web.Ended{Job: j, Outcome: checks.Cleared, Reason: "found by a look by hand", EndedAt: minute(10)}
@@ -125,7 +125,7 @@ func TestWhatIsLacking(t *testing.T) {
 		"Handler mine says it is not over": {Handler: "mine"},
 		"It is not over":                   {},
 	} {
-		if got := lacks(d); got != want {
+		if got := missingEvent(d); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

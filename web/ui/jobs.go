@@ -31,11 +31,11 @@ func jobsOf(items []web.Job) []job {
 // jobsView is the list of pending jobs, next due first.
 type jobsView struct {
 	listing
-	may
+	permissions
 	Jobs  []job
 	Dues  []dueChoice
-	Wrong string // what of the filter can't be read
-	Said  *doing // what was just done; nil: nothing
+	Wrong string      // what of the filter can't be read
+	Said  *bulkResult // what was just done; nil: nothing
 }
 
 // dueChoice is a choice of when jobs are due.
@@ -75,7 +75,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 		}
 		t, err := time.Parse("2006-01-02T15:04", l.Asked[name])
 		if err != nil {
-			return query, fmt.Errorf("%s is no time of UTC such as 2026-01-31T15:04", visible(l.Asked[name]))
+			return query, fmt.Errorf("%s is no time of UTC such as 2026-01-31T15:04", escapeControls(l.Asked[name]))
 		}
 		query.Set(parameter, t.Format(time.RFC3339))
 	}
@@ -85,7 +85,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: jobsDone(r.URL.Query())}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	query, err := jobQuery(v.listing, u.Now())
@@ -106,8 +106,8 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 var jobVerbs = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
 
 // jobsDone is what the address of a page says was done to jobs; nil: nothing.
-func jobsDone(query url.Values) *doing {
-	d := doneOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
+func jobsDone(query url.Values) *bulkResult {
+	d := flashOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
 	if d == nil || d.None { // which is said at once, where it was asked for
 		return nil
 	}
@@ -128,7 +128,7 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
-	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], backOf(r.PostForm.Get("back")).String()
+	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], returnPath(r.PostForm.Get("back")).String()
 	switch {
 	case jobVerbs[what] == "":
 		u.fail(w, r, nothingAsked("The form says not what to do."))
@@ -140,7 +140,7 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 		u.render(w, r, http.StatusOK, "confirm", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back}}, "")
 		return
 	}
-	c, d := client{u.api, r}, doing{Noun: "job", Verb: jobVerbs[what], Back: back}
+	c, d := client{u.api, r}, bulkResult{Noun: "job", Verb: jobVerbs[what], Back: back}
 	d.each(r, chosen, func(id string) error {
 		ended, err := c.jobDeed(what, id, r.PostForm.Get("for"))
 		if ended {
@@ -156,8 +156,8 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 	u.report(w, r, d)
 }
 
-// backOf is the page of this node that a form came from.
-func backOf(from string) *url.URL {
+// returnPath is the page of this node that a form came from.
+func returnPath(from string) *url.URL {
 	at, err := url.Parse(from)
 	if err != nil || at.Host != "" || at.Scheme != "" || !strings.HasPrefix(at.Path, "/") || strings.HasPrefix(at.Path, "//") {
 		return &url.URL{Path: "/jobs"}
@@ -179,7 +179,7 @@ func (c client) jobDeed(what, id, span string) (ended bool, err error) {
 	case "cancel":
 		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "check":
-		var saw web.Looked
+		var saw web.CheckResult
 		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Unknown {
 			return false, errors.New(saw.Reason)
 		}

@@ -14,8 +14,8 @@ var labels = map[string]string{
 	"body.event.at": "At", "body.event.subject": "It comes on", "body.then": "What comes then", "body.found": "What a lookup finds",
 }
 
-// inWords is what a person is told of an error: each thing that is wrong once, by the names of the form.
-func inWords(err error) string {
+// problemText is what a person is told of an error: each thing that is wrong once, by the names of the form.
+func problemText(err error) string {
 	p := asProblem(err)
 	if p == nil {
 		return err.Error()

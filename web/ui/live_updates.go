@@ -18,7 +18,7 @@ const (
 // stream sends a page's content whenever it is another than before, as server-sent events, until
 // the viewer leaves, their token ends or the node stops. The browser comes again by itself after an end.
 // web.New bounds how many streams there are.
-func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sight) {
+func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pageContext) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -68,7 +68,7 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sig
 
 // part is the content of a page without its layout. It is made like a page that is asked for, and few are made at a time; what
 // is kept of it while it is sent is the text alone.
-func (u *UI) part(r *http.Request, name string, see sight) ([]byte, error) {
+func (u *UI) part(r *http.Request, name string, see pageContext) ([]byte, error) {
 	ctx, leave, err := web.BeginRead(r.Context())
 	if err != nil {
 		return nil, err

@@ -20,9 +20,9 @@ type chart struct {
 	Height int
 	Most   string // what the tallest bar stands for
 	Half   string
-	Worst  string // what the tallest of the lags stands for
-	Says   string // what there is to see
-	Herd   *herd  // nil: there is none
+	Worst  string     // what the tallest of the lags stands for
+	Says   string     // what there is to see
+	Herd   *loadSpike // nil: there is none
 	Rows   []loadRow
 }
 
@@ -33,8 +33,8 @@ type bar struct {
 	Title               string
 }
 
-// herd is a part of the span in which far more is due than in the others.
-type herd struct {
+// loadSpike is a part of the span in which far more is due than in the others.
+type loadSpike struct {
 	From, Until time.Time
 	Jobs        int64
 }
@@ -142,7 +142,7 @@ func spanTitle(s web.Slot) string {
 }
 
 // herdOf is the part to come that has far more than the others have.
-func herdOf(slots web.Slots, now time.Time) *herd {
+func herdOf(slots web.Slots, now time.Time) *loadSpike {
 	var sum int64
 	var top web.Slot
 	for _, s := range slots.Items {
@@ -155,7 +155,7 @@ func herdOf(slots web.Slots, now time.Time) *herd {
 	if due(top) < herdJobs || due(top) < herdTimes*others {
 		return nil
 	}
-	return &herd{From: top.From, Until: top.From.Add(chartBucket), Jobs: due(top)}
+	return &loadSpike{From: top.From, Until: top.From.Add(chartBucket), Jobs: due(top)}
 }
 
 // sum says what there is to see, and writes it down hour by hour.

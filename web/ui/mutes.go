@@ -27,13 +27,13 @@ type alertTabs struct {
 // mutesView is what is kept from people, and a form for more.
 type mutesView struct {
 	listing
-	may
+	permissions
 	Live  []mute
 	Past  []mute
 	Wish  wish
 	Reach *reach   // what the wish is about; nil: it says nothing yet
 	Wrong []string // why there is no such mute; empty: nobody asked, or there is
-	Done  *doing
+	Done  *bulkResult
 }
 
 // mute is a mute as it is shown.
@@ -70,7 +70,7 @@ func (c client) reach(w wish) (*reach, error) {
 	}
 	r := &reach{More: page.Next != ""}
 	for _, a := range page.Items {
-		if match.Has(a.Said()) {
+		if match.Matches(a.Said()) {
 			r.Alerts++
 		}
 	}
@@ -103,7 +103,7 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 	if len(v.Wish.match()) > 0 {
 		v.Reach, err = c.reach(v.Wish)
 	}
-	v.Done = doneOf(r.URL.Query(), "mute", ended, "made")
+	v.Done = flashOf(r.URL.Query(), "mute", ended, "made")
 	// Who may mute may be writing one.
 	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
@@ -112,7 +112,7 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 func (c client) mutes(r *http.Request) (v mutesView, err error) {
 	v.listing = listingOf(r)
 	v.At = mutesAt
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return v, err
 	}
 	var page web.Page[web.Mute]
@@ -200,7 +200,7 @@ func (w wish) wrong(p *web.Problem) (all []string) {
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, inWords(p))
+		all = append(all, problemText(p))
 	}
 	return all
 }
@@ -225,7 +225,7 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 	case "make":
 		u.makeMute(w, r, c)
 	case "end":
-		d, chosen := doing{Noun: "mute", Verb: ended, Back: mutesAt}, r.PostForm["mute"]
+		d, chosen := bulkResult{Noun: "mute", Verb: ended, Back: mutesAt}, r.PostForm["mute"]
 		if u.noneChosen(w, r, d, chosen) {
 			return
 		}
@@ -242,9 +242,9 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	asked := wished(r.PostForm)
 	var made web.Mute
-	err := c.do(http.MethodPost, mutesAt, nil, web.MuteWish{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
+	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
 	if err == nil {
-		u.report(w, r, doing{Noun: "mute", Verb: "made", Done: 1, Back: mutesAt})
+		u.report(w, r, bulkResult{Noun: "mute", Verb: "made", Done: 1, Back: mutesAt})
 		return
 	}
 	problem := asProblem(err)

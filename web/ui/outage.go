@@ -27,13 +27,13 @@ func outageOf(a web.Alert) string {
 // ofWait reports whether an alert is about a wait: there is an entity that it is of, and it can be
 // acknowledged while the wait goes on.
 func ofWait(a web.Alert) bool {
-	return a.Key != "" && a.Rule != alerts.OwnRule && !futurejobs.IsOutage(a.Said())
+	return a.Key != "" && a.Rule != alerts.SystemRule && !futurejobs.IsOutage(a.Said())
 }
 
 // outage adds what became of the outage that the alert is about: what opened it, and how it ended or
 // that it goes on.
 func (v *alertView) outage(c client, of string) error {
-	v.Story = []chapter{{At: v.Since, Kind: "waiting", Word: "began", Text: of + " could not be asked any more"}, spoken(v.Alert, v.ID)}
+	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: of + " could not be asked any more"}, spoken(v.Alert, v.ID)}
 	for _, id := range v.Closes {
 		var opening web.Alert
 		if is, err := exists(c.get(alertAt(id.String()), nil, &opening)); err != nil {
@@ -52,7 +52,7 @@ func (v *alertView) outage(c client, of string) error {
 		case o.ClosedAt.IsZero():
 			v.Outage = &o
 		case len(v.Closes) == 0:
-			v.Story = append(v.Story, chapter{At: o.ClosedAt, Kind: "resolved", Word: "over", Text: of + " could be asked again"})
+			v.Story = append(v.Story, alertEntry{At: o.ClosedAt, Kind: "resolved", Word: "over", Text: of + " could be asked again"})
 		}
 	}
 	return nil

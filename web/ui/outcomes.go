@@ -13,9 +13,9 @@ import (
 	"deadman/web"
 )
 
-// ends is how jobs ended over a time, drawn: a bar for each bucket, and in it a part for each kind of
+// outcomeChart is how jobs ended over a time, drawn: a bar for each bucket, and in it a part for each kind of
 // end. Its units are those of the drawing.
-type ends struct {
+type outcomeChart struct {
 	Columns []column
 	Kinds   []kindOfEnd
 	Width   int
@@ -75,14 +75,14 @@ func kindOf(o checks.Outcome) int {
 }
 
 // ends asks how jobs ended, and draws it.
-func (c client) ends(l listing, bucket string) (*ends, error) {
+func (c client) ends(l listing, bucket string) (*outcomeChart, error) {
 	query := url.Values{"bucket": {bucket}}
 	for _, name := range []string{"rule", "entity"} {
 		if value := l.Asked[name]; value != "" {
 			query.Set(name, value)
 		}
 	}
-	d := &ends{Kinds: kindsOfEnds(), Height: endsHeight, Width: endsWidth, Most: 1}
+	d := &outcomeChart{Kinds: kindsOfEnds(), Height: endsHeight, Width: endsWidth, Most: 1}
 	if err := c.get("/history/outcomes", query, &d.Outcomes); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (c client) ends(l listing, bucket string) (*ends, error) {
 }
 
 // count sums up each bucket, and all.
-func (d *ends) count(l listing) {
+func (d *outcomeChart) count(l listing) {
 	all := int64(0)
 	for _, item := range d.Items {
 		col := column{From: item.From, By: make([]int64, len(d.Kinds))}
@@ -116,17 +116,17 @@ func (d *ends) count(l listing) {
 }
 
 // sentence says what the bars are of. They are counted of all keys, also where the list is of one.
-func (d *ends) sentence(l listing, all int64) string {
+func (d *outcomeChart) sentence(l listing, all int64) string {
 	said := count(int(all), "job")
 	if rule := l.Asked["rule"]; rule != "" {
-		said += " of rule " + visible(rule)
+		said += " of rule " + escapeControls(rule)
 	}
 	if entity := l.Asked["entity"]; entity != "" {
-		said += " about " + visible(entity)
+		said += " about " + escapeControls(entity)
 	}
 	said += " ended"
 	if outcome := l.Asked["outcome"]; outcome != "" {
-		said += " as " + visible(strings.ReplaceAll(outcome, "_", " "))
+		said += " as " + escapeControls(strings.ReplaceAll(outcome, "_", " "))
 	}
 	said += " in the last 24 hours"
 	if d.byDay() {
@@ -138,10 +138,10 @@ func (d *ends) sentence(l listing, all int64) string {
 	return said
 }
 
-func (d *ends) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
+func (d *outcomeChart) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
 
 // draw gives each part its place.
-func (d *ends) draw() {
+func (d *outcomeChart) draw() {
 	step := d.Width / max(1, len(d.Columns))
 	for i := range d.Columns {
 		col := &d.Columns[i]
@@ -168,7 +168,7 @@ func (d *ends) draw() {
 }
 
 // inWords says what a column shows.
-func (d *ends) inWords(col column) string {
+func (d *outcomeChart) inWords(col column) string {
 	said := []string{count(int(col.Sum), "job") + " ended"}
 	for kind, n := range col.By {
 		if n > 0 {
@@ -179,17 +179,17 @@ func (d *ends) inWords(col column) string {
 }
 
 // Step is how wide a column is.
-func (d *ends) Step() int { return d.Width / max(1, len(d.Columns)) }
+func (d *outcomeChart) Step() int { return d.Width / max(1, len(d.Columns)) }
 
 // Bar is how wide a bar is.
-func (d *ends) Bar() int { return d.Step() * 7 / 10 }
+func (d *outcomeChart) Bar() int { return d.Step() * 7 / 10 }
 
 // Seen are the columns in which something ended, the newest first.
-func (d *ends) Seen() []column {
+func (d *outcomeChart) Seen() []column {
 	seen := slices.DeleteFunc(slices.Clone(d.Columns), func(c column) bool { return c.Sum == 0 })
 	slices.Reverse(seen)
 	return seen
 }
 
 // Partly reports whether older buckets are still to be counted.
-func (d *ends) Partly() bool { return d.CountedFrom.After(d.From) }
+func (d *outcomeChart) Partly() bool { return d.CountedFrom.After(d.From) }

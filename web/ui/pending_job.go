@@ -11,9 +11,9 @@ import (
 	"deadman/web"
 )
 
-// waiting is a job that waits, and what its rule says of it.
-type waiting struct {
-	story
+// pendingView is a job that waits, and what its rule says of it.
+type pendingView struct {
+	jobStory
 	ID      string    // names it in forms
 	Lacks   string    // what has not happened, as a sentence begins
 	Silent  time.Time // since when Lacks can't be found out; zero: it can
@@ -26,8 +26,8 @@ type waiting struct {
 }
 
 // waitingFor puts together what is waited for, by the version of the rule that the job goes by.
-func (c client) waitingFor(j web.Job, s story) (waiting, error) {
-	w := waiting{story: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
+func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
+	w := pendingView{jobStory: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
 	var d rules.Document
 	err := c.get(fmt.Sprintf("/rules/%s/versions/%d", pathEscape(j.Rule), j.RuleVersion), nil, &d)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c client) waitingFor(j web.Job, s story) (waiting, error) {
 		w.Lacks = "It is not over" // the rule can't be shown, and the job is there all the same
 		return w, nil
 	}
-	w.About, w.Lacks, w.Step = d.Description, lacks(d), nextStep(d.Escalate, j.Step)
+	w.About, w.Lacks, w.Step = d.Description, missingEvent(d), nextStep(d.Escalate, j.Step)
 	w.Decides = d.Handler
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
 		w.asked(d)
@@ -48,8 +48,8 @@ func (c client) waitingFor(j web.Job, s story) (waiting, error) {
 
 // asked says what is known of a wait that ends when a look finds that it is over, where the last look
 // could not find out or there was none yet.
-func (w *waiting) asked(d rules.Document) {
-	since, why := silence(w.Job)
+func (w *pendingView) asked(d rules.Document) {
+	since, why := undeterminedSince(w.Job)
 	w.Silent = since
 	switch {
 	case w.Silent.IsZero() && w.CheckCount == 0 && d.Handler != "":
@@ -64,9 +64,9 @@ func (w *waiting) asked(d rules.Document) {
 	}
 }
 
-// silence is since when no look at a job could find out, and why the last one could not; zero: the last
+// undeterminedSince is since when no look at a job could find out, and why the last one could not; zero: the last
 // one could. A trail keeps the newest looks alone, so it may have begun before.
-func silence(j web.Job) (since time.Time, why string) {
+func undeterminedSince(j web.Job) (since time.Time, why string) {
 	for _, e := range slices.Backward(j.Trail) {
 		switch {
 		case e.Kind != "look":
@@ -82,8 +82,8 @@ func silence(j web.Job) (since time.Time, why string) {
 	return since, why
 }
 
-// lacks says what has not happened of what a rule waits for.
-func lacks(d rules.Document) string {
+// missingEvent says what has not happened of what a rule waits for.
+func missingEvent(d rules.Document) string {
 	switch h := d.Trigger.Heartbeat; {
 	case h != nil && h.Event == "":
 		return "No ping"

@@ -7,9 +7,9 @@ import (
 	"deadman/web"
 )
 
-// may is what the visitor of a page may do beside looking. A page shows no button for what it
+// permissions is what the visitor of a page may do beside looking. A page shows no button for what it
 // would be refused.
-type may struct {
+type permissions struct {
 	Answer bool // what is said: acknowledge it, snooze its job, look at that now
 	Change bool // rules and their jobs
 	Events bool // publish them
@@ -19,21 +19,21 @@ type may struct {
 }
 
 // Mute reports whether the visitor may keep alerts from people.
-func (m may) Mute() bool { return m.Answer && !m.Some }
+func (m permissions) Mute() bool { return m.Answer && !m.Some }
 
 // Publish reports whether the visitor may publish events.
-func (m may) Publish() bool { return m.Events && (!m.Some || m.Sends) }
+func (m permissions) Publish() bool { return m.Events && (!m.Some || m.Sends) }
 
-// Rescue reports whether the visitor may retry and drop what could not be taken in.
-func (m may) Rescue() bool { return m.Admin && !m.Some }
+// DeadLetters reports whether the visitor may retry and drop what could not be taken in.
+func (m permissions) DeadLetters() bool { return m.Admin && !m.Some }
 
 // may asks what the visitor's token allows.
-func (c client) may() (may, error) {
+func (c client) may() (permissions, error) {
 	var self web.Self
 	if err := c.get("/tokens/self", nil, &self); err != nil {
-		return may{}, err
+		return permissions{}, err
 	}
-	return may{
+	return permissions{
 		Answer: slices.Contains(self.Scopes, string(access.OnCall)),
 		Change: slices.Contains(self.Scopes, string(access.Rules)),
 		Events: slices.Contains(self.Scopes, string(access.Events)),

@@ -29,7 +29,7 @@ const (
 	pingGone  = "address-gone"
 )
 
-var pingDeeds = deeds{
+var pingDeeds = flashMessages{
 	pingMade: "The address was made.", pingThere: "There was an address already: this one.", pingGone: "The address was taken away.",
 }
 
@@ -49,9 +49,9 @@ func (c client) makePing(rule, key string) (at string, err error) {
 		err = a.read("POST "+path, nil)
 	}
 	if a.status == http.StatusCreated {
-		return did(at, pingMade), err
+		return withFlash(at, pingMade), err
 	}
-	return did(at, pingThere), err
+	return withFlash(at, pingThere), err
 }
 
 // pingAddress is an address as it is shown.

@@ -15,31 +15,31 @@ import (
 	"deadman/web"
 )
 
-// trial is a preview as its form asks for it.
-type trial struct {
+// previewForm is a preview as its form asks for it.
+type previewForm struct {
 	Event string // empty: none begins the wait
 	// Subject is what it comes on; empty: what the trigger listens to.
 	Subject string
-	At      string // when it comes, in UTC; empty: now
-	Found   string // what the lookup finds; empty: its source is asked
-	Later   string // how far on one wants to see; empty: to the end
-	Then    []next // what comes after it
+	At      string       // when it comes, in UTC; empty: now
+	Found   string       // what the lookup finds; empty: its source is asked
+	Later   string       // how far on one wants to see; empty: to the end
+	Then    []laterEvent // what comes after it
 
-	Recent   []recent // events that began waits of the rule
-	Subjects []string // what the rule listens to
-	Answer   *tried   // nil: nobody asked yet
+	Recent   []recent       // events that began waits of the rule
+	Subjects []string       // what the rule listens to
+	Answer   *previewResult // nil: nobody asked yet
 }
 
-// next is an event that comes while the wait goes on.
-type next struct{ Subject, After, Data string }
+// laterEvent is an event that comes while the wait goes on.
+type laterEvent struct{ Subject, After, Data string }
 
 // Laters are how far on one may want to see.
-func (trial) Laters() []string { return []string{"0s", "1h", "3h", "1d", "7d"} }
+func (previewForm) Laters() []string { return []string{"0s", "1h", "3h", "1d", "7d"} }
 
 // Blank is a trial with room for one more event that comes later.
-func (t trial) Blank() trial {
-	if n := len(t.Then); n == 0 || t.Then[n-1] != (next{}) {
-		t.Then = append(t.Then[:n:n], next{})
+func (t previewForm) Blank() previewForm {
+	if n := len(t.Then); n == 0 || t.Then[n-1] != (laterEvent{}) {
+		t.Then = append(t.Then[:n:n], laterEvent{})
 	}
 	return t
 }
@@ -48,12 +48,12 @@ func (t trial) Blank() trial {
 const maxThen = 20
 
 // trialOf reads what a form asks for.
-func trialOf(r *http.Request) trial {
+func trialOf(r *http.Request) previewForm {
 	field := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
-	t := trial{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
+	t := previewForm{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
 	subjects, afters, datas := r.PostForm["then_subject"], r.PostForm["then_after"], r.PostForm["then_data"]
 	for i := range min(len(subjects), len(afters), len(datas), maxThen) {
-		n := next{strings.TrimSpace(subjects[i]), strings.TrimSpace(afters[i]), datas[i]}
+		n := laterEvent{strings.TrimSpace(subjects[i]), strings.TrimSpace(afters[i]), datas[i]}
 		if n.Subject != "" || n.After != "" || strings.TrimSpace(n.Data) != "" {
 			t.Then = append(t.Then, n)
 		}
@@ -77,7 +77,7 @@ type previewAsk struct {
 }
 
 // ask is the trial as the API takes it.
-func (t trial) ask(now time.Time) (ask previewAsk, err error) {
+func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), t.Subject
 	if t.At != "" {
 		if ask.Event.At, err = instant(t.At); err != nil {
@@ -103,7 +103,7 @@ func (t trial) ask(now time.Time) (ask previewAsk, err error) {
 
 // event is what comes later than the first event. It is the same body again where none is given,
 // and an hour later where no time is.
-func (n next) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
+func (n laterEvent) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
 	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
 	if err != nil {
 		return e, errTrial(fmt.Sprintf("%q is not how long after it: %v", n.After, err))
@@ -116,7 +116,7 @@ func (n next) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) 
 }
 
 // until is how far on one wants to see; end: to the end.
-func (t trial) until() (later time.Duration, end bool, err error) {
+func (t previewForm) until() (later time.Duration, end bool, err error) {
 	if t.Later == "" {
 		return 0, true, nil
 	}
@@ -148,18 +148,18 @@ func instant(text string) (time.Time, error) {
 	return time.Time{}, errTrial(fmt.Sprintf("%q is no instant; write it as 2026-01-31 15:04, in UTC", text))
 }
 
-// tried is what a preview came to.
-type tried struct {
+// previewResult is what a preview came to.
+type previewResult struct {
 	Wrong  string       // why there is none; empty: there is
 	Places []web.Detail // what is wrong with the rule, and where
 	rules.Preview
-	Lines   []triedLine // in the place of the preview's
-	Drawing []axis
+	Lines   []previewLine // in the place of the preview's
+	Drawing []timeAxis
 	Later   string // what will have been said by the instant that was asked for; empty: nobody asked
 }
 
-// triedLine is one thing that would happen.
-type triedLine struct {
+// previewLine is one thing that would happen.
+type previewLine struct {
 	rules.PreviewLine
 	After string // since the wait began
 	Until string // when it is said for the last time, after the wait began
@@ -167,8 +167,8 @@ type triedLine struct {
 }
 
 // try asks what a rule would do. question is what the path is asked.
-func (c client) try(path string, t trial, now time.Time, question func(previewAsk) any) *tried {
-	out := new(tried)
+func (c client) try(path string, t previewForm, now time.Time, question func(previewAsk) any) *previewResult {
+	out := new(previewResult)
 	later, end, err := t.until()
 	var ask previewAsk
 	if err == nil {
@@ -185,7 +185,7 @@ func (c client) try(path string, t trial, now time.Time, question func(previewAs
 		}
 	}
 	if err != nil {
-		out.Wrong = inWords(err)
+		out.Wrong = problemText(err)
 		return out
 	}
 	out.lines(later, end)
@@ -193,16 +193,16 @@ func (c client) try(path string, t trial, now time.Time, question func(previewAs
 }
 
 // lines puts what happens in words and on a time line, and tells apart what is later than asked for.
-func (t *tried) lines(later time.Duration, end bool) {
+func (t *previewResult) lines(later time.Duration, end bool) {
 	if len(t.Preview.Lines) == 0 {
 		return
 	}
 	from := t.Preview.Lines[0].At
 	var said []string
 	step, resolved := 0, 0
-	dots := make([]dot, 0, len(t.Preview.Lines))
+	dots := make([]axisEvent, 0, len(t.Preview.Lines))
 	for i, l := range t.Preview.Lines {
-		line := triedLine{PreviewLine: l, After: soon(l.At.Sub(from)), Late: !end && l.At.Sub(from) > later}
+		line := previewLine{PreviewLine: l, After: sinceStart(l.At.Sub(from)), Late: !end && l.At.Sub(from) > later}
 		if l.More > 0 {
 			line.Until = length(l.Last.Sub(from))
 		}
@@ -252,13 +252,13 @@ func saidSoFar(said []string, resolved int) string {
 }
 
 // dotOf is a line of a preview as it is drawn.
-func dotOf(l rules.PreviewLine, from time.Time, late, first bool) dot {
-	m := dot{after: l.At.Sub(from), kind: string(l.Kind), later: late}
+func dotOf(l rules.PreviewLine, from time.Time, late, first bool) axisEvent {
+	m := axisEvent{after: l.At.Sub(from), kind: string(l.Kind), later: late}
 	switch {
 	case first:
 		m.kind = "starts"
 	case l.Kind == rules.Says && l.Status == alerts.Firing:
-		m.kind, m.label = string(l.Severity), l.Step+" "+soon(m.after)
+		m.kind, m.label = string(l.Severity), l.Step+" "+sinceStart(m.after)
 	case l.Kind == rules.Says:
 		m.kind, m.label = string(l.Status), string(l.Status)+" "+length(m.after)
 	case l.Kind == rules.Event, l.Kind == rules.Starts:
@@ -272,16 +272,16 @@ func dotOf(l rules.PreviewLine, from time.Time, late, first bool) dot {
 
 // example is the event that a trial of a rule begins with: the newest that is known, or one that is
 // made up; none, where a schedule begins the wait.
-func (t *trial) example(d rules.Document) {
-	t.Subject = imagined(d.Trigger)
+func (t *previewForm) example(d rules.Document) {
+	t.Subject = sampleSubject(d.Trigger)
 	switch {
 	case len(t.Recent) > 0:
 		newest := t.Recent[0]
 		t.Subject, t.Event, t.At = newest.Subject, newest.Event, newest.At.UTC().Format(localTime)
 	case d.Trigger.Event != "":
-		t.Event = imaginedEvent(d.Trigger.Key)
+		t.Event = sampleEvent(d.Trigger.Key)
 	case d.Trigger.Heartbeat != nil && d.Trigger.Heartbeat.Event != "":
-		t.Event = imaginedEvent(d.Trigger.Heartbeat.Key)
+		t.Event = sampleEvent(d.Trigger.Heartbeat.Key)
 	case d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0:
 		t.Event = `{"key": "backup"}`
 	}

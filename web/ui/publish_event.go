@@ -18,13 +18,13 @@ import (
 
 // sendView is an event that is about to be published, or was.
 type sendView struct {
-	may
+	permissions
 	Rule    string
 	Subject string
 	Body    string
 	Offers  []string // the subjects that the rule listens to; none: no event reaches it
 	Pinged  bool     // pings are beats of the rule
-	Sent    *web.Taken
+	Sent    *web.PublishResult
 	Before  bool   // the form was sent before, and nothing was sent now
 	Once    string // by what a repeat of the form is known
 	Wrong   string // why it was not published; empty: it was, or nobody tried
@@ -42,7 +42,7 @@ func (u *UI) sending(c client, r *http.Request) (view, error) {
 func (c client) sendView(rule string) (sendView, error) {
 	v := sendView{Rule: rule, Once: rand.Text()}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return v, err
 	}
 	known, err := c.listed(rule)
@@ -59,7 +59,7 @@ func (c client) sendView(rule string) (sendView, error) {
 	v.Pinged = d.Trigger.Heartbeat != nil
 	for _, h := range hearings(d) {
 		if h.Subject == v.Subject {
-			v.Body = imaginedEvent(h.Key)
+			v.Body = sampleEvent(h.Key)
 			break
 		}
 	}
@@ -95,7 +95,7 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 	case wrong != nil:
 		v.Wrong, status = wrong.Error(), http.StatusBadRequest
 	default:
-		v.Sent = new(web.Taken)
+		v.Sent = new(web.PublishResult)
 		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {onceKey(r.PostFormValue("once"), v.Body)}}
 		path := "/events/" + url.PathEscape(v.Subject)
 		a, err := c.ask(http.MethodPost, path, nil, header, []byte(v.Body))
@@ -104,7 +104,7 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Before = a.header.Get("Idempotent-Replayed") != "" || v.Sent.Duplicate
 		if problem := new(web.Problem); errors.As(err, &problem) {
-			v.Sent, v.Wrong, status = nil, inWords(problem), problem.Status
+			v.Sent, v.Wrong, status = nil, problemText(problem), problem.Status
 		} else if err != nil {
 			u.fail(w, r, err)
 			return

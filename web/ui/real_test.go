@@ -78,12 +78,12 @@ func gather(t *testing.T, c server.Config, n int) {
 	saved := b.rules()["order-unshipped"]
 	rule := &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Hour)}
 	for first := 0; first < n; first += 2000 {
-		batch := futurejobs.Batch{RuleSet: b.set}
+		batch := futurejobs.EffectBatch{RuleSet: b.set}
 		for i := first; i < min(first+2000, n); i++ {
 			key := fmt.Sprintf("b-%06d", i)
 			batch.Effects = append(batch.Effects, futurejobs.Effect{
 				Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, s.Shards()), RuleID: rule.ID, Key: key},
-				Ask: futurejobs.Start{Job: futurejobs.Job{
+				Action: futurejobs.Start{Job: futurejobs.Job{
 					Version: rule.Version, Since: b.from.Add(-6 * time.Hour), FirstCheckAt: b.from, Event: []byte(`{"id":"` + key + `"}`),
 				}},
 			})

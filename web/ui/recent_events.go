@@ -70,7 +70,7 @@ func recentOf(key string, event json.RawMessage, at time.Time, d rules.Document)
 	if event == nil || len(event) > futurejobs.ListedMost {
 		return recent{}, false
 	}
-	r := recent{Key: key, Event: indented(event), Subject: imagined(d.Trigger), At: at}
+	r := recent{Key: key, Event: indented(event), Subject: sampleSubject(d.Trigger), At: at}
 	p, is := pingOf(event, d)
 	if !is {
 		return r, true

@@ -13,18 +13,18 @@ import (
 // ruleView is a rule: how it does, what it says, how it escalates, and what it would do.
 type ruleView struct {
 	web.Rule
-	may
+	permissions
 	Text     string // as YAML
 	Begins   string // what begins a wait, in words
-	Steps    []rung
+	Steps    []stepView
 	Handler  string // that is asked in the place of steps; empty: none is
-	Drawing  []axis
+	Drawing  []timeAxis
 	ToScale  bool // the drawing's distances are those of time
-	Hears    []hearing
-	Facts    []fact
+	Hears    []subscriptionView
+	Facts    []ruleFact
 	Versions []web.RuleVersion
 	Changed  []diffLine // by the newest version
-	Trial    trial
+	Trial    previewForm
 	Pings    *pingsView // nil: it has no heartbeat
 	Did      string     // what was just done to it; empty: nothing
 
@@ -38,7 +38,7 @@ func (v ruleView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
 func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
 // ruleDeeds are what is done to a rule.
-var ruleDeeds = deeds{
+var ruleDeeds = flashMessages{
 	"saved": "The rule was saved.", "kept": "The rule was so already: there is no new version.",
 	"paused": "The rule was paused.", "resumed": "The rule was resumed.",
 }
@@ -73,7 +73,7 @@ func (c client) listed(name string) (web.Rule, error) {
 // ruleView is what the API knows of a rule. A document that can't be read is shown as it is.
 func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err error) {
 	path := rulePath(name)
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return v, err
 	}
 	if v.Rule, err = c.listed(name); err != nil {
@@ -86,7 +86,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 		return v, err
 	}
 	d := v.document
-	v.Begins, v.Steps, v.Handler, v.Hears, v.Facts = begins(d.Trigger), ladder(d), d.Handler, hearings(d), facts(d)
+	v.Begins, v.Steps, v.Handler, v.Hears, v.Facts = begins(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
 	if v.Versions, err = c.versions(name, shownVersions); err != nil {
 		return v, err
@@ -115,7 +115,7 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch what {
 	case "pause", "resume":
-		to = did(to, map[string]string{"pause": "paused", "resume": "resumed"}[what])
+		to = withFlash(to, map[string]string{"pause": "paused", "resume": "resumed"}[what])
 		err = c.do(http.MethodPost, rulePath(name)+"/"+what, nil, nil, nil)
 	case "adopt":
 		if q, wrong := c.adopting(name); wrong != nil {
@@ -134,19 +134,19 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.ask(w, r, q)
 			return
 		}
-		to, err = did("/rules", "deleted"), c.deleteRule(name, r.PostFormValue("version"))
+		to, err = withFlash("/rules", "deleted"), c.deleteRule(name, r.PostFormValue("version"))
 	case "ping":
 		to, err = c.makePing(name, r.PostFormValue("key"))
 	case "unping":
-		key, wrong := uncarried(r.PostFormValue("key"))
+		key, wrong := decodeFormText(r.PostFormValue("key"))
 		if wrong != nil {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
-			u.ask(w, r, unpinging(name, key))
+			u.ask(w, r, pingRemovedWarning(name, key))
 			return
 		}
-		to = did(to+"#pings", pingGone)
+		to = withFlash(to+"#pings", pingGone)
 		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {key}}, nil, nil)
 	default:
 		u.tryRule(w, r, name)
@@ -159,14 +159,14 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// unpinging asks whether the address of a key is to go; an empty key is the rule's ping key.
-func unpinging(name, key string) sure {
+// pingRemovedWarning asks whether the address of a key is to go; an empty key is the rule's ping key.
+func pingRemovedWarning(name, key string) confirmation {
 	of := "the ping key"
 	if key != "" {
-		of = "the address of " + visible(key)
+		of = "the address of " + escapeControls(key)
 	}
-	return sure{
-		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", carried(key)}},
+	return confirmation{
+		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", encodeFormText(key)}},
 		Says: "Pings that still come there are refused within seconds, and rule " + name + " misses them.",
 		Do:   "Take it away", Grave: true, Keep: "Keep it", Back: rulePath(name) + "#pings",
 	}

@@ -13,14 +13,14 @@ import (
 func isOfFolder(bundle, savedBy string) bool { return bundle != "" && bundle == savedBy }
 
 // adopts reports whether the visitor may take a rule over from its files; those of a node's folder are the operator's.
-func (m may) adopts(bundle, savedBy string) bool {
+func (m permissions) adopts(bundle, savedBy string) bool {
 	return m.Change && bundle != "" && (m.Admin || !isOfFolder(bundle, savedBy))
 }
 
 // adopting asks whether a rule that is kept in files is to be changed here from then on.
-func (c client) adopting(name string) (sure, error) {
+func (c client) adopting(name string) (confirmation, error) {
 	known, err := c.listed(name)
-	return sure{
+	return confirmation{
 		Title: "Take rule " + name + " over?", At: rulePath(name), Form: []field{{"do", "adopt"}, {"version", fmt.Sprint(known.Version)}},
 		Says: "It stays as it is, and is changed here from then on. Take it out of its file, too: where that is applied again, as at the start of a node with --rules, the file has the rule back, as it says there.",
 		Do:   "Take it over", Keep: "Leave it to its files", Back: rulePath(name),

@@ -10,24 +10,24 @@ import (
 	"deadman/web"
 )
 
-// deletion is when a rule was deleted, and by whom. It is the error of whoever asks for the rule.
-type deletion struct {
+// ruleDeletedError is when a rule was deleted, and by whom. It is the error of whoever asks for the rule.
+type ruleDeletedError struct {
 	Rule string
 	At   time.Time
 	By   string // empty: the visitor is not told
 }
 
 // Error implements error.
-func (d *deletion) Error() string { return "rule " + d.Rule + " was deleted" }
+func (d *ruleDeletedError) Error() string { return "rule " + d.Rule + " was deleted" }
 
 // problem is what the API answers where such a rule is asked for.
-func (d *deletion) problem() *web.Problem {
+func (d *ruleDeletedError) problem() *web.Problem {
 	return &web.Problem{Status: http.StatusNotFound, Title: "Rule " + d.Rule + " was deleted", Detail: "What it said, and how its jobs ended, is kept for as long as all history is."}
 }
 
 // ways are where something is left of the rule.
-func (d *deletion) ways() []way {
-	return []way{{rulePath(d.Rule) + "/versions", "Its versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "Its history"}, {"/rules", "All rules"}}
+func (d *ruleDeletedError) ways() []link {
+	return []link{{rulePath(d.Rule) + "/versions", "Its versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "Its history"}, {"/rules", "All rules"}}
 }
 
 // missing is why a rule is not among those that there are.
@@ -40,7 +40,7 @@ func (c client) missing(name string) error {
 	case !is || len(versions) == 0 || versions[0].DeletedAt.IsZero():
 		return &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name, Detail: "Its address may be mistyped."}
 	}
-	d := &deletion{Rule: name, At: versions[0].DeletedAt}
+	d := &ruleDeletedError{Rule: name, At: versions[0].DeletedAt}
 	d.By, err = c.deleter(name)
 	if err != nil {
 		return err
@@ -59,9 +59,9 @@ func (c client) deleter(name string) (string, error) {
 }
 
 // deleting asks about the deletion of a rule, of the version that is there.
-func (c client) deleting(name string) (sure, error) {
+func (c client) deleting(name string) (confirmation, error) {
 	known, err := c.listed(name)
-	return sure{
+	return confirmation{
 		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
 		Says: ending(known.Jobs) + " The history and the versions stay.",
 		Do:   "Delete the rule", Grave: true, Keep: "Keep it", Back: rulePath(name),
@@ -77,32 +77,32 @@ func ending(jobs *web.RuleJobs) string {
 	case jobs.Waiting == 0:
 		return "No job of it waits."
 	case jobs.Alerting == 0:
-		return figured(jobs.Waiting, "job ends", "jobs end") + ". Nobody is told."
+		return countText(jobs.Waiting, "job ends", "jobs end") + ". Nobody is told."
 	}
 	return fmt.Sprintf("%s, and %s no longer open. Nobody is told that it is over.",
-		figured(jobs.Waiting, "job ends", "jobs end"), figured(jobs.Alerting, "alert is", "alerts are"))
+		countText(jobs.Waiting, "job ends", "jobs end"), countText(jobs.Alerting, "alert is", "alerts are"))
 }
 
-// figured is a number of things that do something.
-func figured(n int64, one, several string) string {
+// countText is a number of things that do something.
+func countText(n int64, one, several string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return number(n) + " " + several
 }
 
-// outdated is the error of somebody who decided about another version of a rule than there is.
-type outdated struct{ Rule string }
+// staleVersionError is the error of somebody who decided about another version of a rule than there is.
+type staleVersionError struct{ Rule string }
 
 // Error implements error.
-func (o *outdated) Error() string { return "rule " + o.Rule + " was changed" }
+func (o *staleVersionError) Error() string { return "rule " + o.Rule + " was changed" }
 
-func (o *outdated) problem() *web.Problem {
+func (o *staleVersionError) problem() *web.Problem {
 	return &web.Problem{Status: http.StatusPreconditionFailed, Title: "The rule was not deleted", Detail: "Somebody saved a new version meanwhile. Look at it, and delete the rule again if you still want to."}
 }
 
-func (o *outdated) ways() []way {
-	return []way{{rulePath(o.Rule), "Look at the new version"}, {rulePath(o.Rule) + "/versions", "What was changed"}}
+func (o *staleVersionError) ways() []link {
+	return []link{{rulePath(o.Rule), "Look at the new version"}, {rulePath(o.Rule) + "/versions", "What was changed"}}
 }
 
 // deleteRule deletes the version that somebody looked at, and no newer one.
@@ -112,7 +112,7 @@ func (c client) deleteRule(name, version string) error {
 		err = a.read("DELETE "+rulePath(name), nil)
 	}
 	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
-		return &outdated{name}
+		return &staleVersionError{name}
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 // rulesView is the rules: those that something is wrong with first, and then by name.
 type rulesView struct {
 	listing
-	may
+	permissions
 	Rules  []web.Rule
 	Unread bool   // there are more than are read
 	Did    string // what was just done to one; empty: nothing
@@ -24,9 +24,9 @@ func (rulesView) States() [][2]string {
 }
 
 func (u *UI) rules(c client, r *http.Request) (view, error) {
-	v := rulesView{listing: listingOf(r, "text", "entity", "state"), Did: deeds{"deleted": "The rule was deleted."}.of(r)}
+	v := rulesView{listing: listingOf(r, "text", "entity", "state"), Did: flashMessages{"deleted": "The rule was deleted."}.of(r)}
 	var err error
-	if v.may, err = c.may(); err != nil {
+	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
 	begin, err := v.begins()

@@ -8,9 +8,9 @@ import (
 	"deadman/rules"
 )
 
-// imagined is a subject for what a trigger listens to, with what stands for wildcards made up;
+// sampleSubject is a subject for what a trigger listens to, with what stands for wildcards made up;
 // empty: there are none.
-func imagined(t rules.Trigger) string {
+func sampleSubject(t rules.Trigger) string {
 	listens := t.Event
 	if t.Heartbeat != nil {
 		listens = t.Heartbeat.Event
@@ -24,8 +24,8 @@ func imagined(t rules.Trigger) string {
 // ofEvent is a field of an event that an expression reads, such as event.order.id.
 var ofEvent = regexp.MustCompile(`\bevent((?:\.[A-Za-z_][0-9A-Za-z_]*)+)`)
 
-// imaginedEvent is an event that has the fields that a key is made of.
-func imaginedEvent(key string) string {
+// sampleEvent is an event that has the fields that a key is made of.
+func sampleEvent(key string) string {
 	body := map[string]any{}
 	for _, read := range ofEvent.FindAllStringSubmatch(key, -1) {
 		names := strings.Split(read[1][1:], ".")

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// visible is a text in which nothing works in secret: what turns text around, moves a cursor, or
+// escapeControls is a text in which nothing works in secret: what turns text around, moves a cursor, or
 // can't be seen is written out as its code point. Line breaks stay.
-func visible(text string) string {
+func escapeControls(text string) string {
 	if !strings.ContainsFunc(text, isSecret) {
 		return text
 	}

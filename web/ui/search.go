@@ -82,7 +82,7 @@ func (c client) findAlert(asked string) ([]found, error) {
 }
 
 func (c client) findAlerts(part string) (all []found, err error) {
-	if !alerts.IsPart(part) {
+	if !alerts.IsPartialID(part) {
 		return nil, nil
 	}
 	var page web.Page[web.Alert]
@@ -90,7 +90,7 @@ func (c client) findAlerts(part string) (all []found, err error) {
 		return nil, err
 	}
 	for _, a := range page.Items {
-		if alerts.HasPart(a.ID, part) {
+		if alerts.MatchesPartialID(a.ID, part) {
 			all = append(all, found{"alert", a.Text, "/alerts/" + a.ID.String()})
 		}
 	}

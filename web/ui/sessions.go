@@ -16,12 +16,12 @@ type sessionsView struct {
 	listing
 	Sessions []web.Session
 	Others   bool // the visitor sees those of other tokens, too
-	Done     *doing
+	Done     *bulkResult
 	Self     web.Self
 }
 
 // Access returns the facts about what the visitor may do, by name.
-func (v sessionsView) Access() []fact {
+func (v sessionsView) Access() []ruleFact {
 	self := v.Self
 	name, rules := self.Name, "all"
 	if self.Open {
@@ -30,7 +30,7 @@ func (v sessionsView) Access() []fact {
 	if self.Prefix != "" {
 		rules = self.Prefix + "*"
 	}
-	all := []fact{{"Login", name}, {"Scopes", strings.Join(self.Scopes, ", ")}, {"Rules", rules}}
+	all := []ruleFact{{"Login", name}, {"Scopes", strings.Join(self.Scopes, ", ")}, {"Rules", rules}}
 	for _, bound := range []struct {
 		name string
 		list []string
@@ -42,7 +42,7 @@ func (v sessionsView) Access() []fact {
 		case says == "":
 			says = "none"
 		}
-		all = append(all, fact{bound.name, says})
+		all = append(all, ruleFact{bound.name, says})
 	}
 	return all
 }
@@ -56,7 +56,7 @@ func (u *UI) sessions(c client, r *http.Request) (view, error) {
 	if err := c.get("/tokens/self", nil, &self); err != nil {
 		return view{}, err
 	}
-	v := sessionsView{Self: self, listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
+	v := sessionsView{Self: self, listing: listingOf(r), Others: may.DeadLetters(), Done: flashOf(r.URL.Query(), "session", ended)}
 	var page web.Page[web.Session]
 	if err := c.get(sessionsAt, v.query(), &page); err != nil {
 		return view{}, err
@@ -71,7 +71,7 @@ func (u *UI) sessionsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
-	d, chosen := doing{Noun: "session", Verb: ended, Back: sessionsAt}, r.PostForm["session"]
+	d, chosen := bulkResult{Noun: "session", Verb: ended, Back: sessionsAt}, r.PostForm["session"]
 	if u.noneChosen(w, r, d, chosen) {
 		return
 	}

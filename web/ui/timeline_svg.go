@@ -8,12 +8,12 @@ import (
 	"deadman/rules"
 )
 
-// axis is what is said when, drawn from left to right. It is as wide as there is room: places are
+// timeAxis is what is said when, drawn from left to right. It is as wide as there is room: places are
 // parts of its width in percent, and heights are pixels.
-type axis struct {
+type timeAxis struct {
 	Wide   bool // for a wide page; a page has one of each, and shows the one that fits
-	Points []point
-	Combs  []comb
+	Points []axisPoint
+	Combs  []repeatBar
 	Cut    string // where "by then" is; empty: nobody asked
 	Lead   string // until where an early resolve is remembered; empty: none is
 	Tail   string // from where the job is held; empty: it is not
@@ -21,8 +21,8 @@ type axis struct {
 	Says   string // what there is to see, for those who don't
 }
 
-// point is one thing on an axis.
-type point struct {
+// axisPoint is one thing on an axis.
+type axisPoint struct {
 	X      string
 	Kind   string // starts, event, looks or ends; or a severity
 	Tooth  bool   // one of a comb
@@ -34,11 +34,11 @@ type point struct {
 	x float64
 }
 
-// comb is the line that joins the turns of one step.
-type comb struct{ From, To, Kind string }
+// repeatBar is the line that joins the turns of one step.
+type repeatBar struct{ From, To, Kind string }
 
-// dot is one thing that is to be drawn.
-type dot struct {
+// axisEvent is one thing that is to be drawn.
+type axisEvent struct {
 	after time.Duration // since the wait began; dots are in its order
 	kind  string
 	label string
@@ -62,15 +62,15 @@ const (
 
 // drawn are the dots on an axis for a wide page, and on one for a narrow page. even leaves the
 // same distance between all: they are not known.
-func drawn(dots []dot, even, held bool, cut time.Duration, says string) []axis {
-	return []axis{
+func drawn(dots []axisEvent, even, held bool, cut time.Duration, says string) []timeAxis {
+	return []timeAxis{
 		draft(dots, even, held, cut, says, true),
 		draft(dots, even, held, cut, says, false),
 	}
 }
 
-func draft(dots []dot, even, held bool, cut time.Duration, says string, wide bool) axis {
-	a := axis{Wide: wide, Says: says, Height: axisLabels}
+func draft(dots []axisEvent, even, held bool, cut time.Duration, says string, wide bool) timeAxis {
+	a := timeAxis{Wide: wide, Says: says, Height: axisLabels}
 	right := axisRight
 	if held {
 		right = axisTail
@@ -86,10 +86,10 @@ func draft(dots []dot, even, held bool, cut time.Duration, says string, wide boo
 		places = append(places, axisRight)
 	}
 	for i, m := range dots {
-		p := point{X: percent(places[i]), Kind: m.kind, Label: clipped(m.label, labelLength), Later: m.later, x: places[i]}
+		p := axisPoint{X: percent(places[i]), Kind: m.kind, Label: clipped(m.label, labelLength), Later: m.later, x: places[i]}
 		if m.step > 0 && i > 0 && dots[i-1].step == m.step {
 			p.Tooth = true
-			a.Combs = append(a.Combs, comb{From: a.Points[i-1].X, To: p.X, Kind: m.kind})
+			a.Combs = append(a.Combs, repeatBar{From: a.Points[i-1].X, To: p.X, Kind: m.kind})
 		}
 		a.Points = append(a.Points, p)
 	}
@@ -102,7 +102,7 @@ func draft(dots []dot, even, held bool, cut time.Duration, says string, wide boo
 
 // spread are the places of dots, in percent: by their time, and never closer than can be told
 // apart.
-func spread(dots []dot, even bool, right float64, wide bool) []float64 {
+func spread(dots []axisEvent, even bool, right float64, wide bool) []float64 {
 	gap := 7.0
 	if wide {
 		gap = 3.0
@@ -132,7 +132,7 @@ func spread(dots []dot, even bool, right float64, wide bool) []float64 {
 
 // labels gives each label a row in which it covers no other, and which the lines to the labels to
 // its right do not cross.
-func (a *axis) labels(wide bool) {
+func (a *timeAxis) labels(wide bool) {
 	room := float64(roomNarrow)
 	if wide {
 		room = roomWide
@@ -160,7 +160,7 @@ func (a *axis) labels(wide bool) {
 }
 
 // between is where an instant is on an axis, between the dots before and after it.
-func between(dots []dot, places []float64, at time.Duration, right float64) float64 {
+func between(dots []axisEvent, places []float64, at time.Duration, right float64) float64 {
 	for i, m := range dots {
 		switch {
 		case m.after <= at:
@@ -206,8 +206,8 @@ func clipped(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// soon is how long after the wait began something is.
-func soon(after time.Duration) string {
+// sinceStart is how long after the wait began something is.
+func sinceStart(after time.Duration) string {
 	if after <= 0 {
 		return "at once"
 	}

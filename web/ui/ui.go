@@ -112,7 +112,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 }
 
 // Frame answers with a page that is made elsewhere.
-func (u *UI) Frame(w http.ResponseWriter, r *http.Request, f web.Framed) {
+func (u *UI) Frame(w http.ResponseWriter, r *http.Request, f web.PageContent) {
 	u.render(w, r, f.Status, f.Name, view{Title: f.Title, Body: f.Content, Alone: f.Alone}, "")
 }
 
@@ -171,11 +171,11 @@ func (l layout) Places() []place {
 	return all
 }
 
-// sight is what a visitor sees who sends a request.
-type sight func(c client, r *http.Request) (view, error)
+// pageContext is what a visitor sees who sends a request.
+type pageContext func(c client, r *http.Request) (view, error)
 
 // page is a handler that renders what is seen, or streams it for ?live.
-func (u *UI) page(name string, see sight) http.HandlerFunc {
+func (u *UI) page(name string, see pageContext) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if web.IsLive(r) {
 			u.stream(w, r, name, see)

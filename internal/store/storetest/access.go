@@ -18,7 +18,7 @@ import (
 )
 
 // token is a token that reads, made when the world's slots begin.
-func (w *world) token(name string) access.Token {
+func (w *fixture) token(name string) access.Token {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
 	var hash [32]byte
@@ -30,7 +30,7 @@ func (w *world) token(name string) access.Token {
 }
 
 // insert keeps a token of that name.
-func (w *world) insert(name string) access.Token {
+func (w *fixture) insert(name string) access.Token {
 	w.t.Helper()
 	t := w.token(name)
 	w.must(w.InsertToken(w.ctx(), t))
@@ -38,10 +38,10 @@ func (w *world) insert(name string) access.Token {
 }
 
 // deeds are the audit's entries about tokens, oldest first, as "action object".
-func (w *world) deeds() []string {
+func (w *fixture) deeds() []string {
 	w.t.Helper()
 	var deeds []string
-	for _, e := range w.entries(access.Filter{Object: "token/*"}) {
+	for _, e := range w.entries(access.AuditFilter{Object: "token/*"}) {
 		deeds = append(deeds, e.Action+" "+e.Object)
 	}
 	slices.Reverse(deeds)
@@ -49,7 +49,7 @@ func (w *world) deeds() []string {
 }
 
 // entries reads the audit to its end.
-func (w *world) entries(f access.Filter) (entries []access.Entry) {
+func (w *fixture) entries(f access.AuditFilter) (entries []access.AuditEntry) {
 	w.t.Helper()
 	for {
 		page, next, err := w.Audit(w.ctx(), f)
@@ -62,7 +62,7 @@ func (w *world) entries(f access.Filter) (entries []access.Entry) {
 	}
 }
 
-func tokensAreKept(t *testing.T, w *world) {
+func tokensAreKept(t *testing.T, w *fixture) {
 	plain := w.insert("plain")
 	full := w.token("full")
 	full.Scopes = []access.Scope{access.Read, access.Events, access.Rules, access.Admin}
@@ -85,14 +85,14 @@ func tokensAreKept(t *testing.T, w *world) {
 	if got, err := w.TokenByHash(w.ctx(), [32]byte{1}); !errors.Is(err, access.ErrNotFound) || got.ID != "" {
 		t.Errorf("by no token's hash: %+v, %v, want ErrNotFound", got, err)
 	}
-	entries := w.entries(access.Filter{Object: "token/*"})
+	entries := w.entries(access.AuditFilter{Object: "token/*"})
 	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; subjects acme.>, ü.*; publish none; sources none; handlers none; expires " + full.ExpiresAt.Format(time.RFC3339)
 	if len(entries) != 2 || entries[0].Detail != want || entries[1].Detail != "id "+plain.ID+"; scopes read; never expires" {
 		t.Errorf("the audit says %+v", entries)
 	}
 }
 
-func tokensHaveNamesOfTheirOwn(t *testing.T, w *world) {
+func tokensHaveNamesOfTheirOwn(t *testing.T, w *fixture) {
 	first := w.insert("ci")
 	if err := w.InsertToken(w.ctx(), w.token("ci")); !errors.Is(err, access.ErrExists) {
 		t.Fatalf("a second of the name: %v, want ErrExists", err)
@@ -108,7 +108,7 @@ func tokensHaveNamesOfTheirOwn(t *testing.T, w *world) {
 	w.insert("CI") // and letters are what they are
 }
 
-func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *world) {
+func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
 	old := w.token("ci")
 	old.ExpiresAt = w.at.Add(time.Hour)
 	w.must(w.InsertToken(w.ctx(), old))
@@ -129,7 +129,7 @@ func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *world) {
 	}
 }
 
-func tokensAreRacedOnce(t *testing.T, w *world) {
+func tokensAreRacedOnce(t *testing.T, w *fixture) {
 	const many = 8
 	errs := make([]error, many)
 	var done sync.WaitGroup
@@ -152,7 +152,7 @@ func tokensAreRacedOnce(t *testing.T, w *world) {
 	}
 }
 
-func tokensAreRevoked(t *testing.T, w *world) {
+func tokensAreRevoked(t *testing.T, w *fixture) {
 	byID, byName, other := w.insert("one"), w.insert("two"), w.insert("three")
 	w.must(w.RevokeToken(w.ctx(), byID.ID, w.at.Add(time.Hour)))
 	w.must(w.RevokeToken(w.ctx(), "two", w.at.Add(2*time.Hour)))
@@ -173,38 +173,38 @@ func tokensAreRevoked(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, w.deeds()); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
-	if got := w.entries(access.Filter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
+	if got := w.entries(access.AuditFilter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
 		t.Errorf("the audit says %+v", got)
 	}
 }
 
 // asked is a store that counts how often it was asked for all tokens.
 type asked struct {
-	*world
+	*fixture
 	times int
 }
 
 func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
 	a.times++
-	return a.world.Tokens(ctx)
+	return a.fixture.Tokens(ctx)
 }
 
 // Two nodes are open because there never was a token, and ask for one with each request. A
 // token that one of them makes closes that one at once, and the other within seconds; that it is
 // revoked opens neither.
-func tokensGovernEveryNode(t *testing.T, w *world) {
-	now, s := w.at, &asked{world: w}
-	here := access.NewKeeper(s, func() time.Time { return now })
-	there := access.NewKeeper(s, func() time.Time { return now })
-	issued := func(k *access.Keeper, want bool) {
+func tokensGovernEveryNode(t *testing.T, w *fixture) {
+	now, s := w.at, &asked{fixture: w}
+	here := access.NewTokens(s, func() time.Time { return now })
+	there := access.NewTokens(s, func() time.Time { return now })
+	issued := func(k *access.Tokens, want bool) {
 		t.Helper()
 		if got := must[bool](t)(k.EverIssued(w.ctx())); got != want {
 			t.Errorf("ever issued: %v at %s, want %v", got, now, want)
 		}
 	}
-	governed := func(k *access.Keeper, want bool) {
+	governed := func(k *access.Tokens, want bool) {
 		t.Helper()
-		if got := must[bool](t)(k.Governed(w.ctx())); got != want {
+		if got := must[bool](t)(k.HasTokens(w.ctx())); got != want {
 			t.Errorf("governed: %v at %s, want %v", got, now, want)
 		}
 	}
@@ -215,7 +215,7 @@ func tokensGovernEveryNode(t *testing.T, w *world) {
 	if s.times != 2 {
 		t.Errorf("the store was asked %d times, want once by each", s.times)
 	}
-	_, _, err := here.Create(w.ctx(), access.Wish{Name: "first", Scopes: []access.Scope{access.Admin}})
+	_, _, err := here.Create(w.ctx(), access.TokenRequest{Name: "first", Scopes: []access.Scope{access.Admin}})
 	w.must(err)
 	issued(here, true)
 	governed(here, true)
@@ -223,13 +223,13 @@ func tokensGovernEveryNode(t *testing.T, w *world) {
 	issued(there, true)
 	governed(there, true)
 	w.must(here.Revoke(w.ctx(), "first"))
-	for _, k := range []*access.Keeper{here, there} {
+	for _, k := range []*access.Tokens{here, there} {
 		issued(k, true)
 		governed(k, false)
 	}
 }
 
-func tokensAreTouchedForward(t *testing.T, w *world) {
+func tokensAreTouchedForward(t *testing.T, w *fixture) {
 	token := w.insert("ci")
 	for _, touch := range []struct{ at, want time.Time }{
 		{w.at, w.at},
@@ -248,14 +248,14 @@ func tokensAreTouchedForward(t *testing.T, w *world) {
 }
 
 // as is a context in which somebody acts.
-func (w *world) as(a access.Actor) context.Context { return access.As(w.ctx(), a) }
+func (w *fixture) as(a access.Actor) context.Context { return access.As(w.ctx(), a) }
 
-func auditSaysWho(t *testing.T, w *world) {
+func auditSaysWho(t *testing.T, w *fixture) {
 	before := must[time.Time](t)(w.Now(w.ctx()))
 	odd := access.Actor{Name: "a\\\x00\xff☃", TokenID: "7", Addr: "[::1]:80"}
 	w.must(w.InsertToken(w.as(odd), w.token("ci")))
 	w.must(w.RevokeToken(w.ctx(), "ci", w.at))
-	entries := w.entries(access.Filter{Object: "token/ci"})
+	entries := w.entries(access.AuditFilter{Object: "token/ci"})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries, want 2", len(entries))
 	}
@@ -273,7 +273,7 @@ func auditSaysWho(t *testing.T, w *world) {
 	}
 }
 
-func auditIsFiltered(t *testing.T, w *world) {
+func auditIsFiltered(t *testing.T, w *fixture) {
 	for i, name := range []string{"acme-1", "acme-2", "acme_3", "Acme-4", "acme%5", "acme\u2603"} {
 		actor := access.Actor{Name: "alice"}
 		if i%2 == 1 {
@@ -282,30 +282,30 @@ func auditIsFiltered(t *testing.T, w *world) {
 		w.must(w.InsertToken(w.as(actor), w.token(name)))
 	}
 	w.must(w.RevokeToken(w.as(access.Actor{Name: "alan"}), "acme-1", w.at))
-	all := w.entries(access.Filter{Object: "token/*"}) // newest first
+	all := w.entries(access.AuditFilter{Object: "token/*"}) // newest first
 	for _, c := range []struct {
-		f    access.Filter
+		f    access.AuditFilter
 		want string // the places in all
 	}{
-		{access.Filter{Object: "token/acme-1"}, "0 6"},
-		{access.Filter{Object: "token/acme-*"}, "0 5 6"},
-		{access.Filter{Object: "token/acme_*"}, "4"},
-		{access.Filter{Object: "token/acme%*"}, "2"},
-		{access.Filter{Object: "token/acme"}, ""},
-		{access.Filter{Object: "token/acm*"}, "0 1 2 4 5 6"},
-		{access.Filter{Object: "token/acme*"}, "0 1 2 4 5 6"},
-		{access.Filter{Object: "*oken/acme-1"}, ""},
-		{access.Filter{Object: "token/*", Actor: "alice"}, "2 4 6"},
-		{access.Filter{Object: "token/*", Actor: "al*"}, "0 2 4 6"},
-		{access.Filter{Object: "token/*", Actor: "file:*"}, "1 3 5"},
-		{access.Filter{Action: "token.revoke"}, "0"},
-		{access.Filter{Action: "token.*"}, "0 1 2 3 4 5 6"},
-		{access.Filter{Action: "token.*", Actor: "alice", Object: "token/acme-*"}, "6"},
-		{access.Filter{Action: "*", Object: "token/*", Actor: "*"}, "0 1 2 3 4 5 6"},
-		{access.Filter{Object: "token/\x00\xff*"}, ""},
-		{access.Filter{Object: "token/*", After: all[3].At}, places(all, func(e access.Entry) bool { return !e.At.Before(all[3].At) })},
-		{access.Filter{Object: "token/*", Before: all[3].At}, places(all, func(e access.Entry) bool { return e.At.Before(all[3].At) })},
-		{access.Filter{Object: "token/*", Before: all[6].At}, ""},
+		{access.AuditFilter{Object: "token/acme-1"}, "0 6"},
+		{access.AuditFilter{Object: "token/acme-*"}, "0 5 6"},
+		{access.AuditFilter{Object: "token/acme_*"}, "4"},
+		{access.AuditFilter{Object: "token/acme%*"}, "2"},
+		{access.AuditFilter{Object: "token/acme"}, ""},
+		{access.AuditFilter{Object: "token/acm*"}, "0 1 2 4 5 6"},
+		{access.AuditFilter{Object: "token/acme*"}, "0 1 2 4 5 6"},
+		{access.AuditFilter{Object: "*oken/acme-1"}, ""},
+		{access.AuditFilter{Object: "token/*", Actor: "alice"}, "2 4 6"},
+		{access.AuditFilter{Object: "token/*", Actor: "al*"}, "0 2 4 6"},
+		{access.AuditFilter{Object: "token/*", Actor: "file:*"}, "1 3 5"},
+		{access.AuditFilter{Action: "token.revoke"}, "0"},
+		{access.AuditFilter{Action: "token.*"}, "0 1 2 3 4 5 6"},
+		{access.AuditFilter{Action: "token.*", Actor: "alice", Object: "token/acme-*"}, "6"},
+		{access.AuditFilter{Action: "*", Object: "token/*", Actor: "*"}, "0 1 2 3 4 5 6"},
+		{access.AuditFilter{Object: "token/\x00\xff*"}, ""},
+		{access.AuditFilter{Object: "token/*", After: all[3].At}, places(all, func(e access.AuditEntry) bool { return !e.At.Before(all[3].At) })},
+		{access.AuditFilter{Object: "token/*", Before: all[3].At}, places(all, func(e access.AuditEntry) bool { return e.At.Before(all[3].At) })},
+		{access.AuditFilter{Object: "token/*", Before: all[6].At}, ""},
 	} {
 		for _, limit := range []int{1, 2, 0} {
 			c.f.Limit = limit
@@ -313,7 +313,7 @@ func auditIsFiltered(t *testing.T, w *world) {
 			for _, e := range w.entries(c.f) {
 				ids[e.ID] = true
 			}
-			if got := places(all, func(e access.Entry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
+			if got := places(all, func(e access.AuditEntry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
 				t.Errorf("%+v: %q of %d, want %q", c.f, got, len(ids), c.want)
 			}
 		}
@@ -321,7 +321,7 @@ func auditIsFiltered(t *testing.T, w *world) {
 }
 
 // places are where in a list the wanted entries stand.
-func places(entries []access.Entry, wanted func(access.Entry) bool) string {
+func places(entries []access.AuditEntry, wanted func(access.AuditEntry) bool) string {
 	var at []string
 	for i, e := range entries {
 		if wanted(e) {
@@ -331,25 +331,25 @@ func places(entries []access.Entry, wanted func(access.Entry) bool) string {
 	return strings.Join(at, " ")
 }
 
-func auditIsPaged(t *testing.T, w *world) {
+func auditIsPaged(t *testing.T, w *fixture) {
 	for i := range 60 {
 		w.insert(fmt.Sprint("t", i))
 	}
-	whole := w.entries(access.Filter{Object: "token/*", Limit: 500})
+	whole := w.entries(access.AuditFilter{Object: "token/*", Limit: 500})
 	if len(whole) != 60 || whole[0].Object != "token/t59" || whole[59].Object != "token/t0" {
 		t.Fatalf("%d entries, want 60, newest first", len(whole))
 	}
 	for _, limit := range []int{1, 7, 60} {
-		if diff := cmp.Diff(whole, w.entries(access.Filter{Object: "token/*", Limit: limit})); diff != "" {
+		if diff := cmp.Diff(whole, w.entries(access.AuditFilter{Object: "token/*", Limit: limit})); diff != "" {
 			t.Errorf("in pages of %d (-whole +pages):\n%s", limit, diff)
 		}
 	}
 	for limit, want := range map[int]int{1: 1, 59: 59, 61: 60, 0: 50} {
-		if page, _, err := w.Audit(w.ctx(), access.Filter{Object: "token/*", Limit: limit}); err != nil || len(page) != want {
+		if page, _, err := w.Audit(w.ctx(), access.AuditFilter{Object: "token/*", Limit: limit}); err != nil || len(page) != want {
 			t.Errorf("%d entries in a page of %d, %v, want %d", len(page), limit, err, want)
 		}
 	}
-	f := access.Filter{Object: "token/*"}
+	f := access.AuditFilter{Object: "token/*"}
 	_, next, err := w.Audit(w.ctx(), f)
 	w.must(err)
 	w.insert("later") // what comes in meanwhile is not in what is left
@@ -358,15 +358,15 @@ func auditIsPaged(t *testing.T, w *world) {
 		t.Errorf("the rest (-want +got):\n%s", diff)
 	}
 	w.many(2)
-	jobs := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
+	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
-		if _, _, err := w.Audit(w.ctx(), access.Filter{Cursor: cursor}); !errors.Is(err, futurejobs.ErrBadCursor) {
+		if _, _, err := w.Audit(w.ctx(), access.AuditFilter{Cursor: cursor}); !errors.Is(err, futurejobs.ErrBadCursor) {
 			t.Errorf("from %q: %v, want ErrBadCursor", cursor, err)
 		}
 	}
 }
 
-func auditIsPruned(t *testing.T, w *world) {
+func auditIsPruned(t *testing.T, w *fixture) {
 	// Tokens end by their keeper's time; entries are as old as the database says.
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	expired, revoked, live := w.token("expired"), w.token("revoked"), w.token("live")
@@ -377,9 +377,9 @@ func auditIsPruned(t *testing.T, w *world) {
 	w.must(w.RevokeToken(w.ctx(), "revoked", now.Add(-time.Minute)))
 	left := func(before time.Time, tokens string, deeds int) {
 		t.Helper()
-		entries := len(w.entries(access.Filter{}))
+		entries := len(w.entries(access.AuditFilter{}))
 		pruned := must[int64](t)(w.PruneAudit(w.ctx(), before))
-		rest := len(w.entries(access.Filter{}))
+		rest := len(w.entries(access.AuditFilter{}))
 		if int(pruned) != entries-rest || len(w.deeds()) != deeds {
 			t.Errorf("pruned %d of %d entries, %d left, %d about tokens", pruned, entries, rest, len(w.deeds()))
 		}

@@ -13,19 +13,19 @@ import (
 )
 
 // acknowledges is the effect that acknowledges the alert of a job until an instant.
-func (w *world) acknowledges(key string, alert alerts.ID, until time.Time) futurejobs.Effect {
+func (w *fixture) acknowledges(key string, alert alerts.ID, until time.Time) futurejobs.Effect {
 	return w.asking(w.rule, key, time.Time{}, futurejobs.Acknowledge{Ack: futurejobs.Ack{Alert: alert, By: "ada\x00", Until: until, Note: "it's me"}})
 }
 
-func alertsAreAcknowledged(t *testing.T, w *world) {
+func alertsAreAcknowledged(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	before := w.one("a")
 	said, until := before.Alerts[0], w.slot().Add(90*time.Minute)
 	ctx := access.As(w.ctx(), ada)
-	does := func(deed string, effects ...futurejobs.Effect) futurejobs.Applied {
+	does := func(deed string, effects ...futurejobs.Effect) futurejobs.ApplyResult {
 		t.Helper()
-		return must[futurejobs.Applied](t)(w.Apply(ctx, futurejobs.Batch{RuleSet: w.set, Effects: effects, Deed: deed}))
+		return must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: deed}))
 	}
 
 	if got := does("alert.ack", w.acknowledges("a", said, until), w.acknowledges("b", said, until)); got.Changed != 1 || got.Missed != 1 {
@@ -36,11 +36,11 @@ func alertsAreAcknowledged(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, w.one("a")); diff != "" {
 		t.Errorf("acknowledged (-want +got):\n%s", diff)
 	}
-	listed := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a"))
+	listed := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a"))
 	if a := listed.Ack; a == nil || a.Alert != said || a.By != "ada\x00" || a.Note != "it's me" || !a.Until.Equal(until) || a.At.IsZero() {
 		t.Errorf("listed as acknowledged: %+v", a)
 	}
-	if other := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "b")); other.Ack != nil || !other.AckedUntil.IsZero() {
+	if other := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "b")); other.Ack != nil || !other.AckedUntil.IsZero() {
 		t.Errorf("the other job is acknowledged: %+v", other.Ack)
 	}
 	if settled := w.settle(w.later(before, w.slot().Add(2*time.Hour))); len(settled.Jobs) != 0 {
@@ -54,12 +54,12 @@ func alertsAreAcknowledged(t *testing.T, w *world) {
 	does("alert.ack", w.acknowledges("a", said, checks.Forever))
 	again := futurejobs.Ack{Alert: said, By: "grace", Until: checks.Forever, Note: "mine"}
 	does("alert.ack", w.asking(w.rule, "a", time.Time{}, futurejobs.Acknowledge{Ack: again}))
-	if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Good() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
+	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Active() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
 		t.Errorf("for good: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	does("alert.unack", w.acknowledges("a", said, time.Time{}))
 	does("alert.unack", w.acknowledges("a", said, time.Time{})) // as it is
-	if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
+	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
 		t.Errorf("taken back: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	object := "alert/" + said.String()
@@ -69,17 +69,17 @@ func alertsAreAcknowledged(t *testing.T, w *world) {
 		"ada alert.ack " + object + " order-unshipped/a; for good; mine",
 		"ada alert.unack " + object + " ",
 	}
-	if diff := cmp.Diff(deeds, w.audited(access.Filter{Object: object})); diff != "" {
+	if diff := cmp.Diff(deeds, w.audited(access.AuditFilter{Object: object})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 }
 
-func newWaitsAreNotAcknowledged(t *testing.T, w *world) {
+func newWaitsAreNotAcknowledged(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	w.byHand(w.acknowledges("a", w.one("a").Alerts[0], checks.Forever))
 	w.byHand(w.asking(w.rule, "a", w.slot(), futurejobs.Start{Job: w.job(w.rule, "a", w.slot()), Restart: true, Close: itHappened.Close}))
-	if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
+	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
 		t.Errorf("a wait that began anew is acknowledged: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 }

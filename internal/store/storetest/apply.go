@@ -17,11 +17,11 @@ import (
 )
 
 // batch is events of the rule's stream, which stands at 7.
-func (w *world) batch(after, last uint64, effects ...futurejobs.Effect) futurejobs.Batch {
-	return futurejobs.Batch{Stream: "ORDERS", After: after, Last: last, LastAt: w.slot(), RuleSet: w.set, Effects: effects}
+func (w *fixture) batch(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+	return futurejobs.EffectBatch{Stream: "ORDERS", After: after, Last: last, LastAt: w.slot(), RuleSet: w.set, Effects: effects}
 }
 
-func (w *world) cursor(stream string) futurejobs.Cursor {
+func (w *fixture) cursor(stream string) futurejobs.Cursor {
 	w.t.Helper()
 	c, ok, err := w.Cursor(w.ctx(), stream)
 	if err != nil || !ok {
@@ -30,13 +30,13 @@ func (w *world) cursor(stream string) futurejobs.Cursor {
 	return c
 }
 
-func applyStarts(t *testing.T, w *world) {
+func applyStarts(t *testing.T, w *fixture) {
 	slot := w.slot()
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour).Truncate(time.Minute)
 	lateJob := w.job(w.rule, "late", past)
 	lateJob.State = []byte(`{"s":1}`)
 	late := begins(w.rule, lateJob)
-	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
 	if want := (applied{Created: 2, Kept: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
@@ -59,11 +59,11 @@ func applyStarts(t *testing.T, w *world) {
 	}
 }
 
-func applyEnds(t *testing.T, w *world) {
+func applyEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "said", "silent")
 	w.settle(w.later(w.one("said"), w.slot().Add(time.Hour)))
 	said := w.one("said")
-	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 8,
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 8,
 		w.ending(w.rule, "said"), w.ending(w.rule, "silent"), w.ending(w.rule, "unknown"))))
 	if want := (applied{Ended: 2, Said: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
@@ -92,9 +92,9 @@ func applyEnds(t *testing.T, w *world) {
 	}
 }
 
-func applyBornAndEnded(t *testing.T, w *world) {
+func applyBornAndEnded(t *testing.T, w *fixture) {
 	slot := w.slot()
-	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 10,
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 10,
 		w.starting(w.rule, "a", slot), w.ending(w.rule, "a"),
 		w.starting(w.rule, "b", slot), w.ending(w.rule, "b"), w.starting(w.rule, "b", slot))))
 	if want := (applied{Created: 3, Ended: 2}); counted(got) != want {
@@ -113,7 +113,7 @@ func applyBornAndEnded(t *testing.T, w *world) {
 	w.balances(3)
 }
 
-func applyStartsAgainAfterAnEnd(t *testing.T, w *world) {
+func applyStartsAgainAfterAnEnd(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	old := w.one("a")
 	got := w.byHand(w.ending(w.rule, "a"), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
@@ -127,7 +127,7 @@ func applyStartsAgainAfterAnEnd(t *testing.T, w *world) {
 }
 
 // Starts for keys that are waited for come again and again, among others that are new.
-func applyMeetsWhatIsThere(t *testing.T, w *world) {
+func applyMeetsWhatIsThere(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	a := w.one("a")
 	for i := range 40 {
@@ -140,9 +140,9 @@ func applyMeetsWhatIsThere(t *testing.T, w *world) {
 		t.Errorf("a start for a key that is waited for changed its job (-want +got):\n%s", diff)
 	}
 	again := w.starting(w.rule, "b", w.slot().Add(time.Hour))
-	start := again.Ask.(futurejobs.Start)
+	start := again.Action.(futurejobs.Start)
 	start.Restart = true
-	again.Ask = start
+	again.Action = start
 	if got := w.byHand(w.starting(w.rule, "c", w.slot()), again); got.Created != 2 || got.Restarted != 1 {
 		t.Errorf("a wait that begins anew: %+v", got)
 	}
@@ -152,7 +152,7 @@ func applyMeetsWhatIsThere(t *testing.T, w *world) {
 	w.balances(44)
 }
 
-func (w *world) balances(created int64) {
+func (w *fixture) balances(created int64) {
 	w.t.Helper()
 	b, err := w.Balance(w.ctx())
 	w.must(err)
@@ -161,7 +161,7 @@ func (w *world) balances(created int64) {
 	}
 }
 
-func applyIsRacedOnce(t *testing.T, w *world) {
+func applyIsRacedOnce(t *testing.T, w *fixture) {
 	const writers = 6
 	var wins atomic.Int32
 	var nodes sync.WaitGroup
@@ -171,7 +171,7 @@ func applyIsRacedOnce(t *testing.T, w *world) {
 			switch {
 			case err == nil:
 				wins.Add(1)
-			case !errors.Is(err, futurejobs.ErrMoved):
+			case !errors.Is(err, futurejobs.ErrCursorMoved):
 				t.Error(err)
 			}
 		})
@@ -180,7 +180,7 @@ func applyIsRacedOnce(t *testing.T, w *world) {
 	if wins.Load() != 1 {
 		t.Errorf("%d writers moved the cursor from the same place", wins.Load())
 	}
-	if _, err := w.Apply(w.ctx(), w.batch(7, 9, w.ending(w.rule, "a"))); !errors.Is(err, futurejobs.ErrMoved) {
+	if _, err := w.Apply(w.ctx(), w.batch(7, 9, w.ending(w.rule, "a"))); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("from the old place: %v, want ErrMoved", err)
 	}
 	if len(w.all()) != 2 {
@@ -188,7 +188,7 @@ func applyIsRacedOnce(t *testing.T, w *world) {
 	}
 	unknown := w.batch(0, 1)
 	unknown.Stream = "UNKNOWN"
-	if _, err := w.Apply(w.ctx(), unknown); !errors.Is(err, futurejobs.ErrMoved) {
+	if _, err := w.Apply(w.ctx(), unknown); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("of a stream without a cursor: %v, want ErrMoved", err)
 	}
 
@@ -204,10 +204,10 @@ func applyIsRacedOnce(t *testing.T, w *world) {
 }
 
 // A batch of events rests on the rules that read its stream, before or after they change.
-func applyLosesToRulesOfItsStream(t *testing.T, w *world) {
+func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 	save := func(name, stream string) {
-		_, err := w.Save(w.ctx(), rules.Saved{
-			Name: name, Entity: "order", Document: []byte(`{}`), Reads: []rules.Read{{Subject: "s", Stream: stream}},
+		_, err := w.Save(w.ctx(), rules.RuleVersion{
+			Name: name, Entity: "order", Document: []byte(`{}`), Reads: []rules.StreamBinding{{Subject: "s", Stream: stream}},
 		}, rules.AnyVersion)
 		w.must(err)
 	}
@@ -241,20 +241,20 @@ func applyLosesToRulesOfItsStream(t *testing.T, w *world) {
 }
 
 // What is done by hand, and what comes by the clock, rests on the rules that were asked.
-func applyByHandLosesToItsRules(t *testing.T, w *world) {
+func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
 	other := w.save("other", "order")
 	set := w.set
-	b := func(rule *futurejobs.Rule, key string) futurejobs.Batch {
-		return futurejobs.Batch{RuleSet: set, Effects: []futurejobs.Effect{w.starting(rule, key, w.slot())}}
+	b := func(rule *futurejobs.Rule, key string) futurejobs.EffectBatch {
+		return futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{w.starting(rule, key, w.slot())}}
 	}
-	tick := futurejobs.Batch{Stream: futurejobs.TickStream(w.rule.ID), Last: 1, LastAt: w.slot(), RuleSet: set, Rules: []int32{w.rule.ID}}
+	tick := futurejobs.EffectBatch{Stream: futurejobs.TickStream(w.rule.ID), Last: 1, LastAt: w.slot(), RuleSet: set, Rules: []int32{w.rule.ID}}
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: tick.Stream}))
 	w.save(other.Name, "order")
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b(w.rule, "a")))
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), tick))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b(w.rule, "a")))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), tick))
 	tick.After, tick.Last = 1, 2
 	w.must(w.Pause(w.ctx(), w.rule.Name, true))
-	for _, late := range []futurejobs.Batch{b(w.rule, "b"), b(other, "b"), tick} {
+	for _, late := range []futurejobs.EffectBatch{b(w.rule, "b"), b(other, "b"), tick} {
 		if _, err := w.Apply(w.ctx(), late); !errors.Is(err, futurejobs.ErrRulesChanged) {
 			t.Errorf("apply %+v: %v, want ErrRulesChanged", late, err)
 		}
@@ -265,25 +265,25 @@ func applyByHandLosesToItsRules(t *testing.T, w *world) {
 }
 
 // Changes of rules wait for a batch that holds them off, and for no longer.
-func applyHoldsChangesOff(t *testing.T, w *world) {
+func applyHoldsChangesOff(t *testing.T, w *fixture) {
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
 	b := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
 	saved := make(chan error, 1)
 	go func() {
-		_, err := w.Save(w.ctx(), rules.Saved{
-			Name: "other", Entity: "order", Document: []byte(`{}`), Reads: []rules.Read{{Subject: "s", Stream: "ORDERS"}},
+		_, err := w.Save(w.ctx(), rules.RuleVersion{
+			Name: "other", Entity: "order", Document: []byte(`{}`), Reads: []rules.StreamBinding{{Subject: "s", Stream: "ORDERS"}},
 		}, rules.AnyVersion)
 		saved <- err
 	}()
-	_, err := w.Save(w.ctx(), rules.Saved{Name: "elsewhere", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
+	_, err := w.Save(w.ctx(), rules.RuleVersion{Name: "elsewhere", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
 	w.must(err) // it reads another stream
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	w.must(<-saved)
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
 	w.must(w.Pause(w.ctx(), "other", true)) // the transaction that held it off is gone
 }
 
-func applyTakesAnyKey(t *testing.T, w *world) {
+func applyTakesAnyKey(t *testing.T, w *fixture) {
 	keys := []string{
 		"plain", `back\slash`, `\x00`, "nul\x00in it", "not \xff utf-8", "quote\"'$1%", "ünïcödé ☃ 𝄞", " ", "a\tb\nc",
 		strings.Repeat("x", 512), strings.Repeat("\x00", 512), strings.Repeat("\xfe", 512),
@@ -309,7 +309,7 @@ func applyTakesAnyKey(t *testing.T, w *world) {
 	}
 }
 
-func applyTakesAnyBody(t *testing.T, w *world) {
+func applyTakesAnyBody(t *testing.T, w *fixture) {
 	for key, sent := range map[string]string{
 		"plain":  `{"a": "b\u0000c"}`,
 		"large":  `{"pad":"` + strings.Repeat("p", 100_000) + `"}`,
@@ -335,7 +335,7 @@ func applyTakesAnyBody(t *testing.T, w *world) {
 	}
 }
 
-func cursorsOpenOnce(t *testing.T, w *world) {
+func cursorsOpenOnce(t *testing.T, w *fixture) {
 	created := w.slot()
 	if c := w.cursor("ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.IsZero() {
 		t.Errorf("opened by a save: %+v", c)
@@ -355,7 +355,7 @@ func cursorsOpenOnce(t *testing.T, w *world) {
 	}
 }
 
-func cursorsAreMarkedForward(t *testing.T, w *world) {
+func cursorsAreMarkedForward(t *testing.T, w *fixture) {
 	through := w.slot().Add(-2 * futurejobs.Day)
 	read := func() time.Time {
 		all, err := w.ReadThrough(w.ctx())
@@ -373,7 +373,7 @@ func cursorsAreMarkedForward(t *testing.T, w *world) {
 	if !read().Equal(through) {
 		t.Errorf("read through %s, want %s", read(), through)
 	}
-	if err := w.MarkRead(w.ctx(), "ORDERS", 6, through.Add(time.Hour)); !errors.Is(err, futurejobs.ErrMoved) {
+	if err := w.MarkRead(w.ctx(), "ORDERS", 6, through.Add(time.Hour)); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("at another place: %v, want ErrMoved", err)
 	}
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, through.Add(time.Microsecond)))
@@ -382,10 +382,10 @@ func cursorsAreMarkedForward(t *testing.T, w *world) {
 	}
 }
 
-func cursorsAreReset(t *testing.T, w *world) {
+func cursorsAreReset(t *testing.T, w *fixture) {
 	created := w.slot()
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, created))
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 7, w.starting(w.rule, "a", created))))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 7, w.starting(w.rule, "a", created))))
 	old := w.cursor("ORDERS")
 	to := futurejobs.Cursor{Stream: "ORDERS", LastSeq: 3, LastAt: created, StreamCreatedAt: created.Add(time.Second)}
 	w.must(w.ResetCursor(w.ctx(), old, to))
@@ -393,25 +393,25 @@ func cursorsAreReset(t *testing.T, w *world) {
 	if diff := cmp.Diff(to, w.cursor("ORDERS")); diff != "" {
 		t.Errorf("reset (-want +got):\n%s", diff)
 	}
-	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrMoved) {
+	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("from the old place: %v, want ErrMoved", err)
 	}
 	old = to
 	old.StreamCreatedAt = created
-	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrMoved) {
+	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("from another stream: %v, want ErrMoved", err)
 	}
 }
 
 // Lost events are counted with the cursor that passes them, and leave the count with their alert.
-func lossesAreReportedOnce(t *testing.T, w *world) {
+func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	created := w.slot()
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", StreamCreatedAt: created}))
 	lose := func(after, last uint64, lost int64) {
 		t.Helper()
 		b := w.batch(after, last)
 		b.Lost, b.LastAt = lost, created.Add(time.Duration(last)*time.Second)
-		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	counts := func(n int64, since time.Time) {
 		t.Helper()
@@ -421,7 +421,7 @@ func lossesAreReportedOnce(t *testing.T, w *world) {
 	}
 	report := func(n int64, since time.Time, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.ReportLost(w.ctx(), "ORDERS", n, alerts.Blind("ORDERS", since, since, "lost events"))
+		a, said, err := w.ReportLost(w.ctx(), "ORDERS", n, alerts.StreamLoss("ORDERS", since, since, "lost events"))
 		if err != nil || said != want {
 			t.Errorf("reported %v, want %v: %v", said, want, err)
 		}
@@ -450,16 +450,16 @@ func lossesAreReportedOnce(t *testing.T, w *world) {
 // applied is what a batch came to, in numbers.
 type applied struct{ Created, Ended, Kept, Said int }
 
-func counted(a futurejobs.Applied) applied {
+func counted(a futurejobs.ApplyResult) applied {
 	return applied{a.Created, a.Ended, a.Kept, len(a.Said)}
 }
 
 // What rests on how far streams were applied is not done once they went on.
-func applyLosesToACursor(t *testing.T, w *world) {
-	b := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
+func applyLosesToACursor(t *testing.T, w *fixture) {
+	b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
 	for _, known := range []map[string]uint64{{"ORDERS": 6}, {"ORDERS": 7, "NEVER": 0}} {
 		b.Known = known
-		if _, err := w.Apply(w.ctx(), b); !errors.Is(err, futurejobs.ErrMoved) || len(w.all()) != 0 {
+		if _, err := w.Apply(w.ctx(), b); !errors.Is(err, futurejobs.ErrCursorMoved) || len(w.all()) != 0 {
 			t.Errorf("%v: %v, want ErrMoved, and %d jobs", known, err, len(w.all()))
 		}
 	}

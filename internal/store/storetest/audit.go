@@ -19,7 +19,7 @@ import (
 var ada = access.Actor{Name: "ada", TokenID: "t1", Addr: "127.0.0.1:9"}
 
 // audited returns what the audit has, oldest first, as "actor action object detail".
-func (w *world) audited(f access.Filter) []string {
+func (w *fixture) audited(f access.AuditFilter) []string {
 	w.t.Helper()
 	entries, _, err := w.Audit(w.ctx(), f)
 	w.must(err)
@@ -33,11 +33,11 @@ func (w *world) audited(f access.Filter) []string {
 	return lines
 }
 
-func deedsAreAudited(t *testing.T, w *world) {
+func deedsAreAudited(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	by := func(deed string, effects ...futurejobs.Effect) {
 		t.Helper()
-		must[futurejobs.Applied](t)(w.Apply(ctx, futurejobs.Batch{RuleSet: w.set, Effects: effects, Deed: deed}))
+		must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: deed}))
 	}
 	w.start(w.slot(), "nobody's deed")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
@@ -45,7 +45,7 @@ func deedsAreAudited(t *testing.T, w *world) {
 	by("job.snooze", w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // has gone
-	stale := futurejobs.Batch{RuleSet: w.set - 1, Deed: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
+	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
 	if _, err := w.Apply(ctx, stale); err == nil {
 		t.Fatal("a deed under old rules was done")
 	}
@@ -55,7 +55,7 @@ func deedsAreAudited(t *testing.T, w *world) {
 		"ada job.snooze job/order-unshipped/a ", "ada job.cancel job/order-unshipped/a ",
 		"ada job.check job/order-unshipped/b\x00 still\x00 waiting",
 	}
-	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "job/*"})); diff != "" {
+	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Object: "job/*"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
@@ -64,11 +64,11 @@ func deedsAreAudited(t *testing.T, w *world) {
 }
 
 // An action that access.Actions does not describe is written by nothing, and what it would have been written for is not done.
-func unknownActionsAreRefused(t *testing.T, w *world) {
+func unknownActionsAreRefused(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	effect := w.starting(w.rule, "a", w.slot())
 	for _, bulk := range []bool{false, true} {
-		b := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{effect}, Deed: "job.forget", Bulk: bulk}
+		b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{effect}, AuditAction: "job.forget", Bulk: bulk}
 		if _, err := w.Apply(ctx, b); err == nil || !strings.Contains(err.Error(), `"job.forget"`) {
 			t.Errorf("bulk %v: an unknown deed is done: %v", bulk, err)
 		}
@@ -79,16 +79,16 @@ func unknownActionsAreRefused(t *testing.T, w *world) {
 	if _, err := w.Job(ctx, w.rule.Name, "a"); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("the job of a refused deed: %v", err)
 	}
-	if got := w.audited(access.Filter{Actor: "ada"}); len(got) != 0 {
+	if got := w.audited(access.AuditFilter{Actor: "ada"}); len(got) != 0 {
 		t.Errorf("audited: %q", got)
 	}
 }
 
-func changesOfRulesAreAudited(t *testing.T, w *world) {
+func changesOfRulesAreAudited(t *testing.T, w *fixture) {
 	ctx := access.As(context.WithoutCancel(w.ctx()), ada)
-	saved := rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}
-	must[rules.Saved](t)(w.Save(ctx, saved, 0))
-	must[rules.Saved](t)(w.Save(ctx, saved, 1))
+	saved := rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}
+	must[rules.RuleVersion](t)(w.Save(ctx, saved, 0))
+	must[rules.RuleVersion](t)(w.Save(ctx, saved, 1))
 	if _, err := w.Save(ctx, saved, 1); err == nil {
 		t.Fatal("saved over another version")
 	}
@@ -100,7 +100,7 @@ func changesOfRulesAreAudited(t *testing.T, w *world) {
 		"ada rule.save rule/r version 1", "ada rule.save rule/r version 2",
 		"ada rule.pause rule/r ", "ada rule.resume rule/r ", "ada rule.delete rule/r version 2",
 	}
-	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "rule/r"})); diff != "" {
+	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Object: "rule/r"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 }

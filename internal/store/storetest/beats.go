@@ -14,19 +14,19 @@ import (
 )
 
 // putOff is a beat at an instant that has its job looked at next at a slot.
-func (w *world) putOff(key string, at, next time.Time) futurejobs.Effect {
-	return w.asking(w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.Beaten, error) {
+func (w *fixture) putOff(key string, at, next time.Time) futurejobs.Effect {
+	return w.asking(w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 		body := json.RawMessage(strconv.Quote("beat"))
 		if j == nil {
-			return futurejobs.Beaten{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
+			return futurejobs.BeatResult{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
 		}
 		after := *j
 		after.Since, after.Event, after.Step, after.CheckCount, after.Undecided = at, body, 0, 0, 0
-		return futurejobs.Beaten{Job: &after, Next: next}, nil
+		return futurejobs.BeatResult{Job: &after, Next: next}, nil
 	}})
 }
 
-func beatsPutOff(t *testing.T, w *world) {
+func beatsPutOff(t *testing.T, w *fixture) {
 	slot := w.slot()
 	beat := func(at, next time.Time) {
 		t.Helper()
@@ -55,8 +55,8 @@ func beatsPutOff(t *testing.T, w *world) {
 	}
 
 	// What was said is over, and another wait begins under the same key.
-	back := w.asking(w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.Beaten, error) {
-		return futurejobs.Beaten{
+	back := w.asking(w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.BeatResult, error) {
+		return futurejobs.BeatResult{
 			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
 				return alerts.Draft{Status: alerts.Resolved}
 			}},
@@ -76,7 +76,7 @@ func beatsPutOff(t *testing.T, w *world) {
 
 // beatsOfASlotAreOneWrite counts the changes of rows by their revisions: each write makes one
 // more.
-func beatsOfASlotAreOneWrite(t *testing.T, w *world) {
+func beatsOfASlotAreOneWrite(t *testing.T, w *fixture) {
 	const keys, each = 50, 10
 	slot := w.slot()
 	var first, more []futurejobs.Effect

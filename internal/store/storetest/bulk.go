@@ -14,8 +14,8 @@ import (
 )
 
 // bulk is a batch that begins waits for keys by hand.
-func (w *world) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.Batch {
-	b := futurejobs.Batch{RuleSet: w.set, Deed: "job.create", Bulk: true}
+func (w *fixture) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.EffectBatch {
+	b := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true}
 	for _, key := range keys {
 		b.Effects = append(b.Effects, w.starting(rule, key, w.slot()))
 	}
@@ -24,7 +24,7 @@ func (w *world) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.Batch {
 
 // More jobs than one statement creates are begun in one transaction, those that are there are told by
 // their places, and the audit has one line for each rule.
-func bulksBeginWhatIsNew(t *testing.T, w *world) {
+func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	other := w.save("other", "order")
 	w.start(w.slot(), "there")
@@ -35,21 +35,21 @@ func bulksBeginWhatIsNew(t *testing.T, w *world) {
 	b := w.bulk(w.rule, keys...)
 	b.Effects = append(b.Effects, w.starting(other, "there", w.slot()))
 	b.RuleSet = w.set
-	got := must[futurejobs.Applied](t)(w.Apply(ctx, b))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
 	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.Stood, []int{0, 2}) {
 		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.Stood, want)
 	}
 	w.balances(4503)
 
 	// All of it again.
-	got = must[futurejobs.Applied](t)(w.Apply(ctx, b))
+	got = must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
 	if got.Created != 0 || len(got.Stood) != len(b.Effects) {
 		t.Errorf("again: %d created, %d stood", got.Created, len(got.Stood))
 	}
 	want := []string{
 		fmt.Sprintf("ada job.create job/%s waits: 4501", w.rule.Name), "ada job.create job/other waits: 1",
 	}
-	if diff := cmp.Diff(want, w.audited(access.Filter{Actor: ada.Name})); diff != "" {
+	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Actor: ada.Name})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 

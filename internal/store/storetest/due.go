@@ -14,7 +14,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-func dueInOrder(t *testing.T, w *world) {
+func dueInOrder(t *testing.T, w *fixture) {
 	slot := w.slot()
 	for i := range 60 {
 		w.start(slot.Add(time.Duration(i%3)*time.Minute), fmt.Sprintf("k%02d", i))
@@ -33,7 +33,7 @@ func dueInOrder(t *testing.T, w *world) {
 }
 
 // A database that says what a read touches says that one of many jobs touches more than one of none.
-func dueTouchesPages(t *testing.T, w *world) {
+func dueTouchesPages(t *testing.T, w *fixture) {
 	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot(), Limit: 100}
 	none := must[int64](t)(w.DueBuffers(w.ctx(), q))
 	for i := range 60 {
@@ -55,7 +55,7 @@ func byDue(a, b futurejobs.Job) int {
 	return int(a.ID - b.ID)
 }
 
-func dueAfterTheWalk(t *testing.T, w *world) {
+func dueAfterTheWalk(t *testing.T, w *fixture) {
 	slot := w.slot()
 	for i := range 40 {
 		w.start(slot.Add(time.Duration(i%2)*time.Minute), fmt.Sprintf("k%02d", i))
@@ -69,7 +69,7 @@ func dueAfterTheWalk(t *testing.T, w *world) {
 			break
 		}
 		for _, j := range jobs {
-			walks[j.Shard] = futurejobs.Walk{Shard: j.Shard, At: j.NextCheckAt, ID: j.ID}
+			walks[j.Shard] = futurejobs.ShardCursor{Shard: j.Shard, At: j.NextCheckAt, ID: j.ID}
 		}
 		got = append(got, jobs...)
 	}
@@ -79,19 +79,19 @@ func dueAfterTheWalk(t *testing.T, w *world) {
 	}
 }
 
-func dueWithoutRules(t *testing.T, w *world) {
+func dueWithoutRules(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a", "b")
 	w.byHand(w.starting(other, "p", w.slot()))
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
+		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
 	}))
 	if len(jobs) != 1 || jobs[0].Key != "p" {
 		t.Errorf("got %v, want the payment's job alone", jobs)
 	}
 }
 
-func dueOfRules(t *testing.T, w *world) {
+func dueOfRules(t *testing.T, w *fixture) {
 	loud := w.save("payment-missing", "payment")
 	for i := range 20 {
 		w.start(w.slot(), fmt.Sprintf("a%02d", i))
@@ -116,14 +116,14 @@ func dueOfRules(t *testing.T, w *world) {
 	if diff := cmp.Diff(jobs, found); diff != "" || len(walked) == len(found) {
 		t.Errorf("walked by three, %d jobs of which others stand at the limits (-at once +walked):\n%s", len(walked), diff)
 	}
-	q.Limit, q.Not = 100, []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: loud.ID, Version: loud.Version}}}
+	q.Limit, q.Not = 100, []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: loud.ID, Version: loud.Version}}}
 	if jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)); len(jobs) != 0 {
 		t.Errorf("%d jobs of a version that is left out", len(jobs))
 	}
 }
 
 // walk reads all that a query asks for, page by page, and returns it in order, each job once.
-func (w *world) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
+func (w *fixture) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
 	w.t.Helper()
 	for pages := 0; len(q.Walks) > 0; pages++ {
 		if pages > 1000 {
@@ -139,7 +139,7 @@ func (w *world) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
 
 // Of versions that have to wait, only the jobs after an instant are left out, each version after its own; and
 // however few a read returns, it looks at no more rows than its limit.
-func dueUpToAnInstant(t *testing.T, w *world) {
+func dueUpToAnInstant(t *testing.T, w *fixture) {
 	slot := w.slot()
 	others := make([]*futurejobs.Rule, 10) // more than there are conditions
 	for i := range others {
@@ -157,7 +157,7 @@ func dueUpToAnInstant(t *testing.T, w *world) {
 	after := map[int32]time.Time{}
 	for i, rule := range others {
 		after[rule.ID] = slot.Add(time.Duration(i/2) * time.Minute)
-		q.Not = append(q.Not, futurejobs.Unready{Edition: futurejobs.Edition{RuleID: rule.ID, Version: rule.Version}, After: after[rule.ID]})
+		q.Not = append(q.Not, futurejobs.Unready{VersionRef: futurejobs.VersionRef{RuleID: rule.ID, Version: rule.Version}, After: after[rule.ID]})
 	}
 	want := slices.DeleteFunc(slices.Clone(all), func(j futurejobs.Job) bool {
 		at, waits := after[j.RuleID]
@@ -178,19 +178,19 @@ func dueUpToAnInstant(t *testing.T, w *world) {
 
 // A page ends with the job whose bodies and sets reach so many bytes, and the walk goes on after it, whether all of them
 // are large, one is, or none.
-func dueByBytes(t *testing.T, w *world) {
+func dueByBytes(t *testing.T, w *fixture) {
 	slot := w.slot()
 	large := json.RawMessage(`{"id":"` + strings.Repeat("x", 50_000) + `"}`)
 	for i := range 40 {
 		e := w.starting(w.rule, fmt.Sprintf("k%02d", i), slot.Add(time.Duration(i%3)*time.Minute))
-		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
+		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
 		switch start.Job.Event = json.RawMessage(`{}`); i % 4 {
 		case 1, 2:
 			start.Job.Event = large
 		case 3:
 			start.Job.Members = bytes.Repeat([]byte{1}, 50_000)
 		}
-		e.Ask = start
+		e.Action = start
 		w.byHand(e)
 	}
 	q := futurejobs.DueQuery{Walks: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
@@ -222,7 +222,7 @@ func dueByBytes(t *testing.T, w *world) {
 }
 
 // A page that is read into the room of another is what it would be by itself, and what was taken out of the other stays.
-func dueInTheRoomOfAnother(t *testing.T, w *world) {
+func dueInTheRoomOfAnother(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	query := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
 	first := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))

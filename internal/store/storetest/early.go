@@ -13,18 +13,18 @@ import (
 )
 
 // awaited is the effect that begins a wait for what may have happened before.
-func (w *world) awaited(key string, since time.Time) futurejobs.Effect {
+func (w *fixture) awaited(key string, since time.Time) futurejobs.Effect {
 	j := w.job(w.rule, key, w.slot())
 	j.Since = since
-	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.Gather{gather("", time.Hour)}})
+	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.AddMember{gather("", time.Hour)}})
 }
 
 // happening is the effect of what ends a wait, and is remembered where there is none.
-func (w *world) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
+func (w *fixture) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
 	return w.asking(w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
 }
 
-func earlyEndsAreRemembered(t *testing.T, w *world) {
+func earlyEndsAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i, key := range []string{"a", "nul\x00 \xff", "newer"} {
 		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last begins after it happened
@@ -46,7 +46,7 @@ func earlyEndsAreRemembered(t *testing.T, w *world) {
 	w.balances(4)
 }
 
-func earlyMembersAreRemembered(t *testing.T, w *world) {
+func earlyMembersAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot()
 	for _, member := range []string{"x", "y", "y"} {
 		w.byHand(w.asking(w.rule, "a", at, gather(member, time.Hour)))
@@ -67,7 +67,7 @@ func earlyMembersAreRemembered(t *testing.T, w *world) {
 	w.balances(2)
 }
 
-func earlyIsForgotten(t *testing.T, w *world) {
+func earlyIsForgotten(t *testing.T, w *fixture) {
 	at := w.slot()
 	w.byHand(w.happening("old", at, time.Microsecond), w.happening("young", at, time.Hour))
 	w.byHand(w.happening("again", at, time.Microsecond))
@@ -84,7 +84,7 @@ func earlyIsForgotten(t *testing.T, w *world) {
 
 // A wait begins in one stream while what ends it comes in another: whoever is first, nobody
 // waits in the end.
-func earlyIsRacedOnce(t *testing.T, w *world) {
+func earlyIsRacedOnce(t *testing.T, w *fixture) {
 	const rounds, keys = 40, 5
 	at := w.slot()
 	for round := range rounds {
@@ -105,7 +105,7 @@ func earlyIsRacedOnce(t *testing.T, w *world) {
 }
 
 // Of the early resolves of a rule those are kept that are remembered longest.
-func earlyIsCapped(t *testing.T, w *world) {
+func earlyIsCapped(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i := range 12 {
 		w.byHand(w.happening(fmt.Sprint(i), at, time.Hour+time.Duration(i)*time.Minute))
@@ -145,25 +145,25 @@ func earlyIsCapped(t *testing.T, w *world) {
 }
 
 // ordering is the effect of a trigger whose job remembers the order of events that come by other streams.
-func (w *world) ordering(key string, since time.Time, body string) futurejobs.Effect {
+func (w *fixture) ordering(key string, since time.Time, body string) futurejobs.Effect {
 	e := w.awaited(key, since)
-	start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
+	start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
 	start.Orders, start.Job.Event = true, json.RawMessage(body)
-	e.Ask = start
+	e.Action = start
 	return e
 }
 
 // endingApart is the effect of an end that comes by another stream than the trigger.
-func (w *world) endingApart(key string, at time.Time) futurejobs.Effect {
+func (w *fixture) endingApart(key string, at time.Time) futurejobs.Effect {
 	e := w.happening(key, at, time.Hour)
 	e.Apart = true
 	return e
 }
 
 // ordered is the job of a key with what it remembers of the order of events, which no look reads.
-func (w *world) ordered(key string) futurejobs.Job {
+func (w *fixture) ordered(key string) futurejobs.Job {
 	w.t.Helper()
-	page := must[futurejobs.Page[futurejobs.Listed]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
+	page := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
 	if len(page.Items) != 1 {
 		w.t.Fatalf("%d jobs of %q", len(page.Items), key)
 	}
@@ -171,7 +171,7 @@ func (w *world) ordered(key string) futurejobs.Job {
 }
 
 // An end that is older than a trigger that was kept leaves the job of that trigger.
-func keptTriggersAreRemembered(t *testing.T, w *world) {
+func keptTriggersAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	const body = `{"text":"<a> & \u0000"}`
 	keys := []string{"a", "nul\x00 \xff"}
@@ -200,7 +200,7 @@ func keptTriggersAreRemembered(t *testing.T, w *world) {
 }
 
 // Ends that were read before their triggers each end their own, also where a trigger used one of them before.
-func endsAreRememberedApart(t *testing.T, w *world) {
+func endsAreRememberedApart(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	after := func(minutes int) time.Time { return at.Add(time.Duration(minutes) * time.Minute) }
 	w.byHand(w.endingApart("a", after(2)), w.endingApart("a", after(5)))
@@ -225,21 +225,21 @@ func (s *spliced) Text() json.RawMessage            { return s.text }
 func splicing(known json.RawMessage) futurejobs.Merging { return &spliced{known} }
 
 // Changes that were read before their trigger, or while another job of the key was pending, change the trigger's job.
-func changesAreRemembered(t *testing.T, w *world) {
+func changesAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	const body = `{"text":"<a> & \u0000"}`
 	rule := *w.rule
 	rule.Early = time.Hour
-	apart := func(key string, minute int, ask futurejobs.Ask) futurejobs.Effect {
+	apart := func(key string, minute int, ask futurejobs.Action) futurejobs.Effect {
 		e := w.asking(&rule, key, at.Add(time.Duration(minute)*time.Minute), ask)
 		e.Apart = true
 		return e
 	}
 	trigger := func(key string, minute int) futurejobs.Effect {
 		e := w.ordering(key, at.Add(time.Duration(minute)*time.Minute), `{}`)
-		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // ordering makes it
+		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // ordering makes it
 		start.Merge = splicing
-		e.Rule, e.Ask = &rule, start
+		e.Rule, e.Action = &rule, start
 		return e
 	}
 	for i, key := range []string{"a", "nul\x00 \xff"} {

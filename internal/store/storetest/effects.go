@@ -15,8 +15,8 @@ import (
 
 // asking is the effect that asks something of the job of a key, because of an event at an
 // instant; the zero time: because a person does.
-func (w *world) asking(rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Ask) futurejobs.Effect {
-	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Ask: ask}
+func (w *fixture) asking(rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Action) futurejobs.Effect {
+	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: ask}
 	if !at.IsZero() {
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.changed", Seq: 8, At: at}
 	}
@@ -24,19 +24,19 @@ func (w *world) asking(rule *futurejobs.Rule, key string, at time.Time, ask futu
 }
 
 // knows is the effect of news about a key.
-func (w *world) knows(rule *futurejobs.Rule, key, state string) futurejobs.Effect {
+func (w *fixture) knows(rule *futurejobs.Rule, key, state string) futurejobs.Effect {
 	return w.asking(rule, key, w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(state), nil },
 	})
 }
 
 // waiting returns the pending job of a key, also a paused one.
-func (w *world) waiting(key string) futurejobs.Job {
+func (w *fixture) waiting(key string) futurejobs.Job {
 	w.t.Helper()
-	return must[futurejobs.Listed](w.t)(w.Job(w.ctx(), w.rule.Name, key)).Job
+	return must[futurejobs.ListedJob](w.t)(w.Job(w.ctx(), w.rule.Name, key)).Job
 }
 
-func updatesLeaveTheCheckAlone(t *testing.T, w *world) {
+func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	before := w.one("a")
 	got := w.byHand(w.knows(w.rule, "a", `{"status":"PACKED"}`), w.knows(w.rule, "unknown", `{}`))
@@ -60,7 +60,7 @@ func updatesLeaveTheCheckAlone(t *testing.T, w *world) {
 	}
 }
 
-func pausesStopTheTime(t *testing.T, w *world) {
+func pausesStopTheTime(t *testing.T, w *fixture) {
 	slot, from := w.slot(), w.slot().Add(-3*time.Hour)
 	w.start(slot, "a", "b")
 	before := w.one("a")
@@ -68,7 +68,7 @@ func pausesStopTheTime(t *testing.T, w *world) {
 		t.Errorf("applied %+v, want one pause", got)
 	}
 	want := before
-	want.Rev, want.NextCheckAt, want.PausedNext = before.Rev+1, futurejobs.Never, slot
+	want.Rev, want.NextCheckAt, want.PausedNext = before.Rev+1, futurejobs.FarFuture, slot
 	want.Pauses = []checks.Pause{{From: from}}
 	got := w.waiting("a")
 	got.Trail = "" // see trailsTellOfEffects
@@ -81,7 +81,7 @@ func pausesStopTheTime(t *testing.T, w *world) {
 	if jobs := w.all(); len(jobs) != 1 || jobs[0].Key != "b" {
 		t.Errorf("due within a year: %v, want b alone", jobs)
 	}
-	listed := keysOf(pages(t, futurejobs.Filter{Limit: 1}, w.Jobs), func(l futurejobs.Listed) string { return l.Key })
+	listed := keysOf(pages(t, futurejobs.Filter{Limit: 1}, w.Jobs), func(l futurejobs.ListedJob) string { return l.Key })
 	if diff := cmp.Diff([]string{"b", "a"}, listed); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
@@ -103,7 +103,7 @@ func pausesStopTheTime(t *testing.T, w *world) {
 	}
 }
 
-func pausedJobsEnd(t *testing.T, w *world) {
+func pausedJobsEnd(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a")
 	w.byHand(w.asking(w.rule, "a", slot, futurejobs.Pause{}))
@@ -123,7 +123,7 @@ func pausedJobsEnd(t *testing.T, w *world) {
 	w.balances(3)
 }
 
-func restartsBeginAnew(t *testing.T, w *world) {
+func restartsBeginAnew(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	old := w.one("a")
@@ -147,7 +147,7 @@ func restartsBeginAnew(t *testing.T, w *world) {
 	w.balances(2)
 }
 
-func handsChangeJobs(t *testing.T, w *world) {
+func handsChangeJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	a := w.one("a")
 	until := w.slot().Add(5*time.Hour + time.Second)
@@ -158,7 +158,7 @@ func handsChangeJobs(t *testing.T, w *world) {
 	newer.Version = 7
 	got := w.byHand(
 		w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}), missed,
-		w.asking(&newer, "c", time.Time{}, futurejobs.Move{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
+		w.asking(&newer, "c", time.Time{}, futurejobs.MoveToVersion{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
 	)
 	if got.Changed != 2 || got.Missed != 1 {
 		t.Errorf("applied %+v, want two changes and a miss", got)
@@ -183,14 +183,14 @@ func handsChangeJobs(t *testing.T, w *world) {
 }
 
 // gather is the ask that adds a member to a set of three.
-func gather(member string, early time.Duration) futurejobs.Gather {
-	return futurejobs.Gather{
+func gather(member string, early time.Duration) futurejobs.AddMember {
+	return futurejobs.AddMember{
 		Set: 1, Member: member, Need: func(futurejobs.Job) (int, error) { return 3, nil },
 		End: futurejobs.End{Outcome: "complete", Early: early},
 	}
 }
 
-func setsGather(t *testing.T, w *world) {
+func setsGather(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	before := w.one("a")
 	for _, member := range []string{"x", "y", "x"} {
@@ -213,12 +213,12 @@ func setsGather(t *testing.T, w *world) {
 }
 
 // What a batch could not play is a letter, and what else it brought is done.
-func newsThatFailAreLetters(t *testing.T, w *world) {
+func newsThatFailAreLetters(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	bad := w.asking(w.rule, "a", w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
 	})
-	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, bad, w.starting(w.rule, "b", w.slot()))))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, bad, w.starting(w.rule, "b", w.slot()))))
 	if got.Refused != 1 || got.Created != 1 {
 		t.Errorf("applied %+v", got)
 	}

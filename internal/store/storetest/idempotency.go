@@ -12,7 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-func requestsAreDoneOnce(t *testing.T, w *world) {
+func requestsAreDoneOnce(t *testing.T, w *fixture) {
 	const key = "actor\x00route\xffkey"
 	body, other := [32]byte{1}, [32]byte{2}
 	var firsts atomic.Int32
@@ -35,9 +35,9 @@ func requestsAreDoneOnce(t *testing.T, w *world) {
 	if _, err := w.Begin(w.ctx(), key, other); !errors.Is(err, access.ErrOtherBody) {
 		t.Errorf("another body: %v, want ErrOtherBody", err)
 	}
-	want := access.Reply{Status: 201, Header: map[string]string{"Location": "/x", "Etag": `"3"`}, Body: []byte("{\"a\":\"\x00\xff\"}")}
+	want := access.StoredResponse{Status: 201, Header: map[string]string{"Location": "/x", "Etag": `"3"`}, Body: []byte("{\"a\":\"\x00\xff\"}")}
 	w.must(w.Finish(w.ctx(), key, want))
-	w.must(w.Finish(w.ctx(), key, access.Reply{Status: 500})) // the first answer stays
+	w.must(w.Finish(w.ctx(), key, access.StoredResponse{Status: 500})) // the first answer stays
 	w.must(w.Forget(w.ctx(), key))
 	got, err := w.Begin(w.ctx(), key, body)
 	if err != nil || got == nil {
@@ -51,16 +51,16 @@ func requestsAreDoneOnce(t *testing.T, w *world) {
 	}
 }
 
-func requestsAreForgotten(t *testing.T, w *world) {
+func requestsAreForgotten(t *testing.T, w *fixture) {
 	for range 2 {
 		if reply, err := w.Begin(w.ctx(), "k", [32]byte{1}); reply != nil || err != nil {
 			t.Fatalf("begin: %v, %v", reply, err)
 		}
 		w.must(w.Forget(w.ctx(), "k"))
 	}
-	must[*access.Reply](t)(w.Begin(w.ctx(), "k", [32]byte{2})) // with another body, too
-	w.must(w.Finish(w.ctx(), "k", access.Reply{Status: 204}))
-	got := must[*access.Reply](t)(w.Begin(w.ctx(), "k", [32]byte{2}))
+	must[*access.StoredResponse](t)(w.Begin(w.ctx(), "k", [32]byte{2})) // with another body, too
+	w.must(w.Finish(w.ctx(), "k", access.StoredResponse{Status: 204}))
+	got := must[*access.StoredResponse](t)(w.Begin(w.ctx(), "k", [32]byte{2}))
 	if got == nil || got.Status != 204 || len(got.Body) != 0 || len(got.Header) != 0 {
 		t.Errorf("an answer without a body: %+v", got)
 	}
@@ -68,7 +68,7 @@ func requestsAreForgotten(t *testing.T, w *world) {
 
 // What a request creates and that it was carried out are one transaction: it is carried out once, however
 // often its answer is lost, and comes to the same again. One that wrote nothing may be carried out again.
-func requestsAreCarriedOutOnce(t *testing.T, w *world) {
+func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
 	body := [32]byte{1}
 	begin := func() {
 		t.Helper()
@@ -76,7 +76,7 @@ func requestsAreCarriedOutOnce(t *testing.T, w *world) {
 			t.Fatalf("begin: %v, %v", reply, err)
 		}
 	}
-	batch := futurejobs.Batch{RuleSet: w.set, Deed: "job.create", Bulk: true, Once: "k", Effects: []futurejobs.Effect{
+	batch := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true, Once: "k", Effects: []futurejobs.Effect{
 		w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()),
 	}}
 	if _, err := w.Apply(w.ctx(), batch); !errors.Is(err, access.ErrRunning) {
@@ -94,14 +94,14 @@ func requestsAreCarriedOutOnce(t *testing.T, w *world) {
 	if _, err := w.Begin(w.ctx(), "k", body); !errors.Is(err, access.ErrRunning) {
 		t.Errorf("begun: %v, want ErrRunning", err)
 	}
-	first := must[futurejobs.Applied](t)(w.Apply(w.ctx(), batch))
+	first := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
 	if first.Created != 2 || first.Before {
 		t.Errorf("carried out: %+v", first)
 	}
 	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
 	w.byHand(w.ending(w.rule, "a"))
 	begin()
-	again := must[futurejobs.Applied](t)(w.Apply(w.ctx(), batch))
+	again := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
 	if again.Created != 2 || !again.Before {
 		t.Errorf("carried out again: %+v", again)
 	}
@@ -111,7 +111,7 @@ func requestsAreCarriedOutOnce(t *testing.T, w *world) {
 	if _, err := w.Begin(w.ctx(), "k", [32]byte{2}); !errors.Is(err, access.ErrOtherBody) {
 		t.Errorf("another body: %v, want ErrOtherBody", err)
 	}
-	w.must(w.Finish(w.ctx(), "k", access.Reply{Status: 201, Body: []byte("{}")}))
+	w.must(w.Finish(w.ctx(), "k", access.StoredResponse{Status: 201, Body: []byte("{}")}))
 	if got, err := w.Begin(w.ctx(), "k", body); err != nil || got == nil || got.Status != 201 {
 		t.Errorf("answered: %+v, %v", got, err)
 	}

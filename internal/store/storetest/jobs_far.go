@@ -10,7 +10,7 @@ import (
 )
 
 // inOneShard are effects that begin n waits of a rule in shard 0.
-func (w *world) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (effects []futurejobs.Effect) {
+func (w *fixture) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (effects []futurejobs.Effect) {
 	for i := 0; len(effects) < n; i++ {
 		if e := w.starting(rule, strconv.Itoa(i), first); e.Ref.Shard == 0 {
 			effects = append(effects, e)
@@ -20,15 +20,15 @@ func (w *world) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (effec
 }
 
 // The jobs of a rule that has many are listed in the order of their slots, however many others are due before.
-func jobsAreListedThatAreFar(t *testing.T, w *world) {
+func jobsAreListedThatAreFar(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.byHand(w.inOneShard(w.rule, 300, w.slot())...)
 	w.byHand(w.inOneShard(other, 1100, w.slot().Add(time.Hour))...)
-	want := slices.DeleteFunc(pages(t, futurejobs.Filter{Limit: 500}, w.Jobs), func(l futurejobs.Listed) bool { return l.Rule != other.Name })
+	want := slices.DeleteFunc(pages(t, futurejobs.Filter{Limit: 500}, w.Jobs), func(l futurejobs.ListedJob) bool { return l.Rule != other.Name })
 	f := futurejobs.Filter{Rule: other.Name, Limit: 1}
 	var got []int64
 	for range 3 {
-		page := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), f))
+		page := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), f))
 		for _, l := range page.Items {
 			got = append(got, l.ID)
 		}

@@ -23,7 +23,7 @@ func ofSize(size int) json.RawMessage {
 
 // A list has all items, and those that are large without their bodies, marked; each of them is whole by itself. An alert
 // keeps what it says, also where that comes behind much else.
-func largeBodiesAreLeftOut(t *testing.T, w *world) {
+func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 	const large = 40
 	kept := make(map[alerts.ID]alerts.Alert)
 	says := func(key string, event, state json.RawMessage, closes int) {
@@ -73,14 +73,14 @@ func largeBodiesAreLeftOut(t *testing.T, w *world) {
 		t.Errorf("the alerts of a key: %.300v", got)
 	}
 	for id, want := range kept {
-		if diff := cmp.Diff(want, must[futurejobs.Said](t)(w.Alert(w.ctx(), id)).Alert); diff != "" {
+		if diff := cmp.Diff(want, must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), id)).Alert); diff != "" {
 			t.Errorf("%s by itself (-decided +kept):\n%.2000s", want.Key, diff)
 		}
 	}
 	largeJobsAreWholeByThemselves(t, w)
 }
 
-func largeJobsAreWholeByThemselves(t *testing.T, w *world) {
+func largeJobsAreWholeByThemselves(t *testing.T, w *fixture) {
 	bytes := 0
 	for _, l := range pages(t, futurejobs.Filter{Limit: 500}, w.Jobs) {
 		if bytes += len(l.Event) + len(l.State); !l.Omitted {
@@ -95,7 +95,7 @@ func largeJobsAreWholeByThemselves(t *testing.T, w *world) {
 		if l := pages(t, f, w.Jobs)[0]; l.Omitted != is || (l.Event == nil) != is {
 			t.Errorf("%s among the jobs of its key: %d bytes, left out: %t", key, len(l.Event), l.Omitted)
 		}
-		whole := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key))
+		whole := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key))
 		if whole.Omitted || whole.Event == nil {
 			t.Errorf("%s by itself: %d bytes, left out: %t", key, len(whole.Event), whole.Omitted)
 		}
@@ -103,7 +103,7 @@ func largeJobsAreWholeByThemselves(t *testing.T, w *world) {
 }
 
 // A list has all dead letters, and those that are large without headers and bodies, marked; each of them is whole by itself.
-func largeLettersAreLeftOut(t *testing.T, w *world) {
+func largeLettersAreLeftOut(t *testing.T, w *fixture) {
 	b := w.batch(7, 100)
 	add := func(rule string, header, body int) {
 		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Rule: rule, Reason: "bad", Event: futurejobs.Event{
@@ -115,7 +115,7 @@ func largeLettersAreLeftOut(t *testing.T, w *world) {
 	}
 	add("header", 20<<10, 100)
 	add("small", 10, 15<<10)
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	letters := pages(t, futurejobs.Filter{Limit: 500}, w.DeadLetters)
 	if len(letters) != 22 {
 		t.Fatalf("%d letters, want 22", len(letters))

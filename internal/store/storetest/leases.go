@@ -10,17 +10,17 @@ import (
 	"deadman/internal/store"
 )
 
-func (w *world) lease(shard int16) futurejobs.Lease {
+func (w *fixture) lease(shard int16) futurejobs.Lease {
 	w.t.Helper()
 	return must[[]futurejobs.Lease](w.t)(w.Leases(w.ctx()))[shard]
 }
 
-func leasesAreTakenOnce(t *testing.T, w *world) {
+func leasesAreTakenOnce(t *testing.T, w *fixture) {
 	held := w.held[0]
 	if _, ok, err := w.Take(w.ctx(), "other", held, time.Hour); ok || err != nil {
 		t.Fatalf("a lease that stands was taken: %v, %v", ok, err)
 	}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: held}}))
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: held}}))
 	var wins atomic.Int32
 	var nodes sync.WaitGroup
 	for range 8 {
@@ -43,12 +43,12 @@ func leasesAreTakenOnce(t *testing.T, w *world) {
 	}
 }
 
-func leasesAreRenewed(t *testing.T, w *world) {
+func leasesAreRenewed(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
 	before := w.lease(0)
-	still := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
-		{Held: w.held[0], LowWater: low, Swept: swept},
-		{Held: futurejobs.Held{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier life
+	still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
+		{HeldShard: w.held[0], LowWater: low, Swept: swept},
+		{HeldShard: futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier life
 	}, 2*time.Hour))
 	if len(still) != 1 || still[0] != w.held[0] {
 		t.Errorf("still held: %v", still)
@@ -60,21 +60,21 @@ func leasesAreRenewed(t *testing.T, w *world) {
 	if !w.lease(1).LowWater.IsZero() {
 		t.Error("a lease of another epoch was renewed")
 	}
-	if other := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), "other", []futurejobs.Lease{{Held: w.held[0]}}, time.Hour)); len(other) != 0 {
+	if other := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), "other", []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Hour)); len(other) != 0 {
 		t.Error("another node renewed it")
 	}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[2]}}))
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[2]}}))
 	got, _, err := w.Take(w.ctx(), me, w.held[2], -time.Second)
 	w.must(err)
-	if over := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{got}, time.Hour)); len(over) != 0 {
+	if over := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{got}, time.Hour)); len(over) != 0 {
 		t.Error("a lease that was over was renewed")
 	}
 }
 
-func leasesAreReleased(t *testing.T, w *world) {
+func leasesAreReleased(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
-	lost := futurejobs.Held{Shard: 1, Epoch: w.held[1].Epoch - 1}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0], LowWater: low, Swept: swept}, {Held: lost}}))
+	lost := futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: low, Swept: swept}, {HeldShard: lost}}))
 	if got := w.lease(0); got.Node != "" || !got.Expired {
 		t.Errorf("released: %+v", got)
 	}
@@ -87,7 +87,7 @@ func leasesAreReleased(t *testing.T, w *world) {
 	}
 }
 
-func leasesAreReclaimed(t *testing.T, w *world) {
+func leasesAreReclaimed(t *testing.T, w *fixture) {
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: me, StartedAt: w.slot()}, time.Hour))
 	w.must(w.Reclaim(w.ctx()))
 	if nodes := must[[]futurejobs.Node](t)(w.Nodes(w.ctx())); len(nodes) != 0 {
@@ -100,7 +100,7 @@ func leasesAreReclaimed(t *testing.T, w *world) {
 	}
 }
 
-func nodesBeat(t *testing.T, w *world) {
+func nodesBeat(t *testing.T, w *fixture) {
 	started := w.slot()
 	a := futurejobs.Node{ID: "a", Name: "host:1", Version: "v1", StartedAt: started, Doing: `{"n":1}`}
 	live := must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))

@@ -13,20 +13,20 @@ import (
 )
 
 // refusal keeps a dead letter of a rule, or of none, and returns it as it is kept.
-func (w *world) refusal(rule string, seq uint64) futurejobs.DeadLetter {
+func (w *fixture) refusal(rule string, seq uint64) futurejobs.DeadLetter {
 	w.t.Helper()
-	must[futurejobs.Applied](w.t)(w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
+	must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
 		Event: futurejobs.Event{Stream: "ORDERS", Subject: fmt.Sprintf("orders.%d", seq), Seq: seq}, Rule: rule, Reason: "bad",
 	}}}))
 	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
 }
 
 // again is the batch that tries a letter again.
-func (w *world) again(l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.Batch {
-	return futurejobs.Batch{RuleSet: w.set, Letter: &l, Deed: "dead-letter.retry", Effects: effects}
+func (w *fixture) again(l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+	return futurejobs.EffectBatch{RuleSet: w.set, Letter: &l, AuditAction: "dead-letter.retry", Effects: effects}
 }
 
-func lettersAreTriedOnce(t *testing.T, w *world) {
+func lettersAreTriedOnce(t *testing.T, w *fixture) {
 	l := w.refusal(w.rule.Name, 8)
 	const people = 6
 	var done atomic.Int32
@@ -53,19 +53,19 @@ func lettersAreTriedOnce(t *testing.T, w *world) {
 	}
 	w.balances(1)
 	object := fmt.Sprintf("dead-letter/%d", l.ID)
-	if got := w.entries(access.Filter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
+	if got := w.entries(access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
 		t.Errorf("the audit of %s: %+v", object, got)
 	}
-	if got := w.entries(access.Filter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {
+	if got := w.entries(access.AuditFilter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {
 		t.Errorf("the audit of the job: %+v", got)
 	}
 }
 
-func lettersStayWhereTheyAreRefused(t *testing.T, w *world) {
+func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
 	l := w.refusal(w.rule.Name, 8)
 	w.start(w.slot(), "a")
 	from := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID)).At
-	for try, b := range []futurejobs.Batch{
+	for try, b := range []futurejobs.EffectBatch{
 		{DeadLetters: []futurejobs.DeadLetter{{Event: l.Event, Rule: w.rule.Name, Reason: "no key"}, {Event: l.Event, Rule: w.rule.Name, Reason: "no text\x00"}}},
 		{Effects: []futurejobs.Effect{w.asking(w.rule, "a", w.slot(), futurejobs.Update{
 			Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
@@ -73,7 +73,7 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *world) {
 	} {
 		want := []string{"no key; no text\x00", "too large"}[try]
 		b.RuleSet, b.Letter = w.set, &l
-		got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 		kept := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID))
 		if got.Again != want || kept.Reason != want || kept.Tries != try+1 || kept.LastTriedAt.Before(from) || !kept.At.Equal(from) {
 			t.Errorf("try %d: again %q, kept %+v", try+1, got.Again, kept)
@@ -86,18 +86,18 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *world) {
 
 // A letter that is no rule's fault is tried with all rules: those that refuse it then have a
 // letter of their own, and it goes.
-func lettersOfAllRulesAreSplit(t *testing.T, w *world) {
+func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
 	l := w.refusal("", 8)
 	b := w.again(l, w.starting(w.rule, "a", w.slot()))
 	b.DeadLetters = []futurejobs.DeadLetter{{Event: l.Event, Rule: "other", Part: futurejobs.Triggers, Reason: "no key"}}
-	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	left := pages(t, futurejobs.Filter{}, w.DeadLetters)
 	if got.Again != "" || got.Created != 1 || len(left) != 1 || left[0].Rule != "other" || left[0].Part != futurejobs.Triggers || left[0].ID == l.ID {
 		t.Errorf("applied %+v, left %+v", got, left)
 	}
 }
 
-func lettersAreDropped(t *testing.T, w *world) {
+func lettersAreDropped(t *testing.T, w *fixture) {
 	var kept []futurejobs.DeadLetter
 	for seq := range uint64(6) {
 		kept = append(kept, w.refusal(fmt.Sprintf("r%d", seq%2), 8+seq))
@@ -121,7 +121,7 @@ func lettersAreDropped(t *testing.T, w *world) {
 		}
 	}
 	var said []string
-	for _, e := range w.entries(access.Filter{Action: "dead-letter.drop"}) {
+	for _, e := range w.entries(access.AuditFilter{Action: "dead-letter.drop"}) {
 		said = append(said, e.Object+" "+e.Detail)
 	}
 	want := fmt.Sprintf("[dead-letter 2 dropped dead-letter 2 dropped of rule r0 dead-letter 1 dropped of rule r1 on orders.9 dead-letter/%d ]", kept[0].ID)

@@ -14,7 +14,7 @@ import (
 	"deadman/internal/store"
 )
 
-func lettersKeepTheirBytes(t *testing.T, w *world) {
+func lettersKeepTheirBytes(t *testing.T, w *fixture) {
 	sent := []futurejobs.DeadLetter{
 		{
 			Event: futurejobs.Event{
@@ -29,7 +29,7 @@ func lettersKeepTheirBytes(t *testing.T, w *world) {
 	b := w.batch(7, 9)
 	b.DeadLetters = sent
 	from := must[time.Time](t)(w.Now(w.ctx()))
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	got := pages(t, futurejobs.Filter{}, w.DeadLetters)
 	if len(got) != 2 {
 		t.Fatalf("%d letters, want 2", len(got))
@@ -46,13 +46,13 @@ func lettersKeepTheirBytes(t *testing.T, w *world) {
 	}
 }
 
-func lettersAreListed(t *testing.T, w *world) {
+func lettersAreListed(t *testing.T, w *fixture) {
 	for i := range 20 {
 		b := w.batch(uint64(7+i), uint64(8+i))
 		b.DeadLetters = []futurejobs.DeadLetter{{
 			Event: futurejobs.Event{Stream: "ORDERS", Seq: uint64(8 + i)}, Rule: fmt.Sprintf("r%d", i%2), Reason: "bad",
 		}}
-		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	got := pages(t, futurejobs.Filter{Limit: 3}, w.DeadLetters)
 	if len(got) != 20 {
@@ -83,21 +83,21 @@ func lettersAreListed(t *testing.T, w *world) {
 
 // Letters are counted by what refused them, and why; the most come first, and a reason narrows
 // every list of letters.
-func lettersAreCounted(t *testing.T, w *world) {
+func lettersAreCounted(t *testing.T, w *fixture) {
 	refuse := func(rule, reason string, subjects ...string) {
-		var b futurejobs.Batch
+		var b futurejobs.EffectBatch
 		b.RuleSet = w.set
 		for _, subject := range subjects {
 			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Subject: subject}, Rule: rule, Reason: reason})
 		}
-		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	refuse("r1", "no key\x00", "a", "a", "b")
 	refuse("r2", "no key\x00", "a")
 	refuse("", "no JSON", "b", "b")
 	all := pages(t, futurejobs.Filter{}, w.DeadLetters) // newest first
 	counted := func(f futurejobs.Filter) (out string) {
-		got := must[futurejobs.LetterReasons](t)(w.LetterReasons(w.ctx(), f))
+		got := must[futurejobs.DeadLetterReasons](t)(w.LetterReasons(w.ctx(), f))
 		for _, r := range got.Reasons {
 			out += fmt.Sprintf("%d %s %q; ", r.Letters, r.Rule, r.Reason)
 			i := slices.IndexFunc(all, func(l futurejobs.DeadLetter) bool { return l.Rule == r.Rule && l.Reason == r.Reason })
@@ -130,7 +130,7 @@ func lettersAreCounted(t *testing.T, w *world) {
 
 // Of the letters of a rule the newest are kept whole, then some without their bodies, and the rest is removed and counted;
 // those of another rule stay.
-func lettersAreCapped(t *testing.T, w *world) {
+func lettersAreCapped(t *testing.T, w *fixture) {
 	b := w.batch(7, 27)
 	letter := func(rule string, seq uint64, size int) futurejobs.DeadLetter {
 		return futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad"}
@@ -139,7 +139,7 @@ func lettersAreCapped(t *testing.T, w *world) {
 	for i := range 12 {
 		b.DeadLetters = append(b.DeadLetters, letter("loud", uint64(9+i), 10))
 	}
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	check := func(caps store.LetterCaps, removed, emptied int64, rules []string, loud []int, quiet int) {
 		t.Helper()
 		c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), caps))

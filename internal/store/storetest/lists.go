@@ -18,7 +18,7 @@ import (
 )
 
 // many starts n waits over three slots.
-func (w *world) many(n int) {
+func (w *fixture) many(n int) {
 	effects := make([]futurejobs.Effect, n)
 	for i := range effects {
 		effects[i] = w.starting(w.rule, fmt.Sprintf("k%03d", i), w.slot().Add(time.Duration(i%3)*time.Minute))
@@ -39,7 +39,7 @@ func distinct(keys []string) int {
 	return len(slices.Compact(keys))
 }
 
-func jobsAreListed(t *testing.T, w *world) {
+func jobsAreListed(t *testing.T, w *fixture) {
 	w.many(100)
 	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
 	for _, limit := range []int{1, 7, 100} {
@@ -48,21 +48,21 @@ func jobsAreListed(t *testing.T, w *world) {
 			t.Fatalf("in pages of %d (-whole +pages):\n%s", limit, diff)
 		}
 	}
-	if !slices.IsSortedFunc(whole, func(a, b futurejobs.Listed) int { return a.NextCheckAt.Compare(b.NextCheckAt) }) {
+	if !slices.IsSortedFunc(whole, func(a, b futurejobs.ListedJob) int { return a.NextCheckAt.Compare(b.NextCheckAt) }) {
 		t.Error("not next due first")
 	}
-	if n := distinct(keysOf(whole, func(l futurejobs.Listed) string { return l.Key })); n != 100 {
+	if n := distinct(keysOf(whole, func(l futurejobs.ListedJob) string { return l.Key })); n != 100 {
 		t.Errorf("%d different keys of 100", n)
 	}
 	if whole[0].Rule != w.rule.Name || whole[0].Entity != w.rule.Entity {
 		t.Errorf("of rule %q and entity %q", whole[0].Rule, whole[0].Entity)
 	}
-	if page := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{})); len(page.Items) != 50 {
+	if page := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{})); len(page.Items) != 50 {
 		t.Errorf("%d items without a limit, want 50", len(page.Items))
 	}
 }
 
-func jobsAreFiltered(t *testing.T, w *world) {
+func jobsAreFiltered(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	third := w.save("order-unpaid", "order")
 	slot := w.slot()
@@ -83,7 +83,7 @@ func jobsAreFiltered(t *testing.T, w *world) {
 		"order-unshipped/2 order-unpaid/1":                                     {DueAfter: slot.Add(time.Minute), DueBefore: slot.Add(3 * time.Minute)},
 		"":                                                                     {Rule: "no-such-rule"},
 	} {
-		got := keysOf(pages(t, f, w.Jobs), func(l futurejobs.Listed) string { return l.Rule + "/" + l.Key })
+		got := keysOf(pages(t, f, w.Jobs), func(l futurejobs.ListedJob) string { return l.Rule + "/" + l.Key })
 		if strings.Join(got, " ") != want {
 			t.Errorf("%+v: %v, want %s", f, got, want)
 		}
@@ -102,7 +102,7 @@ var oddKeys = []string{
 }
 
 // Keys are found by what they begin with, whatever they are made of and however many they are.
-func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
+func jobsAreFoundByTheirKeys(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	var effects []futurejobs.Effect
 	for i, key := range oddKeys {
@@ -144,7 +144,7 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
 		{KeyPrefix: "k01", Key: "k0012"},
 		{Rule: other.Name, DueAfter: late},
 	} {
-		var want []futurejobs.Listed
+		var want []futurejobs.ListedJob
 		for _, l := range whole {
 			if strings.HasPrefix(l.Key, f.KeyPrefix) && (f.Key == "" || l.Key == f.Key) && (f.Rule == "" || l.Rule == f.Rule) &&
 				(f.Entity == "" || l.Entity == f.Entity) && strings.HasPrefix(l.Rule, f.RulePrefix) &&
@@ -163,10 +163,10 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
 	}
 }
 
-func jobsAreListedWhileTheyMove(t *testing.T, w *world) {
+func jobsAreListedWhileTheyMove(t *testing.T, w *fixture) {
 	w.many(60)
 	f := futurejobs.Filter{Limit: 20}
-	first := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), f))
+	first := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), f))
 	for _, l := range first.Items[:10] { // what was seen goes
 		w.byHand(w.ending(w.rule, l.Key))
 	}
@@ -174,13 +174,13 @@ func jobsAreListedWhileTheyMove(t *testing.T, w *world) {
 	f.Cursor = first.Next
 	rest := pages(t, f, w.Jobs)
 	seen := append(first.Items, rest...)
-	keys := keysOf(seen, func(l futurejobs.Listed) string { return l.Key })
+	keys := keysOf(seen, func(l futurejobs.ListedJob) string { return l.Key })
 	if len(keys) != 60 || distinct(keys) != 60 {
 		t.Errorf("%d items, %d of them different, want 60", len(keys), distinct(keys))
 	}
 }
 
-func historyIsListed(t *testing.T, w *world) {
+func historyIsListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	var order []string // as they ended
 	for i := range 30 {
@@ -193,7 +193,7 @@ func historyIsListed(t *testing.T, w *world) {
 		order = append(order, rule.Name+"/"+key)
 	}
 	slices.Reverse(order)
-	name := func(e futurejobs.Ended) string { return e.Rule + "/" + e.Key }
+	name := func(e futurejobs.EndedJob) string { return e.Rule + "/" + e.Key }
 	for _, limit := range []int{1, 7, 500} {
 		got := keysOf(pages(t, futurejobs.Filter{Limit: limit}, w.History), name)
 		if diff := cmp.Diff(order, got); diff != "" {
@@ -227,7 +227,7 @@ func historyIsListed(t *testing.T, w *world) {
 		decisions = append(decisions, w.over(j))
 	}
 	w.settle(decisions...)
-	got := keysOf(pages(t, futurejobs.Filter{Limit: 7}, w.History), func(e futurejobs.Ended) string { return fmt.Sprint(e.ID) })
+	got := keysOf(pages(t, futurejobs.Filter{Limit: 7}, w.History), func(e futurejobs.EndedJob) string { return fmt.Sprint(e.ID) })
 	if len(got) != 80 || distinct(got) != 80 {
 		t.Errorf("%d rows, %d of them different, want 80", len(got), distinct(got))
 	}
@@ -241,7 +241,7 @@ var cmpEmpty = cmp.Transformer("empty", func(s []string) []string {
 	return s
 })
 
-func historyIsFiltered(t *testing.T, w *world) {
+func historyIsFiltered(t *testing.T, w *fixture) {
 	for i := range 12 {
 		outcome := checks.Outcome([]string{"resolved", "shipped", "cleared"}[i%3])
 		key := fmt.Sprintf("k%d", i%2)
@@ -263,7 +263,7 @@ func historyIsFiltered(t *testing.T, w *world) {
 		{Before: whole[0].EndedAt.AddDate(0, 0, 40), After: second.AddDate(0, 0, -40)},
 	} {
 		for _, f.Key = range []string{"", "k0"} {
-			want := slices.DeleteFunc(slices.Clone(whole), func(e futurejobs.Ended) bool {
+			want := slices.DeleteFunc(slices.Clone(whole), func(e futurejobs.EndedJob) bool {
 				return f.Key != "" && e.Key != f.Key || f.Outcome != "" && e.Outcome != f.Outcome || outside(e.EndedAt, f)
 			})
 			for _, f.Limit = range []int{1, 500} {
@@ -280,7 +280,7 @@ func outside(at time.Time, f futurejobs.Filter) bool {
 	return at.Before(f.After) || !f.Before.IsZero() && !at.Before(f.Before)
 }
 
-func alertsAreFiltered(t *testing.T, w *world) {
+func alertsAreFiltered(t *testing.T, w *fixture) {
 	w.many(24)
 	at := w.slot()
 	var decisions []futurejobs.Decision
@@ -312,7 +312,7 @@ func alertsAreFiltered(t *testing.T, w *world) {
 		{RulePrefix: "payment"},
 	} {
 		for _, f.Key = range []string{"", whole[0].Key} {
-			want := slices.DeleteFunc(slices.Clone(whole), func(a futurejobs.Said) bool {
+			want := slices.DeleteFunc(slices.Clone(whole), func(a futurejobs.ListedAlert) bool {
 				return f.Key != "" && a.Key != f.Key || f.Status != "" && a.Status != f.Status || f.Severity != "" && a.Severity != f.Severity ||
 					!strings.HasPrefix(a.Rule, f.RulePrefix) || outside(a.DecidedAt, f)
 			})
@@ -325,7 +325,7 @@ func alertsAreFiltered(t *testing.T, w *world) {
 	}
 }
 
-func alertsAreListed(t *testing.T, w *world) {
+func alertsAreListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.many(20)
 	w.byHand(w.starting(other, "p", w.slot()))
@@ -342,7 +342,7 @@ func alertsAreListed(t *testing.T, w *world) {
 	if len(whole) != 21 {
 		t.Fatalf("%d alerts, want 21", len(whole))
 	}
-	if !slices.IsSortedFunc(whole, func(a, b futurejobs.Said) int { return b.Slot.Compare(a.Slot) }) {
+	if !slices.IsSortedFunc(whole, func(a, b futurejobs.ListedAlert) int { return b.Slot.Compare(a.Slot) }) {
 		t.Error("not newest first")
 	}
 	if diff := cmp.Diff(whole, pages(t, futurejobs.Filter{Limit: 4}, w.Alerts)); diff != "" {
@@ -362,7 +362,7 @@ func alertsAreListed(t *testing.T, w *world) {
 			t.Errorf("of %s: %d alerts, want %d", d.Job.Key, len(got), want)
 		}
 	}
-	said := must[futurejobs.Said](t)(w.Alert(w.ctx(), whole[3].ID))
+	said := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), whole[3].ID))
 	if diff := cmp.Diff(whole[3], said); diff != "" {
 		t.Errorf("one alert (-listed +got):\n%s", diff)
 	}
@@ -371,9 +371,9 @@ func alertsAreListed(t *testing.T, w *world) {
 	}
 }
 
-func cursorsBelongToTheirList(t *testing.T, w *world) {
+func cursorsBelongToTheirList(t *testing.T, w *fixture) {
 	w.many(3)
-	jobs := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
+	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
 		f := futurejobs.Filter{Cursor: cursor}
 		for name, list := range map[string]func(context.Context, futurejobs.Filter) error{

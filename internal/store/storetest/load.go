@@ -10,36 +10,36 @@ import (
 	"deadman/internal/store"
 )
 
-func loadsAddUp(t *testing.T, w *world) {
+func loadsAddUp(t *testing.T, w *fixture) {
 	at, rule, other := w.slot(), w.rule.ID, w.rule.ID+1
 	for range 2 {
-		w.must(w.AddLoads(w.ctx(), []futurejobs.Load{
+		w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{
 			{At: at, RuleID: rule, Checks: 3, Alerts: 1, Lag: 2 * time.Second},
 			{At: at, RuleID: other, Checks: 5, Lag: time.Second},
 			{At: at.Add(time.Minute), RuleID: rule, Checks: 7, Lag: 1500 * time.Microsecond},
 			{At: at.Add(5 * time.Minute), RuleID: rule, Checks: 11},
 		}))
 	}
-	w.must(w.AddLoads(w.ctx(), []futurejobs.Load{{At: at, RuleID: rule, Lag: time.Second}})) // a lag that is not the worst
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, Lag: time.Second}})) // a lag that is not the worst
 	for _, c := range []struct {
 		until time.Time
 		width time.Duration
 		rule  int32
-		want  []futurejobs.Worked
+		want  []futurejobs.CheckedLoad
 	}{
-		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.Worked{{Checks: 16, Alerts: 2, Lag: 2 * time.Second}, {Checks: 14, Lag: 1500 * time.Microsecond}}},
-		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.Worked{{Checks: 10, Lag: time.Second}, {}}},
-		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.Worked{{Checks: 20, Alerts: 2, Lag: 2 * time.Second}, {Checks: 22}}},
-		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.Worked{{Checks: 30, Alerts: 2, Lag: 2 * time.Second}}},
+		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 16, Alerts: 2, Lag: 2 * time.Second}, {Checks: 14, Lag: 1500 * time.Microsecond}}},
+		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.CheckedLoad{{Checks: 10, Lag: time.Second}, {}}},
+		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.CheckedLoad{{Checks: 20, Alerts: 2, Lag: 2 * time.Second}, {Checks: 22}}},
+		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 30, Alerts: 2, Lag: 2 * time.Second}}},
 	} {
-		got := must[[]futurejobs.Worked](t)(w.Worked(w.ctx(), futurejobs.Span{From: at, Until: c.until, Width: c.width}, c.rule))
+		got := must[[]futurejobs.CheckedLoad](t)(w.Worked(w.ctx(), futurejobs.BucketRange{From: at, Until: c.until, Width: c.width}, c.rule))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("until %s in parts of %s, rule %d (-want +got):\n%s", c.until, c.width, c.rule, diff)
 		}
 	}
 }
 
-func plannedJobsAreCounted(t *testing.T, w *world) {
+func plannedJobsAreCounted(t *testing.T, w *fixture) {
 	other := w.save("payment-unconfirmed", "payment")
 	at := w.slot()
 	w.start(at.Add(-time.Minute), "before")
@@ -58,8 +58,8 @@ func plannedJobsAreCounted(t *testing.T, w *world) {
 		{time.Minute, other.ID, []int64{0, 0, 1, 0}},
 	} {
 		var got []int64
-		span := futurejobs.Span{From: at, Until: at.Add(4 * time.Minute), Width: c.width}
-		for _, p := range must[[]futurejobs.Planned](t)(w.Planned(w.ctx(), span, c.rule)) {
+		span := futurejobs.BucketRange{From: at, Until: at.Add(4 * time.Minute), Width: c.width}
+		for _, p := range must[[]futurejobs.PlannedLoad](t)(w.Planned(w.ctx(), span, c.rule)) {
 			if p.More {
 				t.Error("there may be more")
 			}
@@ -71,13 +71,13 @@ func plannedJobsAreCounted(t *testing.T, w *world) {
 	}
 }
 
-func loadsAreForgotten(t *testing.T, w *world) {
+func loadsAreForgotten(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx())).Truncate(time.Minute)
 	old, young := now.Add(-49*time.Hour), now.Add(-47*time.Hour)
-	w.must(w.AddLoads(w.ctx(), []futurejobs.Load{{At: old, Checks: 1}, {At: young, Checks: 1}}))
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: old, Checks: 1}, {At: young, Checks: 1}}))
 	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
-	span := futurejobs.Span{From: old, Until: now, Width: time.Hour}
-	for i, part := range must[[]futurejobs.Worked](t)(w.Worked(w.ctx(), span, 0)) {
+	span := futurejobs.BucketRange{From: old, Until: now, Width: time.Hour}
+	for i, part := range must[[]futurejobs.CheckedLoad](t)(w.Worked(w.ctx(), span, 0)) {
 		if kept := part.Checks == 1; kept != (i == 2) {
 			t.Errorf("hour %d has %d", i, part.Checks)
 		}
@@ -85,16 +85,16 @@ func loadsAreForgotten(t *testing.T, w *world) {
 }
 
 // What is heard is said of each stream apart, and never of a time before.
-func streamsAreHeardForward(t *testing.T, w *world) {
+func streamsAreHeardForward(t *testing.T, w *fixture) {
 	at := w.slot().Add(-2 * futurejobs.Day)
 	heard := func(topic string) time.Time {
-		return must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx()))[topic].HeardSince
+		return must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx()))[topic].HeardSince
 	}
 	if !heard("").IsZero() || !heard("ORDERS").IsZero() {
 		t.Error("it was not always heard")
 	}
-	w.must(w.Hear(w.ctx(), "ORDERS", at))
-	w.must(w.Hear(w.ctx(), "ORDERS", at.Add(-time.Hour)))
+	w.must(w.RecordGap(w.ctx(), "ORDERS", at))
+	w.must(w.RecordGap(w.ctx(), "ORDERS", at.Add(-time.Hour)))
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, at.Add(time.Minute)))
 	if got := heard("ORDERS"); !got.Equal(at) || !w.cursor("ORDERS").HeardSince.Equal(at) {
 		t.Errorf("the stream is heard since %s, want %s", got, at)
@@ -102,14 +102,14 @@ func streamsAreHeardForward(t *testing.T, w *world) {
 	if !heard("").IsZero() {
 		t.Error("pings were not heard")
 	}
-	w.must(w.Hear(w.ctx(), "", at.Add(time.Second)))
+	w.must(w.RecordGap(w.ctx(), "", at.Add(time.Second)))
 	if got := heard(""); !got.Equal(at.Add(time.Second)) {
 		t.Errorf("pings are heard since %s", got)
 	}
 }
 
-func othersAreSeen(t *testing.T, w *world) {
-	seen := func(since time.Time) bool { return must[bool](t)(w.SeenBeside(w.ctx(), me, since)) }
+func othersAreSeen(t *testing.T, w *fixture) {
+	seen := func(since time.Time) bool { return must[bool](t)(w.OtherNodeAlive(w.ctx(), me, since)) }
 	before := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Second)
 	beat := func(node string) {
 		must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: node, Name: node, StartedAt: before}, time.Minute))

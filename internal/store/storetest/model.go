@@ -20,7 +20,7 @@ import (
 
 // model is what a store should hold.
 type model struct {
-	*world
+	*fixture
 	pending  map[string]wait
 	early    map[string]bool // what happened before anybody waited for it
 	created  int64
@@ -47,10 +47,10 @@ var fewer = sync.OnceValue(func() error {
 })
 
 // balanceHolds plays random operations on a store and on the model, and compares.
-func balanceHolds(t *testing.T, w *world) {
+func balanceHolds(t *testing.T, w *fixture) {
 	w.must(fewer())
 	runs := 0
-	m := &model{world: w}
+	m := &model{fixture: w}
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
 		m.pending, m.early = make(map[string]wait), make(map[string]bool) // keys are new in every run; the sums go on
@@ -72,10 +72,10 @@ func balanceHolds(t *testing.T, w *world) {
 }
 
 // plays are what one effect does to the model; waits is whether somebody waits for the key.
-var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs.Ask{
-	"start":   func(m *model, key string, w wait, waits bool) futurejobs.Ask { return m.begin(key, w, waits, false) },
-	"restart": func(m *model, key string, w wait, waits bool) futurejobs.Ask { return m.begin(key, w, waits, true) },
-	"end": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs.Action{
+	"start":   func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, false) },
+	"restart": func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, true) },
+	"end": func(m *model, key string, w wait, waits bool) futurejobs.Action {
 		if waits {
 			m.end(key, w)
 		} else {
@@ -83,22 +83,22 @@ var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs
 		}
 		return futurejobs.End{Outcome: "resolved", Close: itHappened.Close, Early: time.Hour}
 	},
-	"update": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+	"update": func(m *model, key string, w wait, waits bool) futurejobs.Action {
 		w.State = fmt.Sprintf(`{"n":%d}`, place.Add(1))
 		m.put(key, w, waits)
 		return futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(w.State), nil }}
 	},
-	"pause": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+	"pause": func(m *model, key string, w wait, waits bool) futurejobs.Action {
 		w.Paused = true
 		m.put(key, w, waits)
 		return futurejobs.Pause{}
 	},
-	"resume": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+	"resume": func(m *model, key string, w wait, waits bool) futurejobs.Action {
 		w.Paused = false
 		m.put(key, w, waits)
 		return futurejobs.Resume{}
 	},
-	"snooze": func(m *model, _ string, _ wait, _ bool) futurejobs.Ask {
+	"snooze": func(m *model, _ string, _ wait, _ bool) futurejobs.Action {
 		return futurejobs.Snooze{Until: m.slot().Add(time.Hour)}
 	},
 }
@@ -111,13 +111,13 @@ func (m *model) events(rt *rapid.T, keys []string) {
 		w, waits := m.pending[key]
 		effects = append(effects, m.asking(m.rule, key, m.slot(), plays[play](m, key, w, waits)))
 	}
-	if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: effects}); err != nil {
+	if _, err := m.Apply(m.ctx(), futurejobs.EffectBatch{RuleSet: m.set, Effects: effects}); err != nil {
 		rt.Fatal(err)
 	}
 }
 
 // begin is a trigger: what happened before ends the wait at once.
-func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Ask {
+func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Action {
 	if waits && restart {
 		m.end(key, w)
 		waits = false
@@ -237,14 +237,14 @@ func (m *model) lost(rt *rapid.T) {
 	old.Held = slices.Clone(m.held)
 	gone = slices.Compact(gone)
 	for _, shard := range gone {
-		if err := m.Release(m.ctx(), me, []futurejobs.Lease{{Held: m.held[shard]}}); err != nil {
+		if err := m.Release(m.ctx(), me, []futurejobs.Lease{{HeldShard: m.held[shard]}}); err != nil {
 			rt.Fatal(err)
 		}
 		got, ok, err := m.Take(m.ctx(), me, m.held[shard], time.Hour)
 		if err != nil || !ok {
 			rt.Fatalf("take: %v, %v", ok, err)
 		}
-		m.held[shard] = got.Held
+		m.held[shard] = got.HeldShard
 	}
 	settled, err := m.Settle(m.ctx(), old)
 	if err != nil || len(settled.Jobs) != 0 || !slices.Equal(settled.Lost, gone) {
@@ -257,7 +257,7 @@ func (m *model) compare(rt *rapid.T) {
 	got := make(map[string]wait)
 	for _, j := range pages(m.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, m.Jobs) {
 		got[j.Key] = wait{Checks: j.CheckCount, Said: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
-		if paused := j.NextCheckAt.Equal(futurejobs.Never); paused != got[j.Key].Paused || paused == j.PausedNext.IsZero() {
+		if paused := j.NextCheckAt.Equal(futurejobs.FarFuture); paused != got[j.Key].Paused || paused == j.PausedNext.IsZero() {
 			rt.Fatalf("paused or not: %+v", j)
 		}
 	}
@@ -279,7 +279,7 @@ func (m *model) compare(rt *rapid.T) {
 // clear ends what this run has left.
 func (m *model) clear(rt *rapid.T) {
 	for key := range m.pending {
-		if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: []futurejobs.Effect{
+		if _, err := m.Apply(m.ctx(), futurejobs.EffectBatch{RuleSet: m.set, Effects: []futurejobs.Effect{
 			futurejobs.Cancel(m.rule, m.ref(m.rule, key), ""),
 		}}); err != nil {
 			rt.Fatal(err)

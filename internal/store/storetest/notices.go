@@ -12,14 +12,14 @@ import (
 )
 
 // news is what the ends of waits say, which nobody has routed yet.
-func (w *world) news(keys ...string) []alerts.Alert {
+func (w *fixture) news(keys ...string) []alerts.Alert {
 	w.t.Helper()
 	w.must(w.Notify(w.ctx(), true))
 	w.start(w.slot(), keys...)
 	for _, key := range keys {
 		w.settle(w.over(w.one(key)))
 	}
-	news := must[[]alerts.Alert](w.t)(w.News(w.ctx(), 100))
+	news := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
 	if len(news) != len(keys) {
 		w.t.Fatalf("%d alerts are news, want %d", len(news), len(keys))
 	}
@@ -27,22 +27,22 @@ func (w *world) news(keys ...string) []alerts.Alert {
 }
 
 // lane is where the messages of these tests go.
-var lane = alerts.Lane{Channel: "hook", Route: "r"}
+var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
 
 // telling is the plan to tell news in one message, which is new or open.
-func (w *world) telling(notice alerts.Notice, news ...alerts.Alert) alerts.Plan {
+func (w *fixture) telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
-	p := alerts.Plan{News: news, Notices: []alerts.Notice{notice}}
+	p := alerts.Plan{News: news, Notices: []alerts.Notification{notice}}
 	for _, a := range news {
-		p.Placed = append(p.Placed, alerts.Placed{Alert: a, Channel: lane.Channel, Unclosed: true})
+		p.Placed = append(p.Placed, alerts.Assignment{Alert: a, Channel: lane.Channel, Unclosed: true})
 	}
 	return p
 }
 
 // ready is the one message that is to be tried.
-func (w *world) ready(now time.Time) alerts.Notice {
+func (w *fixture) ready(now time.Time) alerts.Notification {
 	w.t.Helper()
-	found := must[[]alerts.Notice](w.t)(w.Ready(w.ctx(), now))
+	found := must[[]alerts.Notification](w.t)(w.Ready(w.ctx(), now))
 	if len(found) != 1 {
 		w.t.Fatalf("%d messages are ready, want 1", len(found))
 	}
@@ -50,7 +50,7 @@ func (w *world) ready(now time.Time) alerts.Notice {
 }
 
 // deliveryOf is the one thing that became of an alert.
-func (w *world) deliveryOf(a alerts.Alert) alerts.Delivery {
+func (w *fixture) deliveryOf(a alerts.Alert) alerts.Delivery {
 	w.t.Helper()
 	found := must[[]alerts.Delivery](w.t)(w.Deliveries(w.ctx(), a))
 	if len(found) != 1 {
@@ -59,7 +59,7 @@ func (w *world) deliveryOf(a alerts.Alert) alerts.Delivery {
 	return found[0]
 }
 
-func newsIsThereWhileSomebodyListens(t *testing.T, w *world) {
+func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 	listening := func(want bool) {
 		t.Helper()
 		if on := must[bool](t)(w.Notifying(w.ctx())); on != want {
@@ -71,21 +71,21 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *world) {
 	listening(true)
 	w.must(w.Notify(w.ctx(), false))
 	listening(false)
-	if left := must[[]alerts.Alert](t)(w.News(w.ctx(), 10)); len(left) != 0 {
+	if left := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10)); len(left) != 0 {
 		t.Errorf("%d alerts are news for nobody", len(left))
 	}
 }
 
 // A message has something of each rule before more of any, and the loudest of each first.
-func noRuleIsBehindAnother(t *testing.T, w *world) {
+func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 	mine := w.rule
 	news := w.news("a", "b", "c", "d", "e")
 	w.rule = w.save("other", "order")
 	w.start(w.slot(), "late")
 	w.settle(w.over(w.one("late")))
-	all := must[[]alerts.Alert](t)(w.News(w.ctx(), 100))
-	w.must(w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: w.slot()}, all...)))
-	claimed, _, err := w.Claim(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
+	all := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))
+	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: w.slot()}, all...)))
+	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
 	said, _, err := w.Content(w.ctx(), claimed, 3)
 	w.must(err)
@@ -100,27 +100,27 @@ func noRuleIsBehindAnother(t *testing.T, w *world) {
 }
 
 // A message gathers alerts until it is tried, and is tried until the channel takes it.
-func messagesAreSent(t *testing.T, w *world) {
+func messagesAreSent(t *testing.T, w *fixture) {
 	news, now := w.news("a", "b"), w.slot()
-	w.must(w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: now}, news[0])))
-	w.refuses(futurejobs.ErrMoved, func() error { return w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: now}, news[0])) })
+	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])))
+	w.refuses(futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])) })
 	open := w.ready(now)
-	w.must(w.Carry(w.ctx(), w.telling(open, news[1])))
+	w.must(w.ApplyPlan(w.ctx(), w.telling(open, news[1])))
 
-	claimed, ok, err := w.Claim(w.ctx(), open, now.Add(time.Minute))
+	claimed, ok, err := w.ClaimNotification(w.ctx(), open, now.Add(time.Minute))
 	if err != nil || !ok || claimed.Alerts != 2 || claimed.Tries != 1 || claimed.Topic != "order/\x00" {
 		t.Fatalf("claimed %+v, %v, %v", claimed, ok, err)
 	}
-	if _, again, err := w.Claim(w.ctx(), open, now); again || err != nil {
+	if _, again, err := w.ClaimNotification(w.ctx(), open, now); again || err != nil {
 		t.Errorf("claimed by two: %v", err)
 	}
-	w.refuses(futurejobs.ErrMoved, func() error { return w.Carry(w.ctx(), w.telling(open)) })
+	w.refuses(futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), w.telling(open)) })
 	said, unclosed, err := w.Content(w.ctx(), claimed, 10)
 	if err != nil || len(said) != 2 || unclosed != 2 {
 		t.Errorf("it says %d alerts, of %d that fire: %v", len(said), unclosed, err)
 	}
 
-	state := must[alerts.ChannelState](t)(w.Unsent(w.ctx(), claimed, "away\x00", now, now.Add(2*time.Minute)))
+	state := must[alerts.ChannelState](t)(w.MarkFailed(w.ctx(), claimed, "away\x00", now, now.Add(2*time.Minute)))
 	if state.Waiting != 1 || state.Tries != 1 || state.Error != "away\x00" || !state.FailingSince.Equal(now) {
 		t.Errorf("a channel that is away: %+v", state)
 	}
@@ -135,40 +135,40 @@ func messagesAreSent(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, must[[]alerts.ChannelState](t)(w.Channels(w.ctx())), cmp.Comparer(time.Time.Equal)); diff != "" {
 		t.Errorf("channels (-want +got):\n%s", diff)
 	}
-	if newest := must[[]alerts.Notice](t)(w.Lane(w.ctx(), lane, 5)); len(newest) != 1 || newest[0].ID != open.ID {
+	if newest := must[[]alerts.Notification](t)(w.Lane(w.ctx(), lane, 5)); len(newest) != 1 || newest[0].ID != open.ID {
 		t.Errorf("the lane has %+v", newest)
 	}
 }
 
 // What closes an alert goes where that was told, and an alert is told no more once it is closed.
-func closingsFollow(t *testing.T, w *world) {
+func closingsFollow(t *testing.T, w *fixture) {
 	now := w.slot()
 	w.must(w.Notify(w.ctx(), true))
 	w.start(now, "a")
 	w.settle(w.later(w.one("a"), now.Add(time.Minute)))
 	w.settle(w.over(w.one("a")))
-	news := must[[]alerts.Alert](t)(w.News(w.ctx(), 10))
-	w.must(w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: now}, news[0])))
+	news := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
+	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])))
 	closing := news[1]
 	closing.Closes = []alerts.ID{news[0].ID}
-	heard := must[[]alerts.Heard](t)(w.Heard(w.ctx(), []alerts.Alert{closing}))
-	want := []alerts.Heard{{Alert: news[0].ID, Channel: lane.Channel, Route: lane.Route, Topic: "order/\x00"}}
+	heard := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
+	want := []alerts.PriorDelivery{{Alert: news[0].ID, Channel: lane.Channel, Route: lane.Route, Topic: "order/\x00"}}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
 	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != news[0].ID {
 		t.Errorf("it closes %v", kept)
 	}
-	w.must(w.Carry(w.ctx(), w.telling(w.ready(now), closing)))
+	w.must(w.ApplyPlan(w.ctx(), w.telling(w.ready(now), closing)))
 	if _, unclosed, err := w.Content(w.ctx(), w.ready(now), 10); err != nil || unclosed != 1 {
 		t.Errorf("%d alerts fire, want the one that closed the other: %v", unclosed, err)
 	}
 }
 
-func messagesAreGivenUp(t *testing.T, w *world) {
+func messagesAreGivenUp(t *testing.T, w *fixture) {
 	now := w.slot()
 	news := w.news("a")
-	w.must(w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: now}, news...)))
+	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news...)))
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now, now)); n != 0 {
 		t.Errorf("gave up %d messages that are young", n)
 	}
@@ -178,12 +178,12 @@ func messagesAreGivenUp(t *testing.T, w *world) {
 	if d := w.deliveryOf(news[0]); d.State != alerts.Failed || d.Error == "" {
 		t.Errorf("given up: %+v", d)
 	}
-	if left := must[[]alerts.Notice](t)(w.Lane(w.ctx(), lane, 5)); len(left) != 0 {
+	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), lane, 5)); len(left) != 0 {
 		t.Errorf("the lane has %+v", left)
 	}
 }
 
-func mutesEnd(t *testing.T, w *world) {
+func mutesEnd(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	create := func(reason string, ends time.Time) alerts.Mute {
 		return must[alerts.Mute](t)(w.CreateMute(w.ctx(), alerts.Mute{Match: alerts.Match{"rule": "order-*"}, Reason: reason, EndsAt: ends}))

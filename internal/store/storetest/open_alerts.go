@@ -17,7 +17,7 @@ import (
 )
 
 // Of each pending job that said something its newest alert is open, and nothing else is.
-func alertsAreOpen(t *testing.T, w *world) {
+func alertsAreOpen(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.many(20) // k000 to k019
 	w.byHand(w.starting(other, "p", w.slot()))
@@ -40,7 +40,7 @@ func alertsAreOpen(t *testing.T, w *world) {
 	delete(newest, "k004")
 	w.byHand(w.acknowledges("k003", newest["k003"].ID, checks.Forever))
 
-	name := func(s futurejobs.Said) string { return s.Key }
+	name := func(s futurejobs.ListedAlert) string { return s.Key }
 	wanted := func(is func(alerts.Alert) bool) (keys []string) {
 		all := make([]alerts.Alert, 0, len(newest))
 		for _, a := range newest {
@@ -79,34 +79,34 @@ func alertsAreOpen(t *testing.T, w *world) {
 }
 
 // newestIsAcknowledged looks at the open alert that is listed first.
-func newestIsAcknowledged(t *testing.T, w *world, want alerts.Alert) {
+func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
 	t.Helper()
 	first := pages(t, futurejobs.Filter{Open: true}, w.Alerts)[0]
 	if diff := cmp.Diff(want, first.Alert); diff != "" {
 		t.Errorf("the newest (-said +listed):\n%s", diff)
 	}
-	if first.Ack == nil || first.Ack.By != "ada\x00" || !first.Ack.Good() {
+	if first.Ack == nil || first.Ack.By != "ada\x00" || !first.Ack.Active() {
 		t.Errorf("it is acknowledged: %+v", first.Ack)
 	}
-	page := must[futurejobs.Page[futurejobs.Said]](t)(w.Alerts(w.ctx(), futurejobs.Filter{Limit: 1}))
+	page := must[futurejobs.Page[futurejobs.ListedAlert]](t)(w.Alerts(w.ctx(), futurejobs.Filter{Limit: 1}))
 	if _, err := w.Alerts(w.ctx(), futurejobs.Filter{Open: true, Cursor: page.Next}); !errors.Is(err, futurejobs.ErrBadCursor) {
 		t.Errorf("from where the list of all alerts stood: %v, want ErrBadCursor", err)
 	}
 }
 
 // What was said about an outage is open as long as the outage is.
-func outagesAreOpenAlerts(t *testing.T, w *world) {
+func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	for _, rule := range []*futurejobs.Rule{w.rule, other} {
-		if said := must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(rule, 1))); len(said) != 1 {
+		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(rule, 1))); len(said) != 1 {
 			t.Fatalf("said %d alerts", len(said))
 		}
 	}
 	keys := func(f futurejobs.Filter) []string {
 		f.Open = true
-		got := keysOf(pages(t, f, w.Alerts), func(s futurejobs.Said) string { return s.Rule + " " + s.Key })
+		got := keysOf(pages(t, f, w.Alerts), func(s futurejobs.ListedAlert) string { return s.Rule + " " + s.Key })
 		slices.Sort(got)
 		return got
 	}
@@ -124,7 +124,7 @@ func outagesAreOpenAlerts(t *testing.T, w *world) {
 	want("of a key", futurejobs.Filter{Key: "outage/shop"}, mine, others)
 	want("of a severity", futurejobs.Filter{Severity: alerts.Error}, mine, others)
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
-	_, ended, err := w.EndOutage(w.ctx(), first, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	_, ended, err := w.CloseOutage(w.ctx(), first, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	if w.must(err); !ended {
 		t.Fatal("the outage goes on")
 	}

@@ -9,19 +9,19 @@ import (
 )
 
 // Jobs keep the event that created them, however they are read; a job that a person began has none.
-func originsAreKept(t *testing.T, w *world) {
+func originsAreKept(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour).Add(3 * time.Microsecond)
 	event := futurejobs.Event{Stream: "ORDERS", Seq: 5000, At: at}
 	plain, laden := w.starting(w.rule, "plain", w.slot()), w.job(w.rule, "laden", w.slot())
 	laden.State = []byte(`{"s":1}`)
 	with := begins(w.rule, laden)
 	plain.Event, with.Event = &event, &event
-	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, plain, with, w.starting(w.rule, "hand", w.slot())))); got.Created != 3 {
+	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, plain, with, w.starting(w.rule, "hand", w.slot())))); got.Created != 3 {
 		t.Fatalf("created %d jobs of 3", got.Created)
 	}
 	for key, want := range map[string]alerts.Origin{"plain": alerts.OriginOf(at, 5000), "laden": alerts.OriginOf(at, 5000), "hand": 0} {
 		due := w.one(key)
-		listed := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key))
+		listed := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key))
 		if due.Origin != want || listed.Origin != want {
 			t.Errorf("%s: origin %d when due and %d when listed, want %d", key, due.Origin, listed.Origin, want)
 		}
@@ -33,7 +33,7 @@ func originsAreKept(t *testing.T, w *world) {
 
 // An alert that is there already stays as it is, and holds up nothing: neither its job nor what is settled
 // or applied with it.
-func alertsThatAreThereStay(t *testing.T, w *world) {
+func alertsThatAreThereStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	first := w.later(w.one("a"), w.slot().Add(time.Hour))
 	w.settle(first)

@@ -16,8 +16,8 @@ import (
 )
 
 // met is jobs of a rule that a source could not be asked about.
-func (w *world) met(rule *futurejobs.Rule, jobs int) futurejobs.Met {
-	return futurejobs.Met{
+func (w *fixture) met(rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
+	return futurejobs.OutageHit{
 		Held: w.held, RuleSet: w.set,
 		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
 		Say:    func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
@@ -25,12 +25,12 @@ func (w *world) met(rule *futurejobs.Rule, jobs int) futurejobs.Met {
 }
 
 func outageAlert(rule *futurejobs.Rule, o futurejobs.Outage, status alerts.Status) alerts.Alert {
-	a := alerts.Remark{Topic: "outage/" + o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
+	a := alerts.SystemAlert{Topic: "outage/" + o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
 	a.Rule, a.RuleID, a.RuleVersion, a.Entity = rule.Name, rule.ID, int(rule.Version), rule.Entity
 	return a
 }
 
-func outagesOpenOnce(t *testing.T, w *world) {
+func outagesOpenOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	for _, j := range w.all() {
 		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day) // it is due
@@ -41,7 +41,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 	var said []alerts.Alert
 	for range 5 {
 		all.Go(func() {
-			got, err := w.Meet(w.ctx(), w.met(w.rule, 2))
+			got, err := w.RecordOutage(w.ctx(), w.met(w.rule, 2))
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, got...)
@@ -58,7 +58,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 		t.Errorf("in the outbox: %+v", waiting)
 	}
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(other, 1)))
 
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
@@ -67,7 +67,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 }
 
 // An outage that opens counts the due jobs of its rule, among so many due jobs and no more: all settles wait meanwhile.
-func outagesCountWithinABound(t *testing.T, w *world) {
+func outagesCountWithinABound(t *testing.T, w *fixture) {
 	const bound, more = 20_000, 500
 	keys := make([]string, bound+more)
 	for i := range keys {
@@ -84,11 +84,11 @@ func outagesCountWithinABound(t *testing.T, w *world) {
 	for batch := range slices.Chunk(due, 2000) {
 		w.settle(batch...)
 	}
-	open := func(m futurejobs.Met) (o futurejobs.Outage) {
+	open := func(m futurejobs.OutageHit) (o futurejobs.Outage) {
 		t.Helper()
 		say := m.Say
 		m.Say = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
-		if said := must[[]alerts.Alert](t)(w.Meet(w.ctx(), m)); len(said) != 1 {
+		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), m)); len(said) != 1 {
 			t.Fatalf("said %+v", said)
 		}
 		return o
@@ -101,17 +101,17 @@ func outagesCountWithinABound(t *testing.T, w *world) {
 	}
 }
 
-func outagesEndOnce(t *testing.T, w *world) {
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+func outagesEndOnce(t *testing.T, w *fixture) {
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
 		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
 	}
-	said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule))
+	said, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule))
 	if w.must(err); !ended || len(said) != 1 || said[0].Count != 2 {
 		t.Fatalf("ended %v, said %+v", ended, said)
 	}
-	if said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule)); ended || len(said) != 0 || err != nil {
+	if said, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule)); ended || len(said) != 0 || err != nil {
 		t.Errorf("ended again: %v, %v, %v", ended, said, err)
 	}
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
@@ -119,31 +119,31 @@ func outagesEndOnce(t *testing.T, w *world) {
 	}
 	resumed := w.met(w.rule, 0)
 	resumed.Again = 1
-	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed))
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed)) // the same job, once more
+	again := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job, once more
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(again) != 1 || again[0].Count != 1 || len(second) != 1 || second[0].Jobs != 0 || second[0].OpenedAt.Equal(first.OpenedAt) {
 		t.Errorf("opened anew: said %+v, open %+v", again, second)
 	}
 
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
-	said, ended, err = w.EndOutage(w.ctx(), second[0], end(w.rule))
+	said, ended, err = w.CloseOutage(w.ctx(), second[0], end(w.rule))
 	if w.must(err); !ended || len(said) != 0 {
 		t.Errorf("of a deleted rule: ended %v, said %+v", ended, said)
 	}
 }
 
-func outagesAreListed(t *testing.T, w *world) {
+func outagesAreListed(t *testing.T, w *fixture) {
 	list := func(f futurejobs.Filter) futurejobs.Page[futurejobs.ListedOutage] {
 		t.Helper()
 		return must[futurejobs.Page[futurejobs.ListedOutage]](t)(w.ListedOutages(w.ctx(), f))
 	}
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
 	over := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
-	_, _, err := w.EndOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	_, _, err := w.CloseOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 5)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(other, 5)))
 
 	all := list(futurejobs.Filter{}).Items
 	if len(all) != 2 || all[0].Rule != "other" || all[0].Jobs != 5 || !all[0].ClosedAt.IsZero() || all[0].Reason != "connection refused" {
@@ -169,11 +169,11 @@ func outagesAreListed(t *testing.T, w *world) {
 }
 
 // A deletion waits for the end of an outage that is being written, and an outage that ends after it raises no alert.
-func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *world) {
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	var deleted error
-	said, ended, err := w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
+	said, ended, err := w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
 		soon, cancel := context.WithTimeout(w.ctx(), 300*time.Millisecond)
 		defer cancel()
 		_, deleted = w.Delete(soon, w.rule.Name, rules.AnyVersion)
@@ -183,29 +183,29 @@ func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *world) {
 	if !ended || len(said) != 1 || deleted == nil {
 		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(said), deleted)
 	}
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 1)))
 	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
 	before := len(w.unpublished())
-	said, ended, err = w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	said, ended, err = w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
 	if !ended || len(said) != 0 || len(w.unpublished()) != before {
 		t.Errorf("after the deletion: ended: %t, said %d", ended, len(said))
 	}
 }
 
-func outagesNeedTheFence(t *testing.T, w *world) {
+func outagesNeedTheFence(t *testing.T, w *fixture) {
 	deleted := w.save("deleted", "order")
 	stale := w.met(deleted, 1)
 	must[int32](t)(w.Delete(w.ctx(), deleted.Name, rules.AnyVersion))
-	if _, err := w.Meet(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
+	if _, err := w.RecordOutage(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("under old rules: %v", err)
 	}
 	lost := w.met(w.rule, 1)
 	for i := range lost.Held {
 		lost.Held[i].Epoch--
 	}
-	if _, err := w.Meet(w.ctx(), lost); !errors.Is(err, futurejobs.ErrNotHeld) {
+	if _, err := w.RecordOutage(w.ctx(), lost); !errors.Is(err, futurejobs.ErrNotHeld) {
 		t.Errorf("without shards: %v", err)
 	}
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 || len(w.unpublished()) != 0 {
@@ -213,10 +213,10 @@ func outagesNeedTheFence(t *testing.T, w *world) {
 	}
 }
 
-func checksBeginOnce(t *testing.T, w *world) {
+func checksBeginOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	job := w.one("a")
-	b := futurejobs.Beginning{Held: heldOf(w, job.Shard), JobID: job.ID, Checks: job.Checks}
+	b := futurejobs.CheckStart{HeldShard: heldOf(w, job.Shard), JobID: job.ID, Checks: job.Checks}
 	for i, want := range []bool{true, false} {
 		if ok, err := w.BeginCheck(w.ctx(), b); ok != want || err != nil {
 			t.Errorf("time %d: %v, %v", i, ok, err)
@@ -242,12 +242,12 @@ func checksBeginOnce(t *testing.T, w *world) {
 	}
 }
 
-func heldOf(w *world, shard int16) futurejobs.Held {
+func heldOf(w *fixture, shard int16) futurejobs.HeldShard {
 	for _, h := range w.held {
 		if h.Shard == shard {
 			return h
 		}
 	}
 	w.t.Fatalf("shard %d is not held", shard)
-	return futurejobs.Held{}
+	return futurejobs.HeldShard{}
 }

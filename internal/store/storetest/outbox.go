@@ -14,7 +14,7 @@ import (
 	"deadman/internal/store"
 )
 
-func outboxTakesTurns(t *testing.T, w *world) {
+func outboxTakesTurns(t *testing.T, w *fixture) {
 	slot := w.slot()
 	var keys []string
 	for i := range 50 {
@@ -50,12 +50,12 @@ func outboxTakesTurns(t *testing.T, w *world) {
 }
 
 // Rules that are left out leave room for the others, however many of theirs come first.
-func outboxLeavesOut(t *testing.T, w *world) {
+func outboxLeavesOut(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a", "b", "c")
 	w.settle(w.later(w.one("a"), slot.Add(time.Minute)), w.later(w.one("b"), slot.Add(time.Minute)), w.later(w.one("c"), slot.Add(time.Minute)))
-	r := alerts.Remark{Topic: "stream/X", Status: alerts.Firing, Severity: alerts.Error, Since: slot, Text: "it is said"}
-	if _, said, err := w.Announce(w.ctx(), r); err != nil || !said {
+	r := alerts.SystemAlert{Topic: "stream/X", Status: alerts.Firing, Severity: alerts.Error, Since: slot, Text: "it is said"}
+	if _, said, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !said {
 		t.Fatal(said, err)
 	}
 	var shards []int16
@@ -63,22 +63,22 @@ func outboxLeavesOut(t *testing.T, w *world) {
 		shards = append(shards, int16(i))
 	}
 	rule := w.unpublished()[0].Rule
-	if rule == alerts.OwnRule {
+	if rule == alerts.SystemRule {
 		rule = w.unpublished()[1].Rule
 	}
 	for name, c := range map[string]struct {
 		without []string
 		want    int
 	}{
-		"nothing": {nil, 4}, "a rule": {[]string{rule}, 1}, "the node's own": {[]string{alerts.OwnRule}, 3},
-		"both": {[]string{rule, alerts.OwnRule}, 0}, "one that is not there": {[]string{`no\such\x00rule`}, 4},
+		"nothing": {nil, 4}, "a rule": {[]string{rule}, 1}, "the node's own": {[]string{alerts.SystemRule}, 3},
+		"both": {[]string{rule, alerts.SystemRule}, 0}, "one that is not there": {[]string{`no\such\x00rule`}, 4},
 	} {
 		got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 10, c.without))
 		if len(got) != c.want {
 			t.Errorf("without %s: %d alerts, want %d", name, len(got), c.want)
 		}
 	}
-	if got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 1, []string{rule})); len(got) != 1 || got[0].Rule != alerts.OwnRule {
+	if got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 1, []string{rule})); len(got) != 1 || got[0].Rule != alerts.SystemRule {
 		t.Errorf("the one that there is room for: %v", got)
 	}
 }
@@ -99,7 +99,7 @@ func shardsOf(said []alerts.Alert) []int16 {
 	return slices.Compact(shards)
 }
 
-func outboxForgets(t *testing.T, w *world) {
+func outboxForgets(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	waiting := w.unpublished()
@@ -110,7 +110,7 @@ func outboxForgets(t *testing.T, w *world) {
 		t.Errorf("left: %v", left)
 	}
 	for i, want := range []bool{true, false} {
-		got := must[futurejobs.Said](t)(w.Alert(w.ctx(), waiting[i].ID))
+		got := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), waiting[i].ID))
 		if got.Published != want {
 			t.Errorf("alert %d published: %v, want %v", i, got.Published, want)
 		}
@@ -119,7 +119,7 @@ func outboxForgets(t *testing.T, w *world) {
 }
 
 // neighbours are n keys of one shard.
-func (w *world) neighbours(n int) (keys []string, shard int16) {
+func (w *fixture) neighbours(n int) (keys []string, shard int16) {
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprintf("n%05d", i)
 		if len(keys) == 0 {
@@ -133,7 +133,7 @@ func (w *world) neighbours(n int) (keys []string, shard int16) {
 }
 
 // waits checks that just these alerts wait, and are counted.
-func (w *world) waits(when string, want []alerts.Alert) {
+func (w *fixture) waits(when string, want []alerts.Alert) {
 	w.t.Helper()
 	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
 		w.t.Errorf("%s there wait (-want +got):\n%s", when, diff)
@@ -151,7 +151,7 @@ func idsOf(said []alerts.Alert) (ids []alerts.ID) {
 }
 
 // What waits together goes in any parts: what stays is what was not sent, in order.
-func outboxIsSentInParts(t *testing.T, w *world) {
+func outboxIsSentInParts(t *testing.T, w *fixture) {
 	const some = 300 // more than a row takes
 	keys, shard := w.neighbours(some)
 	since := w.told(keys...)
@@ -199,7 +199,7 @@ func outboxIsSentInParts(t *testing.T, w *world) {
 }
 
 // Who marks all of what it read takes out also what somebody else has left of it.
-func outboxIsMarkedLate(_ *testing.T, w *world) {
+func outboxIsMarkedLate(_ *testing.T, w *fixture) {
 	keys, _ := w.neighbours(3)
 	w.told(keys...)
 	read := w.unpublished()
@@ -209,7 +209,7 @@ func outboxIsMarkedLate(_ *testing.T, w *world) {
 }
 
 // Nodes that mark at the same time take out what each of them sent, and no more.
-func outboxIsMarkedByTwo(_ *testing.T, w *world) {
+func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 400, 4
 	keys, _ := w.neighbours(some)
 	w.told(keys...)
@@ -239,7 +239,7 @@ func outboxIsMarkedByTwo(_ *testing.T, w *world) {
 
 // What is decided about a job later is sent later, also when others that are decided with it are about
 // a slot before.
-func outboxKeepsTheOrderOfDecisions(t *testing.T, w *world) {
+func outboxKeepsTheOrderOfDecisions(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(2)
 	slot := w.slot()
 	w.start(slot, keys[0])

@@ -10,11 +10,11 @@ import (
 )
 
 // What ended is counted by hour, rule and outcome; and of what was looked at, the slowest comes first.
-func endsAreCounted(t *testing.T, w *world) {
+func endsAreCounted(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	for i, key := range []string{"a", "b", "c"} {
 		d := w.over(w.one(key))
-		d.Job.Cost = futurejobs.Cost{Checks: i, CheckTotal: time.Duration(i*i) * time.Second, CheckSlowest: time.Duration(i) * time.Second}
+		d.Job.CheckStats = futurejobs.CheckStats{Checks: i, CheckTotal: time.Duration(i*i) * time.Second, CheckSlowest: time.Duration(i) * time.Second}
 		w.settle(d)
 	}
 	ended := w.ended()
@@ -23,8 +23,8 @@ func endsAreCounted(t *testing.T, w *world) {
 		counted[e.EndedAt.UTC().Truncate(time.Hour)]++
 	}
 	last := ended[0].EndedAt
-	for _, e := range must[[]futurejobs.Ends](t)(w.Ends(w.ctx(), last.Add(-time.Hour), last.Add(time.Hour))) {
-		want := futurejobs.Ends{Hour: e.Hour, Rule: w.rule.Name, Entity: w.rule.Entity, Outcome: "exhausted", Jobs: counted[e.Hour.UTC()]}
+	for _, e := range must[[]futurejobs.OutcomeCount](t)(w.OutcomeCounts(w.ctx(), last.Add(-time.Hour), last.Add(time.Hour))) {
+		want := futurejobs.OutcomeCount{Hour: e.Hour, Rule: w.rule.Name, Entity: w.rule.Entity, Outcome: "exhausted", Jobs: counted[e.Hour.UTC()]}
 		if diff := cmp.Diff(want, e); diff != "" {
 			t.Errorf("ends of an hour (-want +got):\n%s", diff)
 		}
@@ -33,10 +33,10 @@ func endsAreCounted(t *testing.T, w *world) {
 	if len(counted) != 0 {
 		t.Errorf("not counted: %v", counted)
 	}
-	if none := must[[]futurejobs.Ends](t)(w.Ends(w.ctx(), last.Add(time.Minute), last.Add(time.Hour))); len(none) != 0 {
+	if none := must[[]futurejobs.OutcomeCount](t)(w.OutcomeCounts(w.ctx(), last.Add(time.Minute), last.Add(time.Hour))); len(none) != 0 {
 		t.Errorf("ended later: %+v", none)
 	}
-	slowest := must[[]futurejobs.Ended](t)(w.Slowest(w.ctx(), last.Add(-time.Hour), 5))
+	slowest := must[[]futurejobs.EndedJob](t)(w.Slowest(w.ctx(), last.Add(-time.Hour), 5))
 	if len(slowest) != 2 || slowest[0].Key != "c" || slowest[1].Key != "b" {
 		t.Errorf("the slowest of those that were looked at: %+v", slowest)
 	}

@@ -20,19 +20,19 @@ import (
 )
 
 // address makes an address of a key of the world's rule, or its ping key.
-func (w *world) address(key string) (pings.Address, bool, error) {
+func (w *fixture) address(key string) (pings.Address, bool, error) {
 	return w.CreatePingAddress(access.As(w.ctx(), ada), pings.Address{RuleID: w.rule.ID, Key: key, ID: uuid.NewString()}, false)
 }
 
 // pingDeeds is what the audit has of the world's rule and its addresses.
-func (w *world) pingDeeds() (said []string) {
-	for _, e := range w.entries(access.Filter{Action: "ping.*"}) {
+func (w *fixture) pingDeeds() (said []string) {
+	for _, e := range w.entries(access.AuditFilter{Action: "ping.*"}) {
 		said = append(said, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
 	}
 	return said
 }
 
-func addressesAreMadeOnce(t *testing.T, w *world) {
+func addressesAreMadeOnce(t *testing.T, w *fixture) {
 	const odd = "a/b\\\x00☃"
 	first, made, err := w.address(odd)
 	if err != nil || !made || first.Rule != w.rule.Name || first.CreatedBy != ada.Name || first.CreatedAt.IsZero() {
@@ -69,7 +69,7 @@ func addressesAreMadeOnce(t *testing.T, w *world) {
 	}
 }
 
-func addressesAreRacedOnce(t *testing.T, w *world) {
+func addressesAreRacedOnce(t *testing.T, w *fixture) {
 	var made atomic.Int32
 	ids := sync.Map{}
 	var nodes sync.WaitGroup
@@ -93,7 +93,7 @@ func addressesAreRacedOnce(t *testing.T, w *world) {
 	}
 }
 
-func addressesTakeTurns(t *testing.T, w *world) {
+func addressesTakeTurns(t *testing.T, w *fixture) {
 	first, _, err := w.address("a")
 	w.must(err)
 	second, made, err := w.CreatePingAddress(w.ctx(), pings.Address{RuleID: w.rule.ID, Key: "a", ID: uuid.NewString()}, true)
@@ -120,7 +120,7 @@ func addressesTakeTurns(t *testing.T, w *world) {
 }
 
 // An id is that of one key, or the ping key of several rules.
-func addressesAreShared(t *testing.T, w *world) {
+func addressesAreShared(t *testing.T, w *fixture) {
 	other := w.save("payment-late", "payment")
 	create := func(rule *futurejobs.Rule, key, id string) error {
 		_, _, err := w.CreatePingAddress(w.ctx(), pings.Address{RuleID: rule.ID, Key: key, ID: id}, false)
@@ -133,7 +133,7 @@ func addressesAreShared(t *testing.T, w *world) {
 	for _, taken := range []struct {
 		key, id string
 	}{{"b", "one"}, {"b", "two"}, {"", "two"}} {
-		if err := create(third, taken.key, taken.id); !errors.Is(err, pings.ErrTaken) {
+		if err := create(third, taken.key, taken.id); !errors.Is(err, pings.ErrAddressExists) {
 			t.Errorf("%s for %q: %v, want ErrTaken", taken.id, taken.key, err)
 		}
 	}
@@ -154,7 +154,7 @@ func addressesAreShared(t *testing.T, w *world) {
 	w.must(create(again, "x", "two"))
 }
 
-func pingsAreLogged(t *testing.T, w *world) {
+func pingsAreLogged(t *testing.T, w *fixture) {
 	seven := 7
 	entries := []pings.Entry{
 		{Key: "a", Signal: pings.Signal{Kind: rules.Begun}, Run: uuid.NewString(), Agent: "curl/8"},
@@ -186,7 +186,7 @@ func pingsAreLogged(t *testing.T, w *world) {
 }
 
 // Of each key the last are kept, whoever logs them; and of all keys those that are young.
-func pingsAreForgotten(t *testing.T, w *world) {
+func pingsAreForgotten(t *testing.T, w *fixture) {
 	var many []pings.Entry
 	for i := range 3*pings.Logged + 50 {
 		many = append(many, pings.Entry{
@@ -214,7 +214,7 @@ func pingsAreForgotten(t *testing.T, w *world) {
 }
 
 // Of what was said beside the pings of a key the newest is kept, up to a bound; the lines stay.
-func bodiesAreForgotten(t *testing.T, w *world) {
+func bodiesAreForgotten(t *testing.T, w *fixture) {
 	bodied := func(key string, size int, of rune) pings.Entry {
 		body := strings.Repeat(string(of), size)
 		return pings.Entry{RuleID: w.rule.ID, Key: key, At: w.slot(), Signal: pings.Signal{Kind: rules.Success}, Body: body, BodySize: 2 * len(body)}
@@ -246,7 +246,7 @@ func bodiesAreForgotten(t *testing.T, w *world) {
 }
 
 // A rule that was deleted long ago has no addresses left.
-func addressesGoWithTheirRule(t *testing.T, w *world) {
+func addressesGoWithTheirRule(t *testing.T, w *fixture) {
 	for i := range 3 {
 		if _, _, err := w.address(fmt.Sprint("k", i)); err != nil {
 			t.Fatal(err)

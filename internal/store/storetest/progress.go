@@ -14,7 +14,7 @@ import (
 )
 
 // progress returns what is kept of a topic.
-func (w *world) progress(topic string) (p store.Progress, ok bool) {
+func (w *fixture) progress(topic string) (p store.Progress, ok bool) {
 	w.t.Helper()
 	for _, p := range must[[]store.Progress](w.t)(w.Progress(w.ctx())) {
 		if p.Topic == topic {
@@ -24,7 +24,7 @@ func (w *world) progress(topic string) (p store.Progress, ok bool) {
 	return store.Progress{Topic: topic}, false
 }
 
-func progressIsMadeOnce(t *testing.T, w *world) {
+func progressIsMadeOnce(t *testing.T, w *fixture) {
 	seen, ok := w.progress("sweep")
 	if ok {
 		t.Fatalf("a new database has %+v", seen)
@@ -63,10 +63,10 @@ func progressIsMadeOnce(t *testing.T, w *world) {
 	}
 }
 
-func progressStandsStill(t *testing.T, w *world) {
+func progressStandsStill(t *testing.T, w *fixture) {
 	still := func(seen store.Progress, late int) (store.Progress, bool) {
 		t.Helper()
-		now, ok, err := w.StandStill(w.ctx(), seen, late)
+		now, ok, err := w.MarkStalled(w.ctx(), seen, late)
 		w.must(err)
 		return now, ok
 	}
@@ -96,10 +96,10 @@ func progressStandsStill(t *testing.T, w *world) {
 	}
 }
 
-func shardsAreSwept(t *testing.T, w *world) {
+func shardsAreSwept(t *testing.T, w *fixture) {
 	want := func(node string, through time.Time, whole bool) {
 		t.Helper()
-		got, ok, err := w.SweptBeside(w.ctx(), node)
+		got, ok, err := w.SweptByOthers(w.ctx(), node)
 		if err != nil || !got.Equal(through) || ok != whole {
 			t.Errorf("beside %q: %s, %v, %v, want %s, %v", node, got, ok, err, through, whole)
 		}
@@ -108,22 +108,22 @@ func shardsAreSwept(t *testing.T, w *world) {
 	want(me, time.Time{}, true)
 	leases := make([]futurejobs.Lease, len(w.held))
 	for i, h := range w.held {
-		leases[i] = futurejobs.Lease{Held: h, Swept: w.slot().Add(time.Duration(i) * time.Second)}
+		leases[i] = futurejobs.Lease{HeldShard: h, Swept: w.slot().Add(time.Duration(i) * time.Second)}
 	}
-	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, leases[:len(leases)-1], time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, leases[:len(leases)-1], time.Hour))
 	want("", w.slot(), false)
-	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, leases, time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, leases, time.Hour))
 	want("", w.slot(), true)
 	w.must(w.Release(w.ctx(), me, leases[2:4]))
 	want(me, w.slot().Add(2*time.Second), true)
-	if _, ok, err := w.Take(w.ctx(), "other", leases[2].Held, time.Hour); !ok || err != nil {
+	if _, ok, err := w.Take(w.ctx(), "other", leases[2].HeldShard, time.Hour); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	want("other", w.slot(), true)
 	want(me, w.slot().Add(2*time.Second), true)
 }
 
-func lateJobsAreCounted(t *testing.T, w *world) {
+func lateJobsAreCounted(t *testing.T, w *fixture) {
 	other := w.save("payment-unconfirmed", "payment")
 	if got := must[time.Time](t)(w.OldestDue(w.ctx())); !got.IsZero() {
 		t.Errorf("without a job, the oldest is due at %s", got)
@@ -154,20 +154,20 @@ func lateJobsAreCounted(t *testing.T, w *world) {
 			t.Errorf("of the rules %v: %d, want %d", c.rules, got, c.want)
 		}
 	}
-	keys := make([]string, store.MostLate)
+	keys := make([]string, store.MaxLateJobs)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("k%05d", i)
 	}
 	w.start(from.Add(time.Minute), keys...)
-	if got := must[int](t)(w.LateJobs(w.ctx(), from, until, nil)); got != store.MostLate {
-		t.Errorf("of very many, %d are counted, want %d", got, store.MostLate)
+	if got := must[int](t)(w.LateJobs(w.ctx(), from, until, nil)); got != store.MaxLateJobs {
+		t.Errorf("of very many, %d are counted, want %d", got, store.MaxLateJobs)
 	}
 }
 
-func overdueJobsAreFound(t *testing.T, w *world) {
+func overdueJobsAreFound(t *testing.T, w *fixture) {
 	other := w.save("payment-unconfirmed", "payment")
 	by := w.slot()
-	var late map[futurejobs.Edition]time.Duration
+	var late map[futurejobs.VersionRef]time.Duration
 	overdue := func() (sum map[int32]int, oldest time.Time, whole bool) {
 		t.Helper()
 		found, whole, err := w.Overdue(w.ctx(), by, late)
@@ -204,7 +204,7 @@ func overdueJobsAreFound(t *testing.T, w *world) {
 		t.Errorf("of very many: %v, %v", found, whole)
 	}
 	w.byHand(w.starting(other, "behind them", by))
-	late = map[futurejobs.Edition]time.Duration{{RuleID: w.rule.ID, Version: w.rule.Version}: 30 * time.Second}
+	late = map[futurejobs.VersionRef]time.Duration{{RuleID: w.rule.ID, Version: w.rule.Version}: 30 * time.Second}
 	found, oldest, whole = overdue()
 	if diff := cmp.Diff(map[int32]int{w.rule.ID: 1, other.ID: 2}, found); diff != "" || !oldest.Equal(by.Add(-time.Minute)) || whole {
 		t.Errorf("past those that may be late the oldest is of %s, %v (-want +got):\n%s", oldest, whole, diff)

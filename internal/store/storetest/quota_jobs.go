@@ -16,7 +16,7 @@ import (
 )
 
 // within bounds the pending jobs of the world's rule, as a node does.
-func (w *world) within(q *access.Quotas, most int64) {
+func (w *fixture) within(q *access.Quotas, most int64) {
 	w.t.Helper()
 	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: most}}}, 0)
 	q.CountJobs()
@@ -24,7 +24,7 @@ func (w *world) within(q *access.Quotas, most int64) {
 }
 
 // Requests at a time begin as many jobs as a quota has room for, while the jobs are counted and some of the requests fail.
-func jobsAtOnceAreBounded(t *testing.T, w *world) {
+func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	const most, clients = 12, 8
 	var q access.Quotas
 	w.BoundBy(&q)
@@ -35,13 +35,13 @@ func jobsAtOnceAreBounded(t *testing.T, w *world) {
 			for i := range 12 {
 				begins := w.starting(w.rule, fmt.Sprintf("%d-%d", client, i), w.slot())
 				if i%4 == 1 { // no such request is under way: it fails once its job is written
-					b := futurejobs.Batch{RuleSet: w.set, Once: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
+					b := futurejobs.EffectBatch{RuleSet: w.set, Once: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
 					if _, err := w.Apply(w.ctx(), b); !errors.Is(err, access.ErrRunning) {
 						t.Errorf("a request that is not under way: %v", err)
 					}
 					continue
 				}
-				if _, err := w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{begins}}); err != nil {
+				if _, err := w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{begins}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -71,18 +71,18 @@ func jobsAtOnceAreBounded(t *testing.T, w *world) {
 }
 
 // turnedAway publishes a trigger that a quota has no room for, and returns its dead letter.
-func (w *world) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
+func (w *fixture) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
 	w.t.Helper()
 	begins.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
-	got := must[futurejobs.Applied](w.t)(w.Apply(w.ctx(), w.batch(seq-1, seq, begins)))
+	got := must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), w.batch(seq-1, seq, begins)))
 	if got.Refused != 1 || got.Created != 0 {
-		w.t.Fatalf("without room: %+v", got.Tally)
+		w.t.Fatalf("without room: %+v", got.EffectCounts)
 	}
 	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
 }
 
 // retry takes the event of a letter in, late.
-func (w *world) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.Applied, error) {
+func (w *fixture) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
 	event := l.Event
 	begins.Event, begins.Late = &event, true
 	return w.Apply(w.ctx(), w.again(l, begins))
@@ -98,7 +98,7 @@ type turnedAwayCase struct {
 }
 
 // play refuses the trigger, from a sequence on, and retries it.
-func (c turnedAwayCase) play(t *testing.T, w *world, q *access.Quotas, key string, seq uint64) {
+func (c turnedAwayCase) play(t *testing.T, w *fixture, q *access.Quotas, key string, seq uint64) {
 	t.Helper()
 	w.within(q, 0)
 	var letters []futurejobs.DeadLetter
@@ -121,7 +121,7 @@ func (c turnedAwayCase) play(t *testing.T, w *world, q *access.Quotas, key strin
 }
 
 // An end that comes after a job had no room ends the job that a retry of the dead letter begins.
-func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
+func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)
 	at, resolved := w.at, checks.Outcome("resolved")
@@ -138,9 +138,9 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
 	}
 	set := func(key string) futurejobs.Effect {
 		e := begins(key)
-		start := e.Ask.(futurejobs.Start)
-		start.Sets = []futurejobs.Gather{gather("", 0)}
-		e.Ask = start
+		start := e.Action.(futurejobs.Start)
+		start.Sets = []futurejobs.AddMember{gather("", 0)}
+		e.Action = start
 		return e
 	}
 	seq := uint64(8)
@@ -169,13 +169,13 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
 	// A trigger that comes after that begins a job as always.
 	later := begins("ended")
 	later.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: at.Add(time.Minute)}
-	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
-		t.Errorf("a later trigger: %+v", got.Tally)
+	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
+		t.Errorf("a later trigger: %+v", got.EffectCounts)
 	}
 }
 
 // A retry and the end that comes at the same time do not miss each other.
-func retriesMeetEnds(t *testing.T, w *world) {
+func retriesMeetEnds(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)
 	for i := range 20 {
@@ -191,7 +191,7 @@ func retriesMeetEnds(t *testing.T, w *world) {
 		})
 		both.Go(func() {
 			e := w.asking(w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
-			if _, err := w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{e}}); err != nil {
+			if _, err := w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{e}}); err != nil {
 				t.Error(err)
 			}
 		})

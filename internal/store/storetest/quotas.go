@@ -20,7 +20,7 @@ import (
 )
 
 // quotas are the quotas of all prefixes, without when they were set.
-func (w *world) quotas() []access.Quota {
+func (w *fixture) quotas() []access.Quota {
 	w.t.Helper()
 	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx()))
 	for i := range all {
@@ -32,7 +32,7 @@ func (w *world) quotas() []access.Quota {
 	return all
 }
 
-func quotasAreKept(t *testing.T, w *world) {
+func quotasAreKept(t *testing.T, w *fixture) {
 	same := func(what string, want ...access.Quota) {
 		t.Helper()
 		if diff := cmp.Diff(want, w.quotas(), cmpopts.EquateEmpty()); diff != "" {
@@ -69,18 +69,18 @@ func quotasAreKept(t *testing.T, w *world) {
 		"ada quota.set quota/acme- rules 3; job_bytes 5; event_bytes 6; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
 	}
-	if diff := cmp.Diff(want, w.audited(access.Filter{Action: "quota.*"})); diff != "" {
+	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Action: "quota.*"})); diff != "" {
 		t.Errorf("the audit (-want +got):\n%s", diff)
 	}
 }
 
 // A token with a prefix saves no new rule where the rules of its prefix use up a quota; what is there is changed and deleted.
-func rulesAreCounted(t *testing.T, w *world) {
+func rulesAreCounted(t *testing.T, w *fixture) {
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitRules: 2}}))
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-eu-", Set: map[access.Limited]int64{access.LimitRules: 1}}))
 	acme := access.Within(w.ctx(), &access.Bounds{Token: "acme", Prefix: "acme-"})
 	save := func(name string) error {
-		_, err := w.Save(acme, rules.Saved{Name: name, Entity: "order", Document: []byte(`{"name":"` + name + `"}`)}, rules.AnyVersion)
+		_, err := w.Save(acme, rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{"name":"` + name + `"}`)}, rules.AnyVersion)
 		return err
 	}
 	for _, step := range []struct {
@@ -142,26 +142,26 @@ func (r *room) Settle(reserved, grown, refused int64) {
 }
 
 // Beyond a quota no job begins, and its event is a dead letter. One that is pending is kept, also where it was not looked up before.
-func jobsAreBounded(t *testing.T, w *world) {
+func jobsAreBounded(t *testing.T, w *fixture) {
 	r := &room{left: 2}
 	w.BoundBy(r)
 	seq := uint64(7)
-	publish := func(keys ...string) futurejobs.Applied {
+	publish := func(keys ...string) futurejobs.ApplyResult {
 		t.Helper()
-		b := futurejobs.Batch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set}
+		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set}
 		seq++
 		for _, key := range keys {
 			e := w.starting(w.rule, key, w.slot())
 			e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
 			b.Effects = append(b.Effects, e)
 		}
-		return must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		return must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	if got := publish("a", "b"); got.Created != 2 || got.Refused != 0 {
-		t.Errorf("with room: %+v", got.Tally)
+		t.Errorf("with room: %+v", got.EffectCounts)
 	}
 	if got := publish("a", "c", "b", "d"); got.Created != 0 || got.Kept != 2 || got.Refused != 2 {
-		t.Errorf("without room: %+v", got.Tally)
+		t.Errorf("without room: %+v", got.EffectCounts)
 	}
 	letters := must[futurejobs.Page[futurejobs.DeadLetter]](t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Rule: w.rule.Name})).Items
 	if len(letters) != 2 || letters[0].Reason != access.ErrQuota.Error() || letters[0].Part != futurejobs.Triggers {
@@ -171,7 +171,7 @@ func jobsAreBounded(t *testing.T, w *world) {
 		t.Errorf("by hand: %+v", got)
 	}
 	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
-		t.Errorf("an end: %+v", got.Tally)
+		t.Errorf("an end: %+v", got.EffectCounts)
 	}
 	if r.grown != 1 || r.refused != 3 || r.left != 1 || r.held != 0 {
 		t.Errorf("the quota counts %+v", *r)
@@ -187,20 +187,20 @@ func jobsAreBounded(t *testing.T, w *world) {
 
 // Bytes of jobs are counted as the jobs begin, change and end, and the count of the database comes to the same. Beyond them no job begins,
 // also where the job was not looked up before.
-func bytesOfJobsAreBounded(t *testing.T, w *world) {
+func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	r := &room{left: 1000, bytes: true}
 	w.BoundBy(r)
 	seq := uint64(7)
-	play := func(key string, ask futurejobs.Ask) futurejobs.Applied {
+	play := func(key string, ask futurejobs.Action) futurejobs.ApplyResult {
 		t.Helper()
 		e := w.asking(w.rule, key, w.at, ask)
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq + 1, At: w.at, Data: []byte(`{}`)}
-		b := futurejobs.Batch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
+		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
 		seq++
-		return must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		return must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
-	begin := func(key string, bytes int) futurejobs.Applied {
-		start := w.starting(w.rule, key, w.slot()).Ask.(futurejobs.Start)
+	begin := func(key string, bytes int) futurejobs.ApplyResult {
+		start := w.starting(w.rule, key, w.slot()).Action.(futurejobs.Start)
 		start.Job.Event = []byte(`"` + strings.Repeat("x", bytes-2) + `"`)
 		return play(key, start)
 	}
@@ -218,16 +218,16 @@ func bytesOfJobsAreBounded(t *testing.T, w *world) {
 	begin("b", 400)
 	same(1111)
 	if got := begin("c", 2); got.Created != 0 || got.Refused != 1 {
-		t.Errorf("without room: %+v", got.Tally)
+		t.Errorf("without room: %+v", got.EffectCounts)
 	}
 	if got := begin("a", 300); got.Kept != 1 || got.Refused != 0 {
-		t.Errorf("a pending job: %+v", got.Tally)
+		t.Errorf("a pending job: %+v", got.EffectCounts)
 	}
 	same(1111)
 	play("a", futurejobs.End{Outcome: "resolved"})
 	same(400)
 	if got := begin("c", 10); got.Created != 1 {
-		t.Errorf("with room again: %+v", got.Tally)
+		t.Errorf("with room again: %+v", got.EffectCounts)
 	}
 	same(410)
 	if none := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
@@ -235,7 +235,7 @@ func bytesOfJobsAreBounded(t *testing.T, w *world) {
 	}
 }
 
-func useOfQuotasIsKept(t *testing.T, w *world) {
+func useOfQuotasIsKept(t *testing.T, w *fixture) {
 	w.must(w.KeepQuotas(w.ctx(), nil))
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	for range 2 {
@@ -270,7 +270,7 @@ func useOfQuotasIsKept(t *testing.T, w *world) {
 	}
 }
 
-func alertsAreWithheld(t *testing.T, w *world) {
+func alertsAreWithheld(t *testing.T, w *fixture) {
 	since := w.told("a", "b")
 	waits := w.unpublished()
 	if len(waits) != 2 {
@@ -290,7 +290,7 @@ func alertsAreWithheld(t *testing.T, w *world) {
 	}
 	w.must(w.MarkPublished(w.ctx(), waits[1:]))
 	state := func() string {
-		said := must[futurejobs.Said](t)(w.Alert(w.ctx(), id))
+		said := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), id))
 		return fmt.Sprintf("published %v, withheld %v", said.Published, said.Withheld)
 	}
 	if got := state(); got != "published false, withheld true" {
@@ -314,7 +314,7 @@ func alertsAreWithheld(t *testing.T, w *world) {
 }
 
 // Alerts that are published again say what they were before, also where a part of a row of the outbox is published.
-func alertsArePublishedAgain(t *testing.T, w *world) {
+func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(4)
 	since := w.told(keys...)
 	waits := w.unpublished()
@@ -372,7 +372,7 @@ func tenantOf(rule string) string {
 }
 
 // A tenant with many rules takes no letter's body from another, whose letters are older.
-func lettersAreCappedByTenant(t *testing.T, w *world) {
+func lettersAreCappedByTenant(t *testing.T, w *fixture) {
 	b := w.batch(7, 27)
 	letter := func(rule string, seq uint64, size int) {
 		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
@@ -383,7 +383,7 @@ func lettersAreCappedByTenant(t *testing.T, w *world) {
 	for i := range 12 {
 		letter(fmt.Sprintf("acme-%d", i%2), uint64(9+i), 10)
 	}
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	const much = 1 << 20
 	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, Tenant: tenantOf}))
 	if c.Emptied != 9 || c.Removed != 0 {
@@ -403,7 +403,7 @@ func lettersAreCappedByTenant(t *testing.T, w *world) {
 
 // One event that many rules refuse, again and again, fills the database no further than the caps: letters without room have no
 // bodies, and say how large those were.
-func bodiesOfLettersHaveRoom(t *testing.T, w *world) {
+func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
 	const size = 250_000
 	data := bytes.Repeat([]byte("x"), size)
 	seq := uint64(7)
@@ -414,7 +414,7 @@ func bodiesOfLettersHaveRoom(t *testing.T, w *world) {
 				Event: futurejobs.Event{Stream: "ORDERS", Seq: seq + 1 + uint64(i), Data: data}, Rule: rule, Reason: "bad",
 			})
 		}
-		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 		seq += uint64(n)
 	}
 	for range 3 {
@@ -436,7 +436,7 @@ func bodiesOfLettersHaveRoom(t *testing.T, w *world) {
 }
 
 // A tenant with many rules has the early resolves of another forgotten no sooner.
-func earlyIsCappedByTenant(t *testing.T, w *world) {
+func earlyIsCappedByTenant(t *testing.T, w *fixture) {
 	mine := w.rule
 	for _, name := range []string{mine.Name, "acme-1", "acme-2"} {
 		if w.rule = mine; name != mine.Name {

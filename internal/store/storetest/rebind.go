@@ -15,28 +15,28 @@ import (
 // binding are two rules, of which one reads from a stream that was applied to 30 and another
 // one that is to go there.
 type binding struct {
-	stays, goes rules.Saved
+	stays, goes rules.RuleVersion
 	created     time.Time
 }
 
-func (w *world) binding() binding {
+func (w *fixture) binding() binding {
 	w.t.Helper()
 	b := binding{created: w.slot().Add(-time.Hour)}
 	_, err := w.Apply(w.ctx(), w.batch(7, 30))
 	w.must(err)
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 30, w.slot()))
 	w.stream("ORDERS", b.created)
-	save := func(name string, reads ...rules.Read) rules.Saved {
-		return must[rules.Saved](w.t)(w.Save(w.ctx(), rules.Saved{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
+	save := func(name string, reads ...rules.StreamBinding) rules.RuleVersion {
+		return must[rules.RuleVersion](w.t)(w.Save(w.ctx(), rules.RuleVersion{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
 	}
-	b.stays = save("stays", rules.Read{Subject: "a", Stream: "ORDERS", From: 31, At: w.slot().Add(time.Hour), CreatedAt: b.created})
-	save("goes", rules.Read{Subject: "b", Stream: "OLD", From: 3})
-	b.goes = save("goes", rules.Read{Subject: "b", Stream: "OLD", From: 5}, rules.Read{Subject: "c", Stream: "ORDERS", From: 30})
+	b.stays = save("stays", rules.StreamBinding{Subject: "a", Stream: "ORDERS", From: 31, At: w.slot().Add(time.Hour), CreatedAt: b.created})
+	save("goes", rules.StreamBinding{Subject: "b", Stream: "OLD", From: 3})
+	b.goes = save("goes", rules.StreamBinding{Subject: "b", Stream: "OLD", From: 5}, rules.StreamBinding{Subject: "c", Stream: "ORDERS", From: 30})
 	return b
 }
 
 // stream tells the cursor of a stream when that was created.
-func (w *world) stream(name string, created time.Time) {
+func (w *fixture) stream(name string, created time.Time) {
 	w.t.Helper()
 	old := w.cursor(name)
 	to := old
@@ -45,35 +45,35 @@ func (w *world) stream(name string, created time.Time) {
 }
 
 // readsOf is what each version of a rule reads.
-func (w *world) readsOf(name string) map[int32][]rules.Read {
+func (w *fixture) readsOf(name string) map[int32][]rules.StreamBinding {
 	w.t.Helper()
-	reads := map[int32][]rules.Read{}
-	for _, v := range must[[]rules.Saved](w.t)(w.Named(w.ctx(), name)) {
+	reads := map[int32][]rules.StreamBinding{}
+	for _, v := range must[[]rules.RuleVersion](w.t)(w.Named(w.ctx(), name)) {
 		reads[v.Version] = v.Reads
 	}
 	return reads
 }
 
 // A stream goes back to what is new of it, and no rule has again what it had.
-func streamsGoBackForWhatIsNew(t *testing.T, w *world) {
+func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	b := w.binding()
 	last := w.cursor("ORDERS").LastAt
 	revision := must[int64](t)(w.Revision(w.ctx()))
-	fresh := rules.Read{
-		Subject: "b", Stream: "ORDERS", From: 12, At: w.slot(), CreatedAt: b.created, Given: []rules.Given{{Stream: "OLD", Through: 8}},
+	fresh := rules.StreamBinding{
+		Subject: "b", Stream: "ORDERS", From: 12, At: w.slot(), CreatedAt: b.created, Given: []rules.CopiedFrom{{Stream: "OLD", Through: 8}},
 	}
-	kept := rules.Read{Subject: "c", Stream: "ORDERS", From: 30}
-	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {fresh, kept}}))
+	kept := rules.StreamBinding{Subject: "c", Stream: "ORDERS", From: 30}
+	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.StreamBinding{2: {fresh, kept}}))
 
 	c := w.cursor("ORDERS")
 	if c.LastSeq != 12 || !c.LastAt.IsZero() || !c.ReadThrough.IsZero() || !c.StreamCreatedAt.Equal(b.created) {
 		t.Errorf("the stream is read from %+v, want from 12, and nothing known to be read through", c)
 	}
-	want := map[int32][]rules.Read{1: {{Subject: "b", Stream: "OLD", From: 3}}, 2: {fresh, kept}}
+	want := map[int32][]rules.StreamBinding{1: {{Subject: "b", Stream: "OLD", From: 3}}, 2: {fresh, kept}}
 	if diff := cmp.Diff(want, w.readsOf("goes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[int32][]rules.Read{1: b.stays.Reads}, w.readsOf("stays")); diff != "" {
+	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, w.readsOf("stays")); diff != "" {
 		t.Errorf("a rule that begins later (-want +got):\n%s", diff)
 	}
 	if now := must[int64](t)(w.Revision(w.ctx())); now != revision+1 {
@@ -85,10 +85,10 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *world) {
 	apply.RuleSet = revision + 1
 	_, err := w.Apply(w.ctx(), apply)
 	w.must(err)
-	again := rules.Read{Subject: "d", Stream: "ORDERS", From: 10, At: w.slot(), CreatedAt: b.created}
-	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.Read{2: {fresh, kept, again}}))
+	again := rules.StreamBinding{Subject: "d", Stream: "ORDERS", From: 10, At: w.slot(), CreatedAt: b.created}
+	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.StreamBinding{2: {fresh, kept, again}}))
 	fresh.From, fresh.At = 20, later(last, fresh.At)
-	if diff := cmp.Diff([]rules.Read{fresh, kept, again}, w.readsOf("goes")[2]); diff != "" {
+	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, w.readsOf("goes")[2]); diff != "" {
 		t.Errorf("what was applied after it went back (-want +got):\n%s", diff)
 	}
 	if c := w.cursor("ORDERS"); c.LastSeq != 10 {
@@ -104,21 +104,21 @@ func later(a, b time.Time) time.Time {
 }
 
 // A stream that nobody reads, or ever read, is read from where the rules begin.
-func streamsBeginWhereTheyAreBound(t *testing.T, w *world) {
+func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 	b := w.binding()
 	w.stream("OLD", b.created.Add(-time.Hour)) // of another one of that name
 	for _, name := range []string{"stays", "goes"} {
 		revision := must[int64](t)(w.Revision(w.ctx()))
-		reads := map[int32][]rules.Read{b.goes.Version: {}}
+		reads := map[int32][]rules.StreamBinding{b.goes.Version: {}}
 		if name == "stays" {
-			reads = map[int32][]rules.Read{1: {}}
+			reads = map[int32][]rules.StreamBinding{1: {}}
 		} else {
-			reads[1] = []rules.Read{}
+			reads[1] = []rules.StreamBinding{}
 		}
 		w.must(w.Rebind(w.ctx(), name, revision, reads))
 	}
 	revision := must[int64](t)(w.Revision(w.ctx()))
-	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {
+	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.StreamBinding{2: {
 		{Subject: "b", Stream: "OLD", From: 40, At: w.slot(), CreatedAt: b.created},
 		{Subject: "b", Stream: "NEW", From: 50, At: w.slot(), CreatedAt: b.created},
 	}}))
@@ -131,9 +131,9 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *world) {
 }
 
 // A stream that did not come so far yet stays where it is, and nothing is known to be read through.
-func streamsStayWhereTheyAreBehind(t *testing.T, w *world) {
+func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
 	b := w.binding()
-	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.Read{2: {
+	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.StreamBinding{2: {
 		{Subject: "b", Stream: "ORDERS", From: 40, At: w.slot(), CreatedAt: b.created},
 	}}))
 	if c := w.cursor("ORDERS"); c.LastSeq != 30 || !c.ReadThrough.IsZero() {
@@ -142,12 +142,12 @@ func streamsStayWhereTheyAreBehind(t *testing.T, w *world) {
 }
 
 // What was judged by other rules, or another stream of the name, changes nothing.
-func rebindsLoseToChanges(t *testing.T, w *world) {
+func rebindsLoseToChanges(t *testing.T, w *fixture) {
 	b := w.binding()
 	revision := must[int64](t)(w.Revision(w.ctx()))
 	rebind := func(revision int64, created time.Time) func() error {
 		return func() error {
-			return w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {{Subject: "b", Stream: "ORDERS", From: 12, CreatedAt: created}}})
+			return w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.StreamBinding{2: {{Subject: "b", Stream: "ORDERS", From: 12, CreatedAt: created}}})
 		}
 	}
 	w.set = revision
@@ -165,7 +165,7 @@ func rebindsLoseToChanges(t *testing.T, w *world) {
 
 // Of clients that bind a rule to other streams at once, each from the same revision, one does so and the others get a
 // conflict, and change nothing.
-func rebindsLoseToEachOther(t *testing.T, w *world) {
+func rebindsLoseToEachOther(t *testing.T, w *fixture) {
 	const clients = 3
 	w.binding()
 	for round := range 5 {
@@ -176,7 +176,7 @@ func rebindsLoseToEachOther(t *testing.T, w *world) {
 		for n := range clients {
 			binding.Go(func() {
 				<-begin
-				errs[n] = w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {{Subject: "b", Stream: fmt.Sprintf("S%d-%d", round, n), From: 7}}})
+				errs[n] = w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.StreamBinding{2: {{Subject: "b", Stream: fmt.Sprintf("S%d-%d", round, n), From: 7}}})
 			})
 		}
 		close(begin)

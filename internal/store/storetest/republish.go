@@ -17,7 +17,7 @@ import (
 
 // told settles a decision with an alert about each key, publishes nothing, and returns the
 // database's time after which they were decided.
-func (w *world) told(keys ...string) (since time.Time) {
+func (w *fixture) told(keys ...string) (since time.Time) {
 	w.t.Helper()
 	since = must[time.Time](w.t)(w.Now(w.ctx()))
 	for later := since; !later.After(since); { // so that nothing before was decided at the same instant
@@ -38,7 +38,7 @@ func (w *world) told(keys ...string) (since time.Time) {
 	return since.Add(time.Microsecond)
 }
 
-func alertsAreRepublished(t *testing.T, w *world) {
+func alertsAreRepublished(t *testing.T, w *fixture) {
 	shop := w.rule
 	w.told("a")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
@@ -82,7 +82,7 @@ func alertsAreRepublished(t *testing.T, w *world) {
 	}
 	at := since.Format(time.RFC3339)
 	want := []string{"ada alert.republish rule/" + shop.Name + " alerts decided since " + at + ": 2", "ada alert.republish alerts alerts decided since " + at + ": 1"}
-	if diff := cmp.Diff(want, w.audited(access.Filter{Action: "alert.republish"})); diff != "" {
+	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Action: "alert.republish"})); diff != "" {
 		t.Error(diff)
 	}
 	for _, ask := range []func(futurejobs.Filter) error{
@@ -96,7 +96,7 @@ func alertsAreRepublished(t *testing.T, w *world) {
 }
 
 // More than one transaction takes is put back in several, each alert once.
-func alertsAreRepublishedInParts(t *testing.T, w *world) {
+func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 	const some = 10_200
 	keys, _ := w.neighbours(some)
 	since := w.told(keys...)
@@ -112,7 +112,7 @@ func alertsAreRepublishedInParts(t *testing.T, w *world) {
 }
 
 // republish has alerts published again.
-func (w *world) republish(since time.Time, want int64) {
+func (w *fixture) republish(since time.Time, want int64) {
 	w.t.Helper()
 	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != want || err != nil {
 		w.t.Fatalf("%d are published again, want %d: %v", n, want, err)
@@ -120,7 +120,7 @@ func (w *world) republish(since time.Time, want int64) {
 }
 
 // decideAt settles a decision about a key, with an alert of a slot, and returns the alert's id.
-func (w *world) decideAt(slot time.Time, key string) alerts.ID {
+func (w *fixture) decideAt(slot time.Time, key string) alerts.ID {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.CheckCount = j.NextCheckAt.Add(time.Minute), j.CheckCount+1
@@ -130,7 +130,7 @@ func (w *world) decideAt(slot time.Time, key string) alerts.ID {
 }
 
 // sent publishes what waits in a shard, so many alerts at a time, and returns it in order.
-func (w *world) sent(shard int16, limit int) (ids []alerts.ID) {
+func (w *fixture) sent(shard int16, limit int) (ids []alerts.ID) {
 	w.t.Helper()
 	for {
 		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
@@ -144,7 +144,7 @@ func (w *world) sent(shard int16, limit int) (ids []alerts.ID) {
 
 // What is published again comes in the order of its decisions, whatever its ids, and before what waits and what is
 // decided meanwhile.
-func alertsAreRepublishedInOrder(t *testing.T, w *world) {
+func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	since := must[time.Time](t)(w.Now(w.ctx()))
 	keys, shard := w.neighbours(1)
 	slot := w.slot()
@@ -171,7 +171,7 @@ func alertsAreRepublishedInOrder(t *testing.T, w *world) {
 }
 
 // Nodes that hold a shard, or do not know yet that they lost it, put an alert back once.
-func alertsArePutBackOnceByTwo(_ *testing.T, w *world) {
+func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 1000, 4
 	keys, shard := w.neighbours(some)
 	since := w.told(keys...)
@@ -194,7 +194,7 @@ func alertsArePutBackOnceByTwo(_ *testing.T, w *world) {
 }
 
 // Alerts that were decided at one instant are put back beside those of them that still wait since the last time.
-func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *world) {
+func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(3)
 	w.start(w.slot(), keys...)
 	decisions := []futurejobs.Decision{w.over(w.one(keys[0])), w.over(w.one(keys[1])), w.over(w.one(keys[2]))}

@@ -13,7 +13,7 @@ import (
 )
 
 // The mark moves on from where it was seen, and carries a restore until that is dealt with.
-func theMarkMoves(t *testing.T, w *world) {
+func theMarkMoves(t *testing.T, w *fixture) {
 	move := func(seen alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, bool) {
 		t.Helper()
 		to, ok, err := w.MoveMark(w.ctx(), seen, seq, r)
@@ -51,7 +51,7 @@ func theMarkMoves(t *testing.T, w *world) {
 }
 
 // strange is an alert of the stream about a key that the database does not know.
-func (w *world) strange(key string, said time.Time) alerts.Alert {
+func (w *fixture) strange(key string, said time.Time) alerts.Alert {
 	return alerts.Alert{
 		ID:   alerts.Decision{Origin: alerts.OriginOf(w.slot(), 1), RuleID: w.rule.ID, Rule: w.rule.Name, Key: key, Status: alerts.Firing, At: said}.ID(),
 		Rule: w.rule.Name, RuleVersion: 1, Entity: w.rule.Entity, Key: key, DecidedAt: said,
@@ -64,7 +64,7 @@ func (w *world) strange(key string, said time.Time) alerts.Alert {
 
 // An open alert that the database does not know goes to the job that waited when it was raised. Nothing is
 // raised for it, and the job's end closes it.
-func unknownAlertsGoBackToTheirJobs(t *testing.T, w *world) {
+func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(2*time.Hour)))
 	before := w.one("a")
@@ -85,7 +85,7 @@ func unknownAlertsGoBackToTheirJobs(t *testing.T, w *world) {
 	if waiting := w.unpublished(); len(waiting) != 1 {
 		t.Errorf("%d alerts wait, want the one that was raised here", len(waiting))
 	}
-	got := must[futurejobs.Said](t)(w.Alert(w.ctx(), strange.ID))
+	got := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), strange.ID))
 	strange.Shard, strange.RuleID = after.Shard, w.rule.ID
 	if diff := cmp.Diff(strange, got.Alert); diff != "" || !got.Published {
 		t.Errorf("the alert is published: %v (-want +got):\n%s", got.Published, diff)
@@ -93,7 +93,7 @@ func unknownAlertsGoBackToTheirJobs(t *testing.T, w *world) {
 }
 
 // An open alert that no job waits for any more is closed, once.
-func unknownAlertsAreClosed(t *testing.T, w *world) {
+func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	since := w.slot()
 	w.start(since, "younger") // it began when the alert had been raised
 	for _, key := range []string{"nobody", "younger"} {
@@ -116,11 +116,11 @@ func unknownAlertsAreClosed(t *testing.T, w *world) {
 }
 
 // Of a rule that is not there nothing is raised: the node closes its alerts in its own name.
-func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *world) {
+func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *fixture) {
 	strange := w.strange("a", w.slot())
 	strange.Rule = "unknown"
 	closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()}))
-	if closing == nil || closing.Rule != alerts.OwnRule || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
+	if closing == nil || closing.Rule != alerts.SystemRule || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
 		t.Fatalf("closed by %+v", closing)
 	}
 	if again := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()})); again != nil {

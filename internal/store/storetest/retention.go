@@ -10,18 +10,18 @@ import (
 )
 
 // prune takes away what is older than d; less than nothing reaches into the future.
-func (w *world) prune(d time.Duration) store.Pruned {
+func (w *fixture) prune(d time.Duration) store.Pruned {
 	w.t.Helper()
 	return must[store.Pruned](w.t)(w.Prune(w.ctx(), store.Retention{History: d, Alerts: d, DeadLetters: d}))
 }
 
-func retentionPrunes(t *testing.T, w *world) {
+func retentionPrunes(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	letters := w.batch(7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), letters))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), letters))
 
 	if got := w.prune(time.Hour); got != (store.Pruned{}) {
 		t.Errorf("pruned what is young: %+v", got)
@@ -44,7 +44,7 @@ func retentionPrunes(t *testing.T, w *world) {
 	w.balances(4)
 }
 
-func retentionKeepsWhatIsUnpublished(t *testing.T, w *world) {
+func retentionKeepsWhatIsUnpublished(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	waiting := w.unpublished()
@@ -57,7 +57,7 @@ func retentionKeepsWhatIsUnpublished(t *testing.T, w *world) {
 	}
 }
 
-func gaugesCount(t *testing.T, w *world) {
+func gaugesCount(t *testing.T, w *fixture) {
 	gauges := func() store.Gauges { return must[store.Gauges](t)(w.Gauges(w.ctx())) }
 	if got := gauges(); got != (store.Gauges{}) {
 		t.Errorf("of nothing: %+v", got)
@@ -69,7 +69,7 @@ func gaugesCount(t *testing.T, w *world) {
 	w.settle(w.later(w.one("c"), past))
 	letters := w.batch(7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), letters))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), letters))
 	got := gauges()
 	if got.Pending != 2 || got.Due != 1 || got.Unpublished != 2 || got.DeadLetters != 1 || !got.OldestDue.Equal(past) {
 		t.Errorf("gauges: %+v", got)
@@ -81,7 +81,7 @@ func gaugesCount(t *testing.T, w *world) {
 		t.Errorf("oldest dead letter: %s, want %s", got.OldestDeadLetter, at)
 	}
 	// Alerts are sorted by the slot that they are about, which these have in common.
-	if !slices.ContainsFunc(pages(t, futurejobs.Filter{}, w.Alerts), func(a futurejobs.Said) bool {
+	if !slices.ContainsFunc(pages(t, futurejobs.Filter{}, w.Alerts), func(a futurejobs.ListedAlert) bool {
 		return a.DecidedAt.Equal(got.OldestAlert)
 	}) {
 		t.Errorf("oldest alert: %s", got.OldestAlert)

@@ -18,17 +18,17 @@ import (
 	"deadman/rules"
 )
 
-func rulesAreSaved(t *testing.T, w *world) {
+func rulesAreSaved(t *testing.T, w *fixture) {
 	before := must[int64](t)(w.Revision(w.ctx()))
-	first := rules.Saved{
+	first := rules.RuleVersion{
 		Name: "payment", Entity: "payment", Document: []byte(`{"a":"☃"}`), Bundle: "shop",
-		Reads: []rules.Read{{Subject: "p.a", Stream: "PAY", From: 9}, {Subject: "p.b", Stream: "PAY", From: 4}},
+		Reads: []rules.StreamBinding{{Subject: "p.a", Stream: "PAY", From: 9}, {Subject: "p.b", Stream: "PAY", From: 4}},
 	}
 	first.Bounds = &access.Bounds{Token: "acme", Subjects: []string{"p.>"}, Publish: []string{}, Handlers: []string{"acme-*"}}
-	v1 := must[rules.Saved](t)(w.Save(w.ctx(), first, 0))
+	v1 := must[rules.RuleVersion](t)(w.Save(w.ctx(), first, 0))
 	second := first
 	second.Document, second.Reads, second.Bounds = []byte(`{"a":2}`), nil, nil
-	v2 := must[rules.Saved](t)(w.Save(access.As(w.ctx(), ada), second, 1))
+	v2 := must[rules.RuleVersion](t)(w.Save(access.As(w.ctx(), ada), second, 1))
 	if v1.Version != 1 || v2.Version != 2 || v1.RuleID != v2.RuleID || v1.SavedAt.IsZero() || v1.RuleID == w.rule.ID {
 		t.Errorf("saved %+v, then %+v", v1, v2)
 	}
@@ -46,10 +46,10 @@ func rulesAreSaved(t *testing.T, w *world) {
 	if len(loaded) != 3 {
 		t.Fatalf("%d versions, want 3", len(loaded))
 	}
-	if diff := cmp.Diff([]rules.Saved{v1, v2}, loaded[1:]); diff != "" {
+	if diff := cmp.Diff([]rules.RuleVersion{v1, v2}, loaded[1:]); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
-	got := must[rules.Saved](t)(w.Version(w.ctx(), v1.RuleID, 1))
+	got := must[rules.RuleVersion](t)(w.Version(w.ctx(), v1.RuleID, 1))
 	if diff := cmp.Diff(v1, got); diff != "" {
 		t.Errorf("version 1 (-want +got):\n%s", diff)
 	}
@@ -60,7 +60,7 @@ func rulesAreSaved(t *testing.T, w *world) {
 
 // Old versions go once nothing needs them: not the newest, the first, one that a job or an open outage has, or
 // one that an event may be for which is not applied yet.
-func versionsArePruned(t *testing.T, w *world) {
+func versionsArePruned(t *testing.T, w *fixture) {
 	prune := func() int64 { return must[int64](t)(w.PruneVersions(w.ctx())) }
 	first := *w.rule
 	versions := map[int32]*futurejobs.Rule{1: w.rule}
@@ -69,7 +69,7 @@ func versionsArePruned(t *testing.T, w *world) {
 		versions[next.Version] = next
 	}
 	w.byHand(w.starting(versions[3], "a", w.slot()))
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(versions[4], 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(versions[4], 1)))
 	if n := prune(); n != 0 {
 		t.Errorf("%d versions went that events may be for", n)
 	}
@@ -98,7 +98,7 @@ func versionsArePruned(t *testing.T, w *world) {
 }
 
 // What changed since a revision is loaded, and nothing else.
-func changesAreLoadedAlone(t *testing.T, w *world) {
+func changesAreLoadedAlone(t *testing.T, w *fixture) {
 	other := w.save("other", "order")
 	since := w.set
 	changes := func() rules.Changes { return must[rules.Changes](t)(w.Changes(w.ctx(), since)) }
@@ -123,16 +123,16 @@ func changesAreLoadedAlone(t *testing.T, w *world) {
 	}
 }
 
-func rulesKeepTheirEntity(_ *testing.T, w *world) {
+func rulesKeepTheirEntity(_ *testing.T, w *fixture) {
 	w.refuses(rules.ErrEntityChanged, func() error {
-		_, err := w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
+		_, err := w.Save(w.ctx(), rules.RuleVersion{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 }
 
 // refuses fails the test unless a change of the rules is refused for a reason, and changes
 // nothing.
-func (w *world) refuses(reason error, change func() error) {
+func (w *fixture) refuses(reason error, change func() error) {
 	w.t.Helper()
 	before, were, err := w.Load(w.ctx())
 	w.must(err)
@@ -150,10 +150,10 @@ func (w *world) refuses(reason error, change func() error) {
 	w.byHand(w.starting(w.rule, "x", w.slot())) // and nobody is kept waiting
 }
 
-func rulesAreSavedOverTheVersionMeant(t *testing.T, w *world) {
+func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
 	save := func(name string, version int32) func() error {
 		return func() error {
-			_, err := w.Save(w.ctx(), rules.Saved{Name: name, Entity: "order", Document: []byte(`{}`)}, version)
+			_, err := w.Save(w.ctx(), rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{}`)}, version)
 			return err
 		}
 	}
@@ -190,41 +190,41 @@ func rulesAreSavedOverTheVersionMeant(t *testing.T, w *world) {
 	w.must(save("new", 0)())
 }
 
-func rulesArePaused(t *testing.T, w *world) {
+func rulesArePaused(t *testing.T, w *fixture) {
 	before := must[int64](t)(w.Revision(w.ctx()))
 	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
-	paused := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	paused := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1))
 	if paused.PausedAt.IsZero() || paused.PausedBy != ada.Name {
 		t.Errorf("paused: %+v", paused)
 	}
 	w.must(w.Pause(w.ctx(), w.rule.Name, true)) // it is: who did it stays
 	revision, loaded, err := w.Load(w.ctx())
 	w.must(err)
-	if diff := cmp.Diff([]rules.Saved{paused}, loaded); diff != "" || revision != before+1 {
+	if diff := cmp.Diff([]rules.RuleVersion{paused}, loaded); diff != "" || revision != before+1 {
 		t.Errorf("revision %d, was %d; loaded (-want +got):\n%s", revision, before, diff)
 	}
-	next := must[rules.Saved](t)(w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "order", Document: []byte(`{"v":2}`)}, 1))
+	next := must[rules.RuleVersion](t)(w.Save(w.ctx(), rules.RuleVersion{Name: w.rule.Name, Entity: "order", Document: []byte(`{"v":2}`)}, 1))
 	if !next.PausedAt.Equal(paused.PausedAt) || next.PausedBy != ada.Name {
 		t.Errorf("a save undid the pause: %+v", next)
 	}
 	w.must(w.Pause(w.ctx(), w.rule.Name, false))
-	if got := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 2)); !got.PausedAt.IsZero() || got.PausedBy != "" {
+	if got := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 2)); !got.PausedAt.IsZero() || got.PausedBy != "" {
 		t.Errorf("resumed: %+v", got)
 	}
 }
 
 // rulesAreHalted pauses rules that cost too much, also those that a person paused.
-func rulesAreHalted(t *testing.T, w *world) {
+func rulesAreHalted(t *testing.T, w *fixture) {
 	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
 	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "it costs too much"))
-	halted := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	halted := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1))
 	if halted.PausedAt.IsZero() || halted.PausedBy != rules.HaltedBy {
 		t.Errorf("halted: %+v", halted)
 	}
 	before := must[int64](t)(w.Revision(w.ctx()))
 	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "once more"))
 	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
-	if again := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !cmp.Equal(halted, again) || must[int64](t)(w.Revision(w.ctx())) != before {
+	if again := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); !cmp.Equal(halted, again) || must[int64](t)(w.Revision(w.ctx())) != before {
 		t.Errorf("halted again: %+v", again)
 	}
 	w.must(w.Pause(w.ctx(), w.rule.Name, false))
@@ -232,16 +232,16 @@ func rulesAreHalted(t *testing.T, w *world) {
 		t.Errorf("of another version: %v", err)
 	}
 	w.refuses404(func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
-	if resumed := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
+	if resumed := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
 		t.Errorf("resumed: %+v", resumed)
 	}
-	entries, _, err := w.Audit(w.ctx(), access.Filter{Action: "rule.pause", Actor: access.NodeItself})
+	entries, _, err := w.Audit(w.ctx(), access.AuditFilter{Action: "rule.pause", Actor: access.NodeItself})
 	if err != nil || len(entries) != 1 || entries[0].Object != "rule/"+w.rule.Name || entries[0].Detail != "it costs too much" {
 		t.Errorf("the audit has %+v, %v", entries, err)
 	}
 }
 
-func rulesAreDeleted(t *testing.T, w *world) {
+func rulesAreDeleted(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a", "b", "c")
 	w.byHand(w.starting(other, "p", w.slot()))
@@ -252,14 +252,14 @@ func rulesAreDeleted(t *testing.T, w *world) {
 	if _, err := w.Settle(w.ctx(), decided); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("settle: %v, want ErrRulesChanged", err)
 	}
-	var loaded []rules.Saved
+	var loaded []rules.RuleVersion
 	var err error
 	w.set, loaded, err = w.Load(w.ctx())
 	w.must(err)
 	if len(loaded) != 1 || loaded[0].RuleID != other.ID {
 		t.Errorf("loaded %+v, want the other rule alone", loaded)
 	}
-	if v := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
+	if v := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
 		t.Errorf("a version of it: %+v", v)
 	}
 	w.refuses404(func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
@@ -279,7 +279,7 @@ func rulesAreDeleted(t *testing.T, w *world) {
 	w.balances(4)
 }
 
-func (w *world) refuses404(change func() error) {
+func (w *fixture) refuses404(change func() error) {
 	w.t.Helper()
 	if err := change(); !errors.Is(err, futurejobs.ErrNotFound) {
 		w.t.Errorf("%v, want ErrNotFound", err)
@@ -287,7 +287,7 @@ func (w *world) refuses404(change func() error) {
 }
 
 // leftOf fails the test unless these are the deleted rules that have jobs.
-func (w *world) leftOf(want ...int32) {
+func (w *fixture) leftOf(want ...int32) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
 		w.t.Errorf("deleted rules with jobs (-want +got):\n%s", diff)
@@ -295,7 +295,7 @@ func (w *world) leftOf(want ...int32) {
 }
 
 // purge ends the jobs of a deleted rule, two at a time.
-func (w *world) purge(rule *futurejobs.Rule) {
+func (w *fixture) purge(rule *futurejobs.Rule) {
 	w.t.Helper()
 	for {
 		jobs := must[[]futurejobs.Job](w.t)(w.JobsOf(w.ctx(), rule.ID, futurejobs.Ref{}, 2))
@@ -312,7 +312,7 @@ func (w *world) purge(rule *futurejobs.Rule) {
 	}
 }
 
-func namesComeBack(t *testing.T, w *world) {
+func namesComeBack(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.settle(w.over(w.one("b")))
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
@@ -326,7 +326,7 @@ func namesComeBack(t *testing.T, w *world) {
 			t.Errorf("%+v: %+v, want the job of each", f, jobs)
 		}
 	}
-	if j := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); j.RuleID != next.ID {
+	if j := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); j.RuleID != next.ID {
 		t.Errorf("the job is of rule %d, want that of now, %d", j.RuleID, next.ID)
 	}
 	w.byHand(w.ending(next, "a"))
@@ -342,7 +342,7 @@ func namesComeBack(t *testing.T, w *world) {
 }
 
 // No alert of a rule is decided once its deletion is committed, whatever is under way.
-func deletedRulesSayNothing(t *testing.T, w *world) {
+func deletedRulesSayNothing(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d")
 	var settlers sync.WaitGroup
 	var deleted atomic.Bool
@@ -376,7 +376,7 @@ func deletedRulesSayNothing(t *testing.T, w *world) {
 	}
 }
 
-func jobsOfARuleAreWalked(t *testing.T, w *world) {
+func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 	other := w.save("order-unpaid", "order")
 	keys := []string{"plain", "nul\x00", `back\slash`, "\xff", "é", "a b", "1", "2", "3", "4", "5", "6"}
 	var effects []futurejobs.Effect
@@ -410,9 +410,9 @@ func jobsOfARuleAreWalked(t *testing.T, w *world) {
 	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page, and of a body
 	for i := range large {
 		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
-		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
+		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
 		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
-		e.Ask = start
+		e.Action = start
 		w.byHand(e)
 	}
 	var after futurejobs.Ref
@@ -434,19 +434,19 @@ func jobsOfARuleAreWalked(t *testing.T, w *world) {
 }
 
 // What was applied while a rule was being saved was not for it.
-func rulesBeginBehindWhatWasApplied(t *testing.T, w *world) {
+func rulesBeginBehindWhatWasApplied(t *testing.T, w *fixture) {
 	last := w.slot()
 	_, err := w.Apply(w.ctx(), w.batch(7, 30))
 	w.must(err)
-	for _, c := range []struct{ is, want rules.Read }{
-		{rules.Read{Stream: "ORDERS", From: 20, At: last.Add(-time.Hour)}, rules.Read{Stream: "ORDERS", From: 30, At: last}},
-		{rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}},
-		{rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}}, // it was recreated
-		{rules.Read{Stream: "OTHER", From: 3}, rules.Read{Stream: "OTHER", From: 3}},
+	for _, c := range []struct{ is, want rules.StreamBinding }{
+		{rules.StreamBinding{Stream: "ORDERS", From: 20, At: last.Add(-time.Hour)}, rules.StreamBinding{Stream: "ORDERS", From: 30, At: last}},
+		{rules.StreamBinding{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}, rules.StreamBinding{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}},
+		{rules.StreamBinding{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}, rules.StreamBinding{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}}, // it was recreated
+		{rules.StreamBinding{Stream: "OTHER", From: 3}, rules.StreamBinding{Stream: "OTHER", From: 3}},
 	} {
-		got, err := w.Save(w.ctx(), rules.Saved{Name: "other", Entity: "e", Document: []byte(`{}`), Reads: []rules.Read{c.is}}, rules.AnyVersion)
+		got, err := w.Save(w.ctx(), rules.RuleVersion{Name: "other", Entity: "e", Document: []byte(`{}`), Reads: []rules.StreamBinding{c.is}}, rules.AnyVersion)
 		w.must(err)
-		if diff := cmp.Diff([]rules.Read{c.want}, got.Reads); diff != "" {
+		if diff := cmp.Diff([]rules.StreamBinding{c.want}, got.Reads); diff != "" {
 			t.Errorf("reads (-want +got):\n%s", diff)
 		}
 	}

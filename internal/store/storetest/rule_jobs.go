@@ -11,7 +11,7 @@ import (
 )
 
 // What is waited for is counted by rule.
-func jobsAreCountedByRule(t *testing.T, w *world) {
+func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	other, none := w.save("payment-missing", "payment"), w.save("order-unpaid", "order")
 	is := func(what string, want map[int32]futurejobs.RuleJobs) {
 		t.Helper()

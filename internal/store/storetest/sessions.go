@@ -13,7 +13,7 @@ import (
 )
 
 // session is a session of a token, made when the world's slots begin.
-func (w *world) session(of access.Token) access.Session {
+func (w *fixture) session(of access.Token) access.Session {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
 	var hash [32]byte
@@ -25,14 +25,14 @@ func (w *world) session(of access.Token) access.Session {
 }
 
 // beginSession keeps a session of a token.
-func (w *world) beginSession(of access.Token) access.Session {
+func (w *fixture) beginSession(of access.Token) access.Session {
 	w.t.Helper()
 	s := w.session(of)
 	w.must(w.InsertSession(w.ctx(), s))
 	return s
 }
 
-func sessionsAreKept(t *testing.T, w *world) {
+func sessionsAreKept(t *testing.T, w *fixture) {
 	token := w.insert("ann")
 	first := w.beginSession(token)
 	odd := w.session(token)
@@ -58,13 +58,13 @@ func sessionsAreKept(t *testing.T, w *world) {
 			t.Errorf("token %q: %v, want ErrNotFound", id, err)
 		}
 	}
-	entries := w.entries(access.Filter{Action: "session.create"})
+	entries := w.entries(access.AuditFilter{Action: "session.create"})
 	if len(entries) != 2 || entries[1].Object != "session/"+first.ID || entries[1].Detail != "token ann" {
 		t.Errorf("the audit says %+v", entries)
 	}
 }
 
-func sessionsAreEnded(t *testing.T, w *world) {
+func sessionsAreEnded(t *testing.T, w *fixture) {
 	token := w.insert("ann")
 	ends, stays := w.beginSession(token), w.beginSession(token)
 	w.must(w.EndSession(w.ctx(), ends.ID))
@@ -76,13 +76,13 @@ func sessionsAreEnded(t *testing.T, w *world) {
 	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	entries := w.entries(access.Filter{Action: "session.revoke"})
+	entries := w.entries(access.AuditFilter{Action: "session.revoke"})
 	if len(entries) != 1 || entries[0].Object != "session/"+ends.ID || entries[0].Detail != "token id "+token.ID {
 		t.Errorf("the audit says %+v", entries)
 	}
 }
 
-func sessionsEndWithTheirToken(t *testing.T, w *world) {
+func sessionsEndWithTheirToken(t *testing.T, w *fixture) {
 	gone, other := w.insert("gone"), w.insert("other")
 	of, stays := w.beginSession(gone), w.beginSession(other)
 	w.must(w.RevokeToken(w.ctx(), "gone", w.at))
@@ -98,7 +98,7 @@ func sessionsEndWithTheirToken(t *testing.T, w *world) {
 	if err := w.InsertSession(w.ctx(), w.session(access.Token{ID: "x"})); !errors.Is(err, access.ErrNotFound) {
 		t.Errorf("a session of no token: %v, want ErrNotFound", err)
 	}
-	if n := len(w.entries(access.Filter{Action: "session.create"})); n != 2 {
+	if n := len(w.entries(access.AuditFilter{Action: "session.create"})); n != 2 {
 		t.Errorf("the audit has %d new sessions, want 2", n)
 	}
 	// A token that expired gives its name up, and its sessions are none of the next one's.
@@ -114,7 +114,7 @@ func sessionsEndWithTheirToken(t *testing.T, w *world) {
 	}
 }
 
-func sessionsAreTouchedForward(t *testing.T, w *world) {
+func sessionsAreTouchedForward(t *testing.T, w *fixture) {
 	s := w.beginSession(w.insert("ann"))
 	for _, touch := range []struct{ at, want time.Time }{
 		{w.at.Add(time.Minute), w.at.Add(time.Minute)},
@@ -128,7 +128,7 @@ func sessionsAreTouchedForward(t *testing.T, w *world) {
 	w.must(w.TouchSession(w.ctx(), "nobody", w.at)) // it was ended meanwhile
 }
 
-func sessionsAreForgotten(t *testing.T, w *world) {
+func sessionsAreForgotten(t *testing.T, w *fixture) {
 	token := w.insert("ann")
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	live, idle, expired := w.session(token), w.session(token), w.session(token)
@@ -147,7 +147,7 @@ func sessionsAreForgotten(t *testing.T, w *world) {
 }
 
 // A session of a person needs no token, and no revocation ends it but its own.
-func sessionsOfPeopleAreKept(t *testing.T, w *world) {
+func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
 	token := w.insert("ann")
 	of := w.beginSession(token)
 	ann := w.session(access.Token{})
@@ -175,7 +175,7 @@ func sessionsOfPeopleAreKept(t *testing.T, w *world) {
 	for action, want := range map[string]string{
 		"session.create": "id oidc:https://id.example.org#1; groups sre, a,b", "session.revoke": ann.Person.String(),
 	} {
-		entries := w.entries(access.Filter{Action: action, Object: "session/" + ann.ID})
+		entries := w.entries(access.AuditFilter{Action: action, Object: "session/" + ann.ID})
 		if len(entries) != 1 || entries[0].Detail != want {
 			t.Errorf("%s: the audit says %+v, want %q", action, entries, want)
 		}

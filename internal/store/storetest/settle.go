@@ -15,16 +15,16 @@ import (
 	"deadman/rules"
 )
 
-func settleReschedules(t *testing.T, w *world) {
+func settleReschedules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	before := w.one("a")
 	picked := before.NextCheckAt.Add(time.Second)
 	next := before.NextCheckAt.Add(5 * time.Minute)
 	d := w.later(before, next)
 	d.Job.Undecided = 2
-	d.Job.Last = futurejobs.Look{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
+	d.Job.Last = futurejobs.CheckTimes{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
 	d.Job.Last.StartedAt = picked.Add(time.Microsecond)
-	d.Job.Cost = futurejobs.Cost{Checks: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
+	d.Job.CheckStats = futurejobs.CheckStats{Checks: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
 	d.Job.Event, d.Job.State = nil, []byte(`{"x":1}`) // neither is a settle's to write
 
 	settled := w.settle(d)
@@ -33,12 +33,12 @@ func settleReschedules(t *testing.T, w *world) {
 	}
 	want := d.Job
 	want.Rev, want.Event, want.State = before.Rev+1, before.Event, before.State
-	got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")).Job
+	got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")).Job
 	got.Trail = ""
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the job (-want +got):\n%s", diff)
 	}
-	want.Last = futurejobs.Look{} // the sweep has no use for it
+	want.Last = futurejobs.CheckTimes{} // the sweep has no use for it
 	if diff := cmp.Diff(want, w.one("a")); diff != "" {
 		t.Errorf("the job that is due (-want +got):\n%s", diff)
 	}
@@ -48,7 +48,7 @@ func settleReschedules(t *testing.T, w *world) {
 }
 
 // Jobs that are looked at next at one slot, and jobs that are not, go on in one settlement.
-func settleReschedulesTogether(t *testing.T, w *world) {
+func settleReschedulesTogether(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	slot := w.one("a").NextCheckAt
 	for _, next := range []map[string]time.Time{
@@ -57,26 +57,26 @@ func settleReschedulesTogether(t *testing.T, w *world) {
 	} {
 		var decisions []futurejobs.Decision
 		for key, at := range next {
-			j := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key)).Job
+			j := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key)).Job
 			decisions = append(decisions, w.later(j, at))
 		}
 		if settled := w.settle(decisions...); len(settled.Jobs) != len(next) {
 			t.Fatalf("settled: %+v", settled)
 		}
 		for key, at := range next {
-			if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key)); !got.NextCheckAt.Equal(at) {
+			if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key)); !got.NextCheckAt.Equal(at) {
 				t.Errorf("%s is looked at next at %s, want %s", key, got.NextCheckAt, at)
 			}
 		}
 	}
 }
 
-func settleEnds(t *testing.T, w *world) {
+func settleEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	job := w.one("a")
 	d := w.over(job)
-	d.Job.Last = futurejobs.Look{PickedAt: job.NextCheckAt, StartedAt: job.NextCheckAt.Add(time.Millisecond), FailedAt: job.NextCheckAt.Add(time.Second)}
-	d.Job.Cost = futurejobs.Cost{Checks: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
+	d.Job.Last = futurejobs.CheckTimes{PickedAt: job.NextCheckAt, StartedAt: job.NextCheckAt.Add(time.Millisecond), FailedAt: job.NextCheckAt.Add(time.Second)}
+	d.Job.CheckStats = futurejobs.CheckStats{Checks: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
 	from := must[time.Time](t)(w.Now(w.ctx()))
 	settled := w.settle(d)
 	if !settled.Jobs[job.ID] || settled.Alerts != 1 {
@@ -93,9 +93,9 @@ func settleEnds(t *testing.T, w *world) {
 	if got.EndedAt.Before(from) {
 		t.Errorf("ended at %s, before it was settled at %s", got.EndedAt, from)
 	}
-	want := futurejobs.Ended{
-		Listed:  futurejobs.Listed{Job: d.Job, Rule: w.rule.Name, Entity: w.rule.Entity},
-		Outcome: "exhausted", Reason: "the last step was taken", EndedAt: got.EndedAt,
+	want := futurejobs.EndedJob{
+		ListedJob: futurejobs.ListedJob{Job: d.Job, Rule: w.rule.Name, Entity: w.rule.Entity},
+		Outcome:   "exhausted", Reason: "the last step was taken", EndedAt: got.EndedAt,
 	}
 	want.Event, want.State, want.Rev = nil, nil, 0 // history is what happened, not what was carried
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -104,7 +104,7 @@ func settleEnds(t *testing.T, w *world) {
 }
 
 // What is said keeps its instants, whatever else of its batch has the same.
-func settleSays(t *testing.T, w *world) {
+func settleSays(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
 	looked := func(d futurejobs.Decision) futurejobs.Decision {
 		d.Job.Last.CompletedAt = d.Alerts[0].DecidedAt
@@ -136,7 +136,7 @@ func settleSays(t *testing.T, w *world) {
 	}
 }
 
-func settleLosesToAChange(t *testing.T, w *world) {
+func settleLosesToAChange(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	a, b := w.one("a"), w.one("b")
 	w.settle(w.later(a, a.NextCheckAt.Add(time.Minute)))
@@ -160,7 +160,7 @@ func settleLosesToAChange(t *testing.T, w *world) {
 }
 
 // A settle that can't be put together changes nothing, and leaves nothing behind for the next.
-func settleRefusesWhatCannotBeSaid(t *testing.T, w *world) {
+func settleRefusesWhatCannotBeSaid(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	a, b, c := w.over(w.one("a")), w.over(w.one("b")), w.over(w.one("c"))
 	unsayable := b
@@ -181,30 +181,30 @@ func settleRefusesWhatCannotBeSaid(t *testing.T, w *world) {
 	}
 }
 
-func settleLosesToATakeover(t *testing.T, w *world) {
+func settleLosesToATakeover(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e")
 	a := w.one("a")
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[a.Shard]}}))
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
 	if _, ok, err := w.Take(w.ctx(), "other", w.held[a.Shard], time.Hour); err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
 	w.settlesAllBut(a.Shard)
 }
 
-func settleLosesToTheClock(t *testing.T, w *world) {
+func settleLosesToTheClock(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e")
 	a := w.one("a")
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[a.Shard]}}))
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
 	got, ok, err := w.Take(w.ctx(), me, w.held[a.Shard], -time.Second)
 	if err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
-	w.held[a.Shard] = got.Held
+	w.held[a.Shard] = got.HeldShard
 	w.settlesAllBut(a.Shard)
 }
 
 // settlesAllBut ends and moves jobs, and finds those of one shard untouched.
-func (w *world) settlesAllBut(shard int16) {
+func (w *fixture) settlesAllBut(shard int16) {
 	w.t.Helper()
 	var decisions []futurejobs.Decision
 	want := make(map[int64]bool)
@@ -231,7 +231,7 @@ func (w *world) settlesAllBut(shard int16) {
 }
 
 // A settle rests on the rules of its decisions alone, and only on what those depend on.
-func settleStandsWhileRulesAreSaved(t *testing.T, w *world) {
+func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	set := w.set
 	settle := func(key string) (futurejobs.Settled, error) {
@@ -247,9 +247,9 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *world) {
 	}
 
 	// A version whose jobs wait for another stream: what the decision knew of it was nothing.
-	_, err := w.Save(w.ctx(), rules.Saved{
+	_, err := w.Save(w.ctx(), rules.RuleVersion{
 		Name: w.rule.Name, Entity: "order", Document: []byte(`{"resolve":[{"event":"orders.shipped"}]}`),
-		Reads: []rules.Read{{Subject: "orders.shipped", Stream: "SHIPPING"}},
+		Reads: []rules.StreamBinding{{Subject: "orders.shipped", Stream: "SHIPPING"}},
 	}, rules.AnyVersion)
 	w.must(err)
 	if _, err := settle("b"); !errors.Is(err, futurejobs.ErrRulesChanged) {
@@ -263,17 +263,17 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *world) {
 }
 
 // While a node of schema 16 runs, the revision of all rules is the fence. None runs beside a store that is alone.
-func olderNodesFenceAllRules(t *testing.T, w *world) {
+func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
 	set, st, met := w.set, w.settlement(w.over(w.one("a"))), w.met(w.rule, 1)
-	b := futurejobs.Batch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
+	b := futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
 	w.save("other", "order")
 	var want error
-	if !w.Alone() {
+	if !w.SingleProcess() {
 		want = futurejobs.ErrRulesChanged
 	}
-	if _, err := w.Meet(w.ctx(), met); !errors.Is(err, want) {
+	if _, err := w.RecordOutage(w.ctx(), met); !errors.Is(err, want) {
 		t.Errorf("meet: %v, want %v", err, want)
 	}
 	if _, err := w.Settle(w.ctx(), st); !errors.Is(err, want) {
@@ -283,10 +283,10 @@ func olderNodesFenceAllRules(t *testing.T, w *world) {
 		t.Errorf("apply: %v, want %v", err, want)
 	}
 	w.must(w.Leave(w.ctx(), "older"))
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), met))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met))
 	if want != nil {
 		must[futurejobs.Settled](t)(w.Settle(w.ctx(), st))
-		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	if len(w.all()) != 0 {
 		t.Errorf("%d jobs are left", len(w.all()))
@@ -294,7 +294,7 @@ func olderNodesFenceAllRules(t *testing.T, w *world) {
 }
 
 // Of a batch, the decisions on rules that moved are left out, and no others.
-func settleLeavesOutRulesThatMoved(t *testing.T, w *world) {
+func settleLeavesOutRulesThatMoved(t *testing.T, w *fixture) {
 	other := w.save("order-unpaid", "order")
 	w.start(w.slot(), "a", "b")
 	w.byHand(w.starting(other, "a", w.slot()))
@@ -318,7 +318,7 @@ func settleLeavesOutRulesThatMoved(t *testing.T, w *world) {
 	}
 }
 
-func settleMany(t *testing.T, w *world) {
+func settleMany(t *testing.T, w *fixture) {
 	const n = 2000
 	keys := make([]string, n)
 	for i := range keys {
@@ -343,7 +343,7 @@ func settleMany(t *testing.T, w *world) {
 	}
 }
 
-func firstCheckNeverChanges(t *testing.T, w *world) {
+func firstCheckNeverChanges(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	first := w.one("a").FirstCheckAt
 	for range 3 {
@@ -367,7 +367,7 @@ func firstCheckNeverChanges(t *testing.T, w *world) {
 	}
 }
 
-func timesAreExact(t *testing.T, w *world) {
+func timesAreExact(t *testing.T, w *fixture) {
 	first := w.slot().Add(123456 * time.Microsecond)
 	made := w.job(w.rule, "a", first)
 	made.Since = time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)

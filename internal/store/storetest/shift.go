@@ -8,7 +8,7 @@ import (
 )
 
 // stepsAreFollowedOnce has two nodes follow steps of the clock, and looks at what is to be moved.
-func stepsAreFollowedOnce(t *testing.T, w *world) {
+func stepsAreFollowedOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	follow := func(by time.Duration, isBack bool) []futurejobs.Shift {
 		t.Helper()
@@ -54,7 +54,7 @@ func stepsAreFollowedOnce(t *testing.T, w *world) {
 }
 
 // jobsAreShiftedOnce moves jobs whose rows change meanwhile.
-func jobsAreShiftedOnce(t *testing.T, w *world) {
+func jobsAreShiftedOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.must(w.FollowStep(w.ctx(), -time.Hour, false))
 	was := w.one("a")
@@ -66,7 +66,7 @@ func jobsAreShiftedOnce(t *testing.T, w *world) {
 	}
 	read := func() []futurejobs.Shiftable {
 		t.Helper()
-		return must[[]futurejobs.Shiftable](t)(w.Shiftables(w.ctx(), futurejobs.Walk{Shard: was.Shard}, 10))
+		return must[[]futurejobs.Shiftable](t)(w.Shiftables(w.ctx(), futurejobs.ShardCursor{Shard: was.Shard}, 10))
 	}
 	page := read()
 	if len(page) != 1 || page[0].ID != was.ID || page[0].Rev != was.Rev || !page[0].Next.Equal(was.NextCheckAt) || !page[0].Since.Equal(was.Since) || page[0].Shifted != 0 {

@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Wire passes connections on to Postgres and keeps the text of each statement that goes over it,
+// StatementRecorder passes connections on to Postgres and keeps the text of each statement that goes over it,
 // whichever way a client sends it.
-type Wire struct {
+type StatementRecorder struct {
 	from   net.Listener
 	passed sync.WaitGroup
 
@@ -27,7 +27,7 @@ type Wire struct {
 }
 
 // NewWire returns a wire that is there until the test ends.
-func NewWire(tb testing.TB) *Wire {
+func NewWire(tb testing.TB) *StatementRecorder {
 	tb.Helper()
 	super, err := shared()
 	if err != nil {
@@ -37,7 +37,7 @@ func NewWire(tb testing.TB) *Wire {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &Wire{sent: make(map[string]bool)}
+	w := &StatementRecorder{sent: make(map[string]bool)}
 	if w.from, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		tb.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func NewWire(tb testing.TB) *Wire {
 }
 
 // Postgres is Postgres, over the wire. What goes over it is not encrypted.
-func (w *Wire) Postgres(tb testing.TB) string {
+func (w *StatementRecorder) Postgres(tb testing.TB) string {
 	tb.Helper()
 	u, err := url.Parse(Postgres(tb))
 	if err != nil {
@@ -74,14 +74,14 @@ func (w *Wire) Postgres(tb testing.TB) string {
 }
 
 // Sent returns the texts of the statements that went over the wire so far, in order of the alphabet.
-func (w *Wire) Sent() []string {
+func (w *StatementRecorder) Sent() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.sent))
 }
 
 // pass returns when the client or the server has hung up.
-func (w *Wire) pass(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
+func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
 	defer client.Close()
 	network, address := pgconn.NetworkAddress(to.Host, to.Port)
 	server, err := net.Dial(network, address)
@@ -101,7 +101,7 @@ func (w *Wire) pass(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
 
 // listen reads what a client says until it hangs up: a first message without a type, and then
 // messages with one, https://www.postgresql.org/docs/current/protocol-message-formats.html.
-func (w *Wire) listen(r io.Reader) {
+func (w *StatementRecorder) listen(r io.Reader) {
 	_, err := body(r)
 	for err == nil {
 		var kind [1]byte
@@ -131,7 +131,7 @@ func body(r io.Reader) ([]byte, error) {
 }
 
 // keep keeps the statement that a message begins with.
-func (w *Wire) keep(said []byte) {
+func (w *StatementRecorder) keep(said []byte) {
 	text, _, ended := bytes.Cut(said, []byte{0})
 	if !ended {
 		return // who said it hung up meanwhile

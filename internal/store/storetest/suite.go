@@ -19,7 +19,7 @@ import (
 type Open func(tb testing.TB) *store.Store
 
 // behaviours are all that the rest of deadman relies on.
-var behaviours = map[string]func(*testing.T, *world){
+var behaviours = map[string]func(*testing.T, *fixture){
 	"due/order":             dueInOrder,
 	"due/room":              dueInTheRoomOfAnother,
 	"due/buffers":           dueTouchesPages,
@@ -244,12 +244,12 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// world is a store with a rule in it, and a node that holds all its shards.
-type world struct {
+// fixture is a store with a rule in it, and a node that holds all its shards.
+type fixture struct {
 	*store.Store
 	t    *testing.T
 	rule *futurejobs.Rule
-	held []futurejobs.Held
+	held []futurejobs.HeldShard
 	set  int64     // the rule set's revision
 	at   time.Time // a slot, a day from now
 }
@@ -257,15 +257,15 @@ type world struct {
 // me is the node that holds the shards.
 const me = "me"
 
-func newWorld(t *testing.T, s *store.Store) *world {
-	w := &world{Store: s, t: t}
+func newWorld(t *testing.T, s *store.Store) *fixture {
+	w := &fixture{Store: s, t: t}
 	w.at = must[time.Time](t)(s.Now(t.Context())).Add(futurejobs.Day).Truncate(time.Minute)
 	w.rule = w.save("order-unshipped", "order")
 	w.held = w.takeAll(me, time.Hour)
 	return w
 }
 
-func (w *world) ctx() context.Context { return w.t.Context() }
+func (w *fixture) ctx() context.Context { return w.t.Context() }
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
@@ -277,7 +277,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -285,11 +285,11 @@ func (w *world) must(err error) {
 }
 
 // save makes a rule, and the world know of the rule set that it is in.
-func (w *world) save(name, entity string) *futurejobs.Rule {
+func (w *fixture) save(name, entity string) *futurejobs.Rule {
 	w.t.Helper()
-	saved := must[rules.Saved](w.t)(w.Save(w.ctx(), rules.Saved{
+	saved := must[rules.RuleVersion](w.t)(w.Save(w.ctx(), rules.RuleVersion{
 		Name: name, Entity: entity, Document: []byte(`{"name":"` + name + `"}`),
-		Reads: []rules.Read{{Subject: "orders.created", Stream: "ORDERS", From: 7}},
+		Reads: []rules.StreamBinding{{Subject: "orders.created", Stream: "ORDERS", From: 7}},
 	}, rules.AnyVersion))
 	w.set = must[int64](w.t)(w.Revision(w.ctx()))
 	return &futurejobs.Rule{
@@ -298,28 +298,28 @@ func (w *world) save(name, entity string) *futurejobs.Rule {
 	}
 }
 
-func (w *world) takeAll(node string, d time.Duration) []futurejobs.Held {
+func (w *fixture) takeAll(node string, d time.Duration) []futurejobs.HeldShard {
 	w.t.Helper()
-	var held []futurejobs.Held
+	var held []futurejobs.HeldShard
 	for _, l := range must[[]futurejobs.Lease](w.t)(w.Leases(w.ctx())) {
-		got, ok, err := w.Take(w.ctx(), node, l.Held, d)
+		got, ok, err := w.Take(w.ctx(), node, l.HeldShard, d)
 		if err != nil || !ok {
 			w.t.Fatalf("take shard %d: %v, %v", l.Shard, ok, err)
 		}
-		held = append(held, got.Held)
+		held = append(held, got.HeldShard)
 	}
 	return held
 }
 
 // slot is the first slot that the world's jobs are due at.
-func (w *world) slot() time.Time { return w.at }
+func (w *fixture) slot() time.Time { return w.at }
 
-func (w *world) ref(rule *futurejobs.Rule, key string) futurejobs.Ref {
+func (w *fixture) ref(rule *futurejobs.Rule, key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, w.Shards()), RuleID: rule.ID, Key: key}
 }
 
 // job is a wait for key, due at first.
-func (w *world) job(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Job {
+func (w *fixture) job(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Job {
 	return futurejobs.Job{
 		Ref: w.ref(rule, key), Version: rule.Version, Since: first.Add(-time.Hour), FirstCheckAt: first,
 		Event: json.RawMessage(`{"id":"` + strconv.Itoa(len(key)) + `"}`),
@@ -328,17 +328,17 @@ func (w *world) job(rule *futurejobs.Rule, key string, first time.Time) futurejo
 
 // begins is the effect that begins a wait.
 func begins(rule *futurejobs.Rule, j futurejobs.Job) futurejobs.Effect {
-	return futurejobs.Effect{Rule: rule, Ref: j.Ref, Ask: futurejobs.Start{Job: j}}
+	return futurejobs.Effect{Rule: rule, Ref: j.Ref, Action: futurejobs.Start{Job: j}}
 }
 
 // starting is the effect that begins a wait for key, due at first.
-func (w *world) starting(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Effect {
+func (w *fixture) starting(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Effect {
 	return begins(rule, w.job(rule, key, first))
 }
 
 // ending is the effect that ends the wait for key, and says so.
-func (w *world) ending(rule *futurejobs.Rule, key string) futurejobs.Effect {
-	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Ask: itHappened}
+func (w *fixture) ending(rule *futurejobs.Rule, key string) futurejobs.Effect {
+	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: itHappened}
 }
 
 // itHappened ends a wait, and says so.
@@ -347,13 +347,13 @@ var itHappened = futurejobs.End{Outcome: "resolved", Close: func(futurejobs.Job)
 }}
 
 // byHand applies effects that no stream asked for.
-func (w *world) byHand(effects ...futurejobs.Effect) futurejobs.Applied {
+func (w *fixture) byHand(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	w.t.Helper()
-	return must[futurejobs.Applied](w.t)(w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, Effects: effects}))
+	return must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: effects}))
 }
 
 // start begins waits for keys, all due at first.
-func (w *world) start(first time.Time, keys ...string) {
+func (w *fixture) start(first time.Time, keys ...string) {
 	w.t.Helper()
 	effects := make([]futurejobs.Effect, len(keys))
 	for i, key := range keys {
@@ -365,7 +365,7 @@ func (w *world) start(first time.Time, keys ...string) {
 }
 
 // all returns all pending jobs, in the order in which they are due.
-func (w *world) all() []futurejobs.Job {
+func (w *fixture) all() []futurejobs.Job {
 	w.t.Helper()
 	return must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), futurejobs.DueQuery{
 		Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 100_000,
@@ -373,16 +373,16 @@ func (w *world) all() []futurejobs.Job {
 }
 
 // walks begin at the beginning of all shards.
-func (w *world) walks() []futurejobs.Walk {
-	walks := make([]futurejobs.Walk, w.Shards())
+func (w *fixture) walks() []futurejobs.ShardCursor {
+	walks := make([]futurejobs.ShardCursor, w.Shards())
 	for i := range walks {
-		walks[i] = futurejobs.Walk{Shard: int16(i), ID: math.MinInt64}
+		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: math.MinInt64}
 	}
 	return walks
 }
 
 // one returns the pending job of a key.
-func (w *world) one(key string) futurejobs.Job {
+func (w *fixture) one(key string) futurejobs.Job {
 	w.t.Helper()
 	for _, j := range w.all() {
 		if j.Key == key {
@@ -394,14 +394,14 @@ func (w *world) one(key string) futurejobs.Job {
 }
 
 // later is the decision to look again at next, with an alert.
-func (w *world) later(j futurejobs.Job, next time.Time) futurejobs.Decision {
+func (w *fixture) later(j futurejobs.Job, next time.Time) futurejobs.Decision {
 	slot := j.NextCheckAt
 	j.NextCheckAt, j.CheckCount, j.Step = next, j.CheckCount+1, j.Step+1
 	return w.saying(futurejobs.Decision{Job: j}, slot)
 }
 
 // over is the decision that j has come to its end, with an alert.
-func (w *world) over(j futurejobs.Job) futurejobs.Decision {
+func (w *fixture) over(j futurejobs.Job) futurejobs.Decision {
 	j.CheckCount++
 	return w.saying(futurejobs.Decision{Job: j, Outcome: "exhausted", Reason: "the last step was taken"}, j.NextCheckAt)
 }
@@ -409,7 +409,7 @@ func (w *world) over(j futurejobs.Job) futurejobs.Decision {
 var place atomic.Int64
 
 // saying adds an alert to a decision.
-func (w *world) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decision {
+func (w *fixture) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decision {
 	now := must[time.Time](w.t)(w.Now(w.ctx()))
 	a := alerts.Alert{
 		ID: alerts.Decision{
@@ -429,7 +429,7 @@ func (w *world) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decisio
 }
 
 // settlement is decisions of the node that holds all shards.
-func (w *world) settlement(decisions ...futurejobs.Decision) futurejobs.Settlement {
+func (w *fixture) settlement(decisions ...futurejobs.Decision) futurejobs.Settlement {
 	st := futurejobs.Settlement{Held: w.held, RuleSet: w.set}
 	for i := range decisions {
 		st.Decisions = append(st.Decisions, &decisions[i])
@@ -437,13 +437,13 @@ func (w *world) settlement(decisions ...futurejobs.Decision) futurejobs.Settleme
 	return st
 }
 
-func (w *world) settle(decisions ...futurejobs.Decision) futurejobs.Settled {
+func (w *fixture) settle(decisions ...futurejobs.Decision) futurejobs.Settled {
 	w.t.Helper()
 	return must[futurejobs.Settled](w.t)(w.Settle(w.ctx(), w.settlement(decisions...)))
 }
 
 // unpublished returns all alerts that wait.
-func (w *world) unpublished() []alerts.Alert {
+func (w *fixture) unpublished() []alerts.Alert {
 	w.t.Helper()
 	shards := make([]int16, w.Shards())
 	for i := range shards {
@@ -453,7 +453,7 @@ func (w *world) unpublished() []alerts.Alert {
 }
 
 // ended returns all of history, newest first.
-func (w *world) ended() []futurejobs.Ended {
+func (w *fixture) ended() []futurejobs.EndedJob {
 	w.t.Helper()
 	return pages(w.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.History)
 }

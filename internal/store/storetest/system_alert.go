@@ -8,20 +8,20 @@ import (
 )
 
 // What is over is said once, if it was said that it began.
-func concludes(t *testing.T, w *world) {
-	r := alerts.Remark{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it is so"}
+func concludes(t *testing.T, w *fixture) {
+	r := alerts.SystemAlert{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it is so"}
 	over := r
 	over.Status = alerts.Resolved
 	conclude := func(want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.Conclude(w.ctx(), over)
+		a, said, err := w.ResolveSystemAlert(w.ctx(), over)
 		if err != nil || said != want {
 			t.Errorf("said %v, want %v: %v", said, want, err)
 		}
 		return a
 	}
 	conclude(false)
-	firing, said, err := w.Announce(w.ctx(), r)
+	firing, said, err := w.WriteSystemAlert(w.ctx(), r)
 	if err != nil || !said {
 		t.Fatal(said, err)
 	}

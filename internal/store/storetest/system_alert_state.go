@@ -9,9 +9,9 @@ import (
 
 // A remark stands from the first who says it to the first who ends it, whenever each of them
 // noticed.
-func remarksStand(t *testing.T, w *world) {
+func remarksStand(t *testing.T, w *fixture) {
 	first := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
-	r := alerts.Remark{Topic: "stream/X", Step: "full", Status: alerts.Firing, Severity: alerts.Error, Since: first, Text: "it is full"}
+	r := alerts.SystemAlert{Topic: "stream/X", Step: "full", Status: alerts.Firing, Severity: alerts.Error, Since: first, Text: "it is full"}
 	end := r
 	end.Status, end.Text, end.Since = alerts.Resolved, "it has room again", first.Add(time.Hour)
 	say := func(what string, want bool, a alerts.Alert, said bool, err error) alerts.Alert {
@@ -23,12 +23,12 @@ func remarksStand(t *testing.T, w *world) {
 	}
 	begin := func(what string, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.BeginRemark(w.ctx(), r)
+		a, said, err := w.OpenSystemAlert(w.ctx(), r)
 		return say(what, want, a, said, err)
 	}
 	over := func(what string, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.EndRemark(w.ctx(), end)
+		a, said, err := w.CloseSystemAlert(w.ctx(), end)
 		return say(what, want, a, said, err)
 	}
 	over("nothing stands", false)
@@ -37,13 +37,13 @@ func remarksStand(t *testing.T, w *world) {
 	begin("another node, a minute later", false)
 	r.Step = "filling"
 	begin("another step", true)
-	stands := must[[]alerts.Remark](t)(w.Standing(w.ctx()))
+	stands := must[[]alerts.SystemAlert](t)(w.Standing(w.ctx()))
 	if len(stands) != 2 || stands[0].Step != "filling" || stands[1].Topic != "stream/X" || stands[1].Step != "full" || !stands[1].Since.Equal(first.Truncate(time.Microsecond)) {
 		t.Errorf("what stands: %+v", stands)
 	}
 	closing := over("the first to end it", true)
 	over("the second to end it", false)
-	if stands = must[[]alerts.Remark](t)(w.Standing(w.ctx())); len(stands) != 1 || stands[0].Step != "filling" {
+	if stands = must[[]alerts.SystemAlert](t)(w.Standing(w.ctx())); len(stands) != 1 || stands[0].Step != "filling" {
 		t.Errorf("what stands once one is over: %+v", stands)
 	}
 	if len(closing.Closes) != 1 || closing.Closes[0] != fired.ID || !closing.Since.Equal(first.Truncate(time.Microsecond)) {
@@ -59,13 +59,13 @@ func remarksStand(t *testing.T, w *world) {
 }
 
 // That a thing is another one is said once, and nothing is said of the first.
-func remarksOnChanges(t *testing.T, w *world) {
+func remarksOnChanges(t *testing.T, w *fixture) {
 	for i, c := range []struct {
 		known string
 		said  bool
 	}{{"a", false}, {"a", false}, {"b", true}, {"b", false}, {"a", true}} {
-		r := alerts.Remark{Topic: "stream/X", Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
-		if _, said, err := w.RemarkChange(w.ctx(), c.known, r); said != c.said || err != nil {
+		r := alerts.SystemAlert{Topic: "stream/X", Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
+		if _, said, err := w.AlertOnChange(w.ctx(), c.known, r); said != c.said || err != nil {
 			t.Errorf("%d, %s: said is %v: %v", i, c.known, said, err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // ticking is the batch of a tick, from one second to another.
-func (w *world) ticking(after, last uint64, effects ...futurejobs.Effect) futurejobs.Batch {
-	return futurejobs.Batch{
+func (w *fixture) ticking(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+	return futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(w.rule.ID), After: after, Last: last, LastAt: time.Unix(int64(last), 0), //nolint:gosec // a second since 1970
 		RuleSet: w.set, Effects: effects,
 	}
@@ -21,7 +21,7 @@ func (w *world) ticking(after, last uint64, effects ...futurejobs.Effect) future
 
 // Ticks have cursors that are no streams': nobody waits until one is read. What they make is
 // accounted for.
-func ticksHaveCursors(t *testing.T, w *world) {
+func ticksHaveCursors(t *testing.T, w *fixture) {
 	name := futurejobs.TickStream(w.rule.ID)
 	all := func() map[string]futurejobs.Cursor {
 		return must[map[string]futurejobs.Cursor](t)(w.TickCursors(w.ctx()))
@@ -31,11 +31,11 @@ func ticksHaveCursors(t *testing.T, w *world) {
 	}
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 100}))
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 200}))
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()))))
-	if _, err := w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "c", w.slot()))); !errors.Is(err, futurejobs.ErrMoved) {
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()))))
+	if _, err := w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "c", w.slot()))); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("a tick that was applied: %v, want ErrMoved", err)
 	}
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(160, 220)))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(160, 220)))
 	want := map[string]futurejobs.Cursor{name: {Stream: name, LastSeq: 220, LastAt: time.Unix(220, 0).UTC(), Created: 2}}
 	if diff := cmp.Diff(want, all()); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
@@ -43,7 +43,7 @@ func ticksHaveCursors(t *testing.T, w *world) {
 	if streams := must[map[string]futurejobs.Cursor](t)(w.Cursors(w.ctx())); len(streams) != 2 || streams[name].Stream != "" {
 		t.Errorf("cursors of streams: %v", streams)
 	}
-	if through := must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the world's stream, and pings
+	if through := must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the world's stream, and pings
 		t.Errorf("streams: %v", through)
 	}
 	w.balances(2)
@@ -51,12 +51,12 @@ func ticksHaveCursors(t *testing.T, w *world) {
 
 // A wait that lapses is in the history alone. What happened early ends it otherwise, and one that is
 // kept goes on.
-func startsLapse(t *testing.T, w *world) {
+func startsLapse(t *testing.T, w *fixture) {
 	at := w.slot()
 	lapse := func(key string, restart bool) futurejobs.Effect {
 		j := w.job(w.rule, key, at)
 		j.Since = at
-		return w.asking(w.rule, key, time.Time{}, futurejobs.Lapse{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
+		return w.asking(w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
 	}
 	w.byHand(w.happening("early", at, time.Hour))
 	w.start(at, "kept", "anew")
@@ -85,7 +85,7 @@ func startsLapse(t *testing.T, w *world) {
 }
 
 // A batch that is patient writes nothing while a wait that it would begin anew is due.
-func dueWaitsAreLookedAtFirst(t *testing.T, w *world) {
+func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	at := w.slot()
 	w.start(at, "a", "b")
 	j := w.one("a")
@@ -93,16 +93,16 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *world) {
 	anew := func(key string) futurejobs.Effect {
 		return w.asking(w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
 	}
-	patient := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, Patient: true}
+	patient := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, Patient: true}
 	before := w.all()
-	if _, err := w.Apply(w.ctx(), patient); !errors.Is(err, futurejobs.ErrDue) {
+	if _, err := w.Apply(w.ctx(), patient); !errors.Is(err, futurejobs.ErrJobDue) {
 		t.Errorf("a wait that is due: %v, want ErrDue", err)
 	}
 	if diff := cmp.Diff(before, w.all()); diff != "" {
 		t.Errorf("something was written:\n%s", diff)
 	}
 	patient.Effects = patient.Effects[:1]
-	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), patient)); got.Restarted != 1 {
+	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), patient)); got.Restarted != 1 {
 		t.Errorf("a wait that is not due: %+v", got)
 	}
 	if got := w.byHand(anew("a")); got.Restarted != 1 {
@@ -112,7 +112,7 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *world) {
 
 // A change of a rule waits for an event that a tick of it publishes, until the tick is applied. A tick of a rule that
 // was changed publishes nothing.
-func ticksHoldChangesOff(t *testing.T, w *world) {
+func ticksHoldChangesOff(t *testing.T, w *fixture) {
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(w.rule.ID), LastSeq: 100}))
 	hold := func() error { return w.HoldTick(w.ctx(), w.rule.ID, w.set) }
 	w.must(hold())
@@ -131,8 +131,8 @@ func ticksHoldChangesOff(t *testing.T, w *world) {
 		t.Fatalf("the rule was deleted while it was held: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	must[rules.Saved](t)(w.Save(w.ctx(), rules.Saved{Name: "other", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
-	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(100, 160)))
+	must[rules.RuleVersion](t)(w.Save(w.ctx(), rules.RuleVersion{Name: "other", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(100, 160)))
 	w.must(<-deleted)
 	if err := hold(); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("of a deleted rule: %v, want ErrRulesChanged", err)

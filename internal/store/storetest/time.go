@@ -12,7 +12,7 @@ import (
 )
 
 // futureIsPutBack has a clock that is ahead write what holds something up, and takes it back.
-func futureIsPutBack(t *testing.T, w *world) {
+func futureIsPutBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
@@ -20,8 +20,8 @@ func futureIsPutBack(t *testing.T, w *world) {
 		t.Helper()
 		c := w.cursor("ORDERS")
 		w.must(w.MarkRead(w.ctx(), "ORDERS", c.LastSeq, at))
-		w.must(w.Hear(w.ctx(), "ORDERS", at))
-		must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0], LowWater: at, Swept: at}}, time.Hour))
+		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
+		must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: at, Swept: at}}, time.Hour))
 		seen, _ := w.progress("sweep")
 		must[bool](t)(w.Advance(w.ctx(), seen, at))
 	}
@@ -43,7 +43,7 @@ func futureIsPutBack(t *testing.T, w *world) {
 	w.GoBy(func(said time.Time) time.Time { return said })
 	carry := func(at time.Time) {
 		t.Helper()
-		w.must(w.Carry(w.ctx(), alerts.Plan{Notices: []alerts.Notice{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
+		w.must(w.ApplyPlan(w.ctx(), alerts.Plan{Notices: []alerts.Notification{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
 	}
 	carry(now.Add(30 * time.Minute))
 	carry(now.Add(5 * time.Hour))
@@ -58,23 +58,23 @@ func futureIsPutBack(t *testing.T, w *world) {
 	}
 	w.must(w.Pause(w.ctx(), w.rule.Name, true))
 	soon := now.Add(time.Minute)
-	if ready := must[[]alerts.Notice](t)(w.Ready(w.ctx(), soon)); len(ready) != 1 {
+	if ready := must[[]alerts.Notification](t)(w.Ready(w.ctx(), soon)); len(ready) != 1 {
 		t.Errorf("%d notifications go out, want the one of the future", len(ready))
 	}
 	back(0)
-	if ready := must[[]alerts.Notice](t)(w.Ready(w.ctx(), soon)); len(ready) != 2 {
+	if ready := must[[]alerts.Notification](t)(w.Ready(w.ctx(), soon)); len(ready) != 2 {
 		t.Errorf("%d notifications go out, want both", len(ready))
 	}
 }
 
 // marksOfTheFutureGoBack has marks written after one of a clock that was ahead.
-func marksOfTheFutureGoBack(t *testing.T, w *world) {
+func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
 	for _, at := range []time.Time{future, past} {
 		w.must(w.MarkRead(w.ctx(), "ORDERS", w.cursor("ORDERS").LastSeq, at))
-		w.must(w.Hear(w.ctx(), "ORDERS", at))
+		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	}
 	if c := w.cursor("ORDERS"); !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) {
 		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.HeardSince, past)
@@ -82,7 +82,7 @@ func marksOfTheFutureGoBack(t *testing.T, w *world) {
 }
 
 // timeIsCorrected has transactions work at another time than the database's.
-func timeIsCorrected(t *testing.T, w *world) {
+func timeIsCorrected(t *testing.T, w *fixture) {
 	off := time.Hour
 	w.GoBy(func(said time.Time) time.Time { return said.Add(-off) })
 	now, right := must[time.Time](t)(w.Now(w.ctx())), must[time.Time](t)(w.Time(w.ctx()))
@@ -93,7 +93,7 @@ func timeIsCorrected(t *testing.T, w *world) {
 	if got := w.one("a").CreatedAt; right.Sub(got).Abs() > time.Minute {
 		t.Errorf("a job is created at %s, want %s", got, right)
 	}
-	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0]}}, time.Minute))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Minute))
 	if l := w.lease(0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
 		t.Errorf("a lease of a minute: %+v", l)
 	}
@@ -112,19 +112,19 @@ func timeIsCorrected(t *testing.T, w *world) {
 }
 
 // leasesAreFreed ends leases of others that did not change.
-func leasesAreFreed(t *testing.T, w *world) {
+func leasesAreFreed(t *testing.T, w *fixture) {
 	seen := w.lease(0)
 	if seen.Left < 50*time.Minute {
 		t.Errorf("a lease of an hour lasts %s yet", seen.Left)
 	}
-	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, 2*time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, 2*time.Hour))
 	if must[bool](t)(w.Free(w.ctx(), seen)) {
 		t.Error("a lease that was renewed is freed")
 	}
 	if !must[bool](t)(w.Free(w.ctx(), w.lease(0))) || w.lease(0).Node != "" {
 		t.Error("a lease that was not renewed is not freed")
 	}
-	if still := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {
+	if still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {
 		t.Error("a freed lease was renewed")
 	}
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")

@@ -21,13 +21,13 @@ func looked(n int) futurejobs.Entry {
 }
 
 // kept is what is kept of the job of a key: of the one that waits, or else of the last that ended.
-func (w *world) kept(key string) futurejobs.Trail {
+func (w *fixture) kept(key string) futurejobs.Trail {
 	w.t.Helper()
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: key, Limit: 1}
-	if jobs := must[futurejobs.Page[futurejobs.Listed]](w.t)(w.Jobs(w.ctx(), f)); len(jobs.Items) > 0 {
+	if jobs := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), f)); len(jobs.Items) > 0 {
 		return jobs.Items[0].Trail
 	}
-	history := must[futurejobs.Page[futurejobs.Ended]](w.t)(w.History(w.ctx(), f))
+	history := must[futurejobs.Page[futurejobs.EndedJob]](w.t)(w.History(w.ctx(), f))
 	if len(history.Items) == 0 {
 		w.t.Fatalf("no job for %q", key)
 	}
@@ -35,7 +35,7 @@ func (w *world) kept(key string) futurejobs.Trail {
 }
 
 // look settles a look at the job of a key, with an entry and without an alert.
-func (w *world) look(key string, e futurejobs.Entry) {
+func (w *fixture) look(key string, e futurejobs.Entry) {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Minute), e.Trail()
@@ -43,7 +43,7 @@ func (w *world) look(key string, e futurejobs.Entry) {
 }
 
 // trailsGrow: the databases make of a trail and an entry what Go does, and forget the oldest.
-func trailsGrow(t *testing.T, w *world) {
+func trailsGrow(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	var want futurejobs.Trail
 	for n := range futurejobs.TrailMost + 3 {
@@ -59,16 +59,16 @@ func trailsGrow(t *testing.T, w *world) {
 }
 
 // trailsStay where what is written is not about them, and nobody reads them to look.
-func trailsStay(t *testing.T, w *world) {
+func trailsStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.look("a", looked(1))
 	want := looked(1).Trail()
 	ref := w.ref(w.rule, "a")
-	beat := futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.Beaten, error) {
+	beat := futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 		on := *j
-		return futurejobs.Beaten{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
+		return futurejobs.BeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
 	}}
-	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Ask: beat}); beaten.Beaten != 1 {
+	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Beaten != 1 {
 		t.Fatalf("%+v", beaten)
 	}
 	if got := w.kept("a"); got != want {
@@ -84,7 +84,7 @@ func trailsStay(t *testing.T, w *world) {
 }
 
 // trailsGoToHistory with their job, however it ends.
-func trailsGoToHistory(t *testing.T, w *world) {
+func trailsGoToHistory(t *testing.T, w *fixture) {
 	w.start(w.slot(), "settled", "resolved", "restarted")
 	for _, key := range []string{"settled", "resolved", "restarted"} {
 		w.look(key, looked(1))
@@ -95,9 +95,9 @@ func trailsGoToHistory(t *testing.T, w *world) {
 	j.Trail = last.Trail()
 	w.settle(futurejobs.Decision{Job: j, Outcome: last.Outcome})
 	again := w.starting(w.rule, "restarted", w.slot())
-	start, _ := again.Ask.(futurejobs.Start)
+	start, _ := again.Action.(futurejobs.Start)
 	start.Restart = true
-	again.Ask = start
+	again.Action = start
 	w.byHand(w.ending(w.rule, "resolved"), again)
 
 	for key, want := range map[string]futurejobs.Trail{
@@ -108,13 +108,13 @@ func trailsGoToHistory(t *testing.T, w *world) {
 		}
 	}
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: "restarted"}
-	if past := must[futurejobs.Page[futurejobs.Ended]](t)(w.History(w.ctx(), f)); len(past.Items) != 1 || past.Items[0].Trail != looked(1).Trail() {
+	if past := must[futurejobs.Page[futurejobs.EndedJob]](t)(w.History(w.ctx(), f)); len(past.Items) != 1 || past.Items[0].Trail != looked(1).Trail() {
 		t.Errorf("of the wait that was restarted: %+v", past.Items)
 	}
 }
 
 // trailsAreNotListed: lists of many jobs are without them.
-func trailsAreNotListed(t *testing.T, w *world) {
+func trailsAreNotListed(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.look("a", looked(1))
 	w.look("b", looked(1))
@@ -132,7 +132,7 @@ func trailsAreNotListed(t *testing.T, w *world) {
 }
 
 // trailsTakeAnyText: what others wrote is kept as text.
-func trailsTakeAnyText(t *testing.T, w *world) {
+func trailsTakeAnyText(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	e := looked(1)
 	e.Why = "a NUL \x00, half a rune \xc3, a quote \" and a line\nbreak"
@@ -151,23 +151,23 @@ func trailsTakeAnyText(t *testing.T, w *world) {
 
 // trailsTellOfEffects: what an event or a person changes is an entry. Of updates that follow each
 // other the first is kept.
-func trailsTellOfEffects(t *testing.T, w *world) {
+func trailsTellOfEffects(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	ref := w.ref(w.rule, "a")
 	n := 0
-	apply := func(subject string, ask futurejobs.Ask) {
+	apply := func(subject string, ask futurejobs.Action) {
 		t.Helper()
 		n++
 		e := &futurejobs.Event{Subject: subject, At: w.slot().Add(time.Duration(n) * time.Second)}
 		if subject == "" {
 			e = nil
 		}
-		w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Event: e, Ask: ask})
+		w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Event: e, Action: ask})
 	}
 	update := futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(`{"n": ` + fmt.Sprint(n) + `}`), nil
 	}}
-	member := futurejobs.Gather{Set: 1, Member: "m", Need: func(futurejobs.Job) (int, error) { return 9, nil }}
+	member := futurejobs.AddMember{Set: 1, Member: "m", Need: func(futurejobs.Job) (int, error) { return 9, nil }}
 	until := w.slot().Add(time.Hour)
 
 	apply("orders.changed", update)
