@@ -24,7 +24,7 @@ type listener struct {
 	stood atomic.Int64 // the local clock, ns
 }
 
-// Now implements futurejobs.Ears.
+// Now implements futurejobs.GapStore.
 func (l *listener) Now(ctx context.Context) (time.Time, error) {
 	if l.away.Load() {
 		return time.Time{}, store.ErrUnavailable

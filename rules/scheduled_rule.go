@@ -34,7 +34,7 @@ func (s scheduled) Name() string { return s.versions[0].saved.Name }
 // RuleID is the rule's id.
 func (s scheduled) RuleID() int32 { return s.versions[0].saved.RuleID }
 
-// Emits implements futurejobs.Scheduled.
+// Emits implements futurejobs.TickingRule.
 func (s scheduled) Emits() bool { return s.versions[0].document.Trigger.Emit != nil }
 
 // From is when the first version with a schedule was saved: a tick may come before anybody saw it.
@@ -74,7 +74,7 @@ func (s scheduled) charges() iter.Seq[versionPeriod] {
 	}
 }
 
-// Next implements futurejobs.Scheduled.
+// Next implements futurejobs.TickingRule.
 func (s scheduled) Next(after time.Time) (time.Time, bool) {
 	for c := range s.charges() {
 		tick, ok := c.schedule.Next(latest(after, c.from))
@@ -85,7 +85,7 @@ func (s scheduled) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Due implements futurejobs.Scheduled.
+// Due implements futurejobs.TickingRule.
 func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
 	var by *version
 	missed := 0

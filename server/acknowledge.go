@@ -14,7 +14,7 @@ import (
 
 // Acknowledge keeps the steps of an alert's job unsaid until an instant, and returns the job. An
 // alert that is not there is futurejobs.ErrNotFound, and one whose job has ended
-// futurejobs.ErrOver.
+// futurejobs.ErrJobEnded.
 func (n *node) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	return n.setAck(ctx, access.AlertAck, a)

@@ -14,7 +14,7 @@ import (
 // corrected is a store that tells the time that the engine goes by, and not what its clock shows.
 type corrected struct{ *store.Store }
 
-// Now implements futurejobs.Ears.
+// Now implements futurejobs.GapStore.
 func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(ctx) }
 
 // place is when an event happened that the broker says happened at an instant. A broker in this process has the same

@@ -37,7 +37,7 @@ func (n *node) lookups() rules.Sources { return buggySources{n.sources} }
 
 type buggyLedger struct{ *store.Store }
 
-// Apply implements futurejobs.Ledger.
+// Apply implements futurejobs.EffectStore.
 func (l buggyLedger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if failpoints.BugEnabled(failpoints.CursorFirst) {
 		first := b

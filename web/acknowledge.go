@@ -13,7 +13,7 @@ import (
 )
 
 // AlertAcks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
-// and one of a wait that is over futurejobs.ErrOver. Implementations are safe for concurrent use.
+// and one of a wait that is over futurejobs.ErrJobEnded. Implementations are safe for concurrent use.
 type AlertAcks interface {
 	// Acknowledge keeps the steps of the alert's job unsaid until a.Until, and returns the job.
 	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error)

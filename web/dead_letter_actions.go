@@ -9,7 +9,7 @@ import (
 	"deadman/internal/events"
 )
 
-// DeadLetterActions is what may be done to dead letters. events.Letters implements it. A letter that is
+// DeadLetterActions is what may be done to dead letters. events.DeadLetters implements it. A letter that is
 // not there is futurejobs.ErrNotFound. Implementations are safe for concurrent use.
 type DeadLetterActions interface {
 	// Retry takes a letter's event in, by the rules as they are now.

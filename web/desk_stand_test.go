@@ -39,7 +39,7 @@ func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futu
 	return err
 }
 
-// Create is web.Desk's, as the six that follow.
+// Create is web.JobActions's, as the six that follow.
 func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
 		return futurejobs.ListedJob{}, err
@@ -112,7 +112,7 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 	return s.store.Job(ctx, rule, key)
 }
 
-// Acknowledge is web.Acks's, as the one that follows.
+// Acknowledge is web.AlertAcks's, as the one that follows.
 func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	said, err := s.store.Alert(ctx, id)

@@ -35,7 +35,7 @@ type EventPublisher interface {
 	Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error]
 }
 
-// Book says what an event means. rules.Book implements it.
+// Book says what an event means. rules.Catalog implements it.
 type Book interface {
 	// Foresee is for the sender of an event; isWhole is false where rules could not be asked.
 	Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)

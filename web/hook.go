@@ -53,7 +53,7 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of hooks.Hook.Prove.
+// proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of webhooks.Webhook.Verify.
 func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
 	client := guesserOf(r)
 	if full := a.unproven.take(client); full != nil {

@@ -15,13 +15,13 @@ import (
 
 // Pings takes pings in. Implementations are safe for concurrent use.
 type Pings interface {
-	// Resolve finds whose a ping is; pings.Finder says how, and which errors it returns.
+	// Resolve finds whose a ping is; pings.Resolver says how, and which errors it returns.
 	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
-	// Receive takes a ping in: where it returns nil, what it says is committed. pings.Taker says
+	// Receive takes a ping in: where it returns nil, what it says is committed. pings.Receiver says
 	// which errors it returns.
 	Receive(ctx context.Context, p pings.Ping) error
 	// Addresses, Address, Create, Sharers and Delete are about where pings come in, History is what came;
-	// pings.Store and pings.Finder say which errors they return.
+	// pings.Store and pings.Resolver say which errors they return.
 	Addresses(ctx context.Context, ruleID int32) ([]pings.Address, error)
 	Create(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error)
 	Sharers(ctx context.Context, id string) ([]string, error)
@@ -111,7 +111,7 @@ func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 }
 
 // readPingBody reads what is kept of a body, and how long it is. What is no UTF-8 is replaced. It
-// returns pings.ErrCut.
+// returns pings.ErrBodyTruncated.
 func readPingBody(body io.Reader) (kept string, size int, err error) {
 	first, err := io.ReadAll(io.LimitReader(body, pings.MaxBody+1))
 	if err != nil {

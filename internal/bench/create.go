@@ -187,7 +187,7 @@ type jobCreator struct {
 	store          *store.Store
 }
 
-// CreateAll is of web.Desk.
+// CreateAll is of web.JobActions.
 func (c *jobCreator) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	all := c.book.StartAll(jobs, time.Now().UTC())
 	done, err := c.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: c.book.Revision(), AuditAction: string(access.JobCreate), Bulk: true, Effects: all.Effects})

@@ -24,7 +24,7 @@ type halting struct {
 	on      chan struct{} // closed: it goes on
 }
 
-// ReportLost implements futurejobs.Ledger.
+// ReportLost implements futurejobs.EffectStore.
 func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (alerts.Alert, bool, error) {
 	if h.deaf.Add(-1) >= 0 {
 		return alerts.Alert{}, false, errors.New("the database is away")
@@ -38,7 +38,7 @@ func halt(l futurejobs.EffectStore, after int32) *halting {
 	return h
 }
 
-// Apply implements futurejobs.Ledger.
+// Apply implements futurejobs.EffectStore.
 func (h *halting) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if h.batches.Add(-1) < 0 {
 		select {

@@ -16,7 +16,7 @@ const (
 	retryPage   = 50
 )
 
-// DeadLetterMatcher says what the event of a dead letter means by now. rules.Book implements it.
+// DeadLetterMatcher says what the event of a dead letter means by now. rules.Catalog implements it.
 type DeadLetterMatcher interface {
 	MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal)
 	Revision() int64
@@ -29,7 +29,7 @@ type DeadLetterStore interface {
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// LettersAfter returns up to limit letters of a filter that follow an id, oldest first.
 	LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error)
-	// Apply is futurejobs.Ledger's.
+	// Apply is futurejobs.EffectStore's.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	DropLetter(ctx context.Context, id int64) error
 	// DropLetters returns how many there were.

@@ -58,7 +58,7 @@ type Reader interface {
 	Close()
 }
 
-// Book says what an event means. rules.Book implements it.
+// Book says what an event means. rules.Catalog implements it.
 type Book interface {
 	// Match returns what the rules ask for because of e, and the rules that could not
 	// take it in.

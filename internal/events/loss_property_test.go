@@ -24,7 +24,7 @@ type stumbling struct {
 	seed uint64
 }
 
-// Apply implements futurejobs.Ledger.
+// Apply implements futurejobs.EffectStore.
 func (s *stumbling) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	switch rand.New(rand.NewPCG(s.seed, s.turn.Add(1))).IntN(6) {
 	case 0:

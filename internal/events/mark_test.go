@@ -60,7 +60,7 @@ type marking struct {
 	marked func(seq uint64, through time.Time)
 }
 
-// MarkRead implements futurejobs.Ledger.
+// MarkRead implements futurejobs.EffectStore.
 func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	m.marked(seq, through)
 	return m.EffectStore.MarkRead(ctx, stream, seq, through)

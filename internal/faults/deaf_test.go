@@ -83,7 +83,7 @@ func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamPro
 	return g.Store.ReadThrough(ctx)
 }
 
-// Apply implements futurejobs.Ledger.
+// Apply implements futurejobs.EffectStore.
 func (g gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if err := g.gate.pass(); err != nil {
 		return futurejobs.ApplyResult{}, err
@@ -91,7 +91,7 @@ func (g gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.
 	return g.Store.Apply(ctx, b)
 }
 
-// Cursor implements futurejobs.Ledger.
+// Cursor implements futurejobs.EffectStore.
 func (g gated) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bool, error) {
 	if err := g.gate.pass(); err != nil {
 		return futurejobs.Cursor{}, false, err
@@ -99,7 +99,7 @@ func (g gated) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bo
 	return g.Store.Cursor(ctx, stream)
 }
 
-// MarkRead implements futurejobs.Ledger.
+// MarkRead implements futurejobs.EffectStore.
 func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	if err := g.gate.pass(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through 
 	return g.Store.MarkRead(ctx, stream, seq, through)
 }
 
-// RecordGap implements futurejobs.Ears.
+// RecordGap implements futurejobs.GapStore.
 func (g gated) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if err := g.gate.pass(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (g gated) RecordGap(ctx context.Context, topic string, since time.Time) err
 	return g.Store.RecordGap(ctx, topic, since)
 }
 
-// OtherNodeAlive implements futurejobs.Ears.
+// OtherNodeAlive implements futurejobs.GapStore.
 func (g gated) OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error) {
 	if err := g.gate.pass(); err != nil {
 		return false, err

@@ -9,7 +9,7 @@ import (
 )
 
 // Where a node can be killed, stopped and slowed. The places are in the code, as
-// failpoints.Here and failpoints.Fail.
+// failpoints.Point and failpoints.PointErr.
 var (
 	intakePlaces = []string{"reader.message", "intake.read", "apply.commit", "intake.applied", "intake.mark", "intake.marked"}
 	settlePlaces = []string{"settle.write", "settle.written"}

@@ -196,7 +196,7 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 }
 
 // route makes messages of a batch of news. more says that there may be another batch. It
-// returns futurejobs.ErrMoved where somebody was faster, and the plan has to be made again.
+// returns futurejobs.ErrCursorMoved where somebody was faster, and the plan has to be made again.
 func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	news, err := n.store.UnroutedAlerts(ctx, newsBatch)
 	if err != nil || len(news) == 0 {

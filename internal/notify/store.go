@@ -24,7 +24,7 @@ type Planning interface {
 	LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error)
 	// Lane returns the newest messages of a lane, the one planned last first.
 	Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error)
-	// ApplyPlan carries a plan out in one transaction, or returns futurejobs.ErrMoved and has done
+	// ApplyPlan carries a plan out in one transaction, or returns futurejobs.ErrCursorMoved and has done
 	// nothing: somebody was faster.
 	ApplyPlan(ctx context.Context, p alerts.Plan) error
 }

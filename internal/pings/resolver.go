@@ -11,7 +11,7 @@ import (
 	"deadman/rules"
 )
 
-// Book knows the rules. rules.Book implements it.
+// Book knows the rules. rules.Catalog implements it.
 type Book interface {
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)

@@ -58,7 +58,7 @@ type Entry struct {
 }
 
 // Ledger is where beats become jobs. The store implements it; its errors are
-// futurejobs.Ledger's.
+// futurejobs.EffectStore's.
 type Ledger interface {
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 }

@@ -23,7 +23,7 @@ type Book interface {
 type CursorStore interface {
 	// TickCursors returns where the ticks of all rules stand, by TickStream.
 	TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error)
-	// OpenCursor is that of futurejobs.Ledger, and so is Apply.
+	// OpenCursor is that of futurejobs.EffectStore, and so is Apply.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	// HoldTick keeps the rule of a tick from being changed until its ticks are applied, or ReleaseTick, or for

@@ -21,7 +21,7 @@ import (
 // the table for each batch once it has grown.
 var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
 
-// Apply implements futurejobs.Ledger.
+// Apply implements futurejobs.EffectStore.
 func (p *postgres) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return once(ctx, p.db, b, func() (futurejobs.ApplyResult, error) { return p.apply(ctx, b) })
 }

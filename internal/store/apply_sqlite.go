@@ -16,7 +16,7 @@ const (
 	recallOne = `SELECT ` + earlyColumns + ` FROM early e WHERE e.shard = $1 AND e.rule_id = $2 AND e.key = $3`
 )
 
-// Apply implements futurejobs.Ledger. The one writer has all jobs locked.
+// Apply implements futurejobs.EffectStore. The one writer has all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return once(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
 }

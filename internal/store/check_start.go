@@ -8,7 +8,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// BeginCheck implements futurejobs.Beginnings.
+// BeginCheck implements futurejobs.CheckStarts.
 func (s *Store) BeginCheck(ctx context.Context, b futurejobs.CheckStart) (ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if err := heldBy(ctx, tx, []futurejobs.HeldShard{b.HeldShard}, now); err != nil {

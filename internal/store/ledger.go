@@ -53,7 +53,7 @@ func readCursor(row scanner, c *futurejobs.Cursor) error {
 		&c.Lost, at(&c.LostSince))
 }
 
-// Cursor implements futurejobs.Ledger.
+// Cursor implements futurejobs.EffectStore.
 func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 	return c, true, nil
 }
 
-// OpenCursor implements futurejobs.Ledger. A cursor that a rule's save opened learns when
+// OpenCursor implements futurejobs.EffectStore. A cursor that a rule's save opened learns when
 // its stream was created.
 func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
 	if _, err := exec(ctx, s.db, `
@@ -80,7 +80,7 @@ WHERE event_cursor.stream_created_at IS NULL`,
 	return nil
 }
 
-// HoldOff implements futurejobs.Ledger.
+// HoldOff implements futurejobs.EffectStore.
 func (s *Store) HoldOff(ctx context.Context, stream string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		_, err := exec(ctx, tx, `UPDATE event_cursor SET gate_until = $1 WHERE stream = $2`, now.Add(holdOff), stream)
@@ -92,7 +92,7 @@ func (s *Store) HoldOff(ctx context.Context, stream string) error {
 	return nil
 }
 
-// HoldTick implements ticks.Ledger. The cursor is locked before the rule is read, and a change locks it first: so it
+// HoldTick implements scheduler.CursorStore. The cursor is locked before the rule is read, and a change locks it first: so it
 // either waits for the hold or is seen by it.
 func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
@@ -122,7 +122,7 @@ func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) erro
 	return nil
 }
 
-// ReleaseTick implements ticks.Ledger.
+// ReleaseTick implements scheduler.CursorStore.
 func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
 	if _, err := exec(ctx, s.db, `UPDATE event_cursor SET gate_until = NULL WHERE stream = $1`, futurejobs.TickStream(ruleID)); err != nil {
 		return wrapErr("let changes of a rule go on", err)
@@ -130,7 +130,7 @@ func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
 	return nil
 }
 
-// ResetCursor implements futurejobs.Ledger.
+// ResetCursor implements futurejobs.EffectStore.
 func (s *Store) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
 	n, err := exec(ctx, s.db, `
 UPDATE event_cursor SET last_seq = $1, last_at = $2, stream_created_at = $3
@@ -148,7 +148,7 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 // rulePageBytes is after how many bytes a page of a rule's jobs ends.
 const rulePageBytes = 8 << 20
 
-// JobsOf implements futurejobs.Ledger. It walks the key of the jobs, shard by shard, and ends a page at rulePageBytes.
+// JobsOf implements futurejobs.EffectStore. It walks the key of the jobs, shard by shard, and ends a page at rulePageBytes.
 func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
 	bytes := 0
@@ -173,7 +173,7 @@ ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBy
 	return jobs, nil
 }
 
-// MarkRead implements futurejobs.Ledger. It never goes back, but from the future: a mark after the database's now is by a
+// MarkRead implements futurejobs.EffectStore. It never goes back, but from the future: a mark after the database's now is by a
 // clock that was ahead.
 func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	n, err := exec(ctx, s.db, `
@@ -192,7 +192,7 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 // that time already.
 const lossTries = 100
 
-// ReportLost implements futurejobs.Ledger.
+// ReportLost implements futurejobs.EffectStore.
 func (s *Store) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = false
@@ -245,7 +245,7 @@ func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 	return cursors
 }
 
-// RecordGap implements futurejobs.Ledger and futurejobs.Ears. It never goes back, but from the future.
+// RecordGap implements futurejobs.EffectStore and futurejobs.GapStore. It never goes back, but from the future.
 func (s *Store) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if _, err := exec(ctx, s.db, `
 UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since <= now() THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
@@ -254,7 +254,7 @@ UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since
 	return nil
 }
 
-// OtherNodeAlive implements futurejobs.Ears.
+// OtherNodeAlive implements futurejobs.GapStore.
 func (s *Store) OtherNodeAlive(ctx context.Context, node string, since time.Time) (seen bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()

@@ -162,7 +162,7 @@ WHERE turn = 1 ORDER BY channel`, now)
 	return found, nil
 }
 
-// ApplyPlan carries a plan out in one transaction. It returns futurejobs.ErrMoved where another
+// ApplyPlan carries a plan out in one transaction. It returns futurejobs.ErrCursorMoved where another
 // node was faster, or a message that was open is being tried: nothing is done then, and the
 // plan has to be made again.
 func (s *Store) ApplyPlan(ctx context.Context, p alerts.Plan) error {

@@ -16,7 +16,7 @@ func readOutage(row scanner, o *futurejobs.Outage) error {
 	return row.Scan((*escapedText)(&o.Source), &o.RuleID, &o.Version, at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*escapedText)(&o.Reason))
 }
 
-// Outages implements futurejobs.Outages.
+// Outages implements futurejobs.OutageStore.
 func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 	open, err := query(ctx, s.read, readOutage, `SELECT `+outageColumns+` FROM outage WHERE closed_at IS NULL ORDER BY id`)
 	if err != nil {
@@ -48,7 +48,7 @@ FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before
 	return paged("outage", all, f, func(o futurejobs.ListedOutage) position { return position{ID: o.ID} }), nil
 }
 
-// RecordOutage implements futurejobs.Outages.
+// RecordOutage implements futurejobs.OutageStore.
 func (s *Store) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = nil
@@ -117,7 +117,7 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now ti
 	return futurejobs.ErrNotHeld
 }
 
-// CloseOutage implements futurejobs.Outages.
+// CloseOutage implements futurejobs.OutageStore.
 func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false

@@ -91,7 +91,7 @@ type engine interface {
 	DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error)
 	// Settle is futurejobs.Queue's.
 	Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error)
-	// Apply is futurejobs.Ledger's.
+	// Apply is futurejobs.EffectStore's.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	// MarkPublished is alerts.Outbox's.
 	MarkPublished(ctx context.Context, sent []alerts.Alert) error
