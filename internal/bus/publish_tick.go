@@ -29,7 +29,7 @@ const (
 	clocksApart = time.Hour
 )
 
-// PublishTick implements ticks.Emitter. The stream's window for repeats may be over, and another node may
+// PublishTick implements scheduler.Emitter. The stream's window for repeats may be over, and another node may
 // publish the same; so it does not rest on the window:
 //
 //  1. The event is looked for among what the stream has on the subject since the tick.

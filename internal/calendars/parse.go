@@ -19,7 +19,7 @@ type Set map[string]*Calendar
 // Parse reads the field calendars of a text, in YAML. file is the name that problems carry.
 // The names of other fields that the text may have, which are somebody else's to read, are
 // given as others; any that is neither is refused. A text without calendars is an empty Set.
-// The error is papers.Problems.
+// The error is configfile.Problems.
 func Parse(data []byte, file string, others ...string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) {

@@ -31,7 +31,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Load reads the login file at path. The error is papers.Problems and holds all of them, unless the file cannot be read at all.
+// Load reads the login file at path. The error is configfile.Problems and holds all of them, unless the file cannot be read at all.
 func Load(path string, o Options) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -64,7 +64,7 @@ func (r Route) topic(a alerts.Alert) string {
 	return strings.Join(parts, " ")
 }
 
-// Load reads the file at path. The error is papers.Problems and holds all of them, unless the
+// Load reads the file at path. The error is configfile.Problems and holds all of them, unless the
 // file cannot be read at all.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)

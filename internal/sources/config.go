@@ -21,7 +21,7 @@ const (
 	maxOpenFor     = time.Hour
 )
 
-// Load reads the file at path; env is what a variable of the environment holds. The error is papers.Problems and holds all of them, unless the
+// Load reads the file at path; env is what a variable of the environment holds. The error is configfile.Problems and holds all of them, unless the
 // file cannot be read at all.
 func Load(path string, env func(name string) string) ([]Spec, error) {
 	data, err := os.ReadFile(path)

@@ -10,7 +10,7 @@ import (
 const MaxHooks = 100
 
 // Parse reads a file of hooks, in YAML; file is its name. The secrets are elsewhere: see
-// Hook.Keep. The error is papers.Problems.
+// Hook.Keep. The error is configfile.Problems.
 func Parse(data []byte, file string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) { set.read(v.Fields("hooks")["hooks"]) })
