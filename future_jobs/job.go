@@ -4,6 +4,7 @@ package futurejobs
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"time"
 
 	"deadman/alerts"
@@ -141,4 +142,14 @@ func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
+}
+
+// SpreadIndex is which of n turns a key has among those of an owner, such as a rule or an entity, from 0:
+// always the same one, and all are taken alike.
+func SpreadIndex(owner, key string, n int) int {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(owner)) // a hash.Hash never returns an error
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(key))
+	return int(mix(h.Sum64()) % uint64(n))
 }

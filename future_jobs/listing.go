@@ -90,3 +90,20 @@ type RuleJobs struct {
 	GaveUp       int64     // ended by a guard, whose slot was in the last 24 hours
 	NextCheckAt  time.Time // zero: time stands still for all of them, or there are none
 }
+
+// OutcomeCount is how many jobs of one rule ended in one hour, in one way.
+type OutcomeCount struct {
+	Hour    time.Time // when it begins
+	Rule    string
+	Entity  string
+	Outcome checks.Outcome
+	Jobs    int64
+}
+
+// ListedOutage is an outage as people see it.
+type ListedOutage struct {
+	Outage
+	ID       int64
+	Rule     string
+	ClosedAt time.Time // zero: it is not over
+}

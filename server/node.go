@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // rules and calendars name zones that a machine may not know
+	_ "time/tzdata"
 
 	"github.com/google/uuid"
 
@@ -354,4 +354,12 @@ func (n *node) close() error {
 		errs = append(errs, n.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// jobStore is by what jobs begin and change: because of events and beats, of ticks, and of rules that
+// were saved.
+type jobStore interface {
+	futurejobs.EffectStore
+	scheduler.CursorStore
+	rules.Jobs
 }

@@ -1,6 +1,8 @@
 package sources
 
 import (
+	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -112,4 +114,80 @@ func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
 		v.Problem("0s is no time to do anything in; write more, or leave it out")
 	}
 	return d
+}
+
+func (r reader) nats(s *Spec, v configfile.Value) {
+	s.NATS = &NATS{}
+	fields := v.Fields("url_file", "url_env", "creds_file")
+	if v.HasProblem() || v.Empty() {
+		return // it is the node's own connection
+	}
+	s.NATS.URL, s.NATS.Creds = r.url(v, fields), fields["creds_file"].Path()
+}
+
+const (
+	defaultStatement = 2 * time.Second
+	maxStatement     = time.Minute
+)
+
+func (r reader) postgres(s *Spec, v configfile.Value) {
+	fields := v.Fields("url_file", "url_env", "statement_timeout")
+	s.Postgres = &Postgres{URL: r.url(v, fields), StatementTimeout: span(fields["statement_timeout"], defaultStatement, maxStatement)}
+}
+
+func (reader) sqlite(s *Spec, v configfile.Value) {
+	s.SQLite = &SQLite{Path: v.Fields("path")["path"].Require("name the file of the database").Path()}
+}
+
+// Kind is what a source is.
+type Kind string
+
+// The kinds.
+const (
+	KindPostgres Kind = "postgres"
+	KindSQLite   Kind = "sqlite"
+	KindHTTP     Kind = "http"
+	KindNATS     Kind = "nats"
+)
+
+// Kind is what the source is; empty: the spec does not say.
+func (s Spec) Kind() Kind {
+	switch {
+	case s.Postgres != nil:
+		return KindPostgres
+	case s.SQLite != nil:
+		return KindSQLite
+	case s.HTTP != nil:
+		return KindHTTP
+	case s.NATS != nil:
+		return KindNATS
+	}
+	return ""
+}
+
+// Postgres is a database that is only read.
+type Postgres struct {
+	URL              string        // secret
+	StatementTimeout time.Duration // of one query; 0: 2 s
+}
+
+// SQLite is a database file that is only read.
+type SQLite struct {
+	Path string
+}
+
+// HTTP is a service that answers GETs with JSON.
+type HTTP struct {
+	Base    *url.URL          // scheme, host and the beginning of the path
+	Headers map[string]string // secret
+	// Allow are addresses beyond public ones that the host may resolve to, such as 10.0.0.0/8.
+	// Loopback, private, link-local and metadata addresses are refused without it.
+	Allow []netip.Prefix
+	CA    []byte // PEM; nil: the system's
+}
+
+// NATS is the node's own connection, or another one.
+type NATS struct {
+	URL   string // secret; empty: the node's own
+	Creds string // a file
 }

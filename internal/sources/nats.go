@@ -1,11 +1,14 @@
 package sources
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -173,4 +176,26 @@ func (n NATS) dial() (*nats.Conn, error) {
 		return nil, errors.New("its url is none; write nats://user:password@host:4222, with %2F for a / in the password") // bad quotes it
 	}
 	return conn, err
+}
+
+// decodeAnswer is what a message says of an entity; nil: it is null, and there is no such entity.
+func decodeAnswer(data []byte) (json.RawMessage, error) {
+	switch text := bytes.TrimSpace(data); {
+	case len(text) == 0:
+		return nil, errors.New("the answer is empty; where there is no such entity it is null")
+	case string(text) == "null":
+		return nil, nil
+	default:
+		return object(text)
+	}
+}
+
+// clipMost is how much is quoted of what somebody else wrote, in bytes.
+const clipMost = 200
+
+func clip(text string) string {
+	if len(text) <= clipMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:clipMost], "") + "…"
 }
