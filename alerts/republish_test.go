@@ -47,6 +47,20 @@ func (w *world) half(rest int16) func() []int16 {
 	}
 }
 
+// runThree runs the relays of two nodes, and of one that lost its shards and does not know yet.
+func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
+	var stops []func()
+	for _, rest := range []int16{0, 1, 1} {
+		r := alerts.NewRelay(w.store, w.bus, w.half(rest), quietly())
+		nodes, stops = append(nodes, r), append(stops, w.run(r))
+	}
+	return nodes, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
 // inOrder checks that consumers get n alerts, those of each key in the order of their decisions.
 func (w *world) inOrder(n int) {
 	w.t.Helper()
@@ -83,19 +97,14 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 			w.again(alerts.Critical, jobs...) // they wait
 			w.republish(5000)
 			w.again(alerts.Info, jobs[:1000]...)
-			nodes := []*alerts.Relay{
-				alerts.NewRelay(w.store, w.bus, w.half(0), quietly()),
-				alerts.NewRelay(w.store, w.bus, w.half(1), quietly()),
-				alerts.NewRelay(w.store, w.bus, w.half(1), quietly()), // lost its shards and does not know yet
-			}
-			for _, r := range nodes {
-				w.run(r)
-			}
+			_, stop := w.runThree()
 			eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
 			w.inOrder(8500)
 
+			stop() // a batch that a relay still sends is of the stream before
 			w.loseStream()
 			w.republish(8500)
+			nodes, _ := w.runThree()
 			for range 3 { // while the relays are at work
 				w.again(alerts.Warning, jobs[:500]...)
 				for _, r := range nodes {
