@@ -1,6 +1,8 @@
 package alerts
 
-import "time"
+import (
+	"time"
+)
 
 // Notification is one message to one channel, about one alert or many. It is open to further
 // alerts until it is tried for the first time.
@@ -78,3 +80,17 @@ type ChannelState struct {
 	FailingSince time.Time
 	Error        string
 }
+
+// Mute keeps alerts from people for a while. The stream has them all the same.
+type Mute struct {
+	ID        int64
+	Match     Match
+	Reason    string
+	CreatedAt time.Time
+	CreatedBy string
+	EndsAt    time.Time
+	EndedBy   string // who ended it before its time; empty: nobody
+}
+
+// Live reports whether it mutes at an instant.
+func (m Mute) Live(now time.Time) bool { return now.Before(m.EndsAt) }

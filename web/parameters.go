@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,6 +14,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/configfile"
+	"deadman/rules"
 )
 
 // maxText is the longest key that a job can have, in bytes. No other name is longer.
@@ -130,4 +132,50 @@ func unknown(what, name string, known []string) string {
 		return "unknown " + what + "; did you mean " + near + "?"
 	}
 	return "unknown " + what + "; there are " + strings.Join(known, ", ")
+}
+
+// Relative says when t is, seen from now, in one unit: "in 12 s", "3 m ago", "now".
+func Relative(t, now time.Time) string {
+	d := t.Sub(now)
+	switch {
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d > 0:
+		return "in " + span(d)
+	}
+	return span(-d) + " ago"
+}
+
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d m", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d d", d/day)
+}
+
+// untilOf is when that ends which is asked for until an instant or for a span from now; zero where
+// neither is said. The error is for whoever asked.
+func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
+	if span == "" {
+		return until, nil
+	}
+	if !until.IsZero() {
+		return until, refused("body.for", "it comes with until, and one of them is enough")
+	}
+	d, err := rules.ParseDuration(span)
+	if err != nil {
+		return until, refused("body.for", "%v", err)
+	}
+	return now.Add(time.Duration(d)), nil
+}
+
+// noEnd refuses what has to end and does not say when.
+func noEnd() error {
+	return refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
+	"github.com/lmittmann/tint"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 )
@@ -146,4 +149,40 @@ func list(names []string) string {
 		return "no arguments"
 	}
 	return strings.Join(names, " ")
+}
+
+// The formats of the log.
+const (
+	logAuto = "auto" // coloured lines on a terminal, text elsewhere
+	logText = "text"
+	logJSON = "json"
+)
+
+func newLog(out io.Writer, colours bool, r serveConfig) *slog.Logger {
+	options := &slog.HandlerOptions{Level: r.level}
+	switch {
+	case r.format == logJSON:
+		return slog.New(slog.NewJSONHandler(out, options))
+	case r.format == logAuto && isTerminal(out):
+		return slog.New(tint.NewTextHandler(out, &tint.Options{Level: r.level, TimeFormat: time.TimeOnly, NoColor: !colours}))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// version is set by the linker.
+var version = "dev"
+
+func (p *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Say which version this is", Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			if p.output == asJSON {
+				return writeValue(p.out, map[string]string{
+					"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+				})
+			}
+			_, err := fmt.Fprintf(p.out, "deadman %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -257,4 +258,56 @@ func connectionLost(err error) bool {
 func noAnswer(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// CheckLiteral refuses, with ErrSubject, a subject that nothing may be published on.
+func CheckLiteral(subject string) error { return checkLiteral(subject) }
+
+// PublishCore publishes to whoever listens at the moment, and returns once the broker has it. It
+// returns ErrSubject as PublishEvent does, ErrDenied when the broker's user may not, and
+// ErrUnreachable without a connection. Of what is denied the broker says so before it confirms
+// that it got everything.
+func (b *Bus) PublishCore(ctx context.Context, subject string, data []byte) error {
+	if err := checkLiteral(subject); err != nil {
+		return err
+	}
+	ctx, cancel := b.withTimeout(ctx)
+	defer cancel()
+	if !b.Connected() {
+		return ErrUnreachable // the client would keep it, and say it late
+	}
+	begun, before := time.Now(), b.nc.LastError()
+	if err := b.nc.Publish(subject, data); err != nil {
+		return fmt.Errorf("say: %w", offline(err))
+	}
+	if err := b.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("say: %w", offline(err))
+	}
+	if err := b.nc.LastError(); err != nil && !errors.Is(before, err) {
+		b.denied.record(err, b.log) // it is on its way there
+	}
+	return b.denied.since(begun, subject)
+}
+
+// How much goes out at once.
+const (
+	batchMost  = 1000    // alerts of a batch: the most that a server takes
+	batchBytes = 4 << 20 // of a batch, if it is more than one alert
+	waveMost   = 256     // alerts that are on their way one by one
+)
+
+// pacer fits how much goes out at once to what the broker and the way to it manage in time:
+// half after each silence, twice as much after each answer. Without it, what takes longer
+// than an answer may take would be sent again and again, and never be known to be there.
+type pacer struct{ less atomic.Int64 } // than batchMost
+
+func (p *pacer) window() int { return batchMost - int(p.less.Load()) }
+
+// record says that there was an answer to so many alerts, or none.
+func (p *pacer) record(answer bool, sent int) {
+	most := p.window() * 2
+	if !answer {
+		most = max(sent/2, 1)
+	}
+	p.less.Store(int64(batchMost - min(most, batchMost)))
 }

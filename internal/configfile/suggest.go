@@ -1,5 +1,11 @@
 package configfile
 
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
 // Suggest returns the known name that is most like the given one, or "" when none is near.
 func Suggest(name string, known []string) string {
 	best, at := "", max(1, len(name)/3)+1
@@ -38,4 +44,23 @@ func distance(a, b string, limit int) int {
 		before, row = row, next
 	}
 	return row[len(b)]
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckName says why a name is none, and what to write instead; empty: it is one.
+func CheckName(name string) string {
+	if namePattern.MatchString(name) {
+		return ""
+	}
+	return fmt.Sprintf("%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Truncate(name, quoted))
+}
+
+// UnknownName says that a field, or another noun, is none of those that are known, and which was
+// meant.
+func UnknownName(noun, name string, known []string) string {
+	if near := Suggest(name, known); near != "" {
+		return fmt.Sprintf("unknown %s %q; did you mean %q?", noun, Truncate(name, quoted), near)
+	}
+	return fmt.Sprintf("unknown %s %q; the fields here are %s", noun, Truncate(name, quoted), strings.Join(known, ", "))
 }

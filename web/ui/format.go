@@ -3,7 +3,9 @@ package ui
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // number is a number as people read it, such as "100,000".
@@ -38,3 +40,26 @@ func roughly(d time.Duration) string {
 
 // seconds is the length of time that the API gives in seconds.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// escapeControls is a text in which nothing works in secret: what turns text around, moves a cursor, or
+// can't be seen is written out as its code point. Line breaks stay.
+func escapeControls(text string) string {
+	if !strings.ContainsFunc(text, isSecret) {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if isSecret(r) {
+			fmt.Fprintf(&out, "⟨U+%04X⟩", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+// isSecret reports whether a character is a control or a format of Unicode, such as U+202E, which
+// has what follows run from right to left.
+func isSecret(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
+}
