@@ -153,11 +153,12 @@ var proxyHeaders = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`forwarded.*`, `via`, `x-forward.*`, `x-original-.*`, `x-rewrite-.*`, `x-real-.*`, `x-proxy.*`, `proxy-.*`, `x-remote-.*`, `remote-.*`, `x-request-start`,
 	`.*-client-?ip`, `client-?ip`, `.*-connecting-ip.*`, `.*-client-(addr|address|cert|verify|port).*`, `.*-src-ip`, `x-cluster-.*`, `x-haproxy-.*`, `ssl-client.*`,
 	// products and clouds
-	`x-envoy-.*`, `x-traefik-.*`, `x-kong-.*`, `x-consumer-.*`, `x-varnish.*`, `x-arr-.*`, `front-end-https`,
+	`x-envoy-.*`, `x-traefik-.*`, `x-kong-.*`, `x-nginx-.*`, `x-scheme`, `x-via`, `l5d-.*`, `x-consumer-.*`, `x-varnish.*`, `x-arr-.*`, `front-end-https`,
 	`x-amz.*`, `cloudfront-.*`, `x-azure-.*`, `x-ms-.*`, `x-fd-.*`, `x-appengine-.*`, `x-google-.*`, `x-goog-.*`,
 	`cf-.*`, `cdn-.*`, `fastly-.*`, `fly-.*`, `x-akamai-.*`, `akamai-.*`, `true-client-.*`, `x-vercel-.*`, `x-nf-.*`, `x-heroku-.*`, `ngrok-.*`, `tailscale-.*`,
 	// who logged in
 	`x-auth-request-.*`, `x-auth-user.*`, `x-webauth-.*`, `x-pomerium-.*`, `x-authentik-.*`, `x-vouch-.*`, `x-authenticated-.*`,
+	`oidc-.*`, `sm-.*`, `iv-.*`, `shib-.*`, `gap-.*`, `x-jwt-.*`, `x-endpoint-api-.*`, `x-apigateway-api-userinfo`,
 }, `|`) + `)$`)
 
 // hostOf is the host of an address of the web; empty: the address has none.

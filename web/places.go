@@ -14,7 +14,8 @@ type places[K comparable] struct {
 	// full is why there is no place: the owner has all that it may have, or the node has.
 	full func(owner K, node bool) *Problem
 	free K // the owner who is bounded by the node alone
-	// fair leaves an owner no more places than it leaves free for others: any number of owners together do not take all of them.
+	// fair leaves an owner no more places than it leaves free for others of its kind, guests or not: each further owner still finds some, as
+	// long as half of what is free is a place.
 	fair bool
 	// kept is how many places of the node are for owners that guest does not report; nil: for all.
 	kept  int64
@@ -38,24 +39,44 @@ type waiter[K comparable] struct {
 func (p *places[K]) take(owner K) *Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.try(owner, 1)
+	return p.problem(owner, p.try(owner, 1))
 }
 
-// try takes places, or returns the problem that there are too few. p.mu is held.
-func (p *places[K]) try(owner K, n int64) *Problem {
+// lack is why there are too few places: an owner has all that it may have, or the node has.
+type lack int
+
+const (
+	lacksNothing lack = iota
+	lacksOwn
+	lacksNodes
+)
+
+// problem is the problem that there are too few places; nil: there were enough.
+func (p *places[K]) problem(owner K, l lack) *Problem {
+	if l == lacksNothing {
+		return nil
+	}
+	return p.full(owner, l == lacksNodes)
+}
+
+// try takes places, or returns why there are too few. p.mu is held.
+func (p *places[K]) try(owner K, n int64) lack {
 	had, left := p.byOwner[owner], p.perNode-p.taken
+	if p.guest != nil && p.guest(owner) {
+		left -= p.kept
+	}
 	switch {
 	case owner != p.free && (had+n > p.perOwner || p.fair && had > 0 && had+n > left):
-		return p.full(owner, false)
-	case n > left, p.guest != nil && p.guest(owner) && n > left-p.kept:
-		return p.full(owner, true)
+		return lacksOwn
+	case n > left:
+		return lacksNodes
 	}
 	if p.byOwner == nil {
 		p.byOwner = make(map[K]int64)
 	}
 	p.taken += n
 	p.byOwner[owner] += n
-	return nil
+	return lacksNothing
 }
 
 // wait takes places, and waits for them for a while. The error is the problem that there were too few, or that ctx is done.
@@ -82,7 +103,7 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 func (p *places[K]) queue(owner K, n int64) (w *waiter[K], full *Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if full = p.try(owner, n); full == nil {
+	if p.try(owner, n) == lacksNothing {
 		return nil, nil
 	}
 	if p.line > 0 && p.byOwner[owner]+p.inLine(owner) >= p.line {
@@ -120,7 +141,7 @@ func (p *places[K]) giveUp(ctx context.Context, w *waiter[K]) error {
 		return nil
 	}
 	p.waiting = slices.Delete(p.waiting, at, at+1)
-	if full := p.try(w.owner, w.places); full != nil { // whose places are taken decides what the client is told
+	if full := p.problem(w.owner, p.try(w.owner, w.places)); full != nil { // whose places are taken decides what the client is told
 		return full
 	}
 	return nil
@@ -143,7 +164,7 @@ func (p *places[K]) giveBack(owner K, n int64) {
 		delete(p.byOwner, owner)
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter[K]) bool {
-		if p.try(w.owner, w.places) != nil {
+		if p.try(w.owner, w.places) != lacksNothing {
 			return false
 		}
 		close(w.served)

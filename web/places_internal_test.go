@@ -138,10 +138,32 @@ func TestPlacesKeepTheirBounds(t *testing.T) {
 				t.Fatalf("%d are taken, %d are counted; %d wait, %d are in line", sum, p.taken, len(waiting), len(p.waiting))
 			}
 			for _, w := range waiting {
-				if p.try(w.owner, w.places) == nil {
+				if p.try(w.owner, w.places) == lacksNothing {
 					t.Fatalf("%q waits for %d, which are there", w.owner, w.places)
 				}
 			}
 		}
 	})
+}
+
+// Guests who take all that they get leave some of the guests' places to the next one.
+func TestGuestsLeavePlacesToGuests(t *testing.T) {
+	p := newReads()
+	guest := func(id string) tokenRef { return tokenRef{id: id, who: "the rules " + id, guest: true} }
+	for _, id := range []string{"a-*", "b-*", "c-*", "d-*"} {
+		for p.takeRoom(t, guest(id)) {
+			continue
+		}
+	}
+	if w, full := p.queue(guest("e-*"), answerRoom); w != nil || full != nil {
+		t.Errorf("a fifth one finds no room beside four: %v, %v", w, full)
+	}
+}
+
+// takeRoom takes room for an answer of an owner, and reports whether there was some.
+func (p *places[K]) takeRoom(t *testing.T, owner K) bool {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.try(owner, answerRoom) == lacksNothing
 }

@@ -38,16 +38,25 @@ func keepFolder(dir string, log *slog.Logger) error {
 }
 
 // checkOwner refuses a data folder that, with all in it, does not belong to this process's user or root: its owner reads and replaces the
-// tables, the streams and the secrets of NATS users. A folder that is not there yet is nobody's.
+// tables, the streams and the secrets of NATS users. What links lead to counts, too. A folder that is not there yet is nobody's.
 func checkOwner(dir string) error {
+	if err := checkOwners(dir, make(map[string]bool)); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// checkOwners checks a folder or a file that is not among those already seen.
+func checkOwners(dir string, seen map[string]bool) error {
 	target, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
+	if err != nil || seen[target] {
+		return err
 	}
-	err = filepath.WalkDir(target, func(path string, entry fs.DirEntry, err error) error {
+	seen[target] = true
+	return filepath.WalkDir(target, func(path string, entry fs.DirEntry, err error) error {
 		var info fs.FileInfo
 		if err == nil {
 			info, err = entry.Info()
@@ -62,12 +71,11 @@ func checkOwner(dir string) error {
 			return fmt.Errorf("%s belongs to another user of this machine (%d), who may replace what is in it; give it to the user of the node (chown -hR %d %s), "+
 				"or take another folder (--data-dir)", path, user, os.Geteuid(), target)
 		}
+		if entry.Type()&fs.ModeSymlink != 0 {
+			return checkOwners(path, seen)
+		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	return nil
 }
 
 // keepFile makes the database's file, which only this user may read and write: SQLite gives the mode of the file to the log and

@@ -96,6 +96,34 @@ func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
+// A link in the data folder may lead to what another user owns, or around in a circle.
+func TestADataFolderWithLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	openAndClose(t, dir)
+	for name, to := range map[string]string{"nats": elsewhere, "round": dir, "nowhere": filepath.Join(elsewhere, "none")} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if err != nil {
+		t.Fatalf("with links to what is the user's own: %v", err)
+	}
+	closed(t, s)
+	if err := os.Chown(elsewhere, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(t.Context(), store.Options{DataDir: dir}); err == nil {
+		closed(t, s)
+	}
+	if err == nil || !strings.Contains(err.Error(), elsewhere+" belongs to another user") {
+		t.Errorf("a link leads to another user's folder: %v", err)
+	}
+}
+
 // openAndClose looks at the modes of all files while the store is open, and returns what the store logs.
 func openAndClose(t *testing.T, dir string) string {
 	t.Helper()
