@@ -13,7 +13,7 @@ import (
 // confinement is what compose.yaml says of how a container is confined.
 type confinement struct {
 	Image       string
-	Build       string
+	Build       struct{ Context, Dockerfile string }
 	User        string
 	Ports       []string
 	Volumes     []string
@@ -36,7 +36,7 @@ type confinement struct {
 func confinements(t *testing.T) map[string]confinement {
 	t.Helper()
 	var c struct{ Services map[string]confinement }
-	if err := yaml.Unmarshal([]byte(read(t, "../compose.yaml")), &c); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "compose.yaml")), &c); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Services) == 0 {
@@ -128,11 +128,11 @@ var version = regexp.MustCompile(`^[a-z]+(:[0-9]+(\.[0-9]+)*(-[a-z0-9.-]+)?(@sha
 // Images have the tag of a version, and the binary is built with the Go of go.mod and runs as a user without rights in an image of its own.
 func TestImagesAreOfAVersion(t *testing.T) {
 	for name, s := range confinements(t) {
-		if s.Build == "" && !version.MatchString(s.Image) {
+		if s.Build.Context == "" && !version.MatchString(s.Image) {
 			t.Errorf("%s: the image %s has no version", name, s.Image)
 		}
 	}
-	text := read(t, "../Dockerfile")
+	text := read(t, "Dockerfile")
 	from := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(text, -1)
 	if len(from) != 2 || !version.MatchString(from[0][1]) || from[1][1] != "scratch" {
 		t.Fatalf("the image is made from %q, want golang of a version and then scratch", from)

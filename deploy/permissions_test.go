@@ -87,7 +87,7 @@ func serveConfig(t *testing.T, text string) *natsserver.Server {
 
 // everything does all that deadman asks of a broker, in an account with a stream ORDERS.
 func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
-	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, Log: log})
+	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: log})
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, 
 	if _, err := operator.CreateStream(ctx, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}}); err != nil {
 		return err
 	}
-	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, Log: log})
+	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: log})
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 // lacking is how deadman names a permission that its user lacks.
 var lacking = regexp.MustCompile(`permission="(publish on|subscribe to) ([^"]+)"`)
 
-// alertsBytes is the cap of each tenant's stream of alerts: the server reserves it, for some twenty at once.
+// alertsBytes is the cap of the streams of each tenant: the server reserves it, for some twenty at once.
 const alertsBytes = 16 << 20
 
 // borne are the permissions without which deadman goes on, and says in its log what it lacks:

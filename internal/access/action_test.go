@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quotas into docs/access.md")
 
-// TestActionsAreDocumented fails where the table of docs/access.md is not that of the code. go test ./access -run Actions
+// TestActionsAreDocumented fails where the table of docs/access.md is not that of the code. go test ./internal/access -run Actions
 // -rewrite writes it.
 func TestActionsAreDocumented(t *testing.T) {
 	isDocumented(t, "actions", "Actions", access.ActionTable())
@@ -31,7 +31,7 @@ func TestQuotasAreDocumented(t *testing.T) { isDocumented(t, "quotas", "Quotas",
 func isDocumented(t *testing.T, what, run, table string) {
 	t.Helper()
 	const page = "../../docs/access.md"
-	begin, end := "<!-- "+what+": go test ./access -run "+run+" -rewrite -->\n", "<!-- /"+what+" -->"
+	begin, end := "<!-- "+what+": go test ./internal/access -run "+run+" -rewrite -->\n", "<!-- /"+what+" -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func isDocumented(t *testing.T, what, run, table string) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("the %s of %s are not those of the code; run go test ./access -run %s -rewrite", what, page, run)
+		t.Fatalf("the %s of %s are not those of the code; run go test ./internal/access -run %s -rewrite", what, page, run)
 	}
 	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "draw the curves anew")
 const pictures = "../../docs/pictures"
 
 // TestCurves fails where a curve is not what was measured. Where something was measured anew
-// (make bench/curves), go test ./bench -run '^TestCurves$' -rewrite draws it.
+// (make bench/curves), go test ./internal/bench -run '^TestCurves$' -rewrite draws it.
 func TestCurves(t *testing.T) {
 	all := measurements(t)
 	for name, p := range map[string]picture{"throughput": throughput(all), "latency": latencies(all)} {
@@ -36,7 +36,7 @@ func TestCurves(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what was measured (%v); run go test ./bench -run '^TestCurves$' -rewrite", file, err)
+			t.Errorf("%s is not what was measured (%v); run go test ./internal/bench -run '^TestCurves$' -rewrite", file, err)
 		}
 	}
 }
