@@ -42,6 +42,7 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 		case err != nil:
 			return err
 		}
+		t.noteApplied()
 		if t.takeMost *= 2; t.takeMost >= maxBatch {
 			t.takeMost = 0
 		}

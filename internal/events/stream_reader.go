@@ -185,6 +185,19 @@ func (t *streamReader) noteProgress() {
 	}
 }
 
+// noteApplied notes the last event that was applied while events that were read together are applied in parts.
+func (t *streamReader) noteApplied() {
+	at := t.in.Now()
+	if last := t.cursor.LastAt; last.Before(at) {
+		at = last
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at.After(t.now.CaughtUp) {
+		t.now.CaughtUp = at
+	}
+}
+
 // farAhead is how far ahead of now the tap's own instants may be.
 const farAhead = 2 * time.Second
 
