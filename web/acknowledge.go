@@ -12,16 +12,16 @@ import (
 	"deadman/internal/access"
 )
 
-// AlertAcks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
-// and one of a wait that is over futurejobs.ErrJobEnded. Implementations are safe for concurrent use.
+// AlertAcks acknowledges alerts and removes acknowledgements. An unknown alert is futurejobs.ErrNotFound, an alert of an
+// ended job futurejobs.ErrJobEnded. Implementations are safe for concurrent use.
 type AlertAcks interface {
-	// Acknowledge keeps the steps of the alert's job unsaid until a.Until, and returns the job.
+	// Acknowledge suppresses the steps of the alert's job until a.Until, and returns the job.
 	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error)
-	// Unacknowledge lets them speak again. That nobody acknowledged anything is no error.
+	// Unacknowledge removes the acknowledgement, if any.
 	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error)
 }
 
-// Acknowledged is who knows of what was said.
+// Acknowledged is the acknowledgement of an alert's job, as the API returns it.
 type Acknowledged struct {
 	Alert alerts.ID `json:"alert" doc:"Which alert was acknowledged."`
 	By    string    `json:"by" example:"ada"`
@@ -30,8 +30,7 @@ type Acknowledged struct {
 	Note  string    `json:"note,omitempty"`
 }
 
-// AcknowledgedAs is how an acknowledgement goes out at an instant; nil: nobody acknowledged anything,
-// or its time is over.
+// AcknowledgedAs returns an acknowledgement for the API; nil if a is nil or expired at now.
 func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
 	if a == nil || !a.Holds(now) {
 		return nil
@@ -43,20 +42,20 @@ func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
 	return &out
 }
 
-// AckRequest is until when what was said is acknowledged; of a wish without a time, for good.
+// AckRequest is the body of an acknowledgement. Without a time it has no end.
 type AckRequest struct {
 	Until time.Time `json:"until,omitzero" doc:"When steps speak again; this, for, or neither: for good." example:"2026-01-31T15:04:05Z"`
 	For   string    `json:"for,omitempty" doc:"A span from now; this, until, or neither." example:"2h"`
 	Note  string    `json:"note,omitempty" doc:"For those who wonder; up to 500 bytes." example:"I am on it"`
 }
 
-// ackMost is the longest that an acknowledgement lasts that is not for good.
+// ackMost is the longest that an acknowledgement with an end lasts.
 const ackMost = 366 * 24 * time.Hour
 
-// ackNote is the longest that a note may be, in bytes.
+// ackNote is the largest size of a note, in bytes.
 const ackNote = 500
 
-// Ack is what the wish comes to at an instant. The error is for whoever wished.
+// Ack converts the request to an acknowledgement at now. The error is for the client.
 func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	if len(w.Note) > ackNote {
 		return a, refused("body.note", "it has %d bytes, the most is %d", len(w.Note), ackNote)
@@ -123,7 +122,7 @@ func (a *api) unacknowledge(ctx context.Context, in *AlertPath) (Job, error) {
 	return a.whole(l), nil
 }
 
-// mayAcknowledge refuses whoever does not see the alert. That they may change jobs is known.
+// mayAcknowledge returns not found if the alert's rule is hidden from the caller. The scope was checked before.
 func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
 	s, err := a.Lists.Alert(ctx, id)
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
 	return nil
 }
 
-// ackOf is who acknowledged what the alert's job said, while that is pending and holds.
+// ackOf returns the acknowledgement of the alert's job, if the job is pending and the acknowledgement holds.
 func (a *api) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
 	page, err := a.Lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
 	if err != nil {

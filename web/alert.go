@@ -12,8 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Alert is an alert as it goes out: as consumers of the stream see it, and whether it is
-// in the stream yet.
+// Alert is an alert as the API returns it: the record of the stream, with its state of publication.
 type Alert struct {
 	SchemaVersion int `json:"schema_version"`
 	AlertFields
@@ -26,8 +25,7 @@ type Alert struct {
 	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"In a list: event and state are left out, because the alert has more than 16 KiB; GET /alerts/{id} has them."`
 }
 
-// AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
-// of the fields beside it.
+// AlertFields has the fields of an alerts.Alert without its MarshalJSON, so that Alert can add fields.
 type AlertFields alerts.Alert
 
 func (a *api) said(s futurejobs.ListedAlert) Alert {
@@ -37,10 +35,10 @@ func (a *api) said(s futurejobs.ListedAlert) Alert {
 	}
 }
 
-// Said is the alert alone.
+// Said returns the alert without the fields of the API.
 func (a Alert) Said() alerts.Alert { return alerts.Alert(a.AlertFields) }
 
-// alertListIn is what a list of alerts is narrowed by, and where a stream of them begins.
+// alertListIn has the filters of an alert list, and the backlog of a stream.
 type alertListIn struct {
 	ListFilter
 	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"What kind of news."`
@@ -69,7 +67,7 @@ func (a *api) mountAlerts() {
 	a.mountAcks()
 }
 
-// alertListOut is a page that depends on what is accepted.
+// alertListOut is a page that varies by the Accept header.
 type alertListOut struct {
 	Vary string `header:"Vary" hidden:"true"`
 	Body Page[Alert]
@@ -94,7 +92,7 @@ func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], err
 	return pageOf(p, a.said), nil
 }
 
-// AlertPath names an alert by its path.
+// AlertPath identifies an alert by its path.
 type AlertPath struct {
 	ID alerts.ID `path:"id" format:"uuid" doc:"The alert's id." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
 }

@@ -9,25 +9,24 @@ import (
 	"deadman/internal/access"
 )
 
-// AlertRepublisher is where published alerts are put to be published again. The store implements it. A
-// filter has an instant, After, and may have a rule; one that never was is
-// futurejobs.ErrNotFound. Implementations are safe for concurrent use.
+// AlertRepublisher publishes alerts again. The store implements it. A filter has a time, After, and may have a rule; a
+// rule that never existed is futurejobs.ErrNotFound. Implementations are safe for concurrent use.
 type AlertRepublisher interface {
-	// Republish has published alerts published again, in order and before anything newer about their jobs, and
-	// returns how many.
+	// Republish queues published alerts again, in order and before any newer alert of their jobs, and returns their
+	// number.
 	Republish(ctx context.Context, f futurejobs.Filter) (int64, error)
-	// Republishable counts what Republish would publish again.
+	// Republishable counts the alerts that Republish would publish.
 	Republishable(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// RepublishRequest says which alerts are to be published again.
+// RepublishRequest selects the alerts to republish.
 type RepublishRequest struct {
 	Since  time.Time `json:"since" doc:"Those decided then or later." example:"2026-01-31T15:04:05Z"`
 	Rule   string    `json:"rule,omitempty" maxLength:"63" doc:"Of this rule only." example:"order-unshipped"`
 	DryRun bool      `json:"dry_run,omitempty" doc:"Count them, and do nothing."`
 }
 
-// Republished is how many alerts are published again.
+// Republished is the number of republished alerts.
 type Republished struct {
 	Alerts int64 `json:"alerts"`
 }

@@ -20,12 +20,12 @@ import (
 
 const alertsPath = apiPath + "/alerts"
 
-// keepAlive is how long a stream of alerts stays silent; proxies cut longer silences.
+// keepAlive is the longest silence of an alert stream; proxies cut longer ones.
 const keepAlive = 15 * time.Second
 
 const streamType = "text/event-stream"
 
-// streamed answers who accepts a stream of alerts with one, and leaves all others to the list.
+// streamed answers a request that accepts a stream of alerts with one, and passes all others to the list.
 func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	if !acceptsStream(r) {
@@ -43,7 +43,7 @@ func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 	}
 }
 
-// readBacklog reads the one parameter that a stream takes.
+// readBacklog reads the only parameter of a stream.
 func readBacklog(query url.Values) (int, error) {
 	for name := range query {
 		if name != "backlog" {
@@ -73,28 +73,27 @@ func acceptsStream(r *http.Request) bool {
 	return false
 }
 
-// alertStream is one client that follows the alerts by server-sent events.
+// alertStream sends alerts to one client by server-sent events.
 type alertStream struct {
 	w    http.ResponseWriter
 	flow *http.ResponseController
 	sees func(rule string) bool // alerts of other rules are left out
 }
 
-// news is what Follow yields.
+// news is an item that Follow yields.
 type news struct {
 	alert alerts.Alert
 	err   error
 }
 
-// run sends alerts until the client leaves, the node drains or there is nothing to follow
-// any more.
+// run sends alerts until the client disconnects, the node drains or Follow ends.
 func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	h := s.w.Header()
 	h.Set("Content-Type", streamType)
 	h.Set("Vary", "Accept")
-	h.Set("X-Accel-Buffering", "no") // or nginx holds events back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	if err := s.send("retry: 2000\n\n"); err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	err := s.pump(ctx, a, follow)
 	stop()
 	for range follow {
-		continue // until its goroutine has ended
+		continue // until the goroutine has ended
 	}
 	return err
 }
@@ -148,7 +147,7 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 	}
 }
 
-// event is news as a server-sent event. What is wrong is news too; there may be more.
+// event formats n as a server-sent event. An error becomes a problem event; more alerts may follow it.
 func (n news) event(a *api) (string, error) {
 	if n.err != nil {
 		data, err := json.Marshal(a.problemOf(n.err))
@@ -158,7 +157,7 @@ func (n news) event(a *api) (string, error) {
 	return fmt.Sprintf("id: %s\nevent: alert\ndata: %s\n\n", n.alert.ID, data), err
 }
 
-// send writes and flushes, for a client that reads within writeTime.
+// send writes and flushes. The client must read within writeTime.
 func (s *alertStream) send(text string) error {
 	if err := s.flow.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Entry is a line of the audit as it goes out.
+// Entry is an entry of the audit log, as the API returns it.
 type Entry struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
@@ -26,7 +26,7 @@ func newEntry(e access.AuditEntry) Entry {
 	}
 }
 
-// auditIn is what the audit is narrowed by.
+// auditIn has the filters of the audit log.
 type auditIn struct {
 	Actor  identifier  `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
 	Action identifier  `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
@@ -39,7 +39,7 @@ type auditIn struct {
 // noteTest audits the test of a channel or a source, with its result.
 func (a *api) noteTest(ctx context.Context, action access.Action, object, result string) error {
 	if a.Keeper == nil {
-		return nil // the node keeps no audit
+		return nil // the node keeps no audit log
 	}
 	return a.Keeper.Note(ctx, action, object, result)
 }

@@ -16,35 +16,34 @@ import (
 	"deadman/internal/pings"
 )
 
-// principal is who sent a request, and what is open to them.
+// principal is the sender of a request, with its permissions.
 type principal struct {
-	token   access.Token   // of a person, what is granted to the person's groups
-	session access.Session // of a browser; without an ID: a program showed the token, or a proxy named the person
-	person  *access.Person // nil: it is a token
-	open    bool           // everything is, without a token
+	token   access.Token   // for a person, the grants of the person's groups
+	session access.Session // of a browser; without an ID for a program's token, or a person named by a proxy
+	person  *access.Person // nil for a token
+	open    bool           // everything is permitted, without a token
 }
 
-// anonymous reports whether it was not found out who sent a request.
+// anonymous reports whether the sender of a request is unknown.
 func (v principal) anonymous() bool { return !v.open && v.token.ID == "" }
 
 type visitorKey struct{}
 
-// principalOf is who sent the request; nobody, to whom nothing is open, where identify did not
-// let it through.
+// principalOf returns the sender of the request. If identify has not let the request through, the principal is anonymous
+// and may do nothing.
 func principalOf(ctx context.Context) principal {
 	v, _ := ctx.Value(visitorKey{}).(principal)
 	return v
 }
 
-// public are the addresses that answer without a token: what says whether the node is well,
-// the way in and out, what pages load, hooks, whose requests prove themselves, and pings, whose addresses
-// are secrets.
+// public reports whether a path needs no token: health, login and logout, static files, hooks, with requests that carry
+// their own proof, and pings, with secret addresses.
 func public(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == loginPath || path == "/logout" || path == providerPath || path == callbackPath ||
 		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 
-// identify finds out who sends a request, or refuses it.
+// identify authenticates the sender of a request, or refuses the request.
 func (a *api) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if public(r.URL.Path) {
@@ -63,12 +62,12 @@ func (a *api) identify(next http.Handler) http.Handler {
 	})
 }
 
-// isPage reports whether a person in a browser asks for a page.
+// isPage reports whether a browser requests a page.
 func isPage(r *http.Request) bool { return r.Method == http.MethodGet && acceptsPage(r) }
 
 func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
-// visitor is who sends a request. Refusals are counted and bounded.
+// visitor returns the sender of a request. It counts and bounds refusals.
 func (a *api) visitor(r *http.Request) (principal, error) {
 	if a.Open(r.Context()) {
 		return principal{open: true}, a.direct(r)
@@ -98,7 +97,7 @@ func (a *api) visitor(r *http.Request) (principal, error) {
 	return v, err
 }
 
-// direct refuses a request to an open node that a proxy passed on: its sender may be anywhere.
+// direct refuses a request to an open node that came through a proxy, since its sender may be on any machine.
 func (a *api) direct(r *http.Request) error {
 	if a.Proxied {
 		return nil
@@ -107,7 +106,7 @@ func (a *api) direct(r *http.Request) error {
 	switch header := forwarded(r); {
 	case header != "":
 		sign = "the header " + header
-	case !r.ProtoAtLeast(1, 1): // as nginx speaks, where it is not told otherwise
+	case !r.ProtoAtLeast(1, 1): // the default of nginx
 		sign = "its version, " + r.Proto + ","
 	default:
 		return nil
@@ -116,7 +115,7 @@ func (a *api) direct(r *http.Request) error {
 		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", sign)
 }
 
-// identity is who would send a request now, of which visitor knew before who sends it. Nothing is counted.
+// identity authenticates the sender again, for a request that visitor accepted before. It counts nothing.
 func (a *api) identity(r *http.Request) (principal, error) {
 	if a.Open(r.Context()) {
 		return principal{open: true}, nil
@@ -131,26 +130,26 @@ func (a *api) identity(r *http.Request) (principal, error) {
 	return a.known(r.Context(), shown)
 }
 
-// withActor is the context in which the visitor does what is done.
+// withActor returns the request's context with the visitor, as actor of the audit log and with the token's bounds.
 func (v principal) withActor(r *http.Request) context.Context {
 	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: clientAddr(r.Context())}
 	ctx := access.Within(access.As(r.Context(), actor), v.token.Bounds())
 	return context.WithValue(ctx, visitorKey{}, v)
 }
 
-// resourceScope is what of deadman an operation is about. It says what a token may do that is bound
-// to the rules of a prefix.
+// resourceScope is the kind of resources of an operation. It decides whether a token with a rule prefix may call the
+// operation.
 type resourceScope int
 
 const (
-	reachAll      resourceScope = iota // what belongs to no rule: not for such a token
+	reachAll      resourceScope = iota // belongs to no rule: closed to a token with a prefix
 	reachRule                          // the rule in the path
-	reachFiltered                      // a list, which is narrowed to the token's rules
-	reachBody                          // the operation looks at the rule itself, with allow or sees
-	reachPublic                        // what no rule is told of
+	reachFiltered                      // a list, filtered by the token's rules
+	reachBody                          // the operation checks the rule itself
+	reachPublic                        // reveals no rule
 )
 
-// admit lets an operation go on if its scope and its reach are the visitor's.
+// admit lets an operation run if the visitor has its scope and may access its resources.
 func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	o, ok := operationOf(ctx)
 	if !ok {
@@ -176,16 +175,16 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// requireScope refuses what the token has no scope for, on whatever rule.
+// requireScope refuses a visitor without the scope, for any rule.
 func (v principal) requireScope(s access.Scope) error {
-	// A token may do on its own prefix what it may do at all.
+	// A token may do on its own prefix all that its scopes permit.
 	if v.open || v.token.May(s, v.token.Prefix) {
 		return nil
 	}
 	return problem(http.StatusForbidden, "%s does not have the scope %s; it has %s", v.token.Who(), s, v.scopes())
 }
 
-// requireRule refuses what the token does not allow on a rule.
+// requireRule refuses a visitor without the scope for the rule.
 func (v principal) requireRule(s access.Scope, rule string) error {
 	if v.open || v.token.May(s, rule) {
 		return nil
@@ -196,7 +195,7 @@ func (v principal) requireRule(s access.Scope, rule string) error {
 	return problem(http.StatusForbidden, "%s is for the rules %s*, and %q is none of them", v.token.Who(), v.token.Prefix, rule)
 }
 
-// requireUnrestricted refuses a token that is bound to a prefix.
+// requireUnrestricted refuses a token with a rule prefix.
 func (v principal) requireUnrestricted() error {
 	if v.token.Prefix == "" {
 		return nil
@@ -204,8 +203,8 @@ func (v principal) requireUnrestricted() error {
 	return problem(http.StatusForbidden, "%s is for the rules %s* alone, and this belongs to no rule", v.token.Who(), v.token.Prefix)
 }
 
-// publish refuses a subject that the token may not publish on. A token with a prefix and nothing to publish on is refused as
-// for all that belongs to no rule.
+// publish refuses a subject on which the token may not publish. It refuses a token with a rule prefix and without
+// subjects in the same way as requireUnrestricted.
 func (v principal) publish(subject string) error {
 	b := v.token.Bounds()
 	if v.token.Prefix != "" && len(b.Publish) == 0 {
@@ -217,7 +216,7 @@ func (v principal) publish(subject string) error {
 	return nil
 }
 
-// canSee reports whether what is about a rule is shown to the visitor.
+// canSee reports whether the visitor may read the rule's data.
 func (v principal) canSee(rule string) bool { return v.requireRule(access.Read, rule) == nil }
 
 func (v principal) scopes() string {
@@ -228,13 +227,13 @@ func (v principal) scopes() string {
 	return strings.Join(names, ", ")
 }
 
-// filterVisible narrows a list to what the visitor sees.
+// filterVisible restricts a list to the rules that the visitor sees.
 func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
 	f.RulePrefix = principalOf(ctx).token.Prefix
 	return f
 }
 
-// needsRead and needsAll guard what is no operation: pages, and what tells of all rules.
+// needsRead and needsAll guard routes that are no operations: pages, and data of all rules.
 func (a *api) needsRead(next http.Handler) http.Handler {
 	return a.needs(next, func(v principal) error { return v.requireScope(access.Read) })
 }
@@ -258,6 +257,5 @@ func (a *api) needs(next http.Handler, refuses func(principal) error) http.Handl
 	})
 }
 
-// notFoundFor is what somebody is told who asks for a thing of a rule they do not see: what they
-// would be told if it were not there.
+// notFoundFor is the error for a thing of a hidden rule: the same as for a missing thing.
 func notFoundFor(what string) error { return fmt.Errorf("%s: %w", what, futurejobs.ErrNotFound) }

@@ -8,39 +8,38 @@ import (
 	"time"
 )
 
-// How often something is counted that may take long, and how long is waited for it.
+// The intervals and limits of counts.
 const (
-	countParts = 20                    // of the time, one part is spent on counting at the most
-	countRest  = 2 * time.Second       // between two counts at the least
-	countWait  = 50 * time.Millisecond // for a count that goes on, before the one before is taken
-	countMost  = time.Minute           // for one count, before it is given up
+	countParts = 20                    // a count takes at most 1/20 of the time
+	countRest  = 2 * time.Second       // minimum between two counts
+	countWait  = 50 * time.Millisecond // wait for a running count, before the previous result is used
+	countMost  = time.Minute           // limit of one count
 )
 
-// cachedCount has what may take long to count, as of a little while ago. It is counted beside those who
-// ask, only when somebody does, by one at a time, and after a count that took d not for 20 d. It is
-// safe for concurrent use.
+// cachedCount caches a count that may take long. It counts in the background, on demand and one at a time; after a count
+// of duration d, it does not count again for 20 d. It is safe for concurrent use.
 type cachedCount[T any] struct {
 	what  string // for the log
 	count func(context.Context) (T, error)
-	now   func() time.Time // what At is by
+	now   func() time.Time // clock of At
 	log   *slog.Logger
 
 	mu    sync.Mutex
 	last  countedAt[T]
-	known bool          // last was counted
-	took  time.Duration // the last count
-	rests time.Time     // it is not counted again before
-	ends  chan struct{} // is closed when the count ends that goes on; nil: none does
+	known bool          // last is set
+	took  time.Duration // duration of the last count
+	rests time.Time     // no count starts before
+	ends  chan struct{} // closed when the running count ends; nil if none runs
 }
 
-// countedAt is what was counted, and when that began.
+// countedAt is a result with the time of its start.
 type countedAt[T any] struct {
 	What T
 	At   time.Time
 }
 
-// newest is what was counted last. It waits a moment for a count that goes on, if that may be over by
-// then; ok is false where nothing was counted yet.
+// newest returns the last result. If the last count took at most countWait, it waits that long for a running one; ok is
+// false before the first result.
 func (c *cachedCount[T]) newest(ctx context.Context) (last countedAt[T], ok bool) {
 	if ends := c.begin(ctx); ends != nil {
 		wait := time.NewTimer(countWait)
@@ -56,14 +55,14 @@ func (c *cachedCount[T]) newest(ctx context.Context) (last countedAt[T], ok bool
 	return c.last, c.known
 }
 
-// begin begins a count where it is time for one. It returns what is closed at the end of the count
-// that goes on; nil: there is nothing to wait for.
+// begin starts a count if one is due. It returns a channel that is closed at the end of the running count, or nil if
+// waiting is pointless.
 func (c *cachedCount[T]) begin(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends == nil && !time.Now().Before(c.rests) {
 		c.ends = make(chan struct{})
-		go c.run(context.WithoutCancel(ctx), Leaving(ctx)) // whoever asked first may leave before it ends
+		go c.run(context.WithoutCancel(ctx), Leaving(ctx)) // the first client may disconnect before the count ends
 	}
 	if c.took > countWait {
 		return nil
@@ -71,7 +70,7 @@ func (c *cachedCount[T]) begin(ctx context.Context) <-chan struct{} {
 	return c.ends
 }
 
-// run counts once, unless the node stops.
+// run counts once, and stops early if the node drains.
 func (c *cachedCount[T]) run(ctx context.Context, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, countMost)
 	defer cancel()

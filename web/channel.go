@@ -10,16 +10,16 @@ import (
 	"deadman/internal/access"
 )
 
-// Channels is how alerts reach people. Implementations are safe for concurrent use.
+// Channels lists and tests notification channels. Implementations are safe for concurrent use.
 type Channels interface {
-	// Channels returns how the channels do, by name.
+	// Channels returns the states of the channels, sorted by name.
 	Channels(ctx context.Context) ([]alerts.ChannelState, error)
-	// Test hands a message to a channel that says that it is a test. reason is why the channel
-	// did not take it. A channel that is not there is futurejobs.ErrNotFound.
+	// Test sends a test message to a channel. The reason is the channel's refusal, or "". An unknown channel is
+	// futurejobs.ErrNotFound.
 	Test(ctx context.Context, name string) (reason string, err error)
 }
 
-// Channel is a channel as it goes out, without its address.
+// Channel is a channel as the API returns it, without its address.
 type Channel struct {
 	Name         string    `json:"name" example:"on-call"`
 	Kind         string    `json:"kind,omitempty" doc:"Absent: it is in no file any more, and messages wait for it." example:"slack"`
@@ -46,14 +46,14 @@ func newChannel(c alerts.ChannelState) Channel {
 	return out
 }
 
-// Tested is what came of a test.
+// Tested is the result of a test.
 type Tested struct {
 	Channel string `json:"channel"`
 	Taken   bool   `json:"taken"`
 	Reason  string `json:"reason,omitempty" doc:"Why it did not take the message; without secrets."`
 }
 
-// Delivery is what became of an alert on a channel, as it goes out.
+// Delivery is the delivery of an alert on a channel, as the API returns it.
 type Delivery struct {
 	Channel string    `json:"channel" example:"on-call"`
 	State   string    `json:"state" enum:"waiting,sent,failed,muted" doc:"waiting: for others to join it, or for another try. failed: given up."`
@@ -75,12 +75,12 @@ func (a *api) mountChannels() {
 	}, withBody(a.testChannel))
 }
 
-// noChannels is what is said where nobody is told.
+// noChannels is the error of a node without channels.
 func noChannels() error {
 	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a file of channels")
 }
 
-// channelListIn is which part of the channels is asked for.
+// channelListIn selects a page of the channels.
 type channelListIn struct {
 	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`

@@ -12,8 +12,8 @@ import (
 // clientKey is the context's key for the address of the client.
 type clientKey struct{}
 
-// fromClient finds the address that a request comes from, and whom a trusted proxy names. Requests that a page makes in the
-// process keep its visitor's.
+// fromClient finds the client address of a request, and the person named by a trusted proxy. A request made by a page
+// within the process keeps those of its visitor.
 func (a *api) fromClient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if clientAddr(r.Context()) == "" {
@@ -24,8 +24,8 @@ func (a *api) fromClient(next http.Handler) http.Handler {
 	})
 }
 
-// clientAddr is the address that a request comes from, as the audit, the log and limits have it: that of the connection,
-// or the one that a trusted proxy names.
+// clientAddr returns the client address for the audit log, the log and limits: that of the connection, or the one named
+// by a trusted proxy.
 func clientAddr(ctx context.Context) string {
 	addr, _ := ctx.Value(clientKey{}).(string)
 	return addr
@@ -33,11 +33,11 @@ func clientAddr(ctx context.Context) string {
 
 // clientOf finds the address of the client.
 //
-//  1. A connection from an address that is not trusted is the client's, whatever its headers say.
-//  2. The client is the rightmost address of X-Forwarded-For, or of Forwarded (RFC 7239), that is not trusted: the one
-//     that the first trusted proxy saw. What stands to its left came from the client.
-//  3. A proxy writes one of the headers and may let the other one pass. Where both are there and name different
-//     clients, where an address cannot be read, or where all are trusted, the client is the proxy.
+//  1. A connection from an untrusted address is the client's, regardless of its headers.
+//  2. The client is the rightmost untrusted address of X-Forwarded-For, or of Forwarded (RFC 7239): the one that the first
+//     trusted proxy saw. Addresses to its left came from the client.
+//  3. A proxy writes one of the headers and may pass the other one on. If both are present and name different clients, an
+//     address cannot be parsed, or all are trusted, the client is the proxy.
 func clientOf(r *http.Request, trusted []netip.Prefix) string {
 	peer, isTrusted := peerOf(r, trusted)
 	if !isTrusted {
@@ -55,7 +55,7 @@ func clientOf(r *http.Request, trusted []netip.Prefix) string {
 	return named[0].String()
 }
 
-// peerOf is the address of the connection, and whether it is one of the trusted.
+// peerOf returns the address of the connection, and whether it is trusted.
 func peerOf(r *http.Request, trusted []netip.Prefix) (peer string, isTrusted bool) {
 	peer = r.RemoteAddr
 	if host, _, err := net.SplitHostPort(peer); err == nil {
@@ -65,8 +65,8 @@ func peerOf(r *http.Request, trusted []netip.Prefix) (peer string, isTrusted boo
 	return peer, err == nil && inAny(trusted, at)
 }
 
-// rightmost is the last address of a header's elements that is not trusted; invalid, where there is none or what stands
-// to its right cannot be read.
+// rightmost returns the last untrusted address of a header's elements. It is invalid if all are trusted or an element to
+// its right cannot be parsed.
 func rightmost(elements []string, addressOf func(string) string, trusted []netip.Prefix) netip.Addr {
 	for _, element := range slices.Backward(elements) {
 		at, ok := readAddr(addressOf(element))
@@ -80,7 +80,7 @@ func rightmost(elements []string, addressOf func(string) string, trusted []netip
 	return netip.Addr{}
 }
 
-// forOf is the value of for in an element of Forwarded, such as for="[2001:db8::1]:47011";proto=https.
+// forOf returns the for parameter of an element of Forwarded, such as for="[2001:db8::1]:47011";proto=https.
 func forOf(element string) string {
 	for pair := range strings.SplitSeq(element, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
@@ -91,7 +91,7 @@ func forOf(element string) string {
 	return ""
 }
 
-// readAddr reads an address, with a port or without.
+// readAddr parses an address with or without a port.
 func readAddr(s string) (netip.Addr, bool) {
 	if with, err := netip.ParseAddrPort(s); err == nil {
 		return plainAddr(with.Addr()), true
@@ -100,7 +100,7 @@ func readAddr(s string) (netip.Addr, bool) {
 	return plainAddr(at), err == nil
 }
 
-// plainAddr is an address in the one form in which prefixes know it: ::ffff:10.0.0.1 is 10.0.0.1, and zones mean nothing.
+// plainAddr normalizes an address for prefixes: ::ffff:10.0.0.1 becomes 10.0.0.1, and zones are dropped.
 func plainAddr(at netip.Addr) netip.Addr { return at.Unmap().WithZone("") }
 
 func inAny(prefixes []netip.Prefix, at netip.Addr) bool {

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// Connections bounds the connections of a server. A bound of zero is none.
+// Connections bounds the connections of a server. A bound of zero is no bound.
 type Connections struct {
 	Max        int            // at once
 	MaxPerAddr int            // at once from one IPv4 address or one /64 of IPv6
-	Proxies    []netip.Prefix // that bring the connections of many clients, so that MaxPerAddr is not for them
+	Proxies    []netip.Prefix // carry the connections of many clients: MaxPerAddr does not apply
 	Log        *slog.Logger
 }
 
 const (
-	// refusalsAtOnce is how many connections are told at once why they are refused; the others are closed.
+	// refusalsAtOnce is how many refused connections get an answer at once; the others are closed.
 	refusalsAtOnce = 64
-	// refusalTime is how long a connection is told so.
+	// refusalTime is the deadline of that answer.
 	refusalTime = time.Second
-	// refusalAgain is how often refusals are logged at most.
+	// refusalAgain is the shortest time between two log messages about refusals.
 	refusalAgain = time.Minute
 )
 
-// Bound returns a listener that refuses the connections of ln beyond the bounds, with an answer that names them.
+// Bound returns a listener that refuses connections of ln beyond the bounds, with an answer that names the bound.
 func (c Connections) Bound(ln net.Listener) net.Listener {
 	return &boundListener{Listener: ln, Connections: c, from: make(map[netip.Addr]int), refusing: make(chan struct{}, refusalsAtOnce)}
 }
@@ -42,7 +42,7 @@ type boundListener struct {
 
 	mu       sync.Mutex
 	all      int
-	from     map[netip.Addr]int // those with one at least
+	from     map[netip.Addr]int // those with at least one
 	loggedAt time.Time
 }
 
@@ -62,7 +62,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// sourceOf is the address or network that a connection is counted for, invalid where it has none; and whether that is a proxy.
+// sourceOf returns the address or network that a connection counts for, invalid if it has none, and whether it is a
+// proxy.
 func (l *boundListener) sourceOf(conn net.Conn) (from netip.Addr, proxy bool) {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -76,7 +77,7 @@ func (l *boundListener) sourceOf(conn net.Conn) (from netip.Addr, proxy bool) {
 	return from, proxy
 }
 
-// take counts a connection, or says why it is refused.
+// take counts a connection, or returns the reason to refuse it.
 func (l *boundListener) take(from netip.Addr, proxy bool) *Problem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +102,7 @@ func (l *boundListener) free(from netip.Addr) {
 	}
 }
 
-// refuse closes a connection, and tells it why where few are told so at the moment.
+// refuse closes a connection. It first sends the reason, unless refusalsAtOnce others are being sent theirs.
 func (l *boundListener) refuse(conn net.Conn, p *Problem) {
 	if l.toLog() {
 		l.Log.Warn("connections are refused", "limit", p.Detail)
@@ -128,7 +129,7 @@ func (l *boundListener) toLog() bool {
 	return true
 }
 
-// tell answers whatever a connection is about to ask, and closes it. What it sends is read, or the answer could be lost.
+// tell answers a connection with p and closes it. It reads the client's request, or the answer could be lost.
 func tell(conn net.Conn, p *Problem) {
 	defer func() { _ = conn.Close() }()
 	body, err := json.Marshal(p)
@@ -161,7 +162,7 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets the server end an answer before the client has sent all of its request.
+// CloseWrite lets the server end an answer before the client has sent its whole request.
 func (c *boundConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -9,25 +9,25 @@ import (
 	"deadman/internal/access"
 )
 
-// The kinds of secrets and people that are refused, as the metric and the log name them.
+// The kinds of refused credentials, as labels of the metric and the log.
 const (
 	byToken   = "token"
 	bySession = "session"
 	byLogin   = "login"
-	// Of people: by a proxy's headers, and by a provider.
+	// Persons, named by a proxy's headers or a provider.
 	byProxy    = access.ByProxy
 	byProvider = access.ByOIDC
-	// refusedUnseen is a secret that was not looked at.
+	// refusedUnseen is a secret that was refused unchecked.
 	refusedUnseen = "limit"
 )
 
-// credential is the secret that a request shows.
+// credential is the secret of a request.
 type credential struct {
 	secret string
 	kind   string // byToken, bySession, byLogin or byProvider
 }
 
-// denial is what is told of a secret that opens nothing.
+// denial returns the error for an invalid secret.
 func (c credential) denial() error {
 	if c.kind == bySession {
 		return sessionOver{}
@@ -35,8 +35,8 @@ func (c credential) denial() error {
 	return access.ErrDenied
 }
 
-// sessionCookie is the cookie that a browser keeps the secret of its session in. Where the node is served
-// by https the name keeps other hosts and plain http from setting it.
+// sessionCookie returns the name of the cookie that stores a browser's session. If the node is served by https, the name
+// keeps other hosts and plain http from setting the cookie.
 func (a *api) sessionCookie(r *http.Request) string {
 	if a.isSecure(r) {
 		return "__Host-deadman_session"
@@ -44,13 +44,12 @@ func (a *api) sessionCookie(r *http.Request) string {
 	return "deadman_session"
 }
 
-// isSecure reports whether people reach the node by https.
+// isSecure reports whether users reach the node by https.
 func (a *api) isSecure(r *http.Request) bool {
 	return r.TLS != nil || IsHTTPS(a.PublicURL)
 }
 
-// credentialOf is the secret that a request shows: a program's token in a header, or the session of a browser in
-// its cookie.
+// credentialOf returns the secret of a request: a program's token in a header, or a browser's session in its cookie.
 func (a *api) credentialOf(r *http.Request) (credential, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -66,7 +65,7 @@ func (a *api) credentialOf(r *http.Request) (credential, error) {
 	return credential{strings.TrimSpace(secret), byToken}, nil
 }
 
-// sessionOver is what a browser is told whose session opens nothing. It is access.ErrDenied, too.
+// sessionOver is the error of an invalid session. It is also access.ErrDenied.
 type sessionOver struct{}
 
 // Error implements error.
@@ -74,10 +73,10 @@ func (sessionOver) Error() string {
 	return "the session is over, or its token was revoked; log in again at /login"
 }
 
-// Is is of errors.Is.
+// Is implements the interface of errors.Is.
 func (sessionOver) Is(target error) bool { return target == access.ErrDenied }
 
-// known is who shows a secret, or access.ErrDenied.
+// known authenticates a secret, or returns access.ErrDenied.
 func (a *api) known(ctx context.Context, shown credential) (principal, error) {
 	switch {
 	case a.Keeper == nil:

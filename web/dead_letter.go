@@ -10,7 +10,7 @@ import (
 	"deadman/internal/access"
 )
 
-// DeadLetter is an event that could not be taken in, as it goes out.
+// DeadLetter is an event that could not be processed, as the API returns it.
 type DeadLetter struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
@@ -46,7 +46,7 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	return out
 }
 
-// DeadLetterReason is how many dead letters there are of one rule and one reason.
+// DeadLetterReason counts the dead letters of one rule and one reason.
 type DeadLetterReason struct {
 	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
 	Reason  string    `json:"reason"`
@@ -55,7 +55,7 @@ type DeadLetterReason struct {
 	At      time.Time `json:"at" doc:"When the newest of them was refused."`
 }
 
-// DeadLetterReasons is why events could not be taken in.
+// DeadLetterReasons counts dead letters by rule and reason.
 type DeadLetterReasons struct {
 	Items   []DeadLetterReason `json:"items" nullable:"false"`
 	Letters int64              `json:"letters" doc:"How many were counted, the newest."`
@@ -70,13 +70,13 @@ func newLetterReasons(c futurejobs.DeadLetterReasons) DeadLetterReasons {
 	return out
 }
 
-// deadLetterListIn is what the dead letters are narrowed by.
+// deadLetterListIn has the filters of the dead letters.
 type deadLetterListIn struct {
 	DeadLetterFilter
 	Paging
 }
 
-// DeadLetterFilter narrows dead letters.
+// DeadLetterFilter filters dead letters.
 type DeadLetterFilter struct {
 	Rule    identifier `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
 	Subject identifier `query:"subject" doc:"That came on this subject." example:"orders.created"`
@@ -87,7 +87,7 @@ func (f DeadLetterFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(f.Rule), Subject: string(f.Subject), Reason: string(f.Reason)}
 }
 
-// deadLetterIn names a dead letter.
+// deadLetterIn identifies a dead letter.
 type deadLetterIn struct {
 	ID int64 `path:"id" minimum:"1" doc:"The letter's id." example:"7"`
 }

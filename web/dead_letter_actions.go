@@ -9,19 +9,19 @@ import (
 	"deadman/internal/events"
 )
 
-// DeadLetterActions is what may be done to dead letters. events.DeadLetters implements it. A letter that is
-// not there is futurejobs.ErrNotFound. Implementations are safe for concurrent use.
+// DeadLetterActions retries and drops dead letters. events.DeadLetters implements it. An unknown dead letter is
+// futurejobs.ErrNotFound. Implementations are safe for concurrent use.
 type DeadLetterActions interface {
-	// Retry takes a letter's event in, by the rules as they are now.
+	// Retry processes a dead letter's event by the current rules.
 	Retry(ctx context.Context, id int64) (events.Retried, error)
-	// RetryAll retries the letters of a filter that follow an id, oldest first.
+	// RetryAll retries the matching dead letters that follow an id, oldest first.
 	RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (events.Retried, error)
 	DropLetter(ctx context.Context, id int64) error
-	// DropLetters returns how many there were.
+	// DropLetters returns the number of dropped dead letters.
 	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// Retried is what another try of dead letters came to.
+// Retried is the result of a retry.
 type Retried struct {
 	Tried   int    `json:"tried"`
 	TakenIn int    `json:"taken_in" doc:"Those whose event was taken in; they are gone."`
@@ -30,12 +30,12 @@ type Retried struct {
 	Next    int64  `json:"next,omitempty" doc:"The after of the next call; absent: that was all."`
 }
 
-// Dropped is how many dead letters were dropped.
+// Dropped is the number of dropped dead letters.
 type Dropped struct {
 	Dropped int64 `json:"dropped"`
 }
 
-// DeadLetterSelection says which dead letters are meant. That all are has to be said.
+// DeadLetterSelection selects dead letters. All of them must be selected explicitly.
 type DeadLetterSelection struct {
 	DeadLetterFilter
 	All bool `query:"all" doc:"All that there are; in place of rule, subject and reason."`

@@ -19,7 +19,7 @@ var docsHTML string
 
 var docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 
-// docsView is what the page of the API shows. All of it is from the description.
+// docsView is the data of the API's page. All of it comes from the OpenAPI description.
 type docsView struct {
 	Title   string
 	Version string
@@ -39,7 +39,7 @@ type docsOperation struct {
 	*huma.Operation
 	Scope     string
 	Params    []docsField
-	Body      string // an example; empty: there is none
+	Body      string // an example; empty if the operation takes no body
 	BodyTypes []docsType
 	Answers   []docsAnswer
 	Curl      string
@@ -49,10 +49,10 @@ type docsField struct {
 	Name, In, Says string
 	Type           docsType
 	Required       bool
-	Values         string // those it may have; empty: any of its type
+	Values         string // permitted values; empty if any value of the type is
 }
 
-// docsType is a type as people read it, and the shape that it leads to.
+// docsType is a type as text, and the schema that it links to.
 type docsType struct{ Text, Shape string }
 
 type docsAnswer struct {
@@ -65,7 +65,7 @@ type docsShape struct {
 	Fields     []docsField
 }
 
-// docs shows the description of the API as a page: offline, and without a script.
+// docs serves the API's description as a page that needs no network and no script.
 func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 	a.frame(w, r, PageContent{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.docsView())
 }
@@ -79,7 +79,7 @@ func (a *api) docsView() docsView {
 	for _, tag := range described.Tags {
 		view.Parts = append(view.Parts, docsPart{Tag: tag})
 	}
-	for _, route := range a.routes { // in the order in which they were added
+	for _, route := range a.routes { // in the order of registration
 		op := operationAt(described.Paths[route.Path], route.Method)
 		i := slices.IndexFunc(view.Parts, func(p docsPart) bool { return slices.Contains(op.Tags, p.Name) })
 		view.Parts[i].Operations = append(view.Parts[i].Operations, newDocsOperation(op))
@@ -127,7 +127,7 @@ func newDocsField(name, in, says string, required bool, s *huma.Schema) docsFiel
 	return f
 }
 
-// values are what a field may have.
+// values describes the permitted values of a field.
 func values(s *huma.Schema) string {
 	if s.Items != nil {
 		s = s.Items
@@ -198,7 +198,7 @@ func newDocsShape(name string, s *huma.Schema) (docsShape, bool) {
 	return shape, len(shape.Fields) > 0
 }
 
-// looseFields are the fields of a schema that is not huma's.
+// looseFields returns the fields of a schema that huma did not make.
 func looseFields(schema map[string]any) []docsField {
 	properties, _ := schema["properties"].(map[string]any)
 	required, _ := schema["required"].([]any)
@@ -220,7 +220,7 @@ func looseFields(schema map[string]any) []docsField {
 	return fields
 }
 
-// bodyExample is a body that the operation takes.
+// bodyExample returns an example of the operation's body.
 func bodyExample(op *huma.Operation) string {
 	m := op.RequestBody.Content[jsonType]
 	if yaml := op.RequestBody.Content[yamlType]; yaml != nil {
@@ -245,10 +245,10 @@ func bodyExample(op *huma.Operation) string {
 	return string(text)
 }
 
-// maxExample is how deep an example goes into what it is an example of.
+// maxExample is the deepest nesting of an example.
 const maxExample = 4
 
-// exampleOf is a value of a schema: the examples of its fields, put together.
+// exampleOf composes an example of a schema from the examples of its fields.
 func exampleOf(o operation, s *huma.Schema, depth int) any {
 	s = o.resolve(s)
 	switch {
@@ -270,7 +270,7 @@ func exampleOf(o operation, s *huma.Schema, depth int) any {
 	return nil
 }
 
-// curl is a request as it is sent from a shell.
+// curl returns the shell command of a request.
 func curl(op *huma.Operation, body string) string {
 	path := op.Path
 	var query []string

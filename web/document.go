@@ -19,7 +19,7 @@ const (
 	yamlType = "application/yaml"
 )
 
-// ruleOut is a document as it goes out.
+// ruleOut is a rule document as the API returns it.
 type ruleOut struct {
 	ContentType string `header:"Content-Type"`
 	ETag        string `header:"ETag" doc:"The version, in quotes."`
@@ -27,7 +27,7 @@ type ruleOut struct {
 	Body        []byte
 }
 
-// documentOut is a version's document as the client accepts it: as it is stored, or as YAML.
+// documentOut returns a version's document in the type that the client accepts: JSON, as it is stored, or YAML.
 func documentOut(s rules.RuleVersion, accept string) (*ruleOut, error) {
 	out := &ruleOut{ContentType: jsonType, ETag: etag(s.Version), Vary: "Accept", Body: s.Document}
 	if !acceptsYAML(accept) {
@@ -42,7 +42,7 @@ func documentOut(s rules.RuleVersion, accept string) (*ruleOut, error) {
 	return out, err
 }
 
-// acceptsYAML reports whether a client asks for YAML before JSON.
+// acceptsYAML reports whether a client accepts YAML before JSON.
 func acceptsYAML(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		kind, _, err := mime.ParseMediaType(part)
@@ -57,11 +57,11 @@ func acceptsYAML(accept string) bool {
 	return false
 }
 
-// documentSchema refers to what a rule looks like.
+// documentSchema refers to the schema of a rule.
 func documentSchema() *huma.Schema { return &huma.Schema{Ref: schemaPath + "RuleDocument"} }
 
-// describeDocument puts what a rule looks like among the schemas: what rules.Schema says, and
-// its parts beside it, each under a name of its own.
+// describeDocument adds the schema of a rule, rules.Schema, to the schemas, and each of its parts under a name of its
+// own.
 func describeDocument(schemas huma.Registry) error {
 	text, err := rules.Schema()
 	if err != nil {
@@ -90,7 +90,7 @@ func describeDocument(schemas huma.Registry) error {
 	return nil
 }
 
-// partName is what the description calls a part of a rule, or the whole of it.
+// partName returns the name of a part of a rule's schema, or of the whole, in the OpenAPI description.
 func partName(part string) string { return "Rule" + casing.Camel(cmp.Or(part, "document")) }
 
 const exampleYAML = `name: order-unshipped
@@ -111,7 +111,7 @@ var exampleJSON = map[string]any{
 	}},
 }
 
-// documentContent is the text of a rule on its way.
+// documentContent is the media types of a rule document.
 func documentContent() map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{
 		jsonType: {Schema: documentSchema(), Example: exampleJSON},
@@ -119,12 +119,12 @@ func documentContent() map[string]*huma.MediaType {
 	}
 }
 
-// documentBody is how the text of a rule is sent.
+// documentBody is the request body of a rule document.
 func documentBody() *huma.RequestBody {
 	return &huma.RequestBody{Required: true, Description: "The rule, as YAML or JSON.", Content: documentContent()}
 }
 
-// changeAnswers are how it is answered that a rule was saved.
+// changeAnswers are the responses to a saved rule.
 func changeAnswers() map[string]*huma.Response {
 	changed := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Ref: schemaPath + "RuleChange"}}}
 	return map[string]*huma.Response{
@@ -133,7 +133,7 @@ func changeAnswers() map[string]*huma.Response {
 	}
 }
 
-// documentAnswer is how the text of a rule is answered.
+// documentAnswer is the response with a rule document.
 func documentAnswer() map[string]*huma.Response {
 	return map[string]*huma.Response{"200": {Description: "The document", Content: documentContent()}}
 }

@@ -7,7 +7,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Entity is all that is known of an entity's key: the first page of each list.
+// Entity is everything about an entity's key: the first page of each list.
 type Entity struct {
 	Entity  string      `json:"entity" example:"order"`
 	Key     string      `json:"key" example:"1234"`
@@ -16,14 +16,13 @@ type Entity struct {
 	Alerts  Page[Alert] `json:"alerts" doc:"What was said about it, newest first; GET /alerts goes on."`
 }
 
-// EntityPath names an entity's key by its path.
+// EntityPath identifies an entity's key by the path.
 type EntityPath struct {
 	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
 	Key    identifier `path:"key" doc:"Which one." example:"1234"`
 }
 
-// EntityQuery names an entity's key by its path and its query, for keys that do not fit a
-// path.
+// EntityQuery identifies an entity's key by path and query, for keys that do not fit into a path.
 type EntityQuery struct {
 	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
 	Key    identifier `query:"key" required:"true" doc:"Which one." example:"a/b c"`

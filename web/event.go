@@ -20,34 +20,34 @@ import (
 	"deadman/rules"
 )
 
-// MaxEventBytes is the largest body of an event that the API takes.
+// MaxEventBytes is the largest body of an event that the API accepts.
 const MaxEventBytes = 256 << 10
 
-// EventPublisher is the streams as HTTP needs them. The bus implements it. Implementations are safe
-// for concurrent use.
+// EventPublisher publishes events and follows alerts. The bus implements it. Implementations are safe for concurrent
+// use.
 type EventPublisher interface {
-	// PublishEvent puts an event into the stream that takes its subject in, and returns
-	// once it is durable there. A repeat of an id is not stored twice, on whatever subject: repeated
-	// reports that seq is where the first is. An empty id is no id.
+	// PublishEvent puts an event into the stream of its subject, and returns once it is durable. A repeat of an id is
+	// not stored twice, even on another subject; repeated reports that seq is that of the first event. An empty id is no
+	// id.
 	PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error)
-	// Follow yields the last backlog alerts of the stream, then each new one, until ctx is
-	// done. Errors are yielded too; there may be more after one.
+	// Follow yields the last backlog alerts of the stream, then each new one, until ctx is done. It yields errors too,
+	// and may continue after one.
 	Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error]
 }
 
-// Book says what an event means. rules.Catalog implements it.
+// Book matches events with rules. rules.Catalog implements it.
 type Book interface {
-	// Foresee is for the sender of an event; isWhole is false where rules could not be asked.
+	// Foresee predicts an event's effects for its sender; isWhole is false if rules could not be evaluated.
 	Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
-	// PlannedTicks is how many waits that schedules will begin after now are first looked at, in each part
-	// of a span.
+	// PlannedTicks returns how many jobs that schedules will create after now have their first check in each bucket of a
+	// span.
 	PlannedTicks(span futurejobs.BucketRange, now time.Time) []int
 }
 
-// PublishResult is where an event is kept.
+// PublishResult is the place of a published event, and its predicted effects.
 type PublishResult struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq,omitzero" doc:"In the stream; absent for a token with bounds: it counts the events of all senders."`
@@ -59,29 +59,29 @@ type PublishResult struct {
 	WouldDeadLetter []RefusedRule    `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
 }
 
-// AffectedEntity is an entity that an event is about, for a rule.
+// AffectedEntity is an entity that an event concerns, for a rule.
 type AffectedEntity struct {
 	Rule   string `json:"rule" example:"order-unshipped"`
 	Entity string `json:"entity" example:"order"`
 	Key    string `json:"key" example:"1234"`
 }
 
-// matchedAtOnce is how many events are matched at a time to tell their senders what they mean.
+// matchedAtOnce is how many events are matched at once for their senders.
 const matchedAtOnce = 2
 
-// matchWait is how long a sender waits for a place to learn that. The event is in the stream already.
+// matchWait is how long a sender waits for a free place. The event is in the stream already.
 const matchWait = 250 * time.Millisecond
 
-// maxConcerned is how many of them an answer names.
+// maxConcerned is the largest number of affected entities in an answer.
 const maxConcerned = 20
 
-// RefusedRule is a rule that cannot take an event in.
+// RefusedRule is a rule that cannot process an event.
 type RefusedRule struct {
 	Rule   string `json:"rule,omitempty" doc:"Absent: no rule's fault."`
 	Reason string `json:"reason"`
 }
 
-// EventPath is where an event is published, and by what a repeat of it is known.
+// EventPath has the subject of an event, and the id that identifies a repeat.
 type EventPath struct {
 	Subject identifier `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
 	ID      string     `header:"Idempotency-Key" hidden:"true"`
@@ -89,7 +89,7 @@ type EventPath struct {
 	Type    string     `header:"Content-Type" hidden:"true"`
 }
 
-// eventIn is an event on its way in.
+// eventIn is a request that publishes an event.
 type eventIn struct {
 	EventPath
 	RawBody []byte `contentType:"application/json"`
@@ -99,7 +99,7 @@ type eventIn struct {
 
 var _ huma.Resolver = (*eventIn)(nil)
 
-// Resolve is of huma.Resolver: it looks at the event as a whole.
+// Resolve implements huma.Resolver: it checks the event as a whole.
 func (in *eventIn) Resolve(ctx huma.Context) []error {
 	in.header = make(map[string][]string)
 	ctx.EachHeader(func(name, value string) {
@@ -126,12 +126,12 @@ func (in *eventIn) Resolve(ctx huma.Context) []error {
 	return wrong
 }
 
-// belongs reports whether a header is the event's and not the request's.
+// belongs reports whether a header belongs to the event rather than to the request.
 func belongs(name string) bool {
 	return strings.HasPrefix(name, "ce-") || name == "content-type" || name == "traceparent" || name == "tracestate"
 }
 
-// badSubject says why nothing can be published on a subject, or "".
+// badSubject returns the reason that a subject cannot be published on, or "".
 func badSubject(subject string) string {
 	if strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "it has a space or a control character"
@@ -152,7 +152,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (kind == jsonType || strings.HasSuffix(kind, "+json"))
 }
 
-// size is how many bytes of the stream the event takes, about.
+// size is the approximate size of the event in the stream, in bytes.
 func (in *eventIn) size() int {
 	n := len(in.Subject) + len(in.RawBody)
 	for name, values := range in.header {
@@ -202,11 +202,11 @@ func (a *api) event(ctx context.Context, in *eventIn) (PublishResult, error) {
 	return taken, nil
 }
 
-// senderIDHeader keeps the id that a sender gave an event: the message's own is made of it.
+// senderIDHeader keeps the sender's id of an event; the message's own id is derived from it.
 var senderIDHeader = strings.ToLower(onceHeader)
 
-// eventID is the id by which the stream knows a repeat of an event; empty: the sender gave no key. A stream has one
-// set of ids for all of its subjects and publishers, so that a key counts only beside its sender and its subject.
+// eventID returns the id by which the stream detects a repeat of an event, empty if the sender gave no key. A stream has
+// one set of ids for all of its subjects and publishers, so the id includes the sender and the subject.
 func eventID(sender access.Actor, subject, key string) string {
 	if key == "" {
 		return ""
@@ -214,15 +214,14 @@ func eventID(sender access.Actor, subject, key string) string {
 	return keyOf(sender.TokenID, sender.Name, subject, key)
 }
 
-// meaning adds what the rules make of an event, which is stored already: where the rules cannot be
-// had anew, it tells by those that were known.
+// meaning adds the predicted effects of a stored event. If the rules cannot be refreshed, it uses those known before.
 func (a *api) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
 	wait := time.NewTimer(matchWait)
 	defer wait.Stop()
-	select { // an event may take much more memory than its body while it is matched
+	select { // matching may take much more memory than the event's body
 	case a.matching <- struct{}{}:
 		defer func() { <-a.matching }()
 	case <-wait.C:

@@ -11,31 +11,31 @@ import (
 	"deadman/checks/lookup"
 )
 
-// How long gauges that were read are served, and how long they may take to be read.
+// How long gauges are cached, and how long reading them may take.
 const (
 	gaugesFor  = 10 * time.Second
 	gaugesTime = 5 * time.Second
 )
 
-// Gauges is what a node measures at one time.
+// Gauges is the measurements of a node at one time.
 type Gauges struct {
 	Pending     int64 // jobs
 	Due         int64 // jobs whose slot has come
-	Overdue     int   // jobs that wait for over a minute, of those that were looked at
-	Unreadable  int   // versions of rules that this node cannot read although jobs of them are due
-	Fit         bool  // nothing speaks against it that this node holds shards
-	Unpublished int64 // alerts decided and not in the stream yet
+	Overdue     int   // checked jobs that are late by more than a minute
+	Unreadable  int   // rule versions that this node cannot read although jobs of them are due
+	Fit         bool  // this node may hold shards
+	Unpublished int64 // alerts that are not in the stream yet
 	ShardsHeld  int
-	// AlertsFilled is how full the stream of alerts is, as a part of its limits.
+	// AlertsFilled is the used part of the limits of the alert stream.
 	AlertsFilled float64
-	SweepLag     time.Duration            // since the oldest slot of a job that is due and not decided; 0: none is due
+	SweepLag     time.Duration            // since the oldest slot of an undecided due job; 0 if none is due
 	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
-	Channels     []alerts.ChannelState    // that people are told by
-	Sources      []lookup.State           // that rules look up in
+	Channels     []alerts.ChannelState    // notification channels
+	Sources      []lookup.State           // for lookups of rules
 	Abandoned    int                      // handlers that ignored their timeout and have not returned
-	Refused      map[string]uint64        // by what was refused to NATS clients by a server in the process: how often
-	Foreign      uint64                   // messages of the stream of alerts that are no alerts, and were passed over
+	Refused      map[string]uint64        // refusals of an in-process NATS server to its clients, by kind
+	Foreign      uint64                   // messages of the alert stream that are no alerts and were skipped
 }
 
 var (
@@ -65,17 +65,17 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// gauges is the collector of Gauges.
+// gauges collects Gauges for Prometheus.
 type gauges struct {
 	read func(context.Context) (Gauges, error)
 
-	mu     sync.Mutex // held while reading: one scrape asks, the others wait for its answer
+	mu     sync.Mutex // held while reading: one scrape reads, the others wait for its result
 	last   Gauges
 	failed bool
 	readAt time.Time
 }
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
@@ -86,8 +86,8 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is of prometheus.Collector. Gauges that could not be read are absent, and said
-// to be: an old number would pass for a fresh one. Why is what /readyz says.
+// Collect implements prometheus.Collector. Gauges that could not be read are left out and reported as failed, since an
+// old value would pass for a new one. The reason is in /readyz.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	now, failed := g.fresh()
 	put := func(d *prometheus.Desc, v float64, labels ...string) {
