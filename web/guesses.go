@@ -15,24 +15,22 @@ import (
 )
 
 const (
-	// maxGuesses is how many secrets of one address are looked at and refused one after the other, and
-	// guessInterval is how long it takes until one more is looked at. They bound the repeats of a refused
-	// token, too.
+	// maxGuesses is how many secrets of one address are checked and refused in a row, and guessInterval how long it
+	// takes until one more is checked. They also bound repeats of a refused token.
 	maxGuesses    = 20
 	guessInterval = 6 * time.Second
-	// refusalMemory is how long a refused secret is known again without a query: it opens nothing later.
+	// refusalMemory is how long a refused secret is refused again without a query, since it cannot become valid later.
 	refusalMemory = time.Minute
-	// maxRefusals is how many refused secrets of an address are known again.
+	// maxRefusals is how many refused secrets of an address are remembered.
 	maxRefusals = 32
-	// maxGuessers is how many addresses are remembered; beyond it the one that was refused longest ago is
-	// forgotten.
+	// maxGuessers is how many addresses are remembered; beyond it, the one refused longest ago is forgotten.
 	maxGuessers = 4096
-	// guessLogInterval is how far apart the lines of the log about refused secrets are.
+	// guessLogInterval is the shortest time between two log messages about refused secrets.
 	guessLogInterval = 10 * time.Second
 )
 
-// guesses bounds the secrets that are tried from one address, so that a refused one does not always cost
-// a query. It is safe for concurrent use.
+// guesses bounds the secrets tried from one address, so that a refused secret does not always cost a query. It is safe
+// for concurrent use.
 type guesses struct {
 	log     *slog.Logger
 	metrics *Metrics
@@ -44,25 +42,23 @@ type guesses struct {
 	unlogged int // refused since then
 }
 
-// guesser is an address from which secrets were refused.
+// guesser is an address that sent refused secrets.
 type guesser struct {
-	left    *rate.Limiter // how many more secrets are looked at
-	repeats *rate.Limiter // how many more repeats of a refused token are answered as the first one
+	left    *rate.Limiter // secrets that are still checked
+	repeats *rate.Limiter // repeats of a refused token that still get the first answer
 	refused map[[sha256.Size]byte]time.Time
-	at      time.Time // of the last one that was refused
+	at      time.Time // of the last refusal
 }
 
 func newGuesses(log *slog.Logger, metrics *Metrics, now func() time.Time) *guesses {
 	return &guesses{log: log, metrics: metrics, now: now, by: make(map[netip.Prefix]*guesser)}
 }
 
-// check returns nil for a secret that has to be looked at. A secret that opened something on this node
-// lately always is.
+// check returns nil for a secret that has to be checked. A secret accepted on this node lately always is.
 //
-//  1. A secret that was refused a moment ago is refused again, without a query. A browser whose session is
-//     over may ask as often as it likes, and is led to the login; a program that repeats a refused token is
-//     told to wait.
-//  2. Where too many secrets of the address were refused, no other one is looked at until later.
+//  1. A secret that was refused a moment ago is refused again without a query. A browser with an expired session may
+//     repeat it without limit and is sent to the login; a program that repeats a refused token has to wait.
+//  2. After too many refused secrets of the address, no other one is checked until later.
 func (g *guesses) check(r *http.Request, keeper *access.Tokens, c credential) error {
 	if keeper != nil && keeper.Knows(c.secret) {
 		return nil
@@ -102,7 +98,7 @@ func (g *guesses) state(from netip.Prefix, c credential) (again bool, wait time.
 	return again, time.Duration(missing * float64(guessInterval))
 }
 
-// refused takes down a secret that was looked at and opens nothing.
+// refused records a secret that was checked and is invalid.
 func (g *guesses) refused(r *http.Request, c credential) {
 	g.note(r, c.kind)
 	g.mu.Lock()
@@ -122,10 +118,10 @@ func (g *guesses) refused(r *http.Request, c credential) {
 	}
 	one.refused[sha256.Sum256([]byte(c.secret))] = now
 	one.at = now
-	one.left.AllowN(now, 1) // there may be none left, where several came at once
+	one.left.AllowN(now, 1) // several concurrent requests may have used the last one
 }
 
-// note counts a refusal, and says so in the log from time to time, with more about it.
+// note counts a refusal, and logs it with the given attributes if the last log message is guessLogInterval old.
 func (g *guesses) note(r *http.Request, kind string, more ...any) {
 	g.metrics.Refused(kind)
 	g.mu.Lock()
@@ -140,8 +136,7 @@ func (g *guesses) note(r *http.Request, kind string, more ...any) {
 	g.loggedAt, g.unlogged = now, 0
 }
 
-// makeRoom forgets addresses of which as many secrets are looked at as of a new one and, where there are
-// none, the one that was refused longest ago.
+// makeRoom forgets addresses with all of their secrets left and, without such addresses, the one refused longest ago.
 func (g *guesses) makeRoom(now time.Time) {
 	if len(g.by) < maxGuessers {
 		return
@@ -161,12 +156,12 @@ func (g *guesses) makeRoom(now time.Time) {
 	}
 }
 
-// guesserOf is whose guesses are counted together: an IPv4 address, or a network of 2^64 IPv6 addresses,
-// which is what one customer has.
+// guesserOf returns the network of a client for the limits: an IPv4 address, or a /64 of IPv6, the usual size for one
+// customer.
 func guesserOf(r *http.Request) netip.Prefix {
 	addr, err := netip.ParseAddr(clientAddr(r.Context()))
 	if err != nil {
-		return netip.Prefix{} // all that have no address are one
+		return netip.Prefix{} // requests without an address share one
 	}
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
@@ -176,5 +171,5 @@ func guesserOf(r *http.Request) netip.Prefix {
 	return netip.PrefixFrom(addr, bits).Masked()
 }
 
-// seconds is a wait in whole seconds, at least one.
+// seconds rounds a wait up to whole seconds, at least one.
 func seconds(wait time.Duration) int { return max(1, int(math.Ceil(wait.Seconds()))) }

@@ -10,30 +10,28 @@ import (
 	"deadman/internal/access"
 )
 
-// Handlers is who answers checks in the place of rules. Implementations are safe for concurrent
-// use.
+// Handlers lists and tests the handlers of rules. Implementations are safe for concurrent use.
 type Handlers interface {
-	// List returns the handlers that rules want, that the program registered and that services
-	// answer for, by name.
+	// List returns the handlers that rules name, the program registered or services offer, sorted by name.
 	List(ctx context.Context) (HandlerList, error)
-	// TryHandler asks a handler once about a check that is made up, and changes nothing.
+	// TryHandler calls a handler once with a made-up check, and changes nothing.
 	TryHandler(ctx context.Context, name string, of HandlerTestRequest) (HandlerTestResult, error)
 }
 
-// HandlerList are all handlers.
+// HandlerList is the list of all handlers.
 type HandlerList struct {
 	Items   []Handler `json:"items" nullable:"false" doc:"By name."`
 	Unasked string    `json:"unasked,omitempty" doc:"Why it is not known which services answer, such as a permission that the NATS user lacks; absent: it is known."`
 }
 
-// Handler is who answers under a name, as the node knows it that was asked.
+// Handler is a handler, as the answering node knows it.
 type Handler struct {
 	Name     string   `json:"name" example:"shipping"`
 	Rules    []string `json:"rules" nullable:"false" doc:"That name it, at their newest version."`
 	Answers  Answerer `json:"answers" enum:"program,service,nobody,unknown" doc:"program: the node's own has it. service: one on NATS. nobody: no service says that it does, and none did at the last check. unknown: nobody could be asked; see unasked."`
 	Service  string   `json:"service,omitempty" doc:"What the service calls itself." example:"shipping"`
 	Versions []string `json:"versions" nullable:"false" doc:"That its instances say they have."`
-	// A service that is a plain subscription answers checks, and does not say so.
+	// A service with a plain subscription answers checks, but not discovery.
 	Instances int `json:"instances" doc:"Of the service; 0 where it answers checks and does not say so, as a plain subscription."`
 
 	State      string    `json:"state,omitempty" enum:"new,up,failing,down,trying" doc:"Of a service. new: nothing was asked yet. failing: the last check had no answer, or one that is none. down: it hung again and again and is left alone. trying: the next check tries whether it is back."`
@@ -42,27 +40,27 @@ type Handler struct {
 	ErrorAt    time.Time `json:"error_at,omitzero" doc:"When that was."`
 }
 
-// Answerer is who answers under the name of a handler.
+// Answerer is the kind of program that answers for a handler.
 type Answerer string
 
-// Who answers.
+// The kinds of answerers.
 const (
 	ByProgram Answerer = "program"
 	ByService Answerer = "service"
 	ByNobody  Answerer = "nobody"
-	ByWhoever Answerer = "unknown" // it could not be found out
+	ByWhoever Answerer = "unknown" // unknown, since discovery failed
 )
 
-// DefaultKey is the key of a check that is made up.
+// DefaultKey is the key of a made-up check.
 const DefaultKey = "test"
 
-// HandlerTestRequest is what a handler is asked about.
+// HandlerTestRequest is the made-up check of a test.
 type HandlerTestRequest struct {
 	Key   identifier      `json:"key,omitempty" doc:"Absent: test." example:"1042"`
 	Event json.RawMessage `json:"event,omitempty" doc:"The body of the event that began the wait; absent: {}."`
 }
 
-// HandlerTestResult is what came of asking a handler.
+// HandlerTestResult is the result of a test.
 type HandlerTestResult struct {
 	Handler string         `json:"handler"`
 	Rule    string         `json:"rule,omitempty" doc:"Whose check it was made up as; absent: no rule names the handler."`
@@ -72,7 +70,7 @@ type HandlerTestResult struct {
 	Answer  *HandlerAnswer `json:"answer,omitempty" doc:"Absent: there was none."`
 }
 
-// HandlerAnswer is what a handler answered, with what it left out filled in.
+// HandlerAnswer is a handler's answer, with defaults filled in.
 type HandlerAnswer struct {
 	Next    time.Time       `json:"next,omitzero" doc:"When it would be looked at again; absent: the wait would end."`
 	Nominal bool            `json:"nominal,omitempty"`
@@ -103,7 +101,7 @@ func (a *api) handlerRoll(ctx context.Context, _ *nothing) (HandlerList, error) 
 	return a.Handlers.List(ctx)
 }
 
-// handlerTrialIn is which handler to ask, and about what.
+// handlerTrialIn has the handler and the check of a test.
 type handlerTrialIn struct {
 	Name identifier `path:"name" doc:"The handler's name, as rules have it." example:"shipping"`
 	Body HandlerTestRequest

@@ -9,27 +9,26 @@ import (
 	"deadman/internal/access"
 )
 
-// sayAgain is how often a condition that stays broken is logged at most, for errors that
-// differ each time.
+// sayAgain is the shortest time between log messages about a broken condition, for errors that differ each time.
 const sayAgain = time.Minute
 
-// Condition is one thing that has to be so for a node to do all that it is there for.
+// Condition is a requirement for a node to work in full.
 type Condition struct {
 	Name   string `json:"name"` // its kind, such as database, nats, streams, sweep, serving; it is public
 	OK     bool   `json:"ok"`
-	Vital  bool   `json:"vital"`            // without it the node can answer nobody
-	Detail string `json:"detail,omitempty"` // for people who may read; a sentence without secrets
-	Err    error  `json:"-"`                // why it is not OK, for the log alone
+	Vital  bool   `json:"vital"`            // without it the node can answer no requests
+	Detail string `json:"detail,omitempty"` // for callers with the scope read; a sentence without secrets
+	Err    error  `json:"-"`                // the cause if it is not OK, for the log only
 }
 
-// Health looks at all conditions. A node that drains has one that is not OK.
+// Health checks all conditions. A draining node has one that is not OK.
 type Health func(ctx context.Context) []Condition
 
-// Readiness is what /readyz answers. A node that is ready may still have something out of order:
-// it goes on with what it can do, and whoever sends it requests should do so, too.
+// Readiness is the answer of /readyz. A ready node may still have broken conditions: it continues with the rest of its
+// work, and load balancers should keep sending requests.
 type Readiness struct {
-	Ready      bool        `json:"ready"` // all that is vital is in order
-	Fine       bool        `json:"fine"`  // everything is
+	Ready      bool        `json:"ready"` // all vital conditions are OK
+	Fine       bool        `json:"fine"`  // all conditions are OK
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -39,13 +38,13 @@ func (a *api) readiness(ctx context.Context) Readiness {
 		out.Ready = out.Ready && (c.OK || !c.Vital)
 		out.Fine = out.Fine && c.OK
 	}
-	if ctx.Err() == nil { // else the client left, and that may be all that is wrong
+	if ctx.Err() == nil { // otherwise the client disconnected, possibly the only cause
 		a.logChanges(ctx, out.Conditions)
 	}
 	return out
 }
 
-// conditionLog is what was logged of the conditions that are not OK, by name.
+// conditionLog is the last log message about each broken condition, by name.
 type conditionLog struct {
 	mu    sync.Mutex
 	known map[string]loggedCondition
@@ -56,8 +55,7 @@ type loggedCondition struct {
 	at   time.Time
 }
 
-// logChanges logs why conditions are not OK, once and not with each probe, and that they
-// are OK again.
+// logChanges logs the cause of a broken condition once, not with each probe, and its recovery.
 func (a *api) logChanges(ctx context.Context, conditions []Condition) {
 	a.troubles.mu.Lock()
 	defer a.troubles.mu.Unlock()
@@ -76,18 +74,18 @@ func (a *api) logChanges(ctx context.Context, conditions []Condition) {
 	}
 }
 
-// verdictAge is how old a verdict may be that is given to everybody.
+// verdictAge is the largest age of a cached readiness.
 const verdictAge = time.Second
 
-// verdict is the last readiness that was found.
+// verdict caches the last readiness.
 type verdict struct {
 	mu    sync.Mutex
-	found time.Time // zero: none was
+	found time.Time // zero if none
 	last  Readiness
 }
 
-// lastReadiness is the readiness of at most verdictAge ago. Of several that ask at once, one makes the node look; that it
-// leaves meanwhile does not matter to the others.
+// lastReadiness returns a readiness of at most verdictAge ago. Of concurrent requests, one runs the checks; the others
+// get the result even if that one's client disconnects.
 func (a *api) lastReadiness(ctx context.Context) Readiness {
 	a.verdict.mu.Lock()
 	defer a.verdict.mu.Unlock()
@@ -98,8 +96,8 @@ func (a *api) lastReadiness(ctx context.Context) Readiness {
 	return a.verdict.last
 }
 
-// public is what everybody is told: the verdict, and which kinds of conditions are not OK. Details name sources, channels,
-// streams and rules.
+// public returns the part for callers without a token: the verdict, and the kinds of broken conditions. Details name
+// sources, channels, streams and rules.
 func (r Readiness) public() Readiness {
 	broken := []Condition{}
 	for _, c := range r.Conditions {
@@ -111,9 +109,9 @@ func (r Readiness) public() Readiness {
 	return r
 }
 
-// seesDetails reports whether a request is shown the details of conditions, which are about all rules.
+// seesDetails reports whether the caller may see the details of conditions, since they concern all rules.
 func (a *api) seesDetails(r *http.Request) bool {
-	v := principalOf(r.Context()) // of a page that asks
+	v := principalOf(r.Context()) // set for a request that a page makes
 	if v.anonymous() {
 		var err error
 		if v, err = a.visitor(r); err != nil {
@@ -123,7 +121,7 @@ func (a *api) seesDetails(r *http.Request) bool {
 	return v.requireScope(access.Read) == nil && v.requireUnrestricted() == nil
 }
 
-// ready answers 503 where the node can answer nobody; with ?all, where anything is out of order.
+// ready answers 503 if a vital condition is broken; with ?all, if any condition is.
 func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	var answer Readiness
 	if a.seesDetails(r) {
@@ -138,9 +136,9 @@ func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	a.write(w, r, status, answer)
 }
 
-// alive says that the process answers, and nothing of what it needs.
+// alive answers that the process runs, without checking its dependencies.
 func alive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte("ok\n")) // a client that left needs no answer
+	_, _ = w.Write([]byte("ok\n")) // a client that disconnected needs no answer
 }

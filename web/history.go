@@ -9,7 +9,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Ended is a job in history as it goes out.
+// Ended is a job in the history, as the API returns it.
 type Ended struct {
 	Job
 	Outcome checks.Outcome `json:"outcome" doc:"Why it ended: resolved (or the as of the resolve), cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon or guard_past." example:"resolved"`
@@ -21,14 +21,14 @@ func newEnded(e futurejobs.EndedJob) Ended {
 	return Ended{Job: newJob(e.ListedJob), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
 }
 
-// wholeEnded is an ended job with what is kept of it for its entity.
+// wholeEnded returns an ended job with its trail, for the page of its entity.
 func wholeEnded(e futurejobs.EndedJob) Ended {
 	out := newEnded(e)
 	out.Trail = trailOf(e.Trail)
 	return out
 }
 
-// historyIn is what the history is narrowed by.
+// historyIn has the filters of the history.
 type historyIn struct {
 	ListFilter
 	Outcome     identifier `query:"outcome" doc:"That ended so." example:"resolved"`

@@ -16,13 +16,11 @@ import (
 
 const hooksPath = "/hooks/"
 
-// hook takes in a webhook of somebody else: it is an event on the hook's subject. Its signature
-// is what it needs, and no token.
+// hook publishes a third party's webhook as an event on the hook's subject. It requires a signature instead of a token.
 //
-//  1. The request proves whose it is.
-//  2. A repeat is answered as the first was, for as long as answers are kept, whoever sends it.
-//  3. The answer that it is taken in comes when it is durable. Any other answer lets the sender
-//     try again.
+//  1. The request proves its origin.
+//  2. A repeat gets the first answer, for as long as answers are kept, even from another sender.
+//  3. The hook answers success after the event is durable. Any other answer lets the sender try again.
 func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	h := a.Hooks(chi.URLParam(r, "name"))
 	if h == nil {
@@ -53,14 +51,14 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of webhooks.Webhook.Verify.
+// proven reads a webhook once it has a place, and verifies its signature. id is that of webhooks.Webhook.Verify.
 func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
 	client := guesserOf(r)
 	if full := a.unproven.take(client); full != nil {
 		return nil, "", full
 	}
 	defer a.unproven.leave(client)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // a writer without deadlines is no server's
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // only a writer outside a server lacks deadlines
 	body, whole := readBody(r, MaxEventBytes)
 	if !whole {
 		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes)
@@ -69,7 +67,8 @@ func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook
 	return body, id, err
 }
 
-// takeHook publishes a webhook, and answers when it is durable. Its id is apart from those of other hooks and of tokens.
+// takeHook publishes a webhook, and answers after it is durable. Its id is distinct from those of other hooks and
+// tokens.
 func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook, body []byte, id string) {
 	stream, seq, repeated, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
 	if err != nil {
@@ -79,7 +78,7 @@ func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Webho
 	a.write(w, r, http.StatusAccepted, PublishResult{Stream: stream, Seq: seq, Duplicate: repeated})
 }
 
-// headersOf are the headers of a webhook that go with it.
+// headersOf returns the headers of a webhook that are published with it.
 func headersOf(r *http.Request) map[string][]string {
 	header := make(map[string][]string)
 	for name, values := range r.Header {

@@ -14,9 +14,9 @@ import (
 	"deadman/internal/configfile"
 )
 
-// What huma refuses by itself goes out as a Problem of ours. The hook is huma's only one, and
-// global to the process: it leaves alone what is not an operation of ours, for programs that
-// embed deadman beside a huma API of their own.
+// Requests that huma itself refuses get a Problem. This function variable is huma's only hook, and global to the
+// process: errors of operations outside deadman are passed on, for programs that embed deadman beside a huma API of
+// their own.
 func init() {
 	others := huma.NewErrorWithContext
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
@@ -27,8 +27,8 @@ func init() {
 	}
 }
 
-// explain is the problem of a request that huma refuses with errs. No value of a header or a
-// body is in it: it could be a secret.
+// explain returns the problem of a request that huma refuses with errs. It contains no values of headers or bodies,
+// since they could be secrets.
 func explain(op *huma.Operation, status int, errs []error) *Problem {
 	switch status {
 	case http.StatusRequestEntityTooLarge:
@@ -38,7 +38,7 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 		return problem(status, "the body is not of a type that is read here; send it with Content-Type: application/json")
 	case http.StatusRequestTimeout:
 		return problem(status, "the body did not arrive within %s", readTime)
-	case http.StatusInternalServerError: // of huma itself, only where the body could not be read
+	case http.StatusInternalServerError: // from huma only if the body could not be read
 		return problem(http.StatusBadRequest, "the body ended early")
 	}
 	kind, wrong := BadRequest, []Detail{}
@@ -59,8 +59,8 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 	return problemOfDetails(kind, status, wrong)
 }
 
-// strongerKind is the kind of a body's problem: an unknown field says more than a wrong value,
-// and that more than a body that is none.
+// strongerKind returns the kind of a body's problem: an unknown field is more specific than a wrong value, and that is
+// more specific than invalid JSON.
 func strongerKind(kind Kind, err error, said Detail) Kind {
 	var d *huma.ErrorDetail
 	checked := errors.As(err, &d)
@@ -73,7 +73,7 @@ func strongerKind(kind Kind, err error, said Detail) Kind {
 	return Invalid
 }
 
-// detailOf says what is wrong in the words of deadman.
+// detailOf converts an error to a Detail in the words of deadman.
 func detailOf(op *huma.Operation, err error) Detail {
 	var ours Detail
 	if errors.As(err, &ours) {
@@ -131,8 +131,7 @@ func betterDetail(given string, enum []any) string {
 	return said
 }
 
-// lengthMessage is a message of huma's about the length of a text in words that people are told, too;
-// any other stays.
+// lengthMessage rewrites huma's messages about lengths for users; others stay.
 func lengthMessage(message string) string {
 	limit := 0
 	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMinLength, &limit); n == 1 {
@@ -147,7 +146,7 @@ func lengthMessage(message string) string {
 	return message
 }
 
-// bodyMessage is what is wrong with a field of the body; message is huma's.
+// bodyMessage describes a wrong field of the body; message is huma's.
 func bodyMessage(op *huma.Operation, field, message string) string {
 	if message != validation.MsgUnexpectedProperty {
 		return lengthMessage(message)
@@ -159,7 +158,7 @@ func bodyMessage(op *huma.Operation, field, message string) string {
 	return unknown("field", name, fieldsOf(op, parent))
 }
 
-// fieldsOf are the names of the fields of a part of the body, such as event or then[0].
+// fieldsOf returns the names of the fields of a part of the body, such as event or then[0].
 func fieldsOf(op *huma.Operation, part string) []string {
 	o, ok := op.Metadata[metaKey].(operation)
 	if !ok || op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {

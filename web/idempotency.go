@@ -17,16 +17,15 @@ import (
 	"deadman/internal/access"
 )
 
-// IdempotencyStore keeps the answers to requests with an Idempotency-Key, for 24 hours. The store
-// implements it. Implementations are safe for concurrent use.
+// IdempotencyStore keeps the answers to requests with an Idempotency-Key for 24 hours. The store implements it.
+// Implementations are safe for concurrent use.
 type IdempotencyStore interface {
-	// Begin returns nil to the first who comes with a key, and the answer to those who come
-	// after it. While there is none it returns access.ErrRunning, and access.ErrOtherBody
-	// where the first came with another body.
+	// Begin returns nil to the first request with a key, and its answer to later ones. While the answer is missing it
+	// returns access.ErrRunning, and access.ErrOtherBody if the first request had another body.
 	Begin(ctx context.Context, key string, body [32]byte) (*access.StoredResponse, error)
-	// Finish keeps the answer to the first.
+	// Finish stores the answer to the first request.
 	Finish(ctx context.Context, key string, r access.StoredResponse) error
-	// Forget gives the key free again, unless something was done under it: that is kept with what is done.
+	// Forget frees the key, unless a change was made under it: that is stored with the change.
 	Forget(ctx context.Context, key string) error
 }
 
@@ -35,7 +34,7 @@ const onceHeader = "Idempotency-Key"
 // maxOnceKey is the longest Idempotency-Key, in bytes.
 const maxOnceKey = 256
 
-// rememberTime is how long keeping an answer may take after its client left.
+// rememberTime is how long storing an answer may take after its client disconnected.
 const rememberTime = 5 * time.Second
 
 func onceParameter() *huma.Param {
@@ -45,13 +44,13 @@ func onceParameter() *huma.Param {
 	}
 }
 
-// idempotent answers a request that was answered before as it was answered then.
+// idempotent answers a repeated request with the first answer.
 //
-//  1. The first who comes with a key does what is asked. Keys are apart by who sends them
-//     and by the address, and so are their bodies' hashes.
-//  2. An answer that says that it was done is kept before it is sent.
-//  3. Any other answer frees the key: a client that mends its request, or tries again when
-//     the database is back, may do so under the same key.
+//  1. The first request with a key is executed. Keys are separate by sender and address, and so are the hashes of their
+//     bodies.
+//  2. A successful answer is stored before it is sent.
+//  3. Any other answer frees the key: a client may correct its request, or try again after an outage of the database,
+//     under the same key.
 func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	key := ctx.Header(onceHeader)
@@ -66,7 +65,7 @@ func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
 	}
 	body, whole := readBody(r, o.Limit)
 	if !whole {
-		next(ctx) // where it is refused
+		next(ctx) // it refuses the body
 		return
 	}
 	id, began := onceID(r, key), sha256.Sum256(body)
@@ -93,7 +92,7 @@ func (a *api) wrongKey(key string) error {
 	return nil
 }
 
-// readBody reads the body and puts it back. whole is false where it is too large or broke off.
+// readBody reads the body and puts it back. whole is false if the body is too large or incomplete.
 func readBody(r *http.Request, limit int64) (body []byte, whole bool) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	r.Body = struct {
@@ -103,19 +102,19 @@ func readBody(r *http.Request, limit int64) (body []byte, whole bool) {
 	return body, err == nil && int64(len(body)) <= limit
 }
 
-// onceID tells keys of one actor and address from all others.
+// onceID returns an id that separates keys by actor and address.
 func onceID(r *http.Request, key string) string {
 	who := access.ActorOf(r.Context())
 	return keyOf(who.TokenID, who.Name, r.Method, r.URL.EscapedPath(), r.URL.RawQuery, key)
 }
 
-// keyOf makes one key of parts, of which none has a NUL.
+// keyOf hashes parts into one key. No part contains a NUL.
 func keyOf(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 
-// first does what is asked, and keeps the answer.
+// first executes the request, and stores the answer.
 func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
 	kept := &recordedResponse{header: w.Header(), status: http.StatusOK}
 	finished := false
@@ -133,7 +132,7 @@ func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(h
 	if kept.status < http.StatusMultipleChoices {
 		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()
-		finished = true // it was done, and must not be done again
+		finished = true // it was executed, and must not be executed again
 		if err := a.Memory.Finish(late, id, kept.reply()); err != nil {
 			a.Log.ErrorContext(late, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
 		}
@@ -144,7 +143,7 @@ func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(h
 	}
 }
 
-// recordedResponse is an answer that is held back until it is kept.
+// recordedResponse buffers an answer until it is stored.
 type recordedResponse struct {
 	header http.Header
 	status int
@@ -171,5 +170,5 @@ func replay(w http.ResponseWriter, r access.StoredResponse) {
 	}
 	w.Header().Set("Idempotent-Replayed", "true")
 	w.WriteHeader(r.Status)
-	_, _ = fmt.Fprintf(w, "%s", r.Body) // a client that left needs no answer
+	_, _ = fmt.Fprintf(w, "%s", r.Body) // a client that disconnected needs no answer
 }

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// The years that an instant from outside may be in. Beyond them databases, RFC 3339 and time.Duration
-// do not agree on what an instant is.
+// The years of times in requests. Outside of them databases, RFC 3339 and time.Duration differ.
 const (
 	firstYear = 1970
 	lastYear  = 2999
 )
 
-// outOfBounds is why an instant is refused; empty: it is not. The zero instant stands for none.
+// outOfBounds returns the reason to refuse a time, or "". The zero time stands for no time.
 func outOfBounds(at time.Time) string {
 	year := at.UTC().Year()
 	if at.IsZero() || firstYear <= year && year <= lastYear {
@@ -24,7 +23,7 @@ func outOfBounds(at time.Time) string {
 	return fmt.Sprintf("the year %d is out of bounds; give an instant of the years %d to %d", year, firstYear, lastYear)
 }
 
-// checkInstants refuses an input with an instant that is out of bounds, wherever it is in it.
+// checkInstants refuses an input that contains a time out of bounds, at any depth.
 func checkInstants(in any) error {
 	var wrong []Detail
 	eachInstant(reflect.ValueOf(in), "", func(at time.Time, location string) {
@@ -41,7 +40,7 @@ func checkInstants(in any) error {
 	return problemOfDetails(BadRequest, http.StatusBadRequest, wrong)
 }
 
-// eachInstant calls yield with each instant in a value, and where it is, as a problem says it.
+// eachInstant calls yield with each time in a value, and its location as problems name it.
 func eachInstant(v reflect.Value, location string, yield func(at time.Time, location string)) {
 	if !holdsInstant(v.Type(), nil) {
 		return
@@ -72,8 +71,7 @@ func eachInstant(v reflect.Value, location string, yield func(at time.Time, loca
 	}
 }
 
-// holdsInstant reports whether values of a type may have instants in them. Types that it is within are
-// not looked into again.
+// holdsInstant reports whether values of a type may contain times. It does not descend into the types in within again.
 func holdsInstant(t reflect.Type, within []reflect.Type) bool {
 	for _, outer := range within {
 		if t == outer {
@@ -97,7 +95,7 @@ func holdsInstant(t reflect.Type, within []reflect.Type) bool {
 	return false
 }
 
-// locationOf is where a field of an input is, as a problem says it.
+// locationOf returns the location of an input's field, as problems name it.
 func locationOf(f reflect.StructField, under string) string {
 	for _, in := range []string{"query", "path", "header"} {
 		if name, _, _ := strings.Cut(f.Tag.Get(in), ","); name != "" {

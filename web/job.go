@@ -12,7 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Job is a pending job as it goes out. Spans are in seconds.
+// Job is a pending job, as the API returns it. Durations are in seconds.
 type Job struct {
 	Rule        string `json:"rule" example:"order-unshipped"`
 	RuleVersion int32  `json:"rule_version" doc:"The version that it goes by."`
@@ -53,19 +53,19 @@ type Job struct {
 	Trail []TrailEntry `json:"trail,omitempty" doc:"What became of it since it began, oldest first, the last 16; of single jobs and those of an entity only."`
 }
 
-// Status is what a pending job is doing. It is derived when it is read.
+// Status is the state of a pending job, derived at reading time.
 type Status string
 
-// The statuses, the strongest first.
+// The statuses, in order of precedence.
 const (
-	Paused       Status = "paused"       // time stands still for it
+	Paused       Status = "paused"       // its time is stopped
 	Due          Status = "due"          // its slot has come
-	Undetermined Status = "undetermined" // the last look could not find out; it is looked at again
-	Open         Status = "open"         // it was alerted, and is watched on
-	Waiting      Status = "waiting"      // its slot is still to come, and nothing was said
+	Undetermined Status = "undetermined" // the last check got no answer and will be repeated
+	Open         Status = "open"         // it has raised an alert, and is still checked
+	Waiting      Status = "waiting"      // its slot is in the future, and it has raised no alert
 )
 
-// StatusOf derives the status of a job at an instant.
+// StatusOf derives the status of a job at now.
 func StatusOf(j futurejobs.Job, now time.Time) Status {
 	switch {
 	case !j.PausedAt().IsZero():
@@ -96,8 +96,8 @@ func newJob(l futurejobs.ListedJob) Job {
 	return j
 }
 
-// NextLook is the slot at which a job of a rule is looked at next; the zero time where there is none:
-// while time stands still, and where all is said of a beat that stays away, until it comes.
+// NextLook returns the slot of a job's next check, or the zero time if it has none: while it is paused, and after all
+// alerts of a missing heartbeat, until the heartbeat arrives.
 func NextLook(book Book, rule string, j futurejobs.Job, now time.Time) time.Time {
 	if !j.PausedAt().IsZero() || j.Step > 0 && j.Undecided == 0 && heldForGood(book, rule, j.NextCheckAt, now) {
 		return time.Time{}
@@ -105,7 +105,7 @@ func NextLook(book Book, rule string, j futurejobs.Job, now time.Time) time.Time
 	return j.NextCheckAt
 }
 
-// heldForGood reports whether a look at jobs of a rule of which something was said is as good as none.
+// heldForGood reports whether checks of a rule's alerted jobs have no effect.
 func heldForGood(book Book, rule string, next, now time.Time) bool {
 	newest, err := book.Newest(rule)
 	return err == nil && newest.HeldForever(next, now)
@@ -122,13 +122,13 @@ func (a *api) pending(l futurejobs.ListedJob) Job {
 	return j
 }
 
-// isIdle reports whether a snooze puts nothing off. Of a rule that is gone nobody knows.
+// isIdle reports whether a snooze delays no check. For a deleted rule it returns false.
 func (a *api) isIdle(l futurejobs.ListedJob) bool {
 	newest, err := a.Book.Newest(l.Rule)
 	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
 }
 
-// stepsOf is how many steps a job's rule has; 0: that is not known.
+// stepsOf returns the number of steps of a job's rule; 0 if unknown.
 func (a *api) stepsOf(l futurejobs.ListedJob) int {
 	newest, err := a.Book.Newest(l.Rule)
 	if err != nil || newest.Engine().Version != l.Version {
@@ -137,7 +137,7 @@ func (a *api) stepsOf(l futurejobs.ListedJob) int {
 	return newest.Steps()
 }
 
-// whole is a pending job with what it carries.
+// whole returns a pending job with its event, state and trail.
 func (a *api) whole(l futurejobs.ListedJob) Job {
 	j := a.pending(l)
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
@@ -149,7 +149,7 @@ func (a *api) whole(l futurejobs.ListedJob) Job {
 	return j
 }
 
-// mountJobs is the part of the API that is about pending jobs.
+// mountJobs registers the operations on pending jobs.
 func (a *api) mountJobs() {
 	register(a, operation{
 		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Does: "lists pending jobs, next due first",
@@ -175,7 +175,7 @@ func (a *api) mountJobs() {
 	a.mountSnooze()
 }
 
-// jobListIn is what a list of jobs is narrowed by.
+// jobListIn has the filters of a job list.
 type jobListIn struct {
 	ListFilter
 	KeyPrefix identifier `query:"key_prefix" doc:"Whose keys begin so." example:"12"`

@@ -12,30 +12,27 @@ import (
 	"deadman/rules"
 )
 
-// JobActions is what a person may do to jobs. A job, or a rule, that is not there is
-// futurejobs.ErrNotFound. Implementations are safe for concurrent use.
+// JobActions changes jobs on behalf of users. An unknown job or rule is futurejobs.ErrNotFound. Implementations are safe
+// for concurrent use.
 type JobActions interface {
-	// Create begins a wait by hand, or returns futurejobs.ErrExists.
+	// Create creates a job manually, or returns futurejobs.ErrExists.
 	Create(ctx context.Context, j NewJob) (futurejobs.ListedJob, error)
-	// CreateAll begins waits by hand, all in one transaction. Those that are refused or are there
-	// already keep none of the others out.
+	// CreateAll creates jobs manually, all in one transaction. Refused or existing jobs do not affect the others.
 	CreateAll(ctx context.Context, all []NewJob) (StartResult, error)
 	// Cancel ends the pending job of a rule and a key.
 	Cancel(ctx context.Context, rule, key string) error
-	// CancelEntity ends the pending jobs that any rule has of an entity's key, and returns
-	// how many they were.
+	// CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
 	CancelEntity(ctx context.Context, entity, key string) (int, error)
-	// Check looks at a job now. It may end, and takes no step.
+	// Check checks a job now. The job may end, but takes no step.
 	Check(ctx context.Context, rule, key string) (CheckResult, error)
-	// Snooze looks at a job again at the first slot from an instant on, and not before; one that is
-	// looked at later anyhow is looked at then.
+	// Snooze moves a job's next check to the first slot from the given time on; a later next check stays.
 	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error)
 }
 
-// NewJob is a wait that is begun by hand.
+// NewJob is a job to create manually.
 type NewJob = rules.NewJob
 
-// NewJobBody is a NewJob as it comes in.
+// NewJobBody is the body of a request that creates a job.
 type NewJobBody struct {
 	Rule  identifier      `json:"rule" minLength:"1" doc:"The rule that waits." example:"order-unshipped"`
 	Key   identifier      `json:"key" minLength:"1" doc:"The key that is waited for." example:"1234"`
@@ -60,19 +57,19 @@ func (a *api) createJob(ctx context.Context, in *struct{ Body NewJobBody }) (Job
 	return a.whole(l), nil
 }
 
-// jobInvalid is the problem of a wait that the rule does not take.
+// jobInvalid returns the problem of a job that its rule refuses.
 func jobInvalid(wrong rules.Problems) *Problem {
 	all := details(wrong)
 	for i, d := range all {
 		if d.Pointer != "" {
 			all[i].Location = "body." + d.Location
 		}
-		all[i].Pointer = "" // it is no place in the rule
+		all[i].Pointer = "" // it does not point into the rule
 	}
 	return problemOfDetails(Invalid, http.StatusUnprocessableEntity, all)
 }
 
-// CheckResult is what a look came to that was asked for by hand.
+// CheckResult is the result of a manual check.
 type CheckResult struct {
 	Ended   bool      `json:"ended" doc:"What is waited for has happened, and the job is in the history."`
 	Unknown bool      `json:"unknown,omitempty" doc:"Nobody could find out whether it has happened."`
@@ -86,7 +83,7 @@ func (a *api) check(ctx context.Context, of ref) (CheckResult, error) {
 	return l, notPending(err)
 }
 
-// SnoozeBody is how long a job is to rest.
+// SnoozeBody is the body of a request that snoozes a job.
 type SnoozeBody struct {
 	Until time.Time `json:"until,omitzero" doc:"Not to be looked at before; this or for." example:"2026-01-31T15:04:05Z"`
 	For   string    `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
@@ -129,7 +126,7 @@ func (a *api) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) 
 	return a.whole(l), nil
 }
 
-// until is when the rest ends.
+// until returns the end of the snooze.
 func (b SnoozeBody) until(now time.Time) (time.Time, error) {
 	until, err := untilOf(b.Until, b.For, now)
 	switch {
@@ -143,12 +140,12 @@ func (b SnoozeBody) until(now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// Cancelled is how many jobs ended by hand.
+// Cancelled is the number of cancelled jobs.
 type Cancelled struct {
 	Cancelled int `json:"cancelled"`
 }
 
-// mountCancelEntity is the one thing that may be done to the jobs of several rules.
+// mountCancelEntity registers the only operation on jobs of several rules.
 func (a *api) mountCancelEntity() {
 	register(a, operation{
 		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Does: "ends all waits for an entity's key",

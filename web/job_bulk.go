@@ -17,26 +17,26 @@ import (
 	"deadman/rules"
 )
 
-// What one call begins at most, and how many calls are read and answered at once: the others wait,
-// so that their bodies take no more memory than that.
+// The limits of one call, and how many calls are read and answered at once: the others are queued, to bound the memory
+// of their bodies.
 const (
 	MaxBulkLines = 10_000
 	MaxBulkBytes = 16 << 20
-	MaxBulkLine  = bodyLimit // what a wait that is begun alone may have
+	MaxBulkLine  = bodyLimit // the limit of a single job
 	bulkTurns    = 4
 )
 
-// lineType is one JSON value a line.
+// lineType is the media type of one JSON value per line.
 const lineType = "application/x-ndjson"
 
-// StartResult is what came of waits that were to begin, by their places among them.
+// StartResult is the result of creating jobs, by their index.
 type StartResult struct {
 	Created int
-	Existed []int   // their keys were waited for already
-	Refused []error // nil: it was created, or existed
+	Existed []int   // their keys already had a job
+	Refused []error // nil if it was created or existed
 }
 
-// NewStartResult is what came of waits that were asked for and applied.
+// NewStartResult combines the requested jobs with the result of applying them.
 func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartResult {
 	begun := StartResult{Created: done.Created, Refused: asked.Refused}
 	for _, i := range done.Stood {
@@ -45,7 +45,7 @@ func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartRes
 	return begun
 }
 
-// BulkAnswer is what came of the lines of a body. Blank ones are counted, and nothing else.
+// BulkAnswer is the result for the lines of a body. Blank lines are skipped, but numbered.
 type BulkAnswer struct {
 	Created int           `json:"created" doc:"Waits that began."`
 	Existed int           `json:"existed" doc:"Lines whose keys were waited for already, by that rule; nothing was changed about them."`
@@ -54,7 +54,7 @@ type BulkAnswer struct {
 	Wrong   []RefusedLine `json:"refused_lines" nullable:"false" doc:"The lines that were refused, and why."`
 }
 
-// RefusedLine is a line that no wait began of.
+// RefusedLine is a line without a job.
 type RefusedLine struct {
 	Line    int    `json:"line" doc:"From 1." example:"3"`
 	Field   string `json:"field,omitempty" doc:"Absent: the whole line." example:"key"`
@@ -104,21 +104,21 @@ func (a *api) createJobs(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
 	return read.answer(begun), nil
 }
 
-// isForm reports whether a body is what a form of a page sends, and curl where nothing else is said.
+// isForm reports whether a body has the type of an HTML form, the default of curl.
 func isForm(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (kind == "application/x-www-form-urlencoded" || strings.HasPrefix(kind, "multipart/"))
 }
 
-// bulk is the lines of a body as they were read.
+// bulk is the parsed lines of a body.
 type bulk struct {
 	jobs  []NewJob
-	lines []int // that the jobs are on
+	lines []int // line numbers of the jobs
 	wrong []RefusedLine
 }
 
-// readLines reads the jobs of a body. allow says whether the sender may begin waits of a rule. What is
-// wrong with the body as a whole is an error.
+// readLines reads the jobs of a body. allow returns an error if the sender may not create jobs of a rule. The error is
+// about the body as a whole.
 func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
 	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) == 0 {
 		return nil, refused("body", "there is no line in it; write a JSON object a line, such as %s", lineExample)
@@ -170,7 +170,7 @@ func (b *bulk) refuse(line int, field, message string) {
 	b.wrong = append(b.wrong, RefusedLine{Line: line, Field: field, Message: message})
 }
 
-// answer says what came of the lines.
+// answer returns the result for each line.
 func (b *bulk) answer(begun StartResult) BulkAnswer {
 	for place, err := range begun.Refused {
 		if err != nil {
@@ -189,7 +189,7 @@ func (b *bulk) answer(begun StartResult) BulkAnswer {
 	return a
 }
 
-// refusalOf says which field of a wait its rule refuses, and why.
+// refusalOf returns the field of a job that its rule refuses, and the reason.
 func refusalOf(err error) (field, message string) {
 	var wrong rules.Problems
 	if errors.As(err, &wrong) && len(wrong) > 0 {

@@ -9,22 +9,22 @@ import (
 	"deadman/internal/configfile"
 )
 
-// lineError is what is wrong with a line.
+// lineError is an error in a line.
 type lineError struct{ field, message string }
 
 func (e lineError) Error() string { return e.message }
 
-// lineFields are what a line may have.
+// lineFields are the permitted fields of a line.
 var lineFields = []string{"rule", "key", "event", "since"}
 
-// lineReader takes a line apart, once and without a copy of the event: a body has thousands of them.
-// The event is found by its brackets and quotes; that it is JSON is looked at where it is begun.
+// lineReader parses a line in one pass and without copying the event, since a body has thousands of lines. It finds the
+// end of the event by brackets and quotes; the job's creation checks that the event is JSON.
 type lineReader struct {
 	text []byte
 	at   int
 }
 
-// job is the job of a line, or lineError.
+// job returns the job of a line, or a lineError.
 func (r *lineReader) job() (j NewJob, err error) {
 	if r.next() != '{' {
 		return j, r.wrong("expected an object, such as %s", lineExample)
@@ -95,7 +95,7 @@ func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
 	return err
 }
 
-// name is the text of a field, of up to limit bytes.
+// name reads the text of a field, of up to limit bytes.
 func (r *lineReader) name(field string, limit int) (string, error) {
 	if r.next() != '"' {
 		return "", lineError{field, field + " is not a text; write it in double quotes"}
@@ -114,7 +114,7 @@ func (r *lineReader) name(field string, limit int) (string, error) {
 	return s, nil
 }
 
-// instant is a time.
+// instant reads a time.
 func (r *lineReader) instant(field string) (t time.Time, err error) {
 	if r.next() == '"' {
 		var s string
@@ -131,7 +131,7 @@ func (r *lineReader) instant(field string) (t time.Time, err error) {
 	return t, lineError{field, "it is no time; write it as 2026-01-31T15:04:05Z, in double quotes"}
 }
 
-// string is the text whose opening quote is next.
+// string reads the text that starts at the next quote.
 func (r *lineReader) string() (string, error) {
 	from, plain := r.at, true
 	for i := from + 1; i < len(r.text); i++ {
@@ -158,7 +158,7 @@ func (r *lineReader) string() (string, error) {
 	return "", r.wrong("the text has no end; its closing quote is missing")
 }
 
-// value is the JSON that is next, as far as its brackets and quotes say.
+// value returns the next JSON value, as delimited by brackets and quotes.
 func (r *lineReader) value() (json.RawMessage, error) {
 	from, depth := r.at, 0
 	for r.at < len(r.text) {
@@ -169,7 +169,7 @@ func (r *lineReader) value() (json.RawMessage, error) {
 			if !r.skipText() {
 				return nil, r.wrong("the event has a text without an end")
 			}
-			continue // past its closing quote, which may be the value's end
+			continue // after the closing quote, possibly the value's end
 		case ',', ' ', '\t', '\r':
 			if depth == 0 {
 				return r.found(from)
@@ -185,7 +185,7 @@ func (r *lineReader) value() (json.RawMessage, error) {
 	return nil, r.wrong("the object has no end; its closing bracket is missing")
 }
 
-// found is the value that began at from and is over.
+// found returns the value between from and the current position.
 func (r *lineReader) found(from int) (json.RawMessage, error) {
 	if r.at == from {
 		return nil, r.wrong("the field has no value; give it one or leave it out")
@@ -193,7 +193,7 @@ func (r *lineReader) found(from int) (json.RawMessage, error) {
 	return r.text[from:r.at:r.at], nil
 }
 
-// skipText goes past the text whose opening quote is next; false: it has no end.
+// skipText skips the text that starts at the next quote; false if it has no end.
 func (r *lineReader) skipText() bool {
 	for r.at++; r.at < len(r.text); r.at++ {
 		switch r.text[r.at] {
@@ -207,7 +207,7 @@ func (r *lineReader) skipText() bool {
 	return false
 }
 
-// next is the next byte that is no space; 0 at the end.
+// next returns the next byte that is no space; 0 at the end.
 func (r *lineReader) next() byte {
 	for ; r.at < len(r.text); r.at++ {
 		switch c := r.text[r.at]; c {
@@ -219,7 +219,7 @@ func (r *lineReader) next() byte {
 	return 0
 }
 
-// wrong is an error at the place that was reached, in bytes from 1.
+// wrong returns an error at the current position, in bytes from 1.
 func (r *lineReader) wrong(format string, args ...any) error {
 	return lineError{"", fmt.Sprintf("at byte %d of the line: ", r.at+1) + fmt.Sprintf(format, args...)}
 }

@@ -5,19 +5,19 @@ import (
 	"net/http"
 )
 
-// ref names a job from outside.
+// ref identifies a job.
 type ref struct{ rule, key string }
 
-// keyRef is a request that names a job and nothing else.
+// keyRef is a request that only identifies a job.
 type keyRef struct{ ref }
 
-// JobPath names a job by its path.
+// JobPath identifies a job by its path.
 type JobPath struct {
 	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
 	Key  identifier `path:"key" doc:"The key that is waited for." example:"1234"`
 }
 
-// JobQuery names a job by its path and its query, for keys that do not fit a path.
+// JobQuery identifies a job by its path and its query, for keys that do not fit into a path.
 type JobQuery struct {
 	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
 	Key  identifier `query:"key" required:"true" doc:"The key that is waited for." example:"a/b c"`
@@ -26,15 +26,15 @@ type JobQuery struct {
 func (p JobPath) named() ref  { return ref{string(p.Rule), string(p.Key)} }
 func (q JobQuery) named() ref { return ref{string(q.Rule), string(q.Key)} }
 
-// addKeyed adds an operation on a job in its two forms: with the key in the path, and with
-// the key in the query. after is what comes after the job in the path.
+// addKeyed registers an operation on a job in its two forms: with the key in the path, and with the key in the query.
+// after follows the job in the path.
 func addKeyed[Out any](a *api, o operation, after string, do func(context.Context, *keyRef) (*Out, error)) {
 	inPath, inQuery := o.keyed(after)
 	register(a, inPath, func(ctx context.Context, in *JobPath) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
 	register(a, inQuery, func(ctx context.Context, in *JobQuery) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
 }
 
-// keyed is an operation on a job in its two forms.
+// keyed returns the two forms of an operation on a job.
 func (o operation) keyed(after string) (inPath, inQuery operation) {
 	o.Tag, o.Reach, o.Errors = tagJobs, reachRule, append(o.Errors, http.StatusNotFound)
 	inPath, inQuery = o, o

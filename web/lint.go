@@ -9,7 +9,7 @@ import (
 	"deadman/rules"
 )
 
-// Lint is what is wrong with a rule.
+// Lint is the problems of a rule.
 type Lint struct {
 	Valid    bool     `json:"valid"`
 	Problems []Detail `json:"problems" nullable:"false" doc:"All of them, in the order of the text."`
@@ -20,8 +20,8 @@ type lintIn struct {
 	RawBody []byte `contentType:"application/yaml"`
 }
 
-// lintRule asks the source of a lookup for those alone who may write rules: whether it takes a question tells what
-// tables it has.
+// lintRule tests a lookup with its source only if the caller may write rules, since the source's answer reveals its
+// tables.
 func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
 	_, err := a.Rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
 		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
@@ -29,7 +29,7 @@ func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
 	return lintOf(err)
 }
 
-// lintOf is what was found: problems are the answer, and other errors are none.
+// lintOf returns the problems as the answer; other errors stay errors.
 func lintOf(err error) (Lint, error) {
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {
@@ -38,7 +38,7 @@ func lintOf(err error) (Lint, error) {
 	return Lint{Valid: err == nil, Problems: []Detail{}}, err
 }
 
-// ruleInvalid is the problem of a rule that is refused.
+// ruleInvalid returns the problem of a refused rule.
 func ruleInvalid(wrong rules.Problems) *Problem {
 	p := problemIs(RuleInvalid, http.StatusUnprocessableEntity, "%s", wrong.Error())
 	p.Errors = details(wrong)
@@ -58,7 +58,7 @@ func details(wrong rules.Problems) []Detail {
 	return all
 }
 
-// wishInvalid is the problem of a token that cannot be made.
+// wishInvalid returns the problem of a refused token or quota.
 func wishInvalid(wrong access.Problems) *Problem {
 	all := make([]Detail, len(wrong))
 	for i, p := range wrong {

@@ -14,7 +14,7 @@ import (
 	"deadman/internal/access"
 )
 
-// maxForm is the most that the form of the login page sends, in bytes.
+// maxForm is the largest size of the login form, in bytes.
 const maxForm = 4 << 10
 
 //go:embed login.html
@@ -22,12 +22,12 @@ var loginHTML string
 
 var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
 
-// loginPath is the way in.
+// loginPath is the path of the login page.
 const loginPath = "/login"
 
-// loginForm shows the way in. A token in the address, as the node prints it when it makes its first one, is
-// filled in, and logs nobody in before a person presses the button. Where a page of another site leads here,
-// the token is not filled in: it may be that site's.
+// loginForm serves the login page. It fills in a token from the URL, as in the link that the node prints with its first
+// token; the user still has to press the button. If a page of another site links here, the token is left out: it may be
+// that site's.
 func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
 	next := nextOf(asked)
@@ -48,8 +48,8 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 	a.loginPage(w, r, http.StatusOK, in)
 }
 
-// isNamed answers a request whose person a proxy names, and who so has nothing to log in with: with the page that was asked for, or
-// the reason why there is none.
+// isNamed answers a request with a person named by a proxy, who cannot log in: with the requested page, or the reason
+// for a refusal.
 func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool {
 	if _, named := namedBy(r.Context()); !named || r.Header.Get("Authorization") != "" {
 		return false
@@ -62,8 +62,7 @@ func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool 
 	return true
 }
 
-// login makes a session for a token that the form of the page sends, and gives its secret to the browser. From
-// there one goes where one wanted to.
+// login creates a session for the token in the form, sets the browser's cookie and redirects to the next page.
 func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	secret := strings.TrimSpace(r.PostFormValue("token"))
@@ -81,13 +80,13 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	a.letIn(w, r, next, func(context.Context) (access.Session, string, error) { return a.enter(r, secret) })
 }
 
-// letIn gives the secret of a new session to the browser, ends the session that it had, and leads on.
+// letIn sets the cookie of a new session, ends the browser's previous session, and redirects.
 func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin func(context.Context) (access.Session, string, error)) {
 	session, sessionSecret, err := begin(r.Context())
 	p := a.problemOf(err)
 	switch {
 	case err == nil:
-		if err := a.leave(r); err != nil { // the session before ends by itself
+		if err := a.leave(r); err != nil { // the previous session expires by itself
 			a.Log.WarnContext(r.Context(), "session before the login not ended", "err", err)
 		}
 		http.SetCookie(w, a.cookie(r, sessionSecret, session.ExpiresAt))
@@ -102,7 +101,7 @@ func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin f
 	}
 }
 
-// enter makes a session for the holder of a token. Refusals are counted.
+// enter creates a session for a token. It counts refusals.
 func (a *api) enter(r *http.Request, secret string) (access.Session, string, error) {
 	if a.Keeper == nil {
 		return access.Session{}, "", access.ErrDenied
@@ -118,9 +117,9 @@ func (a *api) enter(r *http.Request, secret string) (access.Session, string, err
 	return session, sessionSecret, err
 }
 
-// leave ends the session that a browser shows, if it is one, also where its person may nothing any more.
+// leave ends the browser's session, if it has one, even if its person has lost all permissions.
 func (a *api) leave(r *http.Request) error {
-	cookie, _ := r.Cookie(a.sessionCookie(r)) // the one error is that there is none
+	cookie, _ := r.Cookie(a.sessionCookie(r)) // the only error is a missing cookie
 	if cookie == nil || a.Keeper == nil {
 		return nil
 	}
@@ -143,7 +142,7 @@ func (a *api) leave(r *http.Request) error {
 	return nil
 }
 
-// orNone is the error with which a session was not found; nil: there is none to end.
+// orNone returns nil instead of access.ErrDenied: without a session, logging out is done.
 func orNone(err error) error {
 	if errors.Is(err, access.ErrDenied) {
 		return nil
@@ -151,8 +150,8 @@ func orNone(err error) error {
 	return err
 }
 
-// logout ends the session of the browser. The token lives on: its holder can log in again. The browser
-// forgets the session also where the node could not end it, which is an error.
+// logout ends the session of the browser. The token stays valid for another login. The browser's cookie is removed even
+// if the node could not end the session and returns an error.
 func (a *api) logout(w http.ResponseWriter, r *http.Request) {
 	err := a.leave(r)
 	gone := a.cookie(r, "", time.Time{})
@@ -165,7 +164,7 @@ func (a *api) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, loginPath, http.StatusSeeOther)
 }
 
-// loginFrom is the way in that leads to the page that was asked for.
+// loginFrom returns the login page's URL, with the requested page as next.
 func loginFrom(asked *url.URL) string {
 	next := asked.RequestURI()
 	if next == "/" || len(next) > maxNext {
@@ -174,15 +173,15 @@ func loginFrom(asked *url.URL) string {
 	return loginPath + "?" + url.Values{nextParameter: {next}}.Encode()
 }
 
-// nextParameter is where one goes from the way in; maxNext bounds it, in bytes.
+// nextParameter is the query parameter with the page after the login; maxNext bounds it, in bytes.
 const (
 	nextParameter = "next"
 	maxNext       = 2 << 10
 )
 
-// nextOf is the page of this node that one goes to from the way in: the front page, where none or
-// something else is asked for. An address that a browser might take for one of another host, and so
-// all with what browsers bend or leave out, is something else.
+// nextOf returns the page of this node to open after the login: the front page, if none or an invalid one is given. A
+// URL is invalid if a browser might resolve it to another host, and so if it contains characters that browsers rewrite
+// or drop.
 func nextOf(asked url.Values) string {
 	next := asked.Get(nextParameter)
 	strange := func(c rune) bool { return c <= ' ' || c == '\\' || c >= 0x7f }
@@ -196,9 +195,9 @@ func nextOf(asked url.Values) string {
 	return next
 }
 
-// cookie is what the browser keeps. No script reads it. Pages of other sites send it where a person
-// follows a link of theirs (Lax), and so an alert can be opened from a chat; nothing is changed by
-// that, for what changes something is a POST, which sameSite refuses from elsewhere.
+// cookie returns the session cookie. Scripts cannot read it. Browsers send it when a user follows a link of another site
+// (Lax), so that an alert can be opened from a chat. Such requests change nothing: changes are POSTs, and sameSite
+// refuses those of other sites.
 func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Cookie {
 	return &http.Cookie{
 		Name: a.sessionCookie(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -208,15 +207,15 @@ func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Co
 
 // loginView is what the page of the way in shows.
 type loginView struct {
-	Next    string // where one goes from it
-	Token   string // that is filled in
-	Foreign bool   // another site led here with a token
-	Name    string // of the token that the browser is logged in with; empty: it is not
-	Wrong   string // why the token that was given is none; empty: nobody tried yet
-	Title   string // of the provider with which people log in; empty: there is none
+	Next    string // page after the login
+	Token   string // filled in
+	Foreign bool   // another site linked here with a token
+	Name    string // of the token that the browser is logged in with, or empty
+	Wrong   string // why the given token was refused; empty before the first try
+	Title   string // of the login provider; empty without one
 }
 
-// loginPage shows the way in.
+// loginPage serves the login page.
 func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, in loginView) {
 	if provider := a.provider(); provider != nil {
 		in.Title = provider.Title()

@@ -17,8 +17,8 @@ import (
 	"deadman/internal/pings"
 )
 
-// Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
-// of its own. It is a lookup.Observer. Its methods are safe for concurrent use.
+// Metrics counts the work of a node and serves it for Prometheus. It has a registry of its own. It is a lookup.Observer.
+// Its methods are safe for concurrent use.
 type Metrics struct {
 	checks      *prometheus.CounterVec
 	took        prometheus.Histogram
@@ -38,8 +38,8 @@ type Metrics struct {
 	handler     http.Handler
 }
 
-// NewMetrics returns metrics of a node of that version. read is asked at a scrape, at most
-// once in gaugesFor, for what is measured and not counted.
+// NewMetrics returns the metrics of a node of that version. read returns the gauges; a scrape calls it at most once in
+// gaugesFor.
 func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) *Metrics {
 	m := &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -105,7 +105,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 // ServeHTTP answers a scrape.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
-// Checked counts a check and how long its handler took.
+// Checked counts a check, with the duration of its handler.
 func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
 	m.checks.WithLabelValues(rule, outcome).Inc()
 	m.took.Observe(took.Seconds())
@@ -116,8 +116,7 @@ func (m *Metrics) Alerted(a alerts.Alert) {
 	m.alerts.WithLabelValues(a.Rule, string(a.Severity)).Inc()
 }
 
-// Taken counts n events of which the same was made; those of events.DeadLetter are dead
-// letters too.
+// Taken counts n events with the same outcome; events.DeadLetter counts dead letters too.
 func (m *Metrics) Taken(outcome string, n int) {
 	m.events.WithLabelValues(outcome).Add(float64(n))
 	if outcome == events.DeadLetter {
@@ -125,47 +124,47 @@ func (m *Metrics) Taken(outcome string, n int) {
 	}
 }
 
-// The kinds of what is removed where there is too much of it.
+// The kinds of data removed beyond a limit.
 const (
 	CappedLetters = "dead_letters"
 	CappedBodies  = "dead_letter_bodies"
 	CappedEarly   = "early_resolves"
 )
 
-// Capped counts n rows or bodies of a kind that were removed because there were too many.
+// Capped counts n rows or bodies of a kind, removed beyond a limit.
 func (m *Metrics) Capped(what string, n int64) { m.capped.WithLabelValues(what).Add(float64(n)) }
 
-// OverQuota counts n things that a limit of a quota had no room for.
+// OverQuota counts n refusals by a limit of a quota.
 func (m *Metrics) OverQuota(limit string, n int64) {
 	m.overQuota.WithLabelValues(limit).Add(float64(n))
 }
 
-// Asked counts n keys that a source was asked about and of which the same came.
+// Asked counts n looked-up keys with the same outcome.
 func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
 	m.asked.WithLabelValues(source, string(outcome)).Add(float64(n))
 }
 
-// RoundTrip counts a batch that a source was asked about, and how long that took.
+// RoundTrip counts a lookup of a batch, with its duration.
 func (m *Metrics) RoundTrip(source string, took time.Duration) {
 	m.trips.WithLabelValues(source).Inc()
 	m.tripTook.WithLabelValues(source).Observe(took.Seconds())
 }
 
-// Refused counts a token or session of a kind that was refused. A node without metrics counts none.
+// Refused counts a refused token or session of a kind. Without metrics it does nothing.
 func (m *Metrics) Refused(kind string) {
 	if m != nil {
 		m.refused.WithLabelValues(kind).Inc()
 	}
 }
 
-// ProviderFailed counts a login that the provider is to blame for.
+// ProviderFailed counts a login that failed because of the provider.
 func (m *Metrics) ProviderFailed() {
 	if m != nil {
 		m.providers.Inc()
 	}
 }
 
-// Pinged counts a ping by the error that it came to; nil: it was taken in.
+// Pinged counts a ping by its error; nil if the ping was accepted.
 func (m *Metrics) Pinged(err error) {
 	outcome := "taken"
 	switch {
@@ -178,10 +177,10 @@ func (m *Metrics) Pinged(err error) {
 	m.pings.WithLabelValues(outcome).Inc()
 }
 
-// Beat counts a heartbeat that was due.
+// Beat counts a due heartbeat.
 func (m *Metrics) Beat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }
 
-// Ticked counts n ticks of a rule of which the same became.
+// Ticked counts n ticks of a rule with the same outcome.
 func (m *Metrics) Ticked(rule string, outcome futurejobs.TickOutcome, n int) {
 	m.ticks.WithLabelValues(rule, string(outcome)).Add(float64(n))
 }
