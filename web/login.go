@@ -205,7 +205,7 @@ func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Co
 	}
 }
 
-// loginView is what the page of the way in shows.
+// loginView is the data of the login page.
 type loginView struct {
 	Next    string // page after the login
 	Token   string // filled in

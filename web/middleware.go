@@ -22,15 +22,15 @@ import (
 	"deadman/internal/pings"
 )
 
-// How long a request may take to be read, to be answered, and to be written. A stream of
-// alerts is bounded a write at a time.
+// The limits for reading a request, answering it and writing the answer. For a stream of alerts writeTime bounds each
+// write.
 const (
 	readTime   = 30 * time.Second
 	answerTime = 30 * time.Second
 	writeTime  = 45 * time.Second
 )
 
-// access logs each request at debug.
+// access logs each request at level debug.
 func (a *api) access(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -43,8 +43,8 @@ func (a *api) access(next http.Handler) http.Handler {
 	})
 }
 
-// logged is a path as it is repeated, in logs and answers: what may be the address of a ping is a
-// secret, also where a slash too many or a capital letter kept it from being taken for one.
+// logged shortens a path for logs and answers: a possible ping URL is a secret, even if an extra slash or a capital
+// letter keeps it from matching.
 func logged(path string) string {
 	const word = "ping/"
 	for end := len(word); end <= len(path); end++ {
@@ -55,8 +55,8 @@ func logged(path string) string {
 	return path
 }
 
-// recoverPanics turns a panic into a problem, once, in the log and in the answer. Only an answer that was sent in
-// part is cut off.
+// recoverPanics turns a panic into a problem, once, in the log and in the answer. It cuts the connection only if a part
+// of the answer was sent.
 func (a *api) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		late := &lateWriter{ResponseWriter: w}
@@ -70,7 +70,7 @@ func (a *api) recoverPanics(next http.Handler) http.Handler {
 				panic(p)
 			case late.begun:
 				a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
-				panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
+				panic(http.ErrAbortHandler) // a partial answer must not pass for a complete one
 			default:
 				clear(w.Header())
 				commonHeaders(w.Header())
@@ -81,12 +81,12 @@ func (a *api) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-// bounded keeps slow clients and slow answers from piling up.
+// bounded sets deadlines, so that slow clients and slow answers do not pile up.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		flow, now := http.NewResponseController(w), time.Now()
 		if r.Body != http.NoBody {
-			_ = flow.SetReadDeadline(now.Add(readTime)) // a writer without deadlines is no server's
+			_ = flow.SetReadDeadline(now.Add(readTime)) // only a writer outside a server lacks deadlines
 		}
 		_ = flow.SetWriteDeadline(now.Add(writeTime))
 		if !isStream(r) {
@@ -98,18 +98,18 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// isStream reports whether a request is for a stream: of alerts, or of what is new on a page.
+// isStream reports whether a request is for a stream of alerts or the updates of a page.
 func isStream(r *http.Request) bool {
 	return r.URL.Path == alertsPath && acceptsStream(r) || IsLive(r)
 }
 
-// IsLive reports whether a request is for what is new on a page.
+// IsLive reports whether a request is for the updates of a page.
 func IsLive(r *http.Request) bool {
 	return r.Method == http.MethodGet && !public(r.URL.Path) && !isMachine(r.URL.Path) && r.URL.Query().Has(LiveParameter)
 }
 
-// sameSite refuses what a browser sends on behalf of another site, unless it only reads, or is a
-// ping: those may come from any page that knows their address.
+// sameSite refuses requests that a browser sends from another site, except reads and pings: a page with a ping URL may
+// send pings.
 func (a *api) sameSite() func(http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.AddInsecureBypassPattern(pings.Prefix)
@@ -119,7 +119,7 @@ func (a *api) sameSite() func(http.Handler) http.Handler {
 	return protection.Handler
 }
 
-// loopback refuses requests for hosts that are not this machine.
+// loopback refuses requests for hosts other than this machine.
 func (a *api) loopback() func(http.Handler) http.Handler {
 	public := hostOf(a.PublicURL)
 	return func(next http.Handler) http.Handler {
@@ -135,8 +135,7 @@ func (a *api) loopback() func(http.Handler) http.Handler {
 	}
 }
 
-// forwarded is the header of a request by which a proxy says that it passed the request on; empty:
-// there is none.
+// forwarded returns the name of a header that a proxy set on the request, or "".
 func forwarded(r *http.Request) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		if proxyHeaders.MatchString(name) {
@@ -146,22 +145,22 @@ func forwarded(r *http.Request) string {
 	return ""
 }
 
-// proxyHeaders are the headers that proxies, load balancers, content delivery networks and what logs people in before a
-// service set. Programs on the machine send none of them by themselves; headers of traces (Traceparent, X-B3-…) they do.
+// proxyHeaders matches the headers set by proxies, load balancers, content delivery networks and authenticating proxies.
+// Local programs send none of them by default; they do send headers of traces (Traceparent, X-B3-…).
 var proxyHeaders = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
-	// who passed the request on, and where it comes from
+	// the proxy and the original client
 	`forwarded.*`, `via`, `x-forward.*`, `x-original-.*`, `x-rewrite-.*`, `x-real-.*`, `x-proxy.*`, `proxy-.*`, `x-remote-.*`, `remote-.*`, `x-request-start`,
 	`.*-client-?ip`, `client-?ip`, `.*-connecting-ip.*`, `.*-client-(addr|address|cert|verify|port).*`, `.*-src-ip`, `x-cluster-.*`, `x-haproxy-.*`, `ssl-client.*`,
 	// products and clouds
 	`x-envoy-.*`, `x-traefik-.*`, `x-kong-.*`, `x-nginx-.*`, `x-scheme`, `x-via`, `l5d-.*`, `x-consumer-.*`, `x-varnish.*`, `x-arr-.*`, `front-end-https`,
 	`x-amz.*`, `cloudfront-.*`, `x-azure-.*`, `x-ms-.*`, `x-fd-.*`, `x-appengine-.*`, `x-google-.*`, `x-goog-.*`,
 	`cf-.*`, `cdn-.*`, `fastly-.*`, `fly-.*`, `x-akamai-.*`, `akamai-.*`, `true-client-.*`, `x-vercel-.*`, `x-nf-.*`, `x-heroku-.*`, `ngrok-.*`, `tailscale-.*`,
-	// who logged in
+	// the authenticated user
 	`x-auth-request-.*`, `x-auth-user.*`, `x-webauth-.*`, `x-pomerium-.*`, `x-authentik-.*`, `x-vouch-.*`, `x-authenticated-.*`,
 	`oidc-.*`, `sm-.*`, `iv-.*`, `shib-.*`, `gap-.*`, `x-jwt-.*`, `x-endpoint-api-.*`, `x-apigateway-api-userinfo`,
 }, `|`) + `)$`)
 
-// hostOf is the host of an address of the web; empty: the address has none.
+// hostOf returns the host of a URL, or "".
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -170,16 +169,16 @@ func hostOf(address string) string {
 	return u.Hostname()
 }
 
-// IsLoopbackURL reports whether an address of the web is of this machine alone.
+// IsLoopbackURL reports whether a URL is reachable from this machine only.
 func IsLoopbackURL(address string) bool { return isLoopback(hostOf(address)) }
 
-// IsHTTPS reports whether an address of the web is reached with TLS.
+// IsHTTPS reports whether a URL uses TLS.
 func IsHTTPS(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "https"
 }
 
-// hostname is the Host header without port and brackets.
+// hostname returns the Host header without port and brackets.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -196,7 +195,7 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// limitConcurrency has a request wait while as many are read and answered as its operation has turns for.
+// limitConcurrency makes a request wait while all turns of its operation are taken.
 func (a *api) limitConcurrency(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	if o.Turns == nil {

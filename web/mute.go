@@ -12,21 +12,19 @@ import (
 	"deadman/internal/access"
 )
 
-// Mutes keeps what people do not want to be told. The store implements it. Implementations are
-// safe for concurrent use.
+// Mutes stores mutes. The store implements it. Implementations are safe for concurrent use.
 type Mutes interface {
-	// Mutes returns all mutes that are kept, newest first.
+	// Mutes returns all stored mutes, newest first.
 	Mutes(ctx context.Context) ([]alerts.Mute, error)
-	// CreateMute keeps a mute.
+	// CreateMute stores a mute.
 	CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error)
-	// EndMute ends a mute before its time; one that is not there, or has ended, is
-	// futurejobs.ErrNotFound.
+	// EndMute ends a mute early; an unknown or ended mute is futurejobs.ErrNotFound.
 	EndMute(ctx context.Context, id int64) error
-	// Deliveries returns what became of an alert on each channel.
+	// Deliveries returns the deliveries of an alert on all channels.
 	Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error)
 }
 
-// Mute is a mute as it goes out.
+// Mute is a mute as the API returns it.
 type Mute struct {
 	ID        int64             `json:"id"`
 	Match     map[string]string `json:"match" doc:"A pattern for each field or label that an alert has to have; * is any text."`
@@ -45,7 +43,7 @@ func (a *api) mute(m alerts.Mute) Mute {
 	}
 }
 
-// MuteRequest is what a mute is to be.
+// MuteRequest is the body of a request that creates a mute.
 type MuteRequest struct {
 	Match  map[string]string `json:"match" doc:"A pattern for each field (rule, entity, key, severity, status, step) or label; * is any text."`
 	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Why; for those who wonder." example:"the belt is being mended"`
@@ -53,7 +51,7 @@ type MuteRequest struct {
 	For    string            `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
 }
 
-// muteMost is the longest that a mute lasts: what is muted for ever is forgotten.
+// muteMost is the longest duration of a mute, since an unlimited mute would be forgotten.
 const muteMost = 366 * 24 * time.Hour
 
 func (a *api) mountMutes() {
@@ -73,7 +71,7 @@ func (a *api) mountMutes() {
 	}, noContent(a.endMute))
 }
 
-// muteListIn is which part of the mutes is asked for.
+// muteListIn selects a page of the mutes.
 type muteListIn struct {
 	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`

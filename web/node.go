@@ -9,7 +9,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Node is a running process as it goes out.
+// Node is a running process, as the API returns it.
 type Node struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -24,7 +24,7 @@ type Node struct {
 	Doing     []Running `json:"doing,omitempty" doc:"Up to 20 of the checks that ran when it was seen last."`
 }
 
-// Running is a check that a node was at, as it goes out.
+// Running is a running check of a node, as the API returns it.
 type Running struct {
 	Rule      string    `json:"rule"`
 	Entity    string    `json:"entity"`
@@ -32,7 +32,7 @@ type Running struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-// Lease is a shard that a node holds, as it goes out.
+// Lease is a node's lease of a shard, as the API returns it.
 type Lease struct {
 	Shard     int16     `json:"shard"`
 	Epoch     int64     `json:"epoch" doc:"How often it was taken."`
@@ -40,7 +40,7 @@ type Lease struct {
 	SweptAt   time.Time `json:"swept_at,omitzero" doc:"All that was due by then was decided, but for what waits for its stream, a source or a handler; as of when the lease was renewed last."`
 }
 
-// Nodes are all processes, and the shards that none of them holds.
+// Nodes is the list of all nodes, with the shards without a live node.
 type Nodes struct {
 	Items      []Node  `json:"items" nullable:"false"`
 	FreeShards []int16 `json:"free_shards" nullable:"false" doc:"That no live node holds."`
@@ -87,7 +87,7 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 	return out, nil
 }
 
-// runningOf is what a node wrote of itself, or nothing where another version wrote something else.
+// runningOf decodes a node's running checks, or returns nil if a node of another version wrote a different format.
 func runningOf(doing string) (all []Running) {
 	if json.Unmarshal([]byte(doing), &all) != nil {
 		return nil
@@ -95,7 +95,7 @@ func runningOf(doing string) (all []Running) {
 	return all
 }
 
-// hold adds a shard that the node holds, whose first job is due then.
+// hold adds a shard of the node. due is the slot of the shard's first job.
 func (n *Node) hold(l futurejobs.Lease, due, now time.Time) {
 	n.Shards = append(n.Shards, l.Shard)
 	n.Leases = append(n.Leases, Lease{Shard: l.Shard, Epoch: l.Epoch, ExpiresAt: l.ExpiresAt, SweptAt: l.Swept})

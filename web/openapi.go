@@ -12,16 +12,16 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// specPath is where the description of the API is, as OpenAPI 3.1.
+// specPath is the path of the API's description, as OpenAPI 3.1.
 const specPath = "/openapi.json"
 
-// schemaPath is where the description has the shapes of what comes and goes.
+// schemaPath is the prefix of references to schemas in the description.
 const schemaPath = "#/components/schemas/"
 
-// bearerScheme is what the description calls the way in.
+// bearerScheme is the name of the security scheme in the description.
 const bearerScheme = "token"
 
-// The parts of the API, in the order in which people read of them.
+// The tags of the API, in the order of the documentation.
 const (
 	tagRules  = "rules"
 	tagJobs   = "jobs"
@@ -52,12 +52,12 @@ A node that is open, as one on loopback is that has no public URL and never had 
 
 A POST that changes something takes an Idempotency-Key: the same request with the same key is answered as it was the first time, for 24 hours.`
 
-// newHuma is what keeps the operations, and how its description is spelled out.
+// newHuma returns the API that keeps the operations, and a function that encodes its description.
 func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 	schemas := huma.NewMapRegistry(schemaPath, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[huma.ErrorModel](), reflect.TypeFor[Problem]())
 	if err := describeDocument(schemas); err != nil {
-		panic(err) // it is made of what the program itself says of rules
+		panic(err) // it is built from the program's own schema of rules
 	}
 	version := a.Version
 	if version == "" {
@@ -71,7 +71,7 @@ func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 			bearerScheme: {Type: "http", Scheme: "bearer", Description: "A token, made with: deadman token create"},
 		}},
 	}
-	// huma's own pages of the description would be answered without its lock; spec is ours.
+	// huma's own pages of the description would need no token; spec serves it instead.
 	h := humachi.New(r, huma.Config{
 		OpenAPI: described, DefaultFormat: "application/json",
 		Formats: map[string]huma.Format{"application/json": wholeJSON, "json": wholeJSON},
@@ -79,8 +79,8 @@ func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 	return h, sync.OnceValues(func() ([]byte, error) { return json.Marshal(described) })
 }
 
-// relaxSchemas lets what goes out have fields that a client does not know yet, and says that its
-// lists are never null. What comes in stays strict.
+// relaxSchemas permits unknown fields in the schemas of responses, for clients of earlier versions, and declares their
+// lists non-null. Schemas of requests stay strict.
 func (a *api) relaxSchemas() {
 	described := a.huma.OpenAPI()
 	schemas, strict := described.Components.Schemas, make(map[string]bool)
@@ -104,7 +104,7 @@ func (a *api) relaxSchemas() {
 	}
 }
 
-// reached notes the schemas that a schema leads to.
+// reached collects the names of all schemas that a schema refers to.
 func reached(schemas huma.Registry, s *huma.Schema, into map[string]bool) {
 	if s == nil {
 		return

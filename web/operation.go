@@ -12,24 +12,24 @@ import (
 	"deadman/internal/access"
 )
 
-// operation is one thing that the API does.
+// operation is an operation of the API.
 type operation struct {
-	ID     string // what clients call it
+	ID     string // name for generated clients
 	Tag    string
 	Method string
-	Path   string // below apiPath, with names of parts in braces
+	Path   string // below apiPath, with parameters in braces
 	Does   string // one line
-	Says   string // more about it
+	Says   string // further description
 	Scope  access.Scope
 	Reach  resourceScope
 	Status int   // of success; 0: 200, or 204 without a body
 	Limit  int64 // of the body, in bytes; 0: bodyLimit
 	Once   bool  // takes an Idempotency-Key
-	// Turns has room for as many requests as are read and answered at once; nil: for all.
+	// Turns bounds the requests that are read and answered at once by its capacity; nil: no bound.
 	Turns  chan struct{}
-	Errors []int // statuses beside those that any operation has
+	Errors []int // statuses beyond those of every operation
 
-	RequestBody *huma.RequestBody // nil: what the input's Body says
+	RequestBody *huma.RequestBody // nil: derived from the input's Body
 	Responses   map[string]*huma.Response
 	Middlewares huma.Middlewares
 	Hidden      bool
@@ -37,7 +37,7 @@ type operation struct {
 	schemas huma.Registry
 }
 
-// resolve is the schema itself where s refers to one.
+// resolve returns the schema that s refers to, or s itself.
 func (o operation) resolve(s *huma.Schema) *huma.Schema {
 	if s != nil && s.Ref != "" {
 		return o.schemas.SchemaFromRef(s.Ref)
@@ -45,16 +45,16 @@ func (o operation) resolve(s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// bodyLimit is the most that a body may have that says nothing else, in bytes.
+// bodyLimit is the default limit of a body, in bytes.
 const bodyLimit = 256 << 10
 
-// answer is an output that is nothing but a body.
+// answer is an output with only a body.
 type answer[T any] struct{ Body T }
 
-// nothing is an input, or an output, that has no part.
+// nothing is an empty input or output.
 type nothing struct{}
 
-// withBody makes what do returns the body of an answer.
+// withBody makes the result of do the body of an answer.
 func withBody[In, T any](do func(context.Context, *In) (T, error)) func(context.Context, *In) (*answer[T], error) {
 	return func(ctx context.Context, in *In) (*answer[T], error) {
 		out, err := do(ctx, in)
@@ -65,17 +65,16 @@ func withBody[In, T any](do func(context.Context, *In) (T, error)) func(context.
 	}
 }
 
-// noContent makes an operation of what returns nothing but whether it went well.
+// noContent makes an operation without a body of do.
 func noContent[In any](do func(context.Context, *In) error) func(context.Context, *In) (*nothing, error) {
 	return func(ctx context.Context, in *In) (*nothing, error) { return nil, do(ctx, in) }
 }
 
-// register makes an operation part of the API: it is answered, it is in the index, and the
-// description has it.
+// register adds an operation to the API: its route, the index and the description.
 func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, error)) {
 	o.schemas = a.huma.OpenAPI().Components.Schemas
 	op := o.describe()
-	if body := o.RequestBody; body != nil { // what is said of it counts, and not what huma makes of a raw body
+	if body := o.RequestBody; body != nil { // keep the declared description of a raw body, since huma overwrites it
 		content, required := maps.Clone(body.Content), body.Required
 		defer func() { body.Content, body.Required = content, required }()
 	}
@@ -91,7 +90,7 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		return out, nil
 	})
 	if !hasBody[In]() {
-		delete(op.Responses, "422") // it is about bodies
+		delete(op.Responses, "422") // only operations with a body return it
 	}
 	if !o.Hidden {
 		a.routes = append(a.routes, Route{Method: op.Method, Path: op.Path, Does: o.Does})
@@ -105,7 +104,7 @@ func hasBody[In any]() bool {
 	return typed || raw
 }
 
-// metaKey is where an operation of ours is found in huma's.
+// metaKey is the key of an operation in the metadata of huma's.
 const metaKey = "deadman"
 
 func (o operation) describe() huma.Operation {
@@ -115,7 +114,7 @@ func (o operation) describe() huma.Operation {
 	op := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: apiPath + o.Path, Tags: []string{o.Tag},
 		Summary: capital(o.Does), Description: o.Says, DefaultStatus: o.Status,
-		MaxBodyBytes:    o.Limit + 1, // huma refuses what reaches it
+		MaxBodyBytes:    o.Limit + 1, // huma refuses bodies of that size
 		BodyReadTimeout: readTime, Hidden: o.Hidden,
 		RequestBody: o.RequestBody, Responses: o.Responses, Middlewares: o.Middlewares,
 		Errors:   append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.Errors...),
@@ -123,7 +122,7 @@ func (o operation) describe() huma.Operation {
 		Security: []map[string][]string{{bearerScheme: {string(o.Scope)}}},
 	}
 	if o.RequestBody != nil {
-		op.SkipValidateBody = true // it is a text that the operation reads itself
+		op.SkipValidateBody = true // the operation parses the text itself
 	}
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
@@ -134,7 +133,7 @@ func (o operation) describe() huma.Operation {
 	return op
 }
 
-// operationOf is the operation that a request is for; ok is false when it is none of ours.
+// operationOf returns the operation of a request; ok is false if the request matches none of deadman's.
 func operationOf(ctx huma.Context) (o operation, ok bool) {
 	if ctx == nil || ctx.Operation() == nil {
 		return o, false
@@ -143,5 +142,5 @@ func operationOf(ctx huma.Context) (o operation, ok bool) {
 	return o, ok
 }
 
-// capital begins a sentence; s begins with a letter of ASCII or a digit.
+// capital capitalizes a sentence; s begins with an ASCII letter or a digit.
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,5 +1,4 @@
-// Package web answers HTTP: the API under /api/v1 with its description, the page at /, health
-// and metrics.
+// Package web serves HTTP: the API under /api/v1 with its description, the pages at /, health and metrics.
 package web
 
 import (
@@ -23,8 +22,7 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// Options are what the handler answers from. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire
-// and Health have to be there.
+// Options configures the handler. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire and Health are required.
 type Options struct {
 	Lists   Reader
 	Loads   LoadReader
@@ -36,86 +34,83 @@ type Options struct {
 	Rules   Rules
 	Wire    EventPublisher
 	Health  Health
-	// Hooks finds the hook of a name whose webhooks are taken in, nil where there is none; with
-	// any, Memory has to be there. nil: there are none.
+	// Hooks returns the hook of a name, nil if unknown; it requires Memory. If nil, the node has no hooks.
 	Hooks   func(name string) *webhooks.Webhook
 	Memory  IdempotencyStore // nil: a request with an Idempotency-Key is refused
 	Metrics *Metrics         // nil: /metrics is not found
 
-	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
-	Channels Channels    // nil: people are not told
-	Pings    Pings       // nil: none are taken in
-	Quotas   Quotas      // nil: there are none
-	Streams  Streams     // nil: none are read
-	Sources  *lookup.Set // nil: rules can look nothing up
-	Handlers Handlers    // nil: there are none
+	Mutes    Mutes       // nil: the node has no mutes and no deliveries
+	Channels Channels    // nil: the node has no channels
+	Pings    Pings       // nil: the node accepts no pings
+	Quotas   Quotas      // nil: no quotas
+	Streams  Streams     // nil: the node reads no streams
+	Sources  *lookup.Set // nil: rules have no lookups
+	Handlers Handlers    // nil: no handlers
 
-	// Pages are what people see; nil: nothing.
+	// Pages serves the pages of the UI; nil: no pages.
 	Pages Pages
 
-	// Schemas spell JSON Schemas out, by what they describe.
+	// Schemas has functions that encode JSON Schemas, by name.
 	Schemas map[string]func() ([]byte, error)
 
-	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
+	// Keeper stores the tokens. If nil, the node has no tokens, and refuses all requests unless Open.
 	Keeper *access.Tokens
-	// Logins is how people log in that have no token, as it is now. nil, or a nil Config: they do not.
+	// Logins returns the current login configuration for persons without a token. If it or its Config is nil, they
+	// cannot log in.
 	Logins func() *logins.Config
-	// Open reports whether everybody gets in without a token, to everything. nil: nobody.
+	// Open reports whether every request is permitted without a token. If nil, none is.
 	Open func(context.Context) bool
-	// Proxied lets a node that is open answer requests that a proxy passed on, too.
+	// Proxied lets an open node also answer requests that came through a proxy.
 	Proxied bool
 
-	// Faults are the sentinels of other rooms and the statuses they come to. They are
-	// looked at before web's own.
+	// Faults maps sentinel errors of other packages to statuses. They take precedence over web's own.
 	Faults []ErrorStatus
 
-	// LoopbackOnly answers only requests that name a loopback host, so that no page of
-	// another site can reach a node without tokens by rebinding its own name to it.
+	// LoopbackOnly accepts only requests that name a loopback host, so that no page of another site can reach a node
+	// without tokens by DNS rebinding.
 	LoopbackOnly bool
-	// PublicURL is where people reach the node; its host passes LoopbackOnly too.
+	// PublicURL is the node's URL for users; its host passes LoopbackOnly too.
 	PublicURL string
 
-	// TokenRate is how many requests a second a token may send; 0: any number.
+	// TokenRate is the limit of requests per second and token; 0: no limit.
 	TokenRate int
-	// TrustedProxies are those whose X-Forwarded-For and Forwarded are believed; nil: none.
+	// TrustedProxies are the networks of proxies with trusted X-Forwarded-For and Forwarded headers; nil: none.
 	TrustedProxies []netip.Prefix
 
-	Version string           // of the program, for people
+	Version string           // of the program, for users
 	Log     *slog.Logger     // nil: slog.Default()
-	Now     func() time.Time // nil: time.Now; what statuses are derived by
+	Now     func() time.Time // nil: time.Now; the clock for statuses
 }
 
-// Pages are what people see in a browser. ui.UI implements it.
+// Pages serves the pages of the UI. ui.UI implements it.
 type Pages interface {
-	// Mount puts the pages on a router that lets those in who may read. api is asked on behalf
-	// of whoever asks for a page.
+	// Mount adds the pages to a router that admits visitors with the scope read. Pages call api on behalf of their
+	// visitor.
 	Mount(r chi.Router, api http.Handler)
-	// Frame answers with a page that is made here, in the frame of all pages.
+	// Frame answers with a page of this package, in the layout of all pages.
 	Frame(w http.ResponseWriter, r *http.Request, f PageContent)
-	// Refuse answers with a page that says why there is no other; alone, where nobody is known who
-	// asks, so that it leads to no page but the login.
+	// Refuse answers with a page about a problem; alone for an anonymous visitor, so that its only link is the login.
 	Refuse(w http.ResponseWriter, r *http.Request, p *Problem, alone bool)
-	// Static serves what pages load, under StaticPath, to everybody.
+	// Static serves the assets of pages under StaticPath, without a token.
 	Static() http.Handler
 }
 
-// PageContent is a page that is made here and not by Pages.
+// PageContent is a page made by this package instead of Pages.
 type PageContent struct {
-	Name    string // by which Pages know its place among theirs
+	Name    string // selects its place in the navigation
 	Title   string // of the window
 	Status  int    // of the answer
 	Content template.HTML
-	Alone   bool // nobody is known yet, so it leads to no other page
+	Alone   bool // the visitor is anonymous, so the page links to no other
 }
 
-// StaticPath is under what pages load things from, and LiveParameter is in the address of a
-// page's stream.
+// StaticPath is the prefix of the assets of pages, and LiveParameter the query parameter of a page's stream.
 const (
 	StaticPath    = "/static/"
 	LiveParameter = "live"
 )
 
-// New returns the handler for everything that a node answers.
+// New returns the handler for all requests of a node.
 func New(o Options) http.Handler {
 	o = o.withDefaults()
 	a := &api{
@@ -166,7 +161,7 @@ func New(o Options) http.Handler {
 	return r
 }
 
-// withDefaults are the options with what may be left out.
+// withDefaults returns the options with defaults filled in.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -186,7 +181,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// api is the handlers' common ground.
+// api is the shared state of the handlers.
 type api struct {
 	Options
 	troubles conditionLog
@@ -195,11 +190,11 @@ type api struct {
 	trials   *places[tokenRef]     // of lints and previews
 	saves    *places[tokenRef]     // of rules
 	unproven *places[netip.Prefix] // webhooks, by their client
-	reads    *places[tokenRef]     // answers to requests that read, in bytes
+	reads    *places[tokenRef]     // answers to read requests, in bytes
 	logins   *places[netip.Prefix] // logins with the provider
-	// providerLog has each failure of the provider logged that is not too close to the one before.
+	// providerLog limits the log messages about failures of the provider.
 	providerLog rate.Sometimes
-	matching    chan struct{} // a place for each event that is matched for its sender
+	matching    chan struct{} // bounds the events that are matched for their senders
 	ruleJobs    cachedCount[map[int32]futurejobs.RuleJobs]
 	ended       cachedCount[outcomeCounts]
 	// The places of streams.
@@ -208,5 +203,5 @@ type api struct {
 
 	huma    huma.API
 	routes  []Route
-	spelled func() ([]byte, error) // what huma knows of the API, as JSON
+	spelled func() ([]byte, error) // encodes the API's description as JSON
 }

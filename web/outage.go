@@ -8,8 +8,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Outage is a time in which a source, or a handler elsewhere, could not be asked about jobs of a
-// rule, as it goes out.
+// Outage is a time during which a source or a remote handler did not answer for a rule's jobs, as the API returns it.
 type Outage struct {
 	ID       int64     `json:"id"`
 	Source   string    `json:"source" doc:"What could not be asked." example:"shop"`
@@ -27,7 +26,7 @@ func newOutage(o futurejobs.ListedOutage) Outage {
 	}
 }
 
-// outageListIn is what the outages are narrowed by.
+// outageListIn has the filters of the outages.
 type outageListIn struct {
 	Rule identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
 	Open bool       `query:"open" doc:"Those that are not over."`

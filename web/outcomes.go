@@ -8,27 +8,24 @@ import (
 	"deadman/internal/access"
 )
 
-// How far back it is counted how jobs ended, and how.
+// The range and the limits of counting outcomes.
 const (
 	endsDays    = 14               // whole days before today
-	endsSettle  = 5 * time.Minute  // after its end, a day is counted for good: its last transactions are in by then
-	endsBudget  = 10 * time.Second // for the days of one count; the others come with the next
-	slowestMost = 100              // jobs of all rules whose slowest looks are known
+	endsSettle  = 5 * time.Minute  // after its end, a day's count is final: its last transactions have committed by then
+	endsBudget  = 10 * time.Second // for the days of one count; the others follow with the next
+	slowestMost = 100              // jobs of all rules with the slowest checks
 	slowestFor  = futurejobs.Day
 )
 
-// OutcomeReader is how jobs ended, by the time. The store implements it. Implementations are safe for
-// concurrent use.
+// OutcomeReader counts outcomes over time. The store implements it. Implementations are safe for concurrent use.
 type OutcomeReader interface {
-	// OutcomeCounts counts the jobs that ended from an instant until before another, by hour, rule and
-	// outcome. It reads all of them.
+	// OutcomeCounts counts the jobs that ended in [from, until), by hour, rule and outcome. It reads all of them.
 	OutcomeCounts(ctx context.Context, from, until time.Time) ([]futurejobs.OutcomeCount, error)
-	// Slowest returns the jobs that ended from an instant on whose slowest look took longest, that
-	// one first. It reads all of them.
+	// Slowest returns the jobs with the slowest checks that ended since from, slowest first. It reads all of them.
 	Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.EndedJob, error)
 }
 
-// Outcomes is how jobs ended over a time, one item for each bucket.
+// Outcomes is the outcomes over a time, one item for each bucket.
 type Outcomes struct {
 	From        time.Time     `json:"from"`
 	To          time.Time     `json:"to" doc:"Not part of it."`
@@ -39,13 +36,13 @@ type Outcomes struct {
 	Slowest     []SlowestLook `json:"slowest" nullable:"false" doc:"The jobs of the last day whose slowest look took longest, up to 10 of them; of the 100 slowest of all rules."`
 }
 
-// OutcomesOf is how the jobs of one bucket ended.
+// OutcomesOf is the outcomes of one bucket.
 type OutcomesOf struct {
 	From     time.Time        `json:"from" doc:"The bucket begins here."`
 	Outcomes map[string]int64 `json:"outcomes" nullable:"false" doc:"How many ended so, by outcome."`
 }
 
-// SlowestLook is an ended job with a look that took long.
+// SlowestLook is an ended job with a slow check.
 type SlowestLook struct {
 	Rule    string    `json:"rule"`
 	Entity  string    `json:"entity"`
@@ -55,7 +52,7 @@ type SlowestLook struct {
 	Seconds float64   `json:"seconds" doc:"How long the slowest of them took."`
 }
 
-// outcomesIn is which outcomes are asked for.
+// outcomesIn has the filters of the outcomes.
 type outcomesIn struct {
 	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
 	Entity identifier `query:"entity" doc:"Of this kind of thing." example:"order"`
@@ -103,23 +100,22 @@ func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
 	return out, nil
 }
 
-// outcomeCounts is what was counted of history.
+// outcomeCounts is the result of counting the history.
 type outcomeCounts struct {
-	from    time.Time // what ended before is not counted
+	from    time.Time // jobs that ended before are not counted
 	hours   []futurejobs.OutcomeCount
 	slowest []futurejobs.EndedJob
 }
 
-// outcomeCounter counts how jobs ended. It keeps what it counted of days that are over. One count goes on
-// at a time.
+// outcomeCounter counts outcomes. It caches the counts of past days. Only one count runs at a time.
 type outcomeCounter struct {
 	OutcomeReader
 	now func() time.Time
 
-	past map[time.Time][]futurejobs.OutcomeCount // by the day
+	past map[time.Time][]futurejobs.OutcomeCount // by day
 }
 
-// count counts today, and as many of the days before as there is time for, the newest first.
+// count counts today, and as many days before as the budget permits, newest first.
 func (t *outcomeCounter) count(ctx context.Context) (e outcomeCounts, err error) {
 	began, now := time.Now(), t.now().UTC()
 	day := now.Add(-endsSettle).Truncate(futurejobs.Day)

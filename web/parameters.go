@@ -17,37 +17,36 @@ import (
 	"deadman/rules"
 )
 
-// maxText is the longest key that a job can have, in bytes. No other name is longer.
+// maxText is the longest key of a job, in bytes. No other name is longer.
 const maxText = 512
 
-// identifier is a name or a key from outside.
+// identifier is a name or a key in a request.
 type identifier string
 
 var _ huma.ResolverWithPath = identifier("")
 
-// Resolve is of huma.ResolverWithPath: it refuses what no key or name can be.
+// Resolve implements huma.ResolverWithPath: it refuses invalid names and keys.
 func (t identifier) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	return invalidName(string(t), maxText, at)
 }
 
-// maxObject is the longest name that the audit has for what something was done to, in bytes: a job
-// is named by its rule and its key.
+// maxObject is the longest object of an audit entry, in bytes: that of a job, with its rule and its key.
 const maxObject = len("job/") + maxRule + len("/") + maxText
 
 // maxRule is the longest name of a rule, in bytes.
 const maxRule = 63
 
-// auditObject is what something was done to.
+// auditObject is the object of an audit entry.
 type auditObject string
 
 var _ huma.ResolverWithPath = auditObject("")
 
-// Resolve is of huma.ResolverWithPath: it refuses what nothing can be called.
+// Resolve implements huma.ResolverWithPath: it refuses invalid objects.
 func (o auditObject) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	return invalidName(string(o), maxObject, at)
 }
 
-// invalidName is why a text can't be a name or a key of up to limit bytes.
+// invalidName returns the reasons that a text is no name or key of up to limit bytes.
 func invalidName(t string, limit int, at *huma.PathBuffer) []error {
 	switch {
 	case len(t) > limit:
@@ -58,13 +57,13 @@ func invalidName(t string, limit int, at *huma.PathBuffer) []error {
 	return nil
 }
 
-// Paging is which part of a list is asked for.
+// Paging selects a page of a list.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
 	Cursor string `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-// ListFilter is what narrows any list of jobs and alerts.
+// ListFilter filters lists of jobs and alerts.
 type ListFilter struct {
 	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
 	Entity identifier `query:"entity" doc:"Of this entity." example:"order"`
@@ -80,9 +79,8 @@ func (n ListFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(n.Rule), Entity: string(n.Entity), Key: string(n.Key)}
 }
 
-// query refuses a query that cannot be read, or has what the operation does not know: what
-// is left out silently would be answered as if it were not there. What is fine goes on in
-// its plainest form.
+// query refuses a query that cannot be parsed or has parameters unknown to the operation, since an ignored parameter
+// would give a wrong answer. It passes the query on in normalized form.
 func (a *api) query(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -123,7 +121,7 @@ func wrongQuery(op *huma.Operation, query url.Values) (wrong []Detail) {
 	return wrong
 }
 
-// unknown says that a name is not known, and what may be meant.
+// unknown returns a message about an unknown name, with a suggestion.
 func unknown(what, name string, known []string) string {
 	if len(known) == 0 {
 		return "unknown " + what + "; there are none here"
@@ -134,7 +132,7 @@ func unknown(what, name string, known []string) string {
 	return "unknown " + what + "; there are " + strings.Join(known, ", ")
 }
 
-// Relative says when t is, seen from now, in one unit: "in 12 s", "3 m ago", "now".
+// Relative formats t relative to now, in one unit: "in 12 s", "3 m ago", "now".
 func Relative(t, now time.Time) string {
 	d := t.Sub(now)
 	switch {
@@ -159,8 +157,8 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/day)
 }
 
-// untilOf is when that ends which is asked for until an instant or for a span from now; zero where
-// neither is said. The error is for whoever asked.
+// untilOf returns the end of a request's duration, given as a time or as a span from now; zero if neither is given. The
+// error is for the client.
 func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
 	if span == "" {
 		return until, nil
@@ -175,7 +173,7 @@ func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
 	return now.Add(time.Duration(d)), nil
 }
 
-// noEnd refuses what has to end and does not say when.
+// noEnd refuses a request without an end.
 func noEnd() error {
 	return refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
 }

@@ -10,16 +10,16 @@ import (
 	"deadman/internal/logins"
 )
 
-// namedKey is the context's key for the person whom the headers of a trusted proxy name.
+// namedKey is the context's key for the person in a trusted proxy's headers.
 type namedKey struct{}
 
-// named is whom a trusted proxy names, or why its headers cannot be read.
+// named is the person in a trusted proxy's headers, or the error of parsing them.
 type named struct {
 	person *access.Person
 	err    error
 }
 
-// withNamed adds to the context of a request whom a trusted proxy names. Headers of any other connection name nobody.
+// withNamed adds the person in a trusted proxy's headers to the context. It ignores such headers of other connections.
 func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
 	config := a.Logins()
 	if config == nil || config.Header == nil {
@@ -35,8 +35,8 @@ func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
 	return context.WithValue(ctx, namedKey{}, named{person, err})
 }
 
-// proxied is the person whom a trusted proxy names; named reports whether it names one. A token in the request counts instead: the
-// two are never added up.
+// proxied returns the person named by a trusted proxy; named reports whether it names one. A token in the request takes
+// precedence: permissions of the two are never combined.
 func (a *api) proxied(r *http.Request) (v principal, named bool, err error) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return principal{}, false, nil
@@ -58,7 +58,8 @@ func namedBy(ctx context.Context) (named, bool) {
 	return by, ok
 }
 
-// noteForeignHeader counts a request without any other login whose headers name a person, and which came from no trusted proxy.
+// noteForeignHeader counts a request without credentials that names a person in its headers, but not from a trusted
+// proxy.
 func (a *api) noteForeignHeader(r *http.Request) {
 	config := a.Logins()
 	if _, isTrusted := peerOf(r, a.TrustedProxies); isTrusted || config == nil || config.Header == nil || !config.Header.Given(r.Header) {
@@ -76,7 +77,7 @@ func (a *api) admitted(p access.Person) (principal, error) {
 	return granted(config, p)
 }
 
-// granted is a person with what a login file grants. The error is a stranger.
+// granted returns a person with the grants of a login file. The error is a *stranger.
 func granted(config *logins.Config, p access.Person) (principal, error) {
 	token, ok := config.Grants.Of(p)
 	if !ok {
@@ -88,13 +89,13 @@ func granted(config *logins.Config, p access.Person) (principal, error) {
 // isProxied reports whether a proxy names the person with each request.
 func (v principal) isProxied() bool { return v.person != nil && v.person.By == access.ByProxy }
 
-// stranger is a person to whose groups nothing is granted. It is a Problem, too.
+// stranger is the error of a person without grants. It is a Problem, too.
 type stranger struct{ *Problem }
 
-// Unwrap is of errors.As.
+// Unwrap implements the interface of errors.As.
 func (s *stranger) Unwrap() error { return s.Problem }
 
-// strangerTitle is what a page says to a stranger.
+// strangerTitle is the title of a page that refuses a stranger.
 const strangerTitle = "None of your groups may use deadman"
 
 func newStranger(p access.Person) *stranger {
@@ -108,10 +109,10 @@ func newStranger(p access.Person) *stranger {
 	return &stranger{no}
 }
 
-// maxGroupsShown is how much of a person's groups is shown, in bytes.
+// maxGroupsShown is the longest list of a person's groups in a message, in bytes.
 const maxGroupsShown = 500
 
-// clipped is a text, or its beginning.
+// clipped returns at most the given number of bytes of a text.
 func clipped(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -119,7 +120,7 @@ func clipped(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// loginProblem is what a person is told of a login with a provider that failed, and whether the provider or the node is to blame.
+// loginProblem returns the problem of a failed login with a provider, and whether the provider or the node is at fault.
 func loginProblem(err error) (p *Problem, ours bool) {
 	switch {
 	case errors.Is(err, logins.ErrPerson):

@@ -13,15 +13,14 @@ import (
 	"deadman/internal/pings"
 )
 
-// Pings takes pings in. Implementations are safe for concurrent use.
+// Pings receives pings and manages their addresses. Implementations are safe for concurrent use.
 type Pings interface {
-	// Resolve finds whose a ping is; pings.Resolver says how, and which errors it returns.
+	// Resolve finds the target of a ping; see pings.Resolver for the rules and errors.
 	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
-	// Receive takes a ping in: where it returns nil, what it says is committed. pings.Receiver says
-	// which errors it returns.
+	// Receive records a ping: if it returns nil, the effects are committed. See pings.Receiver for the errors.
 	Receive(ctx context.Context, p pings.Ping) error
-	// Addresses, Address, Create, Sharers and Delete are about where pings come in, History is what came;
-	// pings.Store and pings.Resolver say which errors they return.
+	// Addresses, Create, Sharers and Delete manage ping addresses, History returns the ping log; see pings.Store and
+	// pings.Resolver for the errors.
 	Addresses(ctx context.Context, ruleID int32) ([]pings.Address, error)
 	Create(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error)
 	Sharers(ctx context.Context, id string) ([]string, error)
@@ -30,27 +29,27 @@ type Pings interface {
 }
 
 const (
-	// pingSlack is how much of a body is read beyond what is kept of it, in bytes, so that a
-	// client that sends more has its answer all the same.
+	// pingSlack is how much of a body is read beyond the stored part, in bytes, so that a client that sends more still
+	// gets an answer.
 	pingSlack = 1 << 20
-	// pingAgent is how much is kept of what a client calls itself, in bytes.
+	// pingAgent is the stored length of the User-Agent header, in bytes.
 	pingAgent = 200
-	// pingTime is how long a ping that is here may take to be committed: less than is left to write
-	// the answer after a body that came as slowly as it may.
+	// pingTime is the limit for committing a ping: less than the time left to write the answer after the slowest
+	// permitted body.
 	pingTime = 10 * time.Second
-	// pingMethods are those that pings come by. Theirs looks at none; one that takes away or
-	// asks for something else is hardly meant to say that all is well.
+	// pingMethods are the accepted methods. healthchecks accepts all of them; a client that deletes or requests
+	// something else hardly means to report success.
 	pingMethods = "GET, HEAD, POST, PUT"
 )
 
-// ping takes in a ping. The address is a secret, and needs no token. The answers are those that
-// clients of healthchecks know (https://healthchecks.io/docs/http_api): a word of plain text.
+// ping receives a ping. The URL is a secret, and needs no token. The answers are those that clients of healthchecks know
+// (https://healthchecks.io/docs/http_api): a word of plain text.
 func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Cache-Control", "no-cache, no-store")
 	h.Set("Ping-Body-Limit", strconv.Itoa(pings.MaxBody))
-	if r.Method == http.MethodOptions { // a browser asks whether it may
+	if r.Method == http.MethodOptions { // preflight of a browser
 		h.Set("Access-Control-Allow-Methods", pingMethods)
 		h.Set("Access-Control-Allow-Headers", "*")
 		w.WriteHeader(http.StatusNoContent)
@@ -73,10 +72,10 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takePing reads a ping and takes it in. created reports whether its key was made known by it.
+// takePing reads a ping and records it. created reports whether the ping created its key.
 //
-// Once a ping is here it is taken in or not, whoever hangs up meanwhile: what comes of it says
-// whether the database could be reached, and no sender may have a say in that.
+// Recording continues if the client disconnects: its result shows whether the database is reachable, and senders must
+// not influence that.
 func (a *api) takePing(r *http.Request) (created bool, err error) {
 	p, path, err := readPing(r)
 	if err != nil {
@@ -90,7 +89,7 @@ func (a *api) takePing(r *http.Request) (created bool, err error) {
 	return created, a.Pings.Receive(ctx, p)
 }
 
-// readPing reads all that a ping says, but for what its path means.
+// readPing reads everything of a ping except the meaning of its path.
 func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut:
@@ -110,8 +109,8 @@ func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 	return p, path, err
 }
 
-// readPingBody reads what is kept of a body, and how long it is. What is no UTF-8 is replaced. It
-// returns pings.ErrBodyTruncated.
+// readPingBody reads the stored part of a body, and its size. It replaces invalid UTF-8. It returns
+// pings.ErrBodyTruncated.
 func readPingBody(body io.Reader) (kept string, size int, err error) {
 	first, err := io.ReadAll(io.LimitReader(body, pings.MaxBody+1))
 	if err != nil {
@@ -124,7 +123,7 @@ func readPingBody(body io.Reader) (kept string, size int, err error) {
 	return begin(string(first), pings.MaxBody), len(first) + int(more), nil
 }
 
-// begin is the beginning of a text, at most so many bytes of it. What is no UTF-8 is replaced.
+// begin returns at most the given number of bytes of a text. It replaces invalid UTF-8.
 func begin(s string, most int) string {
 	if len(s) > most {
 		for most > 0 && !utf8.RuneStart(s[most]) {
@@ -135,7 +134,7 @@ func begin(s string, most int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// failPing answers a ping that was not taken in, with a word that clients know.
+// failPing answers a refused ping with a word that clients know.
 func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
 	switch fault := pings.ErrorInfoOf(err); {
 	case fault.Text != "":

@@ -15,7 +15,7 @@ import (
 	"deadman/rules"
 )
 
-// PingAddress is where pings of a rule come in, as it goes out.
+// PingAddress is an address for pings of a rule, as the API returns it.
 type PingAddress struct {
 	Key       string    `json:"key,omitempty" doc:"Whose pings come in there; absent: it is the rule's ping key, and /<key> follows the address." example:"nightly"`
 	URL       string    `json:"url" doc:"Whoever knows it can send pings. A path alone where the node does not know its public address." example:"https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
@@ -27,14 +27,14 @@ func (a *api) pingAddress(of pings.Address) PingAddress {
 	return PingAddress{Key: of.Key, URL: strings.TrimRight(a.PublicURL, "/") + of.Path(), CreatedAt: of.CreatedAt, CreatedBy: of.CreatedBy}
 }
 
-// PingAddressRequest is which address is to be there.
+// PingAddressRequest is the body of a request that creates an address.
 type PingAddressRequest struct {
 	Key    identifier `json:"key,omitempty" doc:"Whose pings are to come in there; absent: the rule's ping key, for all its keys." example:"nightly"`
 	ID     string     `json:"id,omitempty" doc:"The UUID that clients have already, or the ping key; absent: a new one that nobody can guess." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
 	Rotate bool       `json:"rotate,omitempty" doc:"Another address takes the place of the one that is there, which ends within seconds."`
 }
 
-// PingEntry is a ping that came, as it goes out.
+// PingEntry is an entry of the ping log, as the API returns it.
 type PingEntry struct {
 	Key      string    `json:"key"`
 	At       time.Time `json:"at"`
@@ -77,7 +77,7 @@ func (a *api) mountPings() {
 	}, withBody(a.pingLog))
 }
 
-// pinged is the rule of a name, if it takes pings.
+// pinged returns the rule of a name, if it has a heartbeat.
 func (a *api) pinged(ctx context.Context, name string) (rules.ListedRule, error) {
 	if a.Pings == nil {
 		return rules.ListedRule{}, problem(http.StatusNotFound, "this node takes no pings")
@@ -89,7 +89,7 @@ func (a *api) pinged(ctx context.Context, name string) (rules.ListedRule, error)
 	return l, err
 }
 
-// pingListIn is which part of the addresses is asked for.
+// pingListIn selects a page of the addresses.
 type pingListIn struct {
 	RuleName
 	Key    identifier `query:"key" doc:"Of this key alone." example:"nightly"`
@@ -97,7 +97,7 @@ type pingListIn struct {
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-// pingCursor is how the cursor of a list of addresses begins, before the key that it ended with.
+// pingCursor is the prefix of the cursor of an address list, before the last key of the page.
 const pingCursor = "key:"
 
 func (a *api) pingAddresses(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
@@ -130,7 +130,7 @@ func (a *api) pingAddresses(ctx context.Context, in *pingListIn) (Page[PingAddre
 	return page, nil
 }
 
-// pingAddressOut is an address, which is made or was there.
+// pingAddressOut is a created or existing address.
 type pingAddressOut struct {
 	Status int
 	Body   PingAddress
@@ -140,8 +140,8 @@ func pingIDTaken() error {
 	return problem(http.StatusConflict, "the id is that of another key, of this rule or another; choose another, or leave it out for a new one")
 }
 
-// mayShare refuses an id that a rule has which the token may not change: two rules with one ping key can make pings of the other
-// ambiguous.
+// mayShare refuses an id of a rule that the token may not change: two rules with one ping key can make each other's
+// pings ambiguous.
 func (a *api) mayShare(ctx context.Context, id string) error {
 	names, err := a.Pings.Sharers(ctx, id)
 	if err != nil {
@@ -203,7 +203,7 @@ func (a *api) deletePingAddress(ctx context.Context, in *struct {
 	return a.Pings.Delete(ctx, l.RuleID, string(in.Key))
 }
 
-// pingLogIn is which part of the log is asked for.
+// pingLogIn selects a page of the ping log.
 type pingLogIn struct {
 	RuleName
 	Key identifier `query:"key" doc:"Of this key." example:"nightly"`
@@ -217,7 +217,7 @@ func (a *api) pingLog(ctx context.Context, in *pingLogIn) (Page[PingEntry], erro
 		return page, err
 	}
 	before := int64(0)
-	if in.Cursor != "" { // the id of the last one
+	if in.Cursor != "" { // the id of the last entry
 		if before, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || before < 1 {
 			return page, futurejobs.ErrBadCursor
 		}

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// places bounds what a node does at a time of one kind, for each owner and for all. A place is one request, or a byte of an answer. Requests
-// wait in order, and are refused where they wait too long. It is safe for concurrent use.
+// places bounds concurrent work of one kind, for each owner and for all. A place is one request, or a byte of an answer.
+// Requests wait in order, and are refused if they wait too long. It is safe for concurrent use.
 type places[K comparable] struct {
 	perNode, perOwner int64
-	// full is why there is no place: the owner has all that it may have, or the node has.
+	// full returns the problem of a missing place: the owner or the node is at its limit.
 	full func(owner K, node bool) *Problem
-	free K // the owner who is bounded by the node alone
-	// fair leaves an owner no more places than it leaves free for others of its kind, guests or not: each further owner still finds some, as
-	// long as half of what is free is a place.
+	free K // the owner bounded only by the node's limit
+	// fair leaves an owner at most as many places as remain free for others of its kind, guests or not: each further
+	// owner still finds some, as long as half of the free places make one.
 	fair bool
-	// kept is how many places of the node are for owners that guest does not report; nil: for all.
+	// kept is how many places of the node are reserved for non-guests; guest nil: none.
 	kept  int64
 	guest func(owner K) bool
-	line  int64 // how many requests of an owner may have a place or wait for one; 0: any number
+	line  int64 // limit of an owner's requests with a place or in the queue; 0: no limit
 
 	mu      sync.Mutex
 	taken   int64
 	byOwner map[K]int64
-	waiting []*waiter[K] // first come first; none of them fits
+	waiting []*waiter[K] // in order of arrival; none of them fits
 }
 
 // waiter is a request that waits for places.
@@ -35,14 +35,14 @@ type waiter[K comparable] struct {
 	served chan struct{} // closed when it has them
 }
 
-// take takes a place, or returns the problem that there is none.
+// take takes a place, or returns the problem of a missing one.
 func (p *places[K]) take(owner K) *Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.problem(owner, p.try(owner, 1))
 }
 
-// lack is why there are too few places: an owner has all that it may have, or the node has.
+// lack is the reason for missing places: the owner's limit or the node's.
 type lack int
 
 const (
@@ -51,7 +51,7 @@ const (
 	lacksNodes
 )
 
-// problem is the problem that there are too few places; nil: there were enough.
+// problem returns the problem of missing places, nil if none are missing.
 func (p *places[K]) problem(owner K, l lack) *Problem {
 	if l == lacksNothing {
 		return nil
@@ -59,7 +59,7 @@ func (p *places[K]) problem(owner K, l lack) *Problem {
 	return p.full(owner, l == lacksNodes)
 }
 
-// try takes places, or returns why there are too few. p.mu is held.
+// try takes places, or returns the reason that too few are free. p.mu is held.
 func (p *places[K]) try(owner K, n int64) lack {
 	had, left := p.byOwner[owner], p.perNode-p.taken
 	if p.guest != nil && p.guest(owner) {
@@ -79,7 +79,7 @@ func (p *places[K]) try(owner K, n int64) lack {
 	return lacksNothing
 }
 
-// wait takes places, and waits for them for a while. The error is the problem that there were too few, or that ctx is done.
+// wait takes places, and waits for them up to most. The error is the problem of missing places, or that of ctx.
 func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Duration) error {
 	w, full := p.queue(owner, n)
 	if w == nil {
@@ -99,7 +99,7 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 	return p.giveUp(ctx, w)
 }
 
-// queue takes places, or waits in line for them: then w is not nil.
+// queue takes places, or joins the queue for them: then w is not nil.
 func (p *places[K]) queue(owner K, n int64) (w *waiter[K], full *Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +114,7 @@ func (p *places[K]) queue(owner K, n int64) (w *waiter[K], full *Problem) {
 	return w, nil
 }
 
-// inLine is how many requests of an owner wait. p.mu is held.
+// inLine returns the number of an owner's waiting requests. p.mu is held.
 func (p *places[K]) inLine(owner K) (n int64) {
 	for _, w := range p.waiting {
 		if w.owner == owner {
@@ -124,7 +124,8 @@ func (p *places[K]) inLine(owner K) (n int64) {
 	return n
 }
 
-// giveUp takes a request out of the line. It returns why the request has no places; nil: it was served at the last moment.
+// giveUp removes a request from the queue. It returns the reason for missing places; nil if the request got them
+// meanwhile.
 func (p *places[K]) giveUp(ctx context.Context, w *waiter[K]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,23 +142,23 @@ func (p *places[K]) giveUp(ctx context.Context, w *waiter[K]) error {
 		return nil
 	}
 	p.waiting = slices.Delete(p.waiting, at, at+1)
-	if full := p.problem(w.owner, p.try(w.owner, w.places)); full != nil { // whose places are taken decides what the client is told
+	if full := p.problem(w.owner, p.try(w.owner, w.places)); full != nil { // the missing kind of places decides the client's error
 		return full
 	}
 	return nil
 }
 
-// leave gives the place of an owner back.
+// leave returns one place of an owner.
 func (p *places[K]) leave(owner K) { p.give(owner, 1) }
 
-// give gives places of an owner back.
+// give returns places of an owner.
 func (p *places[K]) give(owner K, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.giveBack(owner, n)
 }
 
-// giveBack gives places back, and serves those in line for whom there are enough now. p.mu is held.
+// giveBack returns places, and serves the waiting requests that fit now. p.mu is held.
 func (p *places[K]) giveBack(owner K, n int64) {
 	p.taken -= n
 	if p.byOwner[owner] -= n; p.byOwner[owner] == 0 {

@@ -17,7 +17,7 @@ type PreviewEvent struct {
 	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
 }
 
-// PreviewRequest is what happens in a preview.
+// PreviewRequest is the events of a preview.
 type PreviewRequest struct {
 	Event PreviewEvent   `json:"event,omitzero" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports. Absent: such a time, which is now."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
@@ -26,7 +26,7 @@ type PreviewRequest struct {
 	Found json.RawMessage `json:"found,omitempty" doc:"What the lookup finds at every look: an object, or null for no such entity. Absent: its source is asked, once and now, which takes the scope rules."`
 }
 
-// PreviewText is a preview of a rule that is not saved.
+// PreviewText is a preview of an unsaved rule.
 type PreviewText struct {
 	Rule json.RawMessage `json:"rule" doc:"The rule: its document, or a text that is its YAML."`
 	PreviewRequest
@@ -71,7 +71,7 @@ func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (
 	return a.Rules.Preview(ctx, ask)
 }
 
-// events are those of a preview, the first of them now if it does not say when.
+// events converts the events of a preview. The first one without a time happens now.
 func (a *api) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
 	ask := rules.PreviewRequest{Until: of.Until, Found: of.Found}
 	if principalOf(ctx).requireScope(access.Rules) != nil {

@@ -20,7 +20,7 @@ import (
 	"deadman/rules"
 )
 
-// Problem is an answer that is none, as RFC 9457 has it. Its type is one of Kinds.
+// Problem is an error answer as of RFC 9457. Its type is one of the Kinds.
 type Problem struct {
 	Type   string   `json:"type" format:"uri" doc:"What kind of problem it is. It does not change with its words." example:"urn:deadman:problem:not-found"`
 	Title  string   `json:"title" doc:"The status in words." example:"Not Found"`
@@ -28,10 +28,10 @@ type Problem struct {
 	Detail string   `json:"detail,omitempty" doc:"What is wrong, and what to do about it." example:"rule order-unshipped: not found"`
 	Errors []Detail `json:"errors,omitempty" nullable:"false" doc:"Each thing that is wrong, and where."`
 
-	retry time.Duration // when it may be tried again; 0: after a second
+	retry time.Duration // earliest retry; 0: after a second
 }
 
-// Detail is one thing that is wrong with a request, and where.
+// Detail is one error in a request, with its location.
 type Detail struct {
 	Location string `json:"location" doc:"Where it is, such as query.limit, body.until or escalate[1].after." example:"query.limit"`
 	Message  string `json:"message" doc:"What is wrong, and what to write instead."`
@@ -41,10 +41,10 @@ type Detail struct {
 	Column   int    `json:"column,omitempty" doc:"In characters, from 1."`
 }
 
-// Error is what a person reads.
+// Error implements error.
 func (d Detail) Error() string { return d.Location + ": " + d.Message }
 
-// Error is what a person reads.
+// Error implements error.
 func (p *Problem) Error() string {
 	if p.Detail == "" {
 		return p.Title
@@ -52,15 +52,15 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
-// GetStatus is of huma.StatusError.
+// GetStatus implements huma.StatusError.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// ContentType is of huma.ContentTypeFilter.
+// ContentType implements huma.ContentTypeFilter.
 func (p *Problem) ContentType(string) string { return problemType }
 
 const problemType = "application/problem+json"
 
-// GetHeaders is of huma.HeadersError: what a client is told beside the problem.
+// GetHeaders implements huma.HeadersError: it returns the headers of the answer.
 func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	switch p.Status {
@@ -82,7 +82,7 @@ func problemIs(k Kind, status int, format string, args ...any) *Problem {
 	}
 }
 
-// problemOfDetails is a problem that lists all that is wrong.
+// problemOfDetails returns a problem that lists all errors of a request.
 func problemOfDetails(k Kind, status int, wrong []Detail) *Problem {
 	said := make([]string, len(wrong))
 	for i, d := range wrong {
@@ -93,7 +93,7 @@ func problemOfDetails(k Kind, status int, wrong []Detail) *Problem {
 	return p
 }
 
-// refused is a problem with one thing in a request.
+// refused returns a problem with one error.
 func refused(location, format string, args ...any) *Problem {
 	status := http.StatusBadRequest
 	if strings.HasPrefix(location, "body") {
@@ -102,17 +102,17 @@ func refused(location, format string, args ...any) *Problem {
 	return problemOfDetails(kindOf(status), status, []Detail{{Location: location, Message: fmt.Sprintf(format, args...)}})
 }
 
-// ErrorStatus is a row of the table that turns errors into statuses.
+// ErrorStatus is a row of the table that maps errors to statuses.
 type ErrorStatus struct {
 	Is     error // a sentinel
 	Status int
 	// Remedy is what a client is told where the error itself stays inside: with a status
 	// of 500 and above. Below, the error is what it is told.
 	Remedy string
-	Kind   Kind // empty: the status's own
+	Kind   Kind // empty: the default of the status
 }
 
-// statusClientLeft is for the log alone: nobody is there to read it.
+// statusClientLeft is only logged: the client has disconnected.
 const statusClientLeft = 499
 
 var errorStatuses = []ErrorStatus{
@@ -139,7 +139,7 @@ var errorStatuses = []ErrorStatus{
 	{Is: context.Canceled, Status: statusClientLeft},
 }
 
-// problemOf returns what a client is told about err.
+// problemOf returns the problem of err for the client.
 func (a *api) problemOf(err error) *Problem {
 	var p *Problem
 	var wrong rules.Problems
@@ -170,7 +170,7 @@ func (a *api) problemOf(err error) *Problem {
 	return problem(http.StatusInternalServerError, "the node could not do it; its log says why")
 }
 
-// refuse is the problem that err is, having logged what the node is to blame for.
+// refuse returns the problem of err, and logs errors of the node.
 func (a *api) refuse(ctx context.Context, method, path string, err error) *Problem {
 	p := a.problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
@@ -179,12 +179,12 @@ func (a *api) refuse(ctx context.Context, method, path string, err error) *Probl
 	return p
 }
 
-// fail answers with the problem that err is: with a page, where a person asks for one.
+// fail answers with the problem of err: with a page, if a browser requests one.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.failWith(w, r, a.refuse(r.Context(), r.Method, logged(r.URL.Path), err))
 }
 
-// failWith answers with a problem: with a page, where a person asks for one.
+// failWith answers with a problem: with a page, if a browser requests one.
 func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
@@ -200,15 +200,15 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
 	a.send(w, r, problemType, p.Status, append(body, '\n'))
 }
 
-// apiPaths are the addresses that programs ask, and what is under those that end in a slash.
+// apiPaths are the paths for programs, including all below those that end in a slash.
 var apiPaths = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
 
-// forPeople reports whether a request wants a page, and is not for an address of programs.
+// forPeople reports whether a browser requests a page, outside the paths for programs.
 func forPeople(r *http.Request) bool {
 	return acceptsPage(r) && !isStream(r) && !isMachine(r.URL.Path)
 }
 
-// isMachine reports whether an address is one that programs ask.
+// isMachine reports whether a path is one for programs.
 func isMachine(path string) bool {
 	return slices.ContainsFunc(apiPaths, func(at string) bool {
 		return path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(path, at)
