@@ -106,8 +106,8 @@ func refused(location, format string, args ...any) *Problem {
 type ErrorStatus struct {
 	Is     error // a sentinel
 	Status int
-	// Remedy is what a client is told where the error itself stays inside: with a status
-	// of 500 and above. Below, the error is what it is told.
+	// Remedy is the message for the client with a status of 500 and above, since such errors stay internal. Below, the
+	// message is the error.
 	Remedy string
 	Kind   Kind // empty: the default of the status
 }

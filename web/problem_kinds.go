@@ -2,7 +2,7 @@ package web
 
 import "net/http"
 
-// Kind is what a problem is, whatever its words. Clients may rely on it.
+// Kind identifies a problem, independent of its message. Clients may rely on it.
 type Kind string
 
 // The kinds of problems.
@@ -28,11 +28,10 @@ const (
 	TimedOut            Kind = "timed-out"
 )
 
-// URN is a kind as the type of a problem.
+// URN returns the type of a problem of this kind.
 func (k Kind) URN() string { return "urn:deadman:problem:" + string(k) }
 
-// kinds are all kinds, with the statuses that they come with and what they mean. The first
-// one of a status is what is meant where nothing more is known.
+// kinds are all kinds, with their statuses and meanings. The first kind of a status is its default.
 var kinds = []struct {
 	Kind
 	Statuses []int
@@ -59,7 +58,7 @@ var kinds = []struct {
 	{TimedOut, []int{504}, "The node could not find out in time; try again."},
 }
 
-// kindOf is the kind of a status where nothing more is known.
+// kindOf returns the default kind of a status.
 func kindOf(status int) Kind {
 	for _, k := range kinds {
 		for _, s := range k.Statuses {

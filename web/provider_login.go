@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// providerPath is where a login with the provider begins, and callbackPath where the provider leads back to.
+	// providerPath starts a login with the provider; the provider redirects to callbackPath.
 	providerPath = loginPath + "/oidc"
 	callbackPath = providerPath + "/callback"
-	// loginTime is how long a browser may take for a login with the provider.
+	// loginTime is the limit for a login with the provider.
 	loginTime = 10 * time.Minute
-	// maxCode is the most that a code of a provider has, in bytes.
+	// maxCode is the longest code of a provider, in bytes.
 	maxCode = 4 << 10
-	// maxClientLogins is how many logins with the provider are at work for one client at a time; logins.Provider bounds them all.
+	// maxClientLogins bounds one client's concurrent logins with the provider; logins.Provider bounds all of them.
 	maxClientLogins = 2
-	// providerLogInterval is how far apart the lines of the log about a provider that fails are.
+	// providerLogInterval is the shortest time between two log messages about a failing provider.
 	providerLogInterval = 10 * time.Second
 )
 
-// newProviderLogins bounds what clients have a node ask the provider.
+// newProviderLogins bounds the requests to the provider per client.
 func newProviderLogins() *places[netip.Prefix] {
 	return &places[netip.Prefix]{perNode: math.MaxInt64, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
 		p := problem(http.StatusTooManyRequests, "%d logins from your address are under way; try again once one of them ended", maxClientLogins)
@@ -49,16 +49,16 @@ var leavingTemplate = template.Must(template.New("leaving").Parse(`<div class="l
 </div>
 `))
 
-// errNotBegun means that a browser comes back from a login that it did not begin.
+// errNotBegun means that a browser returns from a login that it did not begin.
 var errNotBegun = errors.New("this browser did not begin this login, or began it more than 10 minutes ago, or began another one since")
 
-// errSpent means that a browser comes back from a login a second time.
+// errSpent means that a browser returns from a login a second time.
 var errSpent = errors.New("this login was used already")
 
-// errNoProvider means that there is no provider to log in with.
+// errNoProvider means that the node has no login provider.
 var errNoProvider = problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token")
 
-// provider is the provider with which people log in now; nil: there is none.
+// provider returns the current login provider, or nil.
 func (a *api) provider() *logins.Provider {
 	if config := a.Logins(); config != nil {
 		return config.OIDC
@@ -66,14 +66,14 @@ func (a *api) provider() *logins.Provider {
 	return nil
 }
 
-// attempt is a login that a browser began, as its cookie has it.
+// attempt is a login in progress, as stored in the browser's cookie.
 type attempt struct {
 	logins.Attempt
 	Next string `json:"next"`
 }
 
-// beginLogin leads a browser to the provider. What has to come back is in a cookie of that browser alone. The browser goes on from a page and not
-// by a redirect: pages of the node send forms to the node alone, and browsers hold redirects of a form to that, too.
+// beginLogin sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
+// redirect: the node's pages may submit forms only to the node, and browsers apply that to redirects of a form, too.
 func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	provider, next := a.provider(), nextOf(formOf(r))
@@ -107,14 +107,14 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	a.frame(w, r, PageContent{Name: "login", Title: "Log in", Status: http.StatusOK, Alone: true}, leavingTemplate, struct{ At, Title string }{at, provider.Title()})
 }
 
-// formOf are the fields of a form that a request sends.
+// formOf returns the form fields of a request.
 func formOf(r *http.Request) url.Values {
-	_ = r.ParseForm() // what cannot be read has no fields
+	_ = r.ParseForm() // an invalid form has no fields
 	return r.PostForm
 }
 
-// redirectURI is the one address to which a provider leads back: that of the public URL or, on a node that is reached on its machine alone, that
-// of the host that was asked.
+// redirectURI returns the address to which a provider redirects: that of the public URL or, on a node reached from its
+// own machine only, that of the requested host.
 func (a *api) redirectURI(r *http.Request) (string, error) {
 	switch {
 	case a.PublicURL != "":
@@ -125,7 +125,7 @@ func (a *api) redirectURI(r *http.Request) (string, error) {
 	return "", problem(http.StatusForbidden, "a login with a provider needs the address of this node; set --public-url")
 }
 
-// attemptCookie is the cookie of a login under way. It is Lax, as the provider leads back from another site.
+// attemptCookie returns the cookie of a login in progress. It is Lax, since the provider redirects from another site.
 func (a *api) attemptCookie(r *http.Request, value string, seconds int) *http.Cookie {
 	c := &http.Cookie{Name: "deadman_login", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.isSecure(r)}
 	if c.Secure {
@@ -134,7 +134,7 @@ func (a *api) attemptCookie(r *http.Request, value string, seconds int) *http.Co
 	return c
 }
 
-// attemptOf is the login that the browser began whose request comes back from a provider; the error is errNotBegun.
+// attemptOf returns the login that the returning browser began, or errNotBegun.
 func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 	cookie, err := r.Cookie(a.attemptCookie(r, "", 0).Name)
 	if err != nil {
@@ -148,14 +148,15 @@ func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 	return begun, nil
 }
 
-// finishLogin makes a session for the person with whom a browser comes back from the provider.
+// finishLogin creates a session for a person returning from the provider.
 //
-//  1. The browser shows the cookie of the login that it began, whose state is that of the address. The cookie is gone then: a
+//  1. The browser shows the cookie of the login that it began, with the state of the URL. The cookie is deleted then: a
 //     login ends once.
-//  2. The provider said no, or gives a code, which the node exchanges for an ID token. Wrong ones count as wrong tokens of the address do.
-//  3. The group of the person is granted something. Then the state is spent on all nodes, as a browser may keep the cookie, and a provider
-//     may give another code for the state.
-//  4. The person gets in. The session before ends.
+//  2. The provider refuses, or returns a code, and the node exchanges the code for an ID token. Wrong codes count like
+//     wrong tokens of the address.
+//  3. One of the person's groups has grants. Then the state is used up on all nodes, since a browser may keep the
+//     cookie, and a provider may return another code for the state.
+//  4. The person gets a session. The previous session ends.
 func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	config, asked := a.Logins(), r.URL.Query()
 	switch {
@@ -197,7 +198,8 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// spend uses up a login. It returns errSpent where a node used the login up in the last 24 hours, which is how long the memory has its state.
+// spend uses up a login. It returns errSpent if a node used it in the last 24 hours, the time that the memory keeps its
+// state.
 func (a *api) spend(ctx context.Context, begun attempt) error {
 	var unique [sha256.Size]byte // no second request has the body of the first
 	_, _ = rand.Read(unique[:])  // it never fails
@@ -208,16 +210,17 @@ func (a *api) spend(ctx context.Context, begun attempt) error {
 	return err
 }
 
-// refuseLogin shows the way in again to a browser whose login can't go on.
+// refuseLogin serves the login page to a browser after an invalid login.
 func (a *api) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
 	a.guesses.note(r, byProvider, "err", err)
 	a.loginPage(w, r, http.StatusForbidden, loginView{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
 }
 
-// maxErrorShown is how much of a provider's words is shown, in bytes.
+// maxErrorShown is the longest error text of a provider in a message, in bytes.
 const maxErrorShown = 200
 
-// providerRefusal is what a person is told of the error with which a provider leads back. Its words are the provider's, or of whom wrote the address.
+// providerRefusal returns the message for a provider's error. Its words are those of the provider, or of the URL's
+// author.
 func providerRefusal(asked url.Values) string {
 	code := clipped(asked.Get("error"), maxErrorShown)
 	if code == "access_denied" {
@@ -230,7 +233,7 @@ func providerRefusal(asked url.Values) string {
 	return says + "."
 }
 
-// personOf exchanges the code of an address for the person. Codes that the provider refuses are bounded as tokens are.
+// personOf exchanges the code of a URL for the person. Refused codes are bounded like tokens.
 func (a *api) personOf(r *http.Request, provider *logins.Provider, begun attempt, asked url.Values) (access.Person, error) {
 	code := asked.Get("code")
 	if issuer := asked.Get("iss"); code == "" || len(code) > maxCode || issuer != "" && issuer != provider.Issuer() {
@@ -252,13 +255,13 @@ func (a *api) personOf(r *http.Request, provider *logins.Provider, begun attempt
 	}
 	defer a.logins.leave(guesserOf(r))
 	person, err := provider.Finish(r.Context(), begun.Attempt, redirect, code)
-	if errors.Is(err, logins.ErrPerson) { // what the provider is to blame for keeps nobody from logging in with a token
+	if errors.Is(err, logins.ErrPerson) { // a failure of the provider must not block logins with a token
 		a.guesses.refused(r, shown)
 	}
 	return person, err
 }
 
-// failLogin shows the way in again, and why a login with the provider failed.
+// failLogin serves the login page with the reason that a login with the provider failed.
 func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var no *stranger
 	var p *Problem
@@ -286,7 +289,7 @@ func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err
 	a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
 }
 
-// issuer is the provider's, for the log.
+// issuer returns the provider's issuer, for the log.
 func (a *api) issuer() string {
 	if provider := a.provider(); provider != nil {
 		return provider.Issuer()

@@ -9,22 +9,22 @@ import (
 	"deadman/internal/access"
 )
 
-// Quotas bound what the rules and tokens of a prefix take. Implementations are safe for concurrent use.
+// Quotas bounds the resources of a prefix's rules and tokens. Implementations are safe for concurrent use.
 type Quotas interface {
-	// QuotaUses returns the quotas of the prefixes that begin with one, by prefix.
+	// QuotaUses returns the quotas of all prefixes that begin with prefix, sorted.
 	QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUse, error)
 	// SetQuota sets the limits of a prefix.
 	SetQuota(ctx context.Context, q access.Quota) error
-	// DeleteQuota takes away what was set for a prefix, or returns access.ErrNoQuota.
+	// DeleteQuota resets the limits of a prefix, or returns access.ErrNoQuota.
 	DeleteQuota(ctx context.Context, prefix string) error
-	// Publish takes an event of so many bytes off those that a token with a prefix may publish, or returns access.ErrQuota and when it may
-	// be tried again.
+	// Publish deducts an event of that size from the limits of a prefix, or returns access.ErrQuota and the time until a
+	// retry.
 	Publish(prefix string, bytes int, now time.Time) (wait time.Duration, err error)
-	// Problem says which quota a rule has used up, to a visitor with a prefix; empty: none.
+	// Problem describes the used-up quota of a rule, to a visitor with a prefix; "" if none is used up.
 	Problem(rule, visitor string) string
 }
 
-// Quota is what the rules and tokens of a prefix may take in all, and what they take.
+// Quota is the limits of a prefix's rules and tokens, and their use.
 type Quota struct {
 	Prefix string       `json:"prefix" doc:"What the names of the rules begin with." example:"acme-"`
 	Limits []QuotaLimit `json:"limits" nullable:"false"`
@@ -42,7 +42,7 @@ type QuotaLimit struct {
 	RefusedAt time.Time `json:"refused_at,omitzero" doc:"When last; absent: never."`
 }
 
-// QuotaLimits are the limits of a quota as they are set.
+// QuotaLimits is the limits of a quota, as clients set them.
 type QuotaLimits struct {
 	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with a prefix may have saved; absent: 200." example:"50"`
 	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs; absent: 100000." example:"10000"`
@@ -53,7 +53,7 @@ type QuotaLimits struct {
 	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the stream of alerts; absent: a tenth of what it may have." example:"104857600"`
 }
 
-// set are the limits that are there.
+// set returns the given limits.
 func (l QuotaLimits) set() map[access.Limited]int64 {
 	set := make(map[access.Limited]int64)
 	for what, most := range map[access.Limited]*int64{
@@ -81,13 +81,13 @@ type QuotaPath struct {
 	Prefix identifier `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
 }
 
-// quotaIn are limits on their way in.
+// quotaIn is a request that sets limits.
 type quotaIn struct {
 	QuotaPath
 	Body QuotaLimits
 }
 
-// mountQuotas is the part of the API that is about quotas. A node without quotas has none.
+// mountQuotas registers the operations on quotas. A node without quotas has none.
 func (a *api) mountQuotas() {
 	if a.Quotas == nil {
 		return
@@ -137,7 +137,7 @@ func (a *api) deleteQuota(ctx context.Context, in *QuotaPath) error {
 	return a.Quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
 }
 
-// withinQuota takes an event of so many bytes off those that the visitor's prefix may publish.
+// withinQuota deducts an event of that size from the limits of the visitor's prefix.
 func (a *api) withinQuota(ctx context.Context, bytes int) error {
 	prefix := principalOf(ctx).token.Prefix
 	if prefix == "" || a.Quotas == nil {
@@ -152,7 +152,7 @@ func (a *api) withinQuota(ctx context.Context, bytes int) error {
 	return p
 }
 
-// overQuota adds to a rule which quota it has used up.
+// overQuota adds the used-up quota to a rule.
 func (a *api) overQuota(ctx context.Context, r Rule) Rule {
 	if a.Quotas != nil {
 		r.OverQuota = a.Quotas.Problem(r.Name, principalOf(ctx).token.Prefix)
@@ -160,7 +160,7 @@ func (a *api) overQuota(ctx context.Context, r Rule) Rule {
 	return r
 }
 
-// ownQuota is the quota of the visitor's prefix; nil: there is none.
+// ownQuota returns the quota of the visitor's prefix, or nil.
 func (a *api) ownQuota(ctx context.Context) (*Quota, error) {
 	prefix := principalOf(ctx).token.Prefix
 	if prefix == "" || a.Quotas == nil {

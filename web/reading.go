@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Bounds of the answers to requests that read, of the API and for pages, in bytes: of a node, and of one token, or of all tokens of a prefix. On an
-// open node nobody shows a token, and only the node's bound holds. While an answer is made it counts as a large one. From when it is made until
-// its client has read it, it counts as what it has.
+// Bounds of the answers to read requests of the API and pages, in bytes: of a node, and of one token, or of all tokens
+// of a prefix. On an open node without tokens, only the node's bound applies. An answer counts as a large one while it
+// is made, and with its own size until its client has read it.
 const (
 	maxReads      = 256 << 20
 	maxTokenReads = maxReads / 4
-	keptReads     = maxReads / 4     // of a node's, for visitors without a prefix
-	answerRoom    = 8 << 20          // for an answer that is made
-	answerCost    = 32 << 10         // of an answer, beside its bytes
-	readWait      = 10 * time.Second // for room
+	keptReads     = maxReads / 4     // of a node, reserved for visitors without a prefix
+	answerRoom    = 8 << 20          // for an answer being made
+	answerCost    = 32 << 10         // of an answer, beyond its bytes
+	readWait      = 10 * time.Second // for free capacity
 )
 
-// tokenRef is whose places are counted; zero: nobody shows a token.
+// tokenRef is the owner of places; zero on an open node.
 type tokenRef struct {
 	id, who string
-	guest   bool // it is bound to a prefix
+	guest   bool // its token has a prefix
 }
 
-// ref is the visitor as the owner of places.
+// ref returns the visitor as the owner of places.
 func (v principal) ref() tokenRef {
 	if v.open {
 		return tokenRef{}
@@ -32,7 +32,7 @@ func (v principal) ref() tokenRef {
 	return tokenRef{id: v.token.ID, who: v.token.Who(), guest: v.token.Prefix != ""}
 }
 
-// tenant is the visitor as the owner of places that all with its prefix share.
+// tenant returns the visitor as the owner of places, shared by all with the same prefix.
 func (v principal) tenant() tokenRef {
 	if v.token.Prefix == "" {
 		return v.ref()
@@ -56,11 +56,11 @@ func newReads() *places[tokenRef] {
 	}
 }
 
-// readingKey is the context's key of a request that has room among those that read.
+// readingKey is the context's key of a request with capacity for reading.
 type readingKey struct{}
 
-// reading bounds the answers to requests that read, until they are written. What a page asks the API within the process is
-// part of the page's request. Streams have bounds of their own, and what a live page asks for has one here.
+// reading bounds the answers to read requests until they are written. Requests that a page makes within the process
+// count as part of the page's request. Streams have bounds of their own, but a live page's updates are bounded here.
 func (a *api) reading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r) || r.Context().Value(readingKey{}) != nil {
@@ -69,7 +69,7 @@ func (a *api) reading(next http.Handler) http.Handler {
 		}
 		ctx, room, err := a.read(r.Context())
 		if err != nil {
-			a.failWith(w, r, a.problemOf(err)) // it is no failure of the node, which the log has to say
+			a.failWith(w, r, a.problemOf(err)) // a full node is no error for the log
 			return
 		}
 		defer room.shrink(0)
@@ -83,23 +83,23 @@ type readWriter struct {
 	room *readRoom
 }
 
-// Unwrap is of http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (w *readWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Write implements http.ResponseWriter. It returns when the client, or the system for it, has taken the answer.
+// Write implements http.ResponseWriter. It returns after the client, or the system's buffer, has accepted the answer.
 func (w *readWriter) Write(b []byte) (int, error) {
 	w.room.shrink(int64(len(b)) + answerCost)
 	return w.ResponseWriter.Write(b)
 }
 
-// readRoom is what an answer takes of the room for those that read.
+// readRoom is the capacity of one answer.
 type readRoom struct {
 	among *places[tokenRef]
 	of    tokenRef
 	size  int64
 }
 
-// shrink gives back what is beyond a size.
+// shrink returns the capacity beyond size.
 func (r *readRoom) shrink(size int64) {
 	if size < r.size {
 		r.among.give(r.of, r.size-size)
@@ -107,17 +107,17 @@ func (r *readRoom) shrink(size int64) {
 	}
 }
 
-// isRead reports whether a request reads what a token may see. Metrics and the state of the node are answered at any time.
+// isRead reports whether a request reads a token's data. Metrics and health are answered without a bound.
 func isRead(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		!public(r.URL.Path) && r.URL.Path != "/metrics" && !isStream(r)
 }
 
-// beginReadKey is the context's key of what BeginRead does.
+// beginReadKey is the context's key of the function behind BeginRead.
 type beginReadKey struct{}
 
-// BeginRead waits, for a live page that is made again, for room among the answers to requests that read. What is asked with the context
-// that it returns is part of it; leave gives the room back. The error is a *Problem, or that of ctx.
+// BeginRead waits for reading capacity to render a live page again. Requests with the returned context share it; leave
+// returns it. The error is a *Problem, or that of ctx.
 func BeginRead(ctx context.Context) (within context.Context, leave func(), err error) {
 	begin, is := ctx.Value(beginReadKey{}).(func(context.Context) (context.Context, *readRoom, error))
 	if !is {
@@ -130,7 +130,7 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 	return within, func() { room.shrink(0) }, nil
 }
 
-// read waits for room for an answer.
+// read waits for the capacity of an answer.
 func (a *api) read(ctx context.Context) (context.Context, *readRoom, error) {
 	of := principalOf(ctx).tenant()
 	if err := a.reads.wait(ctx, of, answerRoom, readWait); err != nil {

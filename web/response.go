@@ -14,8 +14,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// write sends v as JSON. It is encoded first, so that what cannot be encoded is a problem
-// and not half an answer.
+// write sends v as JSON. It encodes v first, so that an encoding error becomes a problem instead of a partial answer.
 func (a *api) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -33,7 +32,7 @@ func (a *api) send(w http.ResponseWriter, r *http.Request, kind string, status i
 	}
 }
 
-// headers are those of every answer.
+// headers sets the headers of every answer.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		commonHeaders(w.Header())
@@ -46,8 +45,8 @@ func commonHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// wholeJSON encodes an answer before any of it is sent. What cannot be encoded is a panic, which rescue
-// turns into a problem.
+// wholeJSON encodes an answer before sending any of it. An encoding error is a panic, and recoverPanics turns it into a
+// problem.
 var wholeJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error {
 		var out bytes.Buffer
@@ -60,21 +59,20 @@ var wholeJSON = huma.Format{
 	Unmarshal: huma.DefaultJSONFormat.Unmarshal,
 }
 
-// lateWriter sends the status with the first byte of the body, so that an answer can be another one until
-// then.
+// lateWriter sends the status with the first byte of the body, so that an answer can be replaced before.
 type lateWriter struct {
 	http.ResponseWriter
-	status int  // to be sent; 0: none was said
+	status int  // to be sent; 0 if unset
 	begun  bool // it was sent
 }
 
-// Unwrap is of http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (l *lateWriter) WriteHeader(status int) {
 	switch {
-	case status < http.StatusOK: // it comes before the answer
+	case status < http.StatusOK: // informational, before the answer
 		l.ResponseWriter.WriteHeader(status)
 	case l.status == 0:
 		l.status = status
@@ -90,7 +88,7 @@ func (l *lateWriter) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// FlushError is of http.ResponseController.
+// FlushError implements the interface of http.ResponseController.
 func (l *lateWriter) FlushError() error {
 	if l.status == 0 {
 		l.status = http.StatusOK
@@ -99,7 +97,7 @@ func (l *lateWriter) FlushError() error {
 	return http.NewResponseController(l.ResponseWriter).Flush()
 }
 
-// begin sends the status, if there is one to be sent.
+// begin sends the status, if one is set and unsent.
 func (l *lateWriter) begin() {
 	if l.status != 0 && !l.begun {
 		l.begun = true
@@ -107,7 +105,7 @@ func (l *lateWriter) begin() {
 	}
 }
 
-// TrailEntry is one thing that happened to a job, as it goes out.
+// TrailEntry is an entry of a job's trail, as the API returns it.
 type TrailEntry struct {
 	Kind        string         `json:"kind" enum:"look,update,pause,resume,snooze,move,acknowledge,unacknowledge" doc:"What it was."`
 	At          time.Time      `json:"at" doc:"The slot of a look; else when it happened."`
@@ -121,7 +119,7 @@ type TrailEntry struct {
 	By          string         `json:"by,omitempty" doc:"The subject of the event that did it, or who." example:"orders.changed"`
 }
 
-// trailOf is a trail as it goes out; nil where there is none.
+// trailOf converts a trail for the API; nil if it is empty.
 func trailOf(t futurejobs.Trail) []TrailEntry {
 	var all []TrailEntry
 	for _, e := range t.Entries() {

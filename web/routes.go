@@ -10,20 +10,20 @@ import (
 
 const apiPath = "/api/v1"
 
-// Route is one thing that the API does, as its index says it.
+// Route is an operation in the API's index.
 type Route struct {
 	Method string `json:"method" example:"GET"`
 	Path   string `json:"path" doc:"With names of parts in braces." example:"/api/v1/jobs"`
 	Does   string `json:"does"`
 }
 
-// Index is what the API answers at its root.
+// Index is the answer at the API's root.
 type Index struct {
 	Version string  `json:"version,omitempty" doc:"Of the program."`
 	Routes  []Route `json:"routes" nullable:"false"`
 }
 
-// mount puts all operations on the router. Each part of the API is in the file of its noun.
+// mount registers all operations. Each part of the API is in the file of its noun.
 func (a *api) mount(r chi.Router) {
 	a.huma, a.spelled = newHuma(r, a)
 	a.huma.UseMiddleware(a.admit, a.query, a.limitConcurrency, a.idempotent)

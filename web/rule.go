@@ -17,8 +17,8 @@ import (
 	"deadman/rules"
 )
 
-// Rules is what people may do to rules. rules.Registry implements it, and its methods say
-// which errors they return. Implementations are safe for concurrent use.
+// Rules reads and changes rules. rules.Registry implements it, and documents the errors. Implementations are safe for
+// concurrent use.
 type Rules interface {
 	List(ctx context.Context) ([]rules.ListedRule, error)
 	Get(ctx context.Context, name string) (rules.ListedRule, error)
@@ -32,7 +32,7 @@ type Rules interface {
 
 var _ Rules = (*rules.Registry)(nil)
 
-// Rule is a rule at its newest version as it goes out, without its document.
+// Rule is a rule's newest version, as the API returns it without its document.
 type Rule struct {
 	Name        string    `json:"name" example:"order-unshipped"`
 	Entity      string    `json:"entity" example:"order"`
@@ -53,7 +53,7 @@ type Rule struct {
 	Jobs        *RuleJobs `json:"jobs,omitempty" doc:"What it waits for, of a list only; absent before it was first counted."`
 }
 
-// RuleJobs is how many jobs of a rule are waited for, as it goes out.
+// RuleJobs counts a rule's jobs, as the API returns it.
 type RuleJobs struct {
 	Waiting      int64     `json:"waiting" doc:"Pending jobs."`
 	Alerting     int64     `json:"alerting" doc:"About which something was said."`
@@ -63,7 +63,7 @@ type RuleJobs struct {
 	CountedAt    time.Time `json:"counted_at" doc:"It is counted while somebody asks, every two seconds, or less often where that takes long."`
 }
 
-// jobsOfRules are how many jobs of each rule are waited for; nil before it was first counted.
+// jobsOfRules returns a function that counts a rule's jobs; it returns nil before the first count.
 func (a *api) jobsOfRules(ctx context.Context) func(rules.ListedRule) *RuleJobs {
 	last, ok := a.ruleJobs.newest(ctx)
 	return func(of rules.ListedRule) *RuleJobs {
@@ -102,7 +102,7 @@ func newRule(l rules.ListedRule, now time.Time) Rule {
 // Halted reports whether the rule is paused because its expressions cost too much.
 func (r Rule) Halted() bool { return !r.PausedAt.IsZero() && r.PausedBy == rules.HaltedBy }
 
-// state is what the rule is doing, in a word that lists are narrowed by.
+// state returns the state of the rule, for the filter of lists.
 func (r Rule) state() string {
 	switch {
 	case r.Problem != "":
@@ -122,7 +122,7 @@ type RuleName struct {
 	Name identifier `path:"name" doc:"The rule's name." example:"order-unshipped"`
 }
 
-// mountRules is the part of the API that is about rules.
+// mountRules registers the operations on rules.
 func (a *api) mountRules() {
 	register(a, operation{
 		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Does: "lists the rules, by name",
@@ -172,7 +172,7 @@ func (a *api) mountRules() {
 	a.mountVersions()
 }
 
-// ruleListIn is what a list of rules is narrowed by.
+// ruleListIn has the filters of a rule list.
 type ruleListIn struct {
 	Name   identifier `query:"name" doc:"This rule alone." example:"order-unshipped"`
 	Prefix identifier `query:"prefix" doc:"Names that begin so." example:"order-"`
@@ -191,7 +191,7 @@ func (in *ruleListIn) wants(l rules.ListedRule) bool {
 		(in.Paused == "" || in.Paused == strconv.FormatBool(!l.PausedAt.IsZero()))
 }
 
-// has reports whether a rule has a text in what people know it by.
+// has reports whether a rule's name, entity, description or subjects contain a text.
 func has(l rules.ListedRule, text string) bool {
 	text = strings.ToLower(text)
 	known := []string{l.Name, l.Entity, l.Document.Description}
@@ -201,7 +201,7 @@ func has(l rules.ListedRule, text string) bool {
 	return slices.ContainsFunc(known, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
-// ruleCursor is how the cursor of a list of rules begins, before the name it ended with.
+// ruleCursor is the prefix of the cursor of a rule list, before the last name of the page.
 const ruleCursor = "rule:"
 
 func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) {
@@ -230,7 +230,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	return page, nil
 }
 
-// readRuleCursor is the name that a page ended with; empty: there was none.
+// readRuleCursor returns the last name of the previous page; "" without a cursor.
 func readRuleCursor(cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -243,7 +243,7 @@ func readRuleCursor(cursor string) (string, error) {
 	return after, nil
 }
 
-// ruleIn is a rule, and how its document is to be written.
+// ruleIn is a rule, with the media type of its document.
 type ruleIn struct {
 	RuleName
 	Accept string `header:"Accept" hidden:"true"`
@@ -257,7 +257,7 @@ func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 	return documentOut(l.RuleVersion, in.Accept)
 }
 
-// SaveRuleInput is the text of a rule, and what saving it is told beside.
+// SaveRuleInput is the text of a rule, with the options of saving it.
 type SaveRuleInput struct {
 	DryRun  bool       `query:"dry_run" doc:"Says what would change, and changes nothing."`
 	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
@@ -274,7 +274,7 @@ func (in *SaveRuleInput) options(version int32) rules.SaveOptions {
 	}
 }
 
-// RuleChange is what saving a rule came to, or would.
+// RuleChange is the result of saving a rule, or of a dry run.
 type RuleChange struct {
 	Rule    Rule   `json:"rule"`
 	Created bool   `json:"created" doc:"There was no such rule."`
@@ -288,13 +288,13 @@ type RuleChange struct {
 	Warnings []string         `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
 }
 
-// PartialSubject is a subject with wildcards of which only a part is heard.
+// PartialSubject is a subject with wildcards that streams take in only in part.
 type PartialSubject struct {
 	Subject string   `json:"subject" example:"orders.>"`
 	Heard   []string `json:"heard" nullable:"false" doc:"What streams take in of it. To hear more, add that to a stream." example:"[\"orders.eu.>\"]"`
 }
 
-// changeOut is an answer to a rule that was saved.
+// changeOut is the response to a saved rule.
 type changeOut struct {
 	Status   int
 	ETag     string `header:"ETag" doc:"The rule's version, in quotes."`
@@ -340,20 +340,19 @@ func (a *api) createRule(ctx context.Context, in *SaveRuleInput) (*changeOut, er
 	return newChange(c, in.DryRun, a.Now()), nil
 }
 
-// mayName refuses a rule in a text that is none of those that the visitor's token is bound to, which
-// the path does not say.
+// mayName refuses rules outside the prefix of the visitor's token, for rules named in a text instead of the path.
 func mayName(ctx context.Context, s access.Scope) func(name string) error {
 	v := principalOf(ctx)
 	return func(name string) error { return v.requireRule(s, name) }
 }
 
-// RulePrecondition is the version that a change is made for.
+// RulePrecondition is the version that a change requires.
 type RulePrecondition struct {
 	IfMatch     string `header:"If-Match" doc:"The ETag of the version to change; * is any version that is there." example:"\"3\""`
 	IfNoneMatch string `header:"If-None-Match" doc:"*: the rule must not be there."`
 }
 
-// putIn is a rule to be saved under a name.
+// putIn is a request that saves a rule under a name.
 type putIn struct {
 	RuleName
 	RulePrecondition
@@ -375,7 +374,7 @@ func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
 	return newChange(c, in.DryRun, a.Now()), nil
 }
 
-// version is the version that a change is made for.
+// version returns the version that a change requires.
 func (a *api) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
@@ -400,10 +399,10 @@ func (a *api) version(ctx context.Context, name string, in RulePrecondition) (in
 	return int32(number), nil
 }
 
-// etag is a version as a validator (RFC 9110, section 8.8.3).
+// etag returns a version as a validator (RFC 9110, section 8.8.3).
 func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` }
 
-// deleteIn is a rule to be deleted.
+// deleteIn is a request that deletes a rule.
 type deleteIn struct {
 	RuleName
 	IfMatch string     `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`

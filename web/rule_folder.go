@@ -13,11 +13,11 @@ import (
 	"deadman/rules"
 )
 
-// A node reads a folder of rule files when it starts, and saves them in the folder's name. Such rules, and the name, are
-// the node's: whoever may change rules over the API does not change what the operator of the node wrote. Where
-// a file was removed the rule stays, and a token with the scope admin takes it over or deletes it.
+// A node reads a folder of rule files when it starts, and saves them in the folder's bundle. Such rules, and the bundle,
+// are the node's: users of the API cannot change files of the node's operator. After a file is removed its rule stays,
+// and a token with the scope admin takes it over or deletes it.
 
-// maySaveInto refuses to save a rule that a node reads from its folder, and to add one to those.
+// maySaveInto refuses to change a rule of a node's folder, and to add one to its bundle.
 func (a *api) maySaveInto(ctx context.Context, name string, in *SaveRuleInput) error {
 	l, err := a.ruleOrNone(ctx, name)
 	switch {
@@ -33,13 +33,13 @@ func (a *api) maySaveInto(ctx context.Context, name string, in *SaveRuleInput) e
 	return a.mayAddTo(ctx, string(in.Bundle))
 }
 
-// mayTakeOver refuses those who may not change what the operator of the node wrote, as all who are bound to a prefix.
+// mayTakeOver refuses visitors who may not change the operator's rules, as all with a prefix.
 func mayTakeOver(ctx context.Context) error {
 	v := principalOf(ctx)
 	return cmp.Or(v.requireScope(access.Admin), v.requireUnrestricted())
 }
 
-// mayAddTo refuses to add a rule to those that a node reads from its folder.
+// mayAddTo refuses to add a rule to the bundle of a node's folder.
 func (a *api) mayAddTo(ctx context.Context, bundle string) error {
 	if !strings.HasPrefix(bundle, rules.FilePrefix) {
 		return nil
@@ -54,7 +54,7 @@ func (a *api) mayAddTo(ctx context.Context, bundle string) error {
 	return nil
 }
 
-// mayDelete refuses to delete a rule that a node reads from its folder.
+// mayDelete refuses to delete a rule of a node's folder.
 func (a *api) mayDelete(ctx context.Context, name string) error {
 	l, err := a.ruleOrNone(ctx, name)
 	if err == nil && l.IsOfFolder() && mayTakeOver(ctx) != nil {
@@ -63,7 +63,7 @@ func (a *api) mayDelete(ctx context.Context, name string) error {
 	return err
 }
 
-// ruleOrNone is the rule of a name; of no bundle where there is none.
+// ruleOrNone returns the rule of a name, or the zero rule if it does not exist.
 func (a *api) ruleOrNone(ctx context.Context, name string) (rules.ListedRule, error) {
 	l, err := a.Rules.Get(ctx, name)
 	if errors.Is(err, futurejobs.ErrNotFound) {
@@ -72,7 +72,7 @@ func (a *api) ruleOrNone(ctx context.Context, name string) (rules.ListedRule, er
 	return l, err
 }
 
-// readOnly says where a rule of a folder is changed.
+// readOnly explains how to change a rule of a folder.
 func readOnly(s rules.RuleVersion) string {
 	return "rule " + s.Name + " is read from the folder of a node (--rules, bundle " + s.Bundle + "): change its file there and restart the node. " +
 		"Once it is in no file any more, a token with the scope admin takes it over (--adopt) or deletes it (--bundle " + s.Bundle + ")"

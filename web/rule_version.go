@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// RuleVersion is one version of a rule as it goes out, without its document.
+// RuleVersion is one version of a rule, as the API returns it without its document.
 type RuleVersion struct {
 	Version int32     `json:"version"`
 	SavedAt time.Time `json:"saved_at"`
@@ -41,7 +41,7 @@ func (a *api) mountVersions() {
 	}, withBody(a.diff))
 }
 
-// versionsIn is a part of the versions of a rule.
+// versionsIn selects a page of a rule's versions.
 type versionsIn struct {
 	RuleName
 	Limit  int   `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
@@ -66,7 +66,7 @@ func (a *api) versions(ctx context.Context, in *versionsIn) (Page[RuleVersion], 
 	return page, nil
 }
 
-// ruleVersionIn is a version, and how its document is to be written.
+// ruleVersionIn is a version, with the media type of its document.
 type ruleVersionIn struct {
 	RuleName
 	Version int32  `path:"version" minimum:"1" maximum:"2147483647" doc:"Its number." example:"3"`
@@ -85,14 +85,14 @@ func (a *api) ruleVersion(ctx context.Context, in *ruleVersionIn) (*ruleOut, err
 	return documentOut(all[at], in.Accept)
 }
 
-// RuleDiff is what changed between two versions.
+// RuleDiff is the difference between two versions.
 type RuleDiff struct {
 	From int32  `json:"from"`
 	To   int32  `json:"to"`
 	Diff string `json:"diff" doc:"A unified diff of the rule as YAML; empty: nothing changed."`
 }
 
-// diffIn is two versions of a rule.
+// diffIn selects two versions of a rule.
 type diffIn struct {
 	RuleName
 	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"A version; absent: the one before to."`

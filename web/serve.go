@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Serve answers on ln until ctx is done; then it takes no new requests, ends the streams
-// of alerts, and gives what is in hand the time drain. It closes ln. The error is nil after
-// a clean stop.
+// Serve answers on ln until ctx is done; then it accepts no new requests, ends the streams of alerts, and gives running
+// requests the time drain. It closes ln. The error is nil after a clean stop.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Duration) error {
 	left := make(chan struct{})
 	base := context.WithValue(context.WithoutCancel(ctx), leavingKey{}, (<-chan struct{})(left))
@@ -21,7 +20,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		// No ReadTimeout and WriteTimeout, which would cut streams: see bounded.
+		// No ReadTimeout and WriteTimeout, since they would cut streams: see bounded.
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
@@ -46,7 +45,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 // leavingKey is the context's key for the channel that Leaving returns.
 type leavingKey struct{}
 
-// Leaving is closed when the node begins to stop; nil, and so never, outside of Serve.
+// Leaving returns a channel that is closed when the node begins to stop; nil outside of Serve.
 func Leaving(ctx context.Context) <-chan struct{} {
 	left, _ := ctx.Value(leavingKey{}).(<-chan struct{})
 	return left

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Session is a browser that is logged in, as it goes out.
+// Session is a browser session, as the API returns it.
 type Session struct {
 	ID         string    `json:"id"`
 	Token      string    `json:"token,omitempty" doc:"The name of the token that it was logged in with; absent: it is a person's." example:"ada"`
@@ -34,7 +34,7 @@ func newSession(s access.Session, asks principal) Session {
 	return out
 }
 
-// Who is who logged in: the name of the token, or the person.
+// Who returns the holder of the session: the name of the token, or the person.
 func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
 
 func (a *api) mountSessions() {
@@ -50,7 +50,7 @@ func (a *api) mountSessions() {
 	}, noContent(a.revokeSession))
 }
 
-// sessionsOf returns the live sessions that are the visitor's to see and to end.
+// sessionsOf returns the live sessions that the visitor may list and end.
 func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
 	k, err := a.keeper()
 	if err != nil {

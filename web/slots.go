@@ -11,7 +11,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// What of the load is shown where nothing else is asked for, and the most that is.
+// The default range and bucket of the load, and the largest number of buckets.
 const (
 	slotsBack   = time.Hour
 	slotsAhead  = futurejobs.Day
@@ -19,17 +19,16 @@ const (
 	slotsMost   = 3000
 )
 
-// LoadReader is what was checked, and what is waited for, by the time of the slots. The store implements
-// it. Implementations are safe for concurrent use.
+// LoadReader reads the past and planned load by slot. The store implements it. Implementations are safe for concurrent
+// use.
 type LoadReader interface {
-	// Worked is what was checked in each part of a span, of one rule or of all, where it is 0.
+	// Worked returns the checks in each bucket of a span, of one rule, or of all if it is 0.
 	Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error)
-	// Planned is how many pending jobs are due in each part of a span, of one rule or of all, where
-	// it is 0.
+	// Planned counts the pending jobs due in each bucket of a span, of one rule, or of all if it is 0.
 	Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error)
 }
 
-// Slot is the load of the slots of one bucket as it goes out.
+// Slot is the load of one bucket, as the API returns it.
 type Slot struct {
 	From     time.Time `json:"from" doc:"The bucket begins here."`
 	Checks   int64     `json:"checks,omitempty" doc:"Looks that were decided."`
@@ -57,7 +56,7 @@ func (a *api) mountSlots() {
 	}, withBody(a.slots))
 }
 
-// slotsIn is which load is asked for.
+// slotsIn selects a span of the load.
 type slotsIn struct {
 	From   time.Time  `query:"from" doc:"From then on; absent: an hour ago. It is moved back to where a bucket begins." example:"2026-01-31T15:04:05Z"`
 	To     time.Time  `query:"to" doc:"Until then; absent: in a day, or a day after from." example:"2026-02-01T15:04:05Z"`
@@ -99,7 +98,7 @@ func (a *api) slots(ctx context.Context, in *slotsIn) (Slots, error) {
 	return out, nil
 }
 
-// span is what is asked for, in whole buckets.
+// span returns the requested span in whole buckets.
 func (in *slotsIn) span(now time.Time) (futurejobs.BucketRange, error) {
 	span := futurejobs.BucketRange{From: in.From.UTC(), Until: in.To.UTC(), Width: slotsBucket, Rule: string(in.Rule)}
 	if in.Bucket != "" {

@@ -12,8 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Source is a source as it goes out: as the node does with it that was asked, without its
-// address.
+// Source is a source as the API returns it, without its address and with the state on the answering node.
 type Source struct {
 	Name         string    `json:"name" example:"shop"`
 	Kind         string    `json:"kind" enum:"postgres,sqlite,http,nats"`
@@ -42,7 +41,7 @@ func newSource(s lookup.State) Source {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// SourceTestResult is what came of trying a source.
+// SourceTestResult is the result of testing a source.
 type SourceTestResult struct {
 	Source  string `json:"source"`
 	Reached bool   `json:"reached"`

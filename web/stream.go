@@ -7,7 +7,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Stream is a stream that rules are told by, as it goes out.
+// Stream is a stream with events of rules, as the API returns it.
 type Stream struct {
 	Name        string    `json:"name" example:"DEADMAN_EVENTS"`
 	State       string    `json:"state" enum:"read,behind,failing,gone,unread" doc:"read: to its end, or nearly. behind: more comes than is taken in, or a backlog is being read. failing: reading does not get on. gone: there is no such stream. unread: no live node is to read it."`
@@ -29,7 +29,7 @@ type Stream struct {
 	Created     int64     `json:"jobs_created" doc:"Jobs that its events began, ever."`
 }
 
-// What a stream's State may be.
+// The states of a stream.
 const (
 	StreamRead    = "read"
 	StreamBehind  = "behind"
@@ -38,10 +38,10 @@ const (
 	StreamUnread  = "unread"
 )
 
-// Streams says how the streams do that rules are told by.
+// Streams reports the states of the streams.
 type Streams interface {
-	// Streams returns all of them, by name. What a broker that is away would have to say is left
-	// out. It is safe for concurrent use.
+	// Streams returns all streams, sorted by name. While the broker does not answer, its data is left out. It is safe
+	// for concurrent use.
 	Streams(ctx context.Context) ([]Stream, error)
 }
 

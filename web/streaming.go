@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// How many streams of a kind a node sends at a time, and how many of them to one token. On an open
-// node nobody shows a token, and only the node's bound holds.
+// The limits of concurrent streams of a kind, of a node and of one token. On an open node without tokens, only the
+// node's limit applies.
 const (
 	maxAlertStreams      = 512
 	maxTokenAlertStreams = 32
@@ -18,29 +18,28 @@ const (
 )
 
 const (
-	// streamCheckInterval is how often a node asks whether a stream may go on. A node believes what
-	// it knows of a token for 2 s, so that a stream ends within 5 s after its token.
+	// streamCheckInterval is the interval of checking a stream's permission. A node caches a token for 2 s, so that a
+	// stream ends within 5 s after its token.
 	streamCheckInterval = 2 * time.Second
-	// streamCheckTimeout bounds one such question.
+	// streamCheckTimeout bounds one such check.
 	streamCheckTimeout = 500 * time.Millisecond
-	// lastWriteTimeout bounds the write that is under way when a stream ends.
+	// lastWriteTimeout bounds a running write at the end of a stream.
 	lastWriteTimeout = 500 * time.Millisecond
-	// maxProxiedStream is how long a stream of a person may last whom a proxy names: the node asks nobody whether the
-	// person may still come.
+	// maxProxiedStream is the longest stream of a person named by a proxy, since the node cannot check the person's
+	// permission itself.
 	maxProxiedStream = time.Minute
-	// streamRetry is when a client that got no place may come again.
+	// streamRetry is the retry time for a client without a place.
 	streamRetry = 10 * time.Second
 )
 
-// errOtherVisitor ends a stream that would begin with other rights now, such as one that began while
-// the node was open.
+// errOtherVisitor ends a stream that would now have other permissions, such as one that began while the node was open.
 var errOtherVisitor = errors.New("the stream began with other rights than it would have now")
 
-// errStreamOver ends a stream of a person whom a proxy named. The client begins another one, for which the proxy has to name
-// the person again.
+// errStreamOver ends a stream of a person named by a proxy. The client reconnects, and the proxy has to name the person
+// again.
 var errStreamOver = errors.New("the proxy has to name the person again")
 
-// newStreamPlaces bounds the streams of one kind. what is those streams, in a sentence.
+// newStreamPlaces bounds the streams of one kind, described by the first argument in messages.
 func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
 	return &places[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
 		defer func() { full.retry = streamRetry }()
@@ -52,8 +51,8 @@ func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
 	}}
 }
 
-// streaming bounds every stream that a node sends: it begins while there is a place for it, and it
-// ends within 5 s after its visitor may not follow any more, whatever is sent meanwhile.
+// streaming bounds every stream of a node: it begins if it gets a place, and it ends within 5 s after its visitor loses
+// the permission, even during a write.
 func (a *api) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isStream(r) {
@@ -67,7 +66,7 @@ func (a *api) streaming(next http.Handler) http.Handler {
 			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.read))
 		}
 		if full := places.take(v.ref()); full != nil {
-			a.failWith(w, r, full) // it is no failure of the node, which the log has to say
+			a.failWith(w, r, full) // a full node is no error for the log
 			return
 		}
 		defer places.leave(v.ref())
@@ -100,8 +99,8 @@ func follow(w http.ResponseWriter, r *http.Request, next http.Handler, remains f
 	next.ServeHTTP(s, r.WithContext(ctx))
 }
 
-// watchStream asks again and again whether a stream may go on, and returns why it may not; nil: ctx is
-// done. An answer that the node could not get once ends nothing; one that it could not get twice does.
+// watchStream checks repeatedly whether a stream may continue, and returns the reason to end it; nil if ctx is done. A
+// check without a result is tolerated once, but not twice in a row.
 func watchStream(ctx context.Context, remains func(context.Context) error) error {
 	tick := time.NewTicker(streamCheckInterval)
 	defer tick.Stop()
@@ -125,15 +124,14 @@ func watchStream(ctx context.Context, remains func(context.Context) error) error
 	}
 }
 
-// isDenial reports whether an error says that the visitor may not go on, and not that the node could
-// not find out.
+// isDenial reports whether an error denies the visitor, rather than a failed check.
 func isDenial(err error) bool {
 	var p *Problem
 	refused := errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 	return refused || errors.Is(err, errOtherVisitor) || errors.Is(err, errStreamOver)
 }
 
-// remains refuses a request that is no longer the visitor's.
+// remains returns an error if the request no longer has the same visitor and permissions.
 func (a *api) remains(r *http.Request, v principal) error {
 	now, err := a.identity(r)
 	switch {
@@ -147,25 +145,24 @@ func (a *api) remains(r *http.Request, v principal) error {
 	return nil
 }
 
-// endingWriter writes a stream until it ends; then every write is refused.
+// endingWriter writes a stream until it ends, and then refuses all writes.
 type endingWriter struct {
 	http.ResponseWriter
-	flow *http.ResponseController // of what it writes to
+	flow *http.ResponseController // of the ResponseWriter
 
 	mu    sync.Mutex
-	ended error // why the stream ended; nil: it did not
+	ended error // why the stream ended; nil while it runs
 }
 
-// Unwrap is of http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (s *endingWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// end refuses what is written from now on, and lets a write that is under way take no longer than
-// lastWriteTimeout, even where the client does not read.
+// end refuses further writes, and bounds a running write by lastWriteTimeout, even if the client does not read.
 func (s *endingWriter) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = err
-	_ = s.flow.SetWriteDeadline(time.Now().Add(lastWriteTimeout)) // a writer without deadlines is no server's
+	_ = s.flow.SetWriteDeadline(time.Now().Add(lastWriteTimeout)) // only a writer outside a server lacks deadlines
 }
 
 func (s *endingWriter) err() error {
@@ -174,7 +171,8 @@ func (s *endingWriter) err() error {
 	return s.ended
 }
 
-// SetWriteDeadline is of http.ResponseController. Nothing moves the deadline of a stream that ended.
+// SetWriteDeadline implements the interface of http.ResponseController. It does not move the deadline of an ended
+// stream.
 func (s *endingWriter) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,7 @@ func (s *endingWriter) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// FlushError is of http.ResponseController.
+// FlushError implements the interface of http.ResponseController.
 func (s *endingWriter) FlushError() error {
 	if err := s.err(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// frame answers with a page of a template of ours, as the pages look.
+// frame answers with a page from a template of this package, in the layout of all pages.
 func (a *api) frame(w http.ResponseWriter, r *http.Request, f PageContent, content *template.Template, view any) {
 	if a.Pages == nil {
 		a.fail(w, r, problem(http.StatusNotFound, "this node has no pages"))

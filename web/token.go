@@ -11,7 +11,7 @@ import (
 	"deadman/rules"
 )
 
-// Token is a token as it goes out, without its secret.
+// Token is a token as the API returns it, without its secret.
 type Token struct {
 	ID     string   `json:"id"`
 	Name   string   `json:"name" example:"ci"`
@@ -26,7 +26,7 @@ type Token struct {
 	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute; absent: never."`
 }
 
-// Bounds are what a token may use, by itself and by the rules that it saves, as it goes out.
+// Bounds is the resources that a token may use, directly and through its rules, as the API returns it.
 type Bounds struct {
 	Subjects []string `json:"subjects,omitzero" nullable:"false" doc:"Subjects that its rules may listen to, with wildcards; absent: all." example:"[\"acme.>\"]"`
 	Publish  []string `json:"publish,omitzero" nullable:"false" doc:"Subjects that it may publish on, that its rules may emit on, and that its lookups may request on; absent: all." example:"[\"acme.>\"]"`
@@ -42,10 +42,10 @@ func boundsOf(t access.Token) Bounds {
 	return Bounds{b.Subjects, b.Publish, b.Sources, b.Handlers}
 }
 
-// Uses says what may be used, as a line for people; empty: all.
+// Uses describes the bounds in one line for users; "" without bounds.
 func (b Bounds) Uses() string { return b.given().OrNil().String() }
 
-// given are the bounds that a token is made with.
+// given returns the bounds for making a token.
 func (b Bounds) given() access.Bounds {
 	return access.Bounds{Subjects: b.Subjects, Publish: b.Publish, Sources: b.Sources, Handlers: b.Handlers}
 }
@@ -61,13 +61,13 @@ func newToken(t access.Token, now time.Time) Token {
 	return out
 }
 
-// NewToken is a token that was just made.
+// NewToken is a newly made token.
 type NewToken struct {
 	Token
 	Secret string `json:"secret" doc:"What its holder sends. It is shown here and never again."`
 }
 
-// TokenRequest is what a token is to be.
+// TokenRequest is the body of a request that makes a token.
 type TokenRequest struct {
 	Name   string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
 	Scopes []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
@@ -76,7 +76,7 @@ type TokenRequest struct {
 	Expires string `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
 }
 
-// mountTokens is the part of the API that is about tokens. A node without a keeper has none.
+// mountTokens registers the operations on tokens. A node without a keeper has none.
 func (a *api) mountTokens() {
 	register(a, operation{
 		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Does: "lists the tokens, newest first, also those that ended",
@@ -93,7 +93,7 @@ func (a *api) mountTokens() {
 	}, noContent(a.revokeToken))
 }
 
-// keeper is who knows the tokens.
+// keeper returns the store of tokens, or a problem if the node has none.
 func (a *api) keeper() (*access.Tokens, error) {
 	if a.Keeper == nil {
 		return nil, problem(http.StatusNotFound, "this node has no tokens")
@@ -101,7 +101,7 @@ func (a *api) keeper() (*access.Tokens, error) {
 	return a.Keeper, nil
 }
 
-// tokenListIn is which part of the tokens is asked for.
+// tokenListIn selects a page of the tokens.
 type tokenListIn struct {
 	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
@@ -129,7 +129,7 @@ func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) 
 	return page, nil
 }
 
-// newTokenIn is a wish for a token.
+// newTokenIn is a request that makes a token.
 type newTokenIn struct {
 	Once string `header:"Idempotency-Key" hidden:"true"`
 	Body TokenRequest
@@ -167,8 +167,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 	return NewToken{Token: newToken(t, a.Now()), Secret: secret}, nil
 }
 
-// mayComeFirst refuses a token that would be the first one and could make no others: from the
-// first one on, nobody gets in without a token.
+// mayComeFirst refuses a first token that could not make others: once a token exists, every request needs one.
 func mayComeFirst(ctx context.Context, k *access.Tokens, w access.TokenRequest) error {
 	if !principalOf(ctx).open || w.Prefix == "" && slices.Contains(w.Scopes, access.Admin) {
 		return nil

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// maxSpenders is how many tokens are remembered before those are forgotten that have all of their requests left.
+	// maxSpenders is how many tokens are remembered before those with all of their requests left are forgotten.
 	maxSpenders = 1024
-	// limitedAgain is how often it is logged at most that a token sends too many requests.
+	// limitedAgain is the shortest time between two log messages about one token's excess of requests.
 	limitedAgain = time.Minute
 )
 
-// spending is the requests that tokens have left. It is safe for concurrent use; the zero value is ready.
+// spending is the remaining requests of tokens. It is safe for concurrent use; the zero value is ready.
 type spending struct {
 	mu       sync.Mutex
 	spenders map[string]*spender // by the token's id
 }
 
-// spender is the requests that one token has left.
+// spender is the remaining requests of one token.
 type spender struct {
 	left     *rate.Limiter
 	loggedAt time.Time
 }
 
-// take takes a request off those that a token may send: perSecond, and twice as many at once. toLog says that it has to
-// be logged that there was none left.
+// take deducts a request from a token's limit: perSecond, and twice as many at once. toLog reports that a refusal is due
+// to be logged.
 func (s *spending) take(id string, perSecond int, now time.Time) (ok, toLog bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *spending) take(id string, perSecond int, now time.Time) (ok, toLog bool
 	return false, toLog
 }
 
-// makeRoom forgets tokens that would be as they are if they were new. s.mu is held.
+// makeRoom forgets tokens in the same state as new ones. s.mu is held.
 func (s *spending) makeRoom(now time.Time) {
 	if s.spenders == nil {
 		s.spenders = make(map[string]*spender)
@@ -63,11 +63,11 @@ func (s *spending) makeRoom(now time.Time) {
 	}
 }
 
-// countedKey is the context's key of a request that was taken off those of its token.
+// countedKey is the context's key of a request that was deducted from its token's limit.
 type countedKey struct{}
 
-// limited refuses requests beyond those that their token may send. What a page asks the API within the process is part of
-// the page's request. An open node has no tokens, and no such limit.
+// limited refuses requests beyond the limit of their token. Requests that a page makes within the process count as part
+// of the page's request. An open node has no tokens, and no such limit.
 func (a *api) limited(next http.Handler) http.Handler {
 	if a.TokenRate <= 0 {
 		return next

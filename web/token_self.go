@@ -7,7 +7,7 @@ import (
 	"deadman/internal/access"
 )
 
-// Self is who asks, and what they may.
+// Self is the caller, with its permissions.
 type Self struct {
 	Name   string   `json:"name" doc:"The token's; loopback where the node is open; proxy: or oidc: and a name for a person without a token." example:"ci"`
 	Login  string   `json:"login,omitempty" enum:"proxy,oidc" doc:"Who vouches for the person: a trusted proxy, or an OpenID provider. Absent: it is a token, or the node is open."`
@@ -31,7 +31,7 @@ func (a *api) mountSelf() {
 	}))
 }
 
-// SelfOf is who sent a request, and what they may; without a name where nobody is known.
+// SelfOf returns the sender of a request, with its permissions; without a name for an anonymous one.
 func SelfOf(ctx context.Context) Self { return principalOf(ctx).self() }
 
 func (v principal) self() Self {

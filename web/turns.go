@@ -10,14 +10,14 @@ import (
 // turnWait is how long a request waits for its turn.
 const turnWait = 20 * time.Second
 
-// newTrials bounds lints and previews, which work for tokens that may only read.
+// newTrials bounds lints and previews, since tokens with only the scope read can run them.
 func newTrials() *places[tokenRef] { return newTurns("lints and previews", 2, 5) }
 
-// newSaves bounds saves of rules. Their work on the node is bounded by rules.Registry.
+// newSaves bounds saves of rules. rules.Registry bounds their work on the node.
 func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
 
-// newTurns bounds requests that make a node work: one of a token is at work at a time, and perNode of all. line bounds those of a token that are at
-// work or wait.
+// newTurns bounds requests with expensive work: one of each token runs at a time, and perNode of all. line bounds the
+// running and waiting requests of a token.
 func newTurns(what string, perNode, line int64) *places[tokenRef] {
 	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(_ tokenRef, node bool) *Problem {
 		if node {
@@ -29,7 +29,7 @@ func newTurns(what string, perNode, line int64) *places[tokenRef] {
 	}}
 }
 
-// inTurn answers requests when it is their turn.
+// inTurn runs requests in their turn.
 func inTurn[In, T any](turns *places[tokenRef], do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
 	return func(ctx context.Context, in *In) (answer T, err error) {
 		of := principalOf(ctx).ref()

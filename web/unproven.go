@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Bounds of webhooks whose bodies are read before they prove whose they are.
+// Bounds of webhooks with unverified signatures and bodies in memory.
 const (
-	maxUnproven       = 256 // of a node, which are 64 MiB
+	maxUnproven       = 256 // of a node: 64 MiB
 	maxClientUnproven = 32  // of one client
 	hookReadTime      = 10 * time.Second
 	unprovenRetry     = 5 * time.Second
 )
 
-// newUnproven bounds the webhooks that have proved nothing yet, by the client.
+// newUnproven bounds the unverified webhooks by client.
 func newUnproven() *places[netip.Prefix] {
 	return &places[netip.Prefix]{perNode: maxUnproven, perOwner: maxClientUnproven, full: func(_ netip.Prefix, node bool) (full *Problem) {
 		defer func() { full.retry = unprovenRetry }()

@@ -1,6 +1,5 @@
-// Package static is what pages load beside themselves: the style, the scripts, and other
-// people's code under vendor, as it was published. All of it is in the program; nothing is loaded
-// from anywhere else.
+// Package static serves the assets of pages: the style, the scripts, and third-party code under vendor, as it was
+// published. All of it is embedded in the program; pages load nothing from other hosts.
 package static
 
 import (
@@ -23,9 +22,9 @@ var files embed.FS
 // Prefix is the path under which Handler serves.
 const Prefix = "/static/"
 
-// asset is one file as it goes out.
+// asset is one file, ready to be served.
 type asset struct {
-	name   string // with the hash of its content, so that it can be kept for ever
+	name   string // contains the hash of its content, so that browsers can cache it for ever
 	kind   string
 	plain  []byte
 	zipped []byte
@@ -34,7 +33,7 @@ type asset struct {
 // Assets are the files, by their names.
 type Assets struct {
 	named  map[string]*asset // by the name in the folder
-	served map[string]*asset // by the name that it is served under
+	served map[string]*asset // by the served name
 }
 
 // New reads the files.
@@ -52,7 +51,7 @@ func New() (*Assets, error) {
 	return all, nil
 }
 
-// isAsset reports whether a file is for browsers; licences and sums of vendor are not.
+// isAsset reports whether a file is for browsers; licences and checksums of vendor are not.
 func isAsset(name string) bool {
 	return strings.HasSuffix(name, ".js") || strings.HasSuffix(name, ".css")
 }
@@ -83,7 +82,7 @@ func (all *Assets) add(name, kind string) error {
 	return nil
 }
 
-// Path is where a file of the folder is served; a file that is not there is a mistake of ours.
+// Path returns the served path of a file in the folder; an unknown file is a programming error.
 func (all *Assets) Path(name string) (string, error) {
 	a := all.named[name]
 	if a == nil {
@@ -92,8 +91,7 @@ func (all *Assets) Path(name string) (string, error) {
 	return Prefix + a.name, nil
 }
 
-// ServeHTTP serves files under Prefix. What has another content has another name, so a browser
-// never asks twice.
+// ServeHTTP serves files under Prefix. A file's name changes with its content, so a browser never requests it twice.
 func (all *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := all.served[strings.TrimPrefix(r.URL.Path, Prefix)]
 	if a == nil {
@@ -109,5 +107,5 @@ func (all *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = a.zipped
 	}
-	_, _ = w.Write(body) // a browser that left needs no file
+	_, _ = w.Write(body) // a browser that disconnected needs no file
 }
