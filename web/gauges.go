@@ -21,7 +21,7 @@ const (
 type Gauges struct {
 	Pending     int64 // jobs
 	Due         int64 // jobs whose slot has come
-	Overdue     int   // checked jobs that are late by more than a minute
+	Overdue     int   // jobs overdue for over a minute, among the first of each shard
 	Unreadable  int   // rule versions that this node cannot read although jobs of them are due
 	Fit         bool  // this node may hold shards
 	Unpublished int64 // alerts that are not in the stream yet

@@ -17,7 +17,7 @@ type Condition struct {
 	Name   string `json:"name"` // its kind, such as database, nats, streams, sweep, serving; it is public
 	OK     bool   `json:"ok"`
 	Vital  bool   `json:"vital"`            // without it the node can answer no requests
-	Detail string `json:"detail,omitempty"` // for callers with the scope read; a sentence without secrets
+	Detail string `json:"detail,omitempty"` // for callers that may read all rules; a sentence without secrets
 	Err    error  `json:"-"`                // the cause if it is not OK, for the log only
 }
 

@@ -48,8 +48,8 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 	a.loginPage(w, r, http.StatusOK, in)
 }
 
-// isNamed answers a request with a person named by a proxy, who cannot log in: with the requested page, or the reason
-// for a refusal.
+// isNamed answers a request with a person named by a proxy, since that person cannot log in: with the requested page, or
+// the reason for a refusal.
 func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool {
 	if _, named := namedBy(r.Context()); !named || r.Header.Get("Authorization") != "" {
 		return false

@@ -68,7 +68,8 @@ func (a *api) noteForeignHeader(r *http.Request) {
 	a.guesses.note(r, byProxy, "peer", r.RemoteAddr, "err", "the connection is not from one of --trusted-proxies, so that its header "+config.Header.Name+" counts for nothing")
 }
 
-// admitted is the person of a session, as the login file is now. A person of a provider that is no more in it has no session.
+// admitted returns the person of a session with current grants. If the person's provider was removed from the login
+// file, the session is over.
 func (a *api) admitted(p access.Person) (principal, error) {
 	config := a.Logins()
 	if config == nil || config.OIDC == nil || p.By != access.ByOIDC || p.Issuer != config.OIDC.Issuer() {

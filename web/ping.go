@@ -37,7 +37,7 @@ const (
 	// pingTime is the limit for committing a ping: less than the time left to write the answer after the slowest
 	// permitted body.
 	pingTime = 10 * time.Second
-	// pingMethods are the accepted methods. healthchecks accepts all of them; a client that deletes or requests
+	// pingMethods are the accepted methods. healthchecks ignores the method; here, a client that deletes or requests
 	// something else hardly means to report success.
 	pingMethods = "GET, HEAD, POST, PUT"
 )

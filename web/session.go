@@ -34,7 +34,7 @@ func newSession(s access.Session, asks principal) Session {
 	return out
 }
 
-// Who returns the holder of the session: the name of the token, or the person.
+// Who returns the session's holder: the name of the token, or the person.
 func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
 
 func (a *api) mountSessions() {
