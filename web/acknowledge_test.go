@@ -65,15 +65,15 @@ func TestAcknowledging(t *testing.T) {
 	}
 }
 
-// later is a stand whose clock is put forward by what is stored.
+// later makes a stand with a clock that is ahead by the stored duration.
 func later(by *atomic.Int64) func(*web.Options, *stand) {
 	return func(o *web.Options, _ *stand) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
 	}
 }
 
-// An acknowledgement whose time is over is none, though the job was not looked at since: nowhere is it
-// said, and the alert can be acknowledged again.
+// TestAcknowledgementIsOver checks that an expired acknowledgement is no longer returned, even before the job's next
+// check, and the alert can be acknowledged again.
 func TestAcknowledgementIsOver(t *testing.T) {
 	var by atomic.Int64
 	s := newStand(t, later(&by))
@@ -122,7 +122,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 	}
 }
 
-// post sends a form of a page, and does not follow where it leads.
+// post sends a form of a page without following a redirect.
 func post(t *testing.T, s *stand, path string, form url.Values) answer {
 	t.Helper()
 	return do(t, s.Server, "POST", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")

@@ -7,7 +7,7 @@ import (
 	"deadman/web"
 )
 
-// The open alerts are the newest of each wait that goes on, and say who knows of them.
+// TestOpenAlerts checks that the open alerts are the newest of each pending job, with their acknowledgements.
 func TestOpenAlerts(t *testing.T) {
 	s := newStand(t)
 	for _, key := range []string{"1", "2", "3"} {

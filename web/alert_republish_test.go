@@ -25,7 +25,7 @@ func TestAlertsAreRepublished(t *testing.T) {
 		{`{"since": "` + since + `", "dry_run": true}`, 1, true},
 		{`{"since": "2999-01-01T00:00:00Z"}`, 0, true},
 		{`{"since": "` + since + `", "rule": "order-unshipped"}`, 1, false},
-		{`{"since": "` + since + `"}`, 0, false}, // it waits
+		{`{"since": "` + since + `"}`, 0, false}, // it is unpublished
 	} {
 		answer := do(t, s.Server, "POST", "/api/v1/alerts/republish", c.body)
 		var got web.Republished

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// audited is what the audit has of an action, newest first, without ids and times.
+// audited returns the audit entries of an action, newest first, without ids and times.
 func audited(t *testing.T, s *stand, action string, header []string) []web.Entry {
 	t.Helper()
 	var page web.Page[web.Entry]

@@ -15,13 +15,13 @@ import (
 	"deadman/web"
 )
 
-// closed makes a stand one that takes tokens.
+// closed makes a stand that requires tokens.
 func closed(o *web.Options, s *stand) {
 	o.Open, o.Keeper = nil, access.NewTokens(s.store, time.Now)
 	s.keeper = o.Keeper
 }
 
-// token makes a token and returns the header that shows it.
+// token makes a token and returns the header that sends it.
 func (s *stand) token(name, prefix string, scopes ...access.Scope) []string {
 	s.t.Helper()
 	wish := access.TokenRequest{Name: name, Prefix: prefix, Scopes: scopes}
@@ -60,7 +60,7 @@ func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
 	if a := do(t, s.Server, "GET", "/", "", "Accept", "text/html,*/*"); a.StatusCode != 303 || a.Header.Get("Location") != "/login" {
 		t.Errorf("a browser is led to %d %s", a.StatusCode, a.Header.Get("Location"))
 	}
-	// Nobody forgot to say how one gets in.
+	// The configuration names no way to authenticate.
 	if a := do(t, closedWithoutKeeper(t), "GET", "/api/v1/jobs", "", "Authorization", "Bearer dm_x"); a.StatusCode != 401 {
 		t.Errorf("a node that is not open and has no tokens lets somebody in: %d", a.StatusCode)
 	}
@@ -75,7 +75,7 @@ func TestScopes(t *testing.T) {
 	const job = `{"rule": "order-unshipped", "key": "1"}`
 	for _, c := range []struct {
 		method, path, body string
-		may                string // the scopes that may
+		may                string // the permitted scopes
 	}{
 		{"GET", "/", "", "read oncall rules admin"},
 		{"GET", "/docs", "", "read oncall rules admin"},
@@ -135,7 +135,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A token that is bound to a prefix sees and touches its own rules, and nothing else.
+// TestPrefix checks that a token with a prefix reads and changes only its own rules.
 func TestPrefix(t *testing.T) {
 	s := newStand(t, closed)
 	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
@@ -157,7 +157,7 @@ func TestPrefix(t *testing.T) {
 		fatal(t, json.Unmarshal([]byte(a.body), &page))
 		return page.Items
 	}
-	for path, want := range map[string][2]int{ // ours, all
+	for path, want := range map[string][2]int{ // own, all
 		"/api/v1/rules": {1, 2}, "/api/v1/jobs": {1, 2}, "/api/v1/history": {0, 1}, "/api/v1/alerts": {0, 2},
 		"/api/v1/jobs?rule=order-unshipped": {0, 1}, "/api/v1/jobs?key=2": {0, 1}, "/api/v1/alerts?key=1": {0, 2}, "/api/v1/history?key=1": {0, 1},
 	} {
@@ -340,7 +340,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// Who does something is known where it is done.
+// TestOpenNodeActsAsLoopback checks that an open node records loopback as the actor.
 func TestOpenNodeActsAsLoopback(t *testing.T) {
 	s := newStand(t)
 	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paid), 201)

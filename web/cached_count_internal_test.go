@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// counting is a counter whose counts take a while, and what became of them.
+// counting returns a counter with slow counts, and the number of its counts.
 func counting(takes time.Duration) (c *cachedCount[int], counts *int) {
 	counts = new(int)
 	return &cachedCount[int]{
@@ -27,7 +27,7 @@ func counting(takes time.Duration) (c *cachedCount[int], counts *int) {
 	}, counts
 }
 
-// asks asks every 100 ms for a while, and fails when an answer took longer than it may.
+// asks requests the count every 100 ms for a while, and fails if an answer took too long.
 func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T], ok bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -93,7 +93,8 @@ func TestCounterKeepsWhatItKnows(t *testing.T) {
 	})
 }
 
-// Whoever asked first may leave, and what a node that stops is counting is left.
+// TestCounterOutlivesTheRequestAndNotTheNode checks that a count continues after its first client disconnected, and ends
+// if the node stops.
 func TestCounterOutlivesTheRequestAndNotTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := counting(10 * time.Second)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestClientAddress: the audit has the address of the connection, or the one that a trusted proxy saw, and never one
-// that a client chose.
+// TestClientAddress checks that the client address is that of the connection, or the one that a trusted proxy saw, and
+// never one chosen by the client.
 func TestClientAddress(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	const xff, rfc = "X-Forwarded-For", "Forwarded"

@@ -10,7 +10,8 @@ import (
 	"deadman/web"
 )
 
-// A form of a page asks the API within the process: it is the visitor's address that is audited.
+// TestAuditHasTheClientBehindAProxy checks that the audit log has the visitor's address for a form, although the page
+// calls the API within the process.
 func TestAuditHasTheClientBehindAProxy(t *testing.T) {
 	for _, c := range []struct {
 		trusted []netip.Prefix

@@ -12,8 +12,8 @@ import (
 	"deadman/internal/access"
 )
 
-// A client in another language is generated from what the API says of itself, compiled
-// strictly, and goes through the API against a node that takes tokens.
+// TestGeneratedClient checks that a client generated from the OpenAPI description in another language compiles strictly,
+// and works with a node that requires tokens.
 func TestGeneratedClient(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {

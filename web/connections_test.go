@@ -15,7 +15,7 @@ import (
 	"deadman/web"
 )
 
-// bounded is a server with bounds on its connections.
+// bounded starts a server with bounds on its connections.
 func bounded(t *testing.T, c web.Connections) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,7 +32,7 @@ func bounded(t *testing.T, c web.Connections) (addr string) {
 	return ln.Addr().String()
 }
 
-// connected is a connection that has been answered once.
+// connected opens a connection and sends one request.
 func connected(t *testing.T, addr string) (net.Conn, answer, web.Problem) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
@@ -56,7 +56,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		bounds web.Connections
-		status int // of the third; 0: there is no bound for it
+		status int // of the third connection; 0 if no bound applies
 		names  string
 	}{
 		{"of the node", web.Connections{Max: 2}, 503, "--connections"},
@@ -82,7 +82,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 				t.Fatalf("the third: %d %v %+v", a.StatusCode, a.Header, p)
 			}
 			fatal(t, first.Close())
-			for { // the node learns of the end a moment later
+			for { // the node detects the end a moment later
 				if _, a, _ := connected(t, addr); a.StatusCode == http.StatusNoContent {
 					break
 				}

@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-// letter keeps an event as refused by the rule of the stand, and returns its id.
+// letter stores an event as refused by the rule of the stand, and returns its id.
 func (s *stand) letter(seq uint64, subject, body string) int64 {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
@@ -27,7 +27,7 @@ func (s *stand) letter(seq uint64, subject, body string) int64 {
 	return all.Items[0].ID
 }
 
-// tell sends a request and reads what a good answer says.
+// tell sends a request and decodes a successful answer.
 func tell[T any](t *testing.T, s *stand, method, path string) T {
 	t.Helper()
 	a := do(t, s.Server, method, "/api/v1"+path, "")
@@ -64,7 +64,7 @@ func TestLettersAreRetried(t *testing.T) {
 	}
 
 	s.letter(3, "orders.created", `{"id": "2"}`)
-	s.letter(4, "orders.other", `{"id": "3"}`) // nobody listens by now
+	s.letter(4, "orders.other", `{"id": "3"}`) // no rule subscribes to it by now
 	all := tell[web.Retried](t, s, "POST", "/dead-letters/retry?all=true")
 	if diff := cmp.Diff(web.Retried{Tried: 3, TakenIn: 2, Refused: 1}, all); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
@@ -102,7 +102,7 @@ func TestLettersAreDropped(t *testing.T) {
 	}
 }
 
-// Which letters are meant has to be said, and nothing happens to any before it is.
+// TestLettersMeant checks that dead letters must be selected explicitly, and otherwise stay unchanged.
 func TestLettersMeant(t *testing.T) {
 	s := newStand(t)
 	id := s.letter(1, "orders.created", `{"id": "1"}`)
@@ -119,7 +119,8 @@ func TestLettersMeant(t *testing.T) {
 	get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", id))
 }
 
-// An event that a rule cannot take in is taken all the same, and its sender told at once.
+// TestEventsTellWhatWouldBeADeadLetter checks that an event that a rule cannot process is accepted, and its sender gets
+// the refusal at once.
 func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
 	s := newStand(t)
 	for body, refusals := range map[string]int{`{"id": "1"}`: 0, `{"number": "1"}`: 1} {

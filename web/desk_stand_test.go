@@ -18,7 +18,7 @@ var (
 	_ web.AlertAcks  = (*stand)(nil)
 )
 
-// deed does something to the job of a rule and a key, on the real store.
+// deed applies an action to the job of a rule and a key, in the real store.
 func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futu
 	return err
 }
 
-// Create is web.JobActions's, as the six that follow.
+// Create and the six methods that follow implement web.JobActions.
 func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
 		return futurejobs.ListedJob{}, err
@@ -112,7 +112,7 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 	return s.store.Job(ctx, rule, key)
 }
 
-// Acknowledge is web.AlertAcks's, as the one that follows.
+// Acknowledge and the method that follows implement web.AlertAcks.
 func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	said, err := s.store.Alert(ctx, id)

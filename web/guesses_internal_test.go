@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// tried is a request that comes from an address.
+// tried returns a request from an address.
 func tried(addr string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil)
 	r.RemoteAddr = addr
 	return r.WithContext(context.WithValue(r.Context(), clientKey{}, clientOf(r, nil)))
 }
 
-// Wrong secrets are looked at again a while later: nothing is locked out for ever. A network of one customer is one
-// guesser, and how many are remembered is bounded.
+// TestGuesses checks that refused secrets are checked again later, that a /64 network counts as one guesser, and that
+// the number of remembered guessers is bounded.
 func TestGuesses(t *testing.T) {
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	g := newGuesses(slog.New(slog.DiscardHandler), nil, func() time.Time { return now })

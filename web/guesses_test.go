@@ -17,7 +17,7 @@ import (
 	"deadman/web"
 )
 
-// from asks as a client at an address does.
+// from sends a request as a client at an address.
 func (s *stand) from(addr, method, path, body string, header ...string) answer {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body))
@@ -30,7 +30,7 @@ func (s *stand) from(addr, method, path, body string, header ...string) answer {
 	return answer{w.Result(), w.Body.String()}
 }
 
-// counting is a real store that says how often it was asked for what a secret opens.
+// counting is a real store that counts its queries for secrets.
 type counting struct {
 	*store.Store
 	asked atomic.Int64
@@ -46,8 +46,8 @@ func (c *counting) SessionByHash(ctx context.Context, hash [32]byte) (access.Ses
 	return c.Store.SessionByHash(ctx, hash)
 }
 
-// Wrong tokens of one address are refused with 401 a few times and then with 429; only the first ones cost a
-// query. Tokens that work from that address go on, and other addresses are not concerned.
+// TestWrongTokensAreBounded checks that wrong tokens of one address get 401 a few times and then 429, that only the
+// first ones cost a query, and that valid tokens of that address and other addresses are unaffected.
 func TestWrongTokensAreBounded(t *testing.T) {
 	var log bytes.Buffer
 	var db *counting
@@ -123,8 +123,8 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	}
 }
 
-// The same wrong token costs one query, however often it comes. A browser whose session is over is led to the
-// login each time, and may log in.
+// TestTheSameWrongTokenAgain checks that a repeated wrong token costs one query. A browser with an expired session is
+// sent to the login each time, and may log in.
 func TestTheSameWrongTokenAgain(t *testing.T) {
 	var db *counting
 	s := newStand(t, func(o *web.Options, s *stand) {

@@ -16,7 +16,8 @@ import (
 	"deadman/web"
 )
 
-// Everybody is told whether the node is ready and what kind of thing is not; names are for those who may read all rules.
+// TestReadinessHasNamesForReadersAlone checks that every caller gets the readiness and the kinds of broken conditions,
+// but only callers that may read all rules get names.
 func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 	const name = "these can't be asked: acme-ledger"
 	s := newStand(t, closed, func(o *web.Options, _ *stand) {
@@ -48,7 +49,8 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 	}
 }
 
-// However often strangers ask, the node looks at its database and broker once a second.
+// TestReadinessIsLookedAtOnceASecondForStrangers checks that for callers without a token the node checks its database
+// and broker at most once a second.
 func TestReadinessIsLookedAtOnceASecondForStrangers(t *testing.T) {
 	var looks atomic.Int64
 	var now atomic.Int64
@@ -86,7 +88,8 @@ func TestReadinessIsLookedAtOnceASecondForStrangers(t *testing.T) {
 	ask(200, 3)
 }
 
-// Why a node is not ready is for the log, once a change; the answer is for everybody.
+// TestWhyNotReadyIsLogged checks that the cause of a broken condition is logged once for each change, and not part of
+// the answer.
 func TestWhyNotReadyIsLogged(t *testing.T) {
 	const secret = "dial error: user=app host=10.0.0.7:5432"
 	condition := web.Condition{Name: "database", Detail: "the database does not answer; see the log"}
@@ -118,7 +121,7 @@ func TestWhyNotReadyIsLogged(t *testing.T) {
 	probe("level=ERROR", "condition=database", secret)
 	probe()
 	condition.Err = errors.New("connection reset")
-	probe() // so soon, it is the same trouble
+	probe() // within the interval it is the same condition
 	now = now.Add(time.Minute)
 	probe("level=ERROR", "connection reset")
 	condition = web.Condition{Name: "database", OK: true, Detail: "answers"}

@@ -17,15 +17,15 @@ escalate:
   - {after: 1h, step: second}
 `
 
-// forGood is how long a beat that stays away is held.
+// forGood is the hold time of a missing heartbeat.
 const forGood = 3650 * 24 * time.Hour
 
-// A beat that stays away after the last step is not looked at any more until it comes, and nobody is
-// told of a look that is years away. What is held for a time has the look at its end.
+// TestNoLookUntilItComes checks that a missing heartbeat has no next check after the last step until it arrives, and
+// that no check years away is shown. With a limited hold, the next check is at its end.
 func TestNoLookUntilItComes(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule  string
-		steps []time.Duration // until the next look after each
+		steps []time.Duration // until the next check after each
 		none  bool
 	}{
 		"all said":          {silent, []time.Duration{time.Hour, forGood}, true},
@@ -67,7 +67,7 @@ func TestNoLookUntilItComes(t *testing.T) {
 	}
 }
 
-// follow has the stand's hands work by the rule that a text is of.
+// follow makes the stand work by the rule of a text.
 func (s *stand) follow(text string) {
 	s.t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(text, "name: "), "\n")
@@ -77,7 +77,7 @@ func (s *stand) follow(text string) {
 	s.rule = newest.Engine()
 }
 
-// counted is what the list of rules says of the jobs of the stand's rule, once they were counted.
+// counted returns the job counts of the stand's rule in the rule list, once they are available.
 func (s *stand) counted() web.RuleJobs {
 	s.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

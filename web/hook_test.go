@@ -17,8 +17,8 @@ import (
 	"deadman/web"
 )
 
-// withHooks takes in webhooks: /hooks/shop signed as Stripe does, /hooks/code as GitHub does,
-// /hooks/open from anybody, and /hooks/nowhere on a subject that no stream takes in.
+// withHooks adds webhooks: /hooks/shop with Stripe's signatures, /hooks/code with GitHub's, /hooks/open without any, and
+// /hooks/nowhere on a subject without a stream.
 func withHooks(o *web.Options, s *stand) {
 	known, err := webhooks.Parse([]byte(`hooks:
   - {name: shop, subject: orders.created, scheme: stripe, secret_file: s}
@@ -41,7 +41,7 @@ func sign(text string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// stripe are the headers of a body that is signed at an instant.
+// stripe returns the headers of a body signed at a time.
 func stripe(body string, at time.Time) []string {
 	t := fmt.Sprint(at.Unix())
 	return []string{"Content-Type", "application/json", "Stripe-Signature", "t=" + t + ",v1=" + sign(t+"."+body)}
@@ -49,7 +49,7 @@ func stripe(body string, at time.Time) []string {
 
 func github(body string) []string { return []string{"X-Hub-Signature-256", "sha256=" + sign(body)} }
 
-// last is the sequence of the last event.
+// last returns the sequence of the last event.
 func (s *stand) last() uint64 {
 	s.t.Helper()
 	info, err := s.bus.Info(s.t.Context(), "DEADMAN_EVENTS")
@@ -57,7 +57,7 @@ func (s *stand) last() uint64 {
 	return info.LastSeq
 }
 
-// A webhook needs no token, is an event once, and is answered when it is durable.
+// TestHooks checks that a webhook needs no token, becomes one event, and is answered after it is durable.
 func TestHooks(t *testing.T) {
 	s := newStand(t, closed, withHooks)
 	body := `{"id":"evt_1","data":{}}`
@@ -75,7 +75,7 @@ func TestHooks(t *testing.T) {
 	if first.Seq != 1 || s.last() != 1 {
 		t.Errorf("%+v, the stream ends at %d", first, s.last())
 	}
-	// Sent again, signed anew and with other words around the same id, it is the same event.
+	// Sent again, with a new signature and another body with the same id, it is the same event.
 	for _, again := range []string{body, `{"id":"evt_1","data":{},"tries":2}`} {
 		if got := take("/hooks/shop", again, stripe(again, now.Add(time.Minute))...); got.Seq != 1 {
 			t.Errorf("the repeat is %+v", got)
@@ -135,7 +135,7 @@ func TestHooksRefuse(t *testing.T) {
 	if got := s.last(); got != 0 {
 		t.Errorf("the stream ends at %d: something was taken in", got)
 	}
-	// What came to nothing may be sent again.
+	// A failed webhook may be sent again.
 	for range 2 {
 		if a := do(t, s.Server, "POST", "/hooks/nowhere", body, github(body)...); a.StatusCode != 409 || !strings.Contains(a.body, "nobody.listens") {
 			t.Errorf("%d %s", a.StatusCode, a.body)
@@ -154,7 +154,7 @@ func TestHooksAreRacedOnce(t *testing.T) {
 			switch a := do(t, s.Server, "POST", "/hooks/shop", body, header...); a.StatusCode {
 			case 202:
 				taken.Add(1)
-			case 409: // another one is being taken in
+			case 409: // another one is being processed
 			default:
 				t.Errorf("%d %s", a.StatusCode, a.body)
 			}

@@ -32,7 +32,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("%d jobs", len(page.Items))
 	}
 
-	// The address is part of it, and the query too.
+	// The path and the query are part of the key.
 	made := post("k", "/api/v1/rules?dry_run=true", paid)
 	if c := changed(t, made, 200); !c.DryRun {
 		t.Errorf("%+v", c)
@@ -43,7 +43,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("a rule again: %d %v", again.StatusCode, again.Header)
 	}
 
-	// What was refused was not done, and may be mended under its key.
+	// A refused request was not executed, and may be corrected under its key.
 	isProblem(t, post("mend", "/api/v1/jobs", `{"rule": "nobody", "key": "3"}`), 404, web.NotFound)
 	jobOf(t, post("mend", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`), 201)
 
@@ -51,7 +51,7 @@ func TestOnce(t *testing.T) {
 	isProblem(t, post("large", "/api/v1/jobs", strings.Repeat(" ", 256<<10+1)), 413, web.TooLarge)
 }
 
-// Two actors may have the same idea of a key.
+// TestOnceIsApartByActor checks that two actors may use the same key.
 func TestOnceIsApartByActor(t *testing.T) {
 	s := newStand(t, closed)
 	one, other := s.token("one", "", access.Rules), s.token("other", "", access.Rules)
@@ -64,7 +64,7 @@ func TestOnceIsApartByActor(t *testing.T) {
 	}
 }
 
-// While the first is still being answered, the second is told so; and a panic frees the key.
+// TestOnceWhileRunning checks that a repeat of a running request is refused, and that a panic frees the key.
 func TestOnceWhileRunning(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s := newStand(t, func(o *web.Options, s *stand) { o.Desk = &slowDesk{stand: s, entered: entered, leave: leave} })
@@ -89,7 +89,7 @@ func TestOnceWhileRunning(t *testing.T) {
 	}
 }
 
-// slowDesk is the desk of a stand that takes its time, and breaks once.
+// slowDesk is a slow desk of a stand that fails once.
 type slowDesk struct {
 	*stand
 	entered, leave chan struct{}

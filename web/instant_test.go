@@ -11,8 +11,8 @@ import (
 	"deadman/web"
 )
 
-// Every instant that a request may name is within the years 1970 to 2999, in parameters and in bodies: what is
-// beyond is refused by its name, and no connection is cut.
+// TestInstantsAreBounded checks that every time in parameters and bodies is within the years 1970 to 2999: others are
+// refused by name, without cutting the connection.
 func TestInstantsAreBounded(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{}`)
@@ -68,19 +68,20 @@ func TestInstantsAreBounded(t *testing.T) {
 	}
 }
 
-// farStreams are streams with an instant that JSON cannot say.
+// farStreams returns streams with a time that JSON cannot encode.
 type farStreams struct{}
 
 func (farStreams) Streams(context.Context) ([]web.Stream, error) {
 	return []web.Stream{{Name: "x", LastAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil
 }
 
-// panicking are streams that nobody can tell of.
+// panicking panics instead of returning streams.
 type panicking struct{}
 
 func (panicking) Streams(context.Context) ([]web.Stream, error) { panic("a mistake of ours") }
 
-// An answer that cannot be made is a problem, and no connection that is cut.
+// TestAnAnswerThatCannotBeMadeIsAProblem checks that an answer that cannot be encoded is a problem, without cutting the
+// connection.
 func TestAnAnswerThatCannotBeMadeIsAProblem(t *testing.T) {
 	for name, streams := range map[string]web.Streams{"not to be encoded": farStreams{}, "a panic": panicking{}} {
 		s := newStand(t, func(o *web.Options, _ *stand) { o.Streams = streams })

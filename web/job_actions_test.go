@@ -38,7 +38,7 @@ func TestJobsByHand(t *testing.T) {
 	isProblem(t, do(t, s.Server, "POST", path, `rule=x`, "Content-Type", "application/x-www-form-urlencoded"), 415, web.UnsupportedType, "application/json")
 	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "`+strings.Repeat(" ", 256<<10)+`"}`), 413, web.TooLarge, "262144")
 
-	// Each of them in the path and in the query, where a key would otherwise be a verb.
+	// Each operation works with the key in the path and in the query, even if the key is the name of an operation.
 	jobOf(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "check"}`), 201)
 	if got := get[web.Job](t, s.Server, path+"/order-unshipped/check"); got.Key != "check" {
 		t.Errorf("the key check: %+v", got)

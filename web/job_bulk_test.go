@@ -30,7 +30,7 @@ func bulkOf(t *testing.T, a answer) web.BulkAnswer {
 	return b
 }
 
-// pending is how many jobs the stand's store has.
+// pending returns the number of jobs in the stand's store.
 func (s *stand) pending() int {
 	s.t.Helper()
 	page, err := s.store.Jobs(s.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
@@ -38,8 +38,8 @@ func (s *stand) pending() int {
 	return len(page.Items)
 }
 
-// Lines that are fine begin waits, whatever the others are; each of those is told its place, what is
-// wrong and what to write.
+// TestBulk checks that valid lines create jobs regardless of the others, and that each refused line gets its number, its
+// error and a remedy.
 func TestBulk(t *testing.T) {
 	s := newStand(t)
 	s.place("there", time.Hour, `{}`)
@@ -114,7 +114,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A body that is wrong as a whole begins nothing.
+// TestBulkIsRefusedAsAWhole checks that a body that is wrong as a whole creates no jobs.
 func TestBulkIsRefusedAsAWhole(t *testing.T) {
 	s := newStand(t)
 	line := func(i int) string { return fmt.Sprintf(`{"rule": "order-unshipped", "key": "%d"}`+"\n", i) }
@@ -142,7 +142,7 @@ func TestBulkIsRefusedAsAWhole(t *testing.T) {
 	if a := do(t, s.Server, "POST", bulkPath, ""); a.StatusCode != 400 {
 		t.Errorf("no body: %d %s", a.StatusCode, a.body)
 	}
-	// As many as it takes, with as many lines that are blank.
+	// The largest number of lines, with as many blank ones.
 	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, many.String())); got.Created != web.MaxBulkLines || got.Refused+got.Existed > 0 {
 		t.Errorf("%d were created of %d", got.Created, web.MaxBulkLines)
 	}
@@ -151,7 +151,7 @@ func TestBulkIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-// A request that comes again is not done again; the same body may be, by its keys.
+// TestBulkAgain checks that a repeated request is not executed again; the same body may be, since its keys exist.
 func TestBulkAgain(t *testing.T) {
 	s := newStand(t)
 	body := `{"rule": "order-unshipped", "key": "1"}` + "\n" + `{"rule": "order-unshipped", "key": "2"}` + "\n{"
@@ -170,8 +170,8 @@ func TestBulkAgain(t *testing.T) {
 	}
 }
 
-// A token that is bound to some rules begins waits of those, and the audit says who began how many of
-// which rule. A rule that is paused takes waits by hand, as one alone.
+// TestBulkOfSomeRules checks that a token with a prefix creates jobs of its rules only, and that the audit log counts
+// them by rule. A paused rule accepts manual jobs, as for a single one.
 func TestBulkOfSomeRules(t *testing.T) {
 	s := newStand(t, closed)
 	for _, name := range []string{"shop-late", "shop-paid"} {
@@ -201,7 +201,7 @@ func TestBulkOfSomeRules(t *testing.T) {
 	}
 }
 
-// While as many bodies are being read as there are turns, others wait.
+// TestBulkTakesTurns checks that requests wait while all turns are taken.
 func TestBulkTakesTurns(t *testing.T) {
 	s := newStand(t)
 	const turns = 4
@@ -247,7 +247,7 @@ func TestBulkTakesTurns(t *testing.T) {
 	}
 }
 
-// A rule may be called bulk: its jobs are where those of other rules are.
+// TestARuleNamedBulk checks that a rule may have the name bulk, with its jobs at the usual paths.
 func TestARuleNamedBulk(t *testing.T) {
 	s := newStand(t)
 	s.save(strings.ReplaceAll(unshipped, "order-unshipped", "bulk"))

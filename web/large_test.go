@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-// A list and the page of an entity say that a large event is left out, and where it is whole.
+// TestLargeEventsAreLeftOutOfLists checks that a list and the page of an entity leave out a large event and link to it.
 func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
 	s := newStand(t)
 	large := `{"id":"1","filler":"` + strings.Repeat("x", 200<<10) + `"}`

@@ -11,8 +11,8 @@ import (
 	"deadman/web"
 )
 
-// A link to a page leads there by way of the login, whoever follows it and however often they
-// mistype; nothing leads to another host.
+// TestLoginLeadsOn checks that a link to a page opens it after the login, even after failed attempts, and that no link
+// leads to another host.
 func TestLoginLeadsOn(t *testing.T) {
 	s := newStand(t, closed)
 	secret := strings.TrimPrefix(s.token("me", "", access.Read)[1], "Bearer ")
@@ -48,7 +48,7 @@ func TestLoginLeadsOn(t *testing.T) {
 	}
 }
 
-// formOf is how a browser sends a form of the node's own pages.
+// formOf has the headers of a form that a browser sends from the node's own pages.
 var formOf = []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 
 // login logs a browser in with the token of a header, and returns the header that the browser sends from then on.
@@ -61,8 +61,8 @@ func (s *stand) login(token []string) []string {
 	return []string{"Cookie", a.Cookies()[0].Name + "=" + a.Cookies()[0].Value}
 }
 
-// A link logs nobody in: it fills the form in, which takes a click. Where another site led here, it does not
-// even that.
+// TestALinkLogsNobodyIn checks that a link only fills in the login form, so that a click is still needed. A link from
+// another site does not fill it in.
 func TestALinkLogsNobodyIn(t *testing.T) {
 	s := newStand(t, closed)
 	token := s.token("me", "", access.Read)
@@ -101,7 +101,8 @@ func TestALinkLogsNobodyIn(t *testing.T) {
 	}
 }
 
-// A browser has the secret of a session, and not the token; each login has another one, and ends the one before.
+// TestABrowserHasNoToken checks that a browser gets the secret of a session instead of the token; each login creates
+// another session and ends the previous one.
 func TestABrowserHasNoToken(t *testing.T) {
 	s := newStand(t, closed)
 	token := s.token("me", "", access.Read)
@@ -134,7 +135,7 @@ func TestABrowserHasNoToken(t *testing.T) {
 	}
 }
 
-// Logging out ends the session on the node, and not in the browser alone.
+// TestLogOutEndsTheSession checks that logging out ends the session on the node, and not only in the browser.
 func TestLogOutEndsTheSession(t *testing.T) {
 	s := newStand(t, closed)
 	token := s.token("me", "", access.Read)
@@ -156,7 +157,8 @@ func TestLogOutEndsTheSession(t *testing.T) {
 	}
 }
 
-// Sessions are listed and ended by who may: an administrator, and the holder of their token.
+// TestSessionsAreListedAndRevoked checks that sessions are listed and ended by an administrator and the holder of their
+// token.
 func TestSessionsAreListedAndRevoked(t *testing.T) {
 	s := newStand(t, closed)
 	admin, ann, bob := s.token("root", "", access.Admin), s.token("ann", "", access.Read), s.token("bob", "acme-*", access.Read)
@@ -203,7 +205,7 @@ func TestSessionsAreListedAndRevoked(t *testing.T) {
 	}
 }
 
-// Behind https no other host and no plain http sets the cookie.
+// TestTheCookieOfHTTPS checks that with https no other host and no plain http sets the cookie.
 func TestTheCookieOfHTTPS(t *testing.T) {
 	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
 	mine := s.login(s.token("me", "", access.Read))

@@ -70,7 +70,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// What cannot be read is absent and said to be; a number of before would pass for one of now.
+// TestGaugesThatFail checks that unreadable gauges are left out and reported as failed, since an old value would pass
+// for a new one.
 func TestGaugesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, broken := 0, false

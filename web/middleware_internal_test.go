@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// An answer of which a part was sent is cut off, so that it does not pass for a whole one; of any other that
-// fails, nothing but the problem is sent.
+// TestAnswersThatFail checks that a partly sent answer is cut off, so that it does not pass for a complete one; for any
+// other failed answer, only the problem is sent.
 func TestAnswersThatFail(t *testing.T) {
 	a := &api{Options: Options{Log: slog.New(slog.DiscardHandler)}}
-	type answer struct { // whose body was read
+	type answer struct { // the response without its body, read by ask
 		status int
 		header http.Header
 	}

@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-// hearing is a stand with a channel whose receiver answers with a status.
+// hearing makes a stand with a channel; its receiver answers with a status.
 func hearing(t *testing.T, status int, changes ...func(*web.Options, *stand)) *stand {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))

@@ -17,7 +17,7 @@ import (
 	"deadman/web"
 )
 
-// described is as much of the description as is looked at here.
+// described is the tested part of the description.
 type described struct {
 	OpenAPI    string                                   `json:"openapi"`
 	Paths      map[string]map[string]describedOperation `json:"paths"`
@@ -53,8 +53,7 @@ func spec(t *testing.T, s *stand) (described, string) {
 	return d, a.body
 }
 
-// The description is of what is there, all of it, and says of each operation what a client
-// has to know.
+// TestDescription checks that the description has every operation, with its requirements.
 func TestDescription(t *testing.T) {
 	s := newStand(t)
 	d, text := spec(t, s)
@@ -118,7 +117,7 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// What the node answers is what the description says, field by field.
+// TestAnswersAreAsDescribed checks that the answers of the node match the description, field by field.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	s := newStand(t, closed)
 	admin := s.token("root", "", access.Admin)
@@ -205,8 +204,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 }
 
-// The page of the API works offline and without a script, and each of its links leads
-// somewhere.
+// TestDocs checks that the page of the API works offline and without a script, and that none of its links is broken.
 func TestDocs(t *testing.T) {
 	s := newStand(t)
 	a := do(t, s.Server, "GET", "/docs", "")

@@ -9,8 +9,8 @@ import (
 	"deadman/rules"
 )
 
-// A day that is over is counted once: what retention takes away of it later stays in the count.
-// Today is counted each time.
+// TestTallyKeepsDaysThatAreOver checks that a past day is counted once: later deletions by retention do not change its
+// count. Today is counted each time.
 func TestTallyKeepsDaysThatAreOver(t *testing.T) {
 	ctx := t.Context()
 	s, err := store.Open(ctx, store.Options{DataDir: t.TempDir(), Shards: 1})

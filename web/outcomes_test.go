@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// countedAt asks until what ended has been counted to a number of jobs.
+// countedAt polls until a number of ended jobs is counted.
 func countedAt(t *testing.T, s *stand, query string, want int64) web.Outcomes {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
@@ -34,7 +34,7 @@ func sumOf(o web.Outcomes) (sum int64) {
 	return sum
 }
 
-// How jobs ended is in the bucket of its time, by outcome, of the rules that are asked for and seen.
+// TestOutcomes checks that outcomes are in the bucket of their time, by outcome, for the requested and visible rules.
 func TestOutcomes(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{}`)
@@ -68,7 +68,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Who sees some rules alone is shown what became of theirs.
+// TestOutcomesOfAPrefix checks that a token with a prefix gets the outcomes of its own rules.
 func TestOutcomesOfAPrefix(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{}`)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A form that asks for what is not known is refused, and changes nothing.
+// TestUnknownDeedsAreRefused checks that a form with an unknown action is refused, and changes nothing.
 func TestUnknownDeedsAreRefused(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{}`)
@@ -39,7 +39,7 @@ func TestUnknownDeedsAreRefused(t *testing.T) {
 	}
 }
 
-// A form with nothing chosen leads back to where it was, which says so.
+// TestNothingChosen checks that a form without a selection leads back to its page, with a message.
 func TestNothingChosen(t *testing.T) {
 	s := newStand(t)
 	for _, c := range []struct{ path, deed, noun string }{
@@ -61,7 +61,8 @@ func TestNothingChosen(t *testing.T) {
 	}
 }
 
-// A mute that is refused speaks of the form, and not of the API's body.
+// TestRefusedMutesSpeakOfTheForm checks that the error for a refused mute names the fields of the form instead of the
+// API's body.
 func TestRefusedMutesSpeakOfTheForm(t *testing.T) {
 	s := newStand(t)
 	long := strings.Repeat("k", 513)

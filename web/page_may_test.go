@@ -10,8 +10,8 @@ import (
 	"deadman/internal/access"
 )
 
-// A page shows the buttons of what its visitor may do, and no others; what is sent all the same is
-// refused in a sentence, and changes nothing.
+// TestPagesShowWhatOneMayDo checks that a page shows the buttons of its visitor's permissions, and no others, and that
+// other actions are refused with a sentence and change nothing.
 func TestPagesShowWhatOneMayDo(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{}`)
@@ -68,7 +68,7 @@ func TestPagesShowWhatOneMayDo(t *testing.T) {
 	}
 }
 
-// A way back that leads elsewhere is not taken.
+// TestPagesLeadBackToThisNodeAlone checks that a return link to another host is ignored.
 func TestPagesLeadBackToThisNodeAlone(t *testing.T) {
 	s := newStand(t)
 	letter := s.letter(1, "orders.created", `{}`)

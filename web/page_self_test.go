@@ -10,10 +10,11 @@ import (
 	"deadman/internal/access"
 )
 
-// html is what a browser asks for.
+// html is the Accept header of a browser.
 var html = []string{"Accept", "text/html,*/*;q=0.8"}
 
-// Pages say who is logged in, and let them log out: then the browser has no token any more.
+// TestLogOut checks that pages show the logged-in user and a logout button, and that the browser has no session after
+// it.
 func TestLogOut(t *testing.T) {
 	s := newStand(t, closed)
 	cookie := s.login(s.token("anna", "", access.Read))
@@ -42,7 +43,7 @@ func TestLogOut(t *testing.T) {
 	}
 }
 
-// No page leads to one that is not for its visitor.
+// TestPagesLeadWhereOneMay checks that no page links to one that its visitor may not read.
 func TestPagesLeadWhereOneMay(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{}`)
@@ -75,7 +76,7 @@ func TestPagesLeadWhereOneMay(t *testing.T) {
 	}
 }
 
-// A token that sees no page is told so on one, by name, with the way out.
+// TestPageOfATokenThatSeesNone checks that a token without pages gets a page with its name and a logout button.
 func TestPageOfATokenThatSeesNone(t *testing.T) {
 	s := newStand(t, closed)
 	page := do(t, s.Server, "GET", "/", "", append(s.token("shop", "", access.Events), html...)...)
@@ -84,7 +85,8 @@ func TestPageOfATokenThatSeesNone(t *testing.T) {
 	}
 }
 
-// Whoever can't send an event is told what is missing, and sees no button.
+// TestSendingPageSaysWhatIsMissing checks that a visitor who cannot send an event sees the missing permission, and no
+// button.
 func TestSendingPageSaysWhatIsMissing(t *testing.T) {
 	s := newStand(t, closed)
 	for _, c := range []struct {
@@ -107,7 +109,7 @@ func TestSendingPageSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What is closed to a token is not found by it, and no error.
+// TestFindWithAPrefix checks that a search does not find hidden things, without an error.
 func TestFindWithAPrefix(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{}`)
@@ -125,7 +127,7 @@ func TestFindWithAPrefix(t *testing.T) {
 	}
 }
 
-// A form of another site is refused: on a page where a browser sent it.
+// TestFormOfAnotherSite checks that a form of another site is refused: on a page, if a browser sent it.
 func TestFormOfAnotherSite(t *testing.T) {
 	s := newStand(t)
 	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "https://elsewhere.example", "Sec-Fetch-Site", "cross-site"}

@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// People look at the page when something is wrong; it has to be there then.
+// TestPageOfABrokenNode checks that the overview works on a broken node, since users open it then.
 func TestPageOfABrokenNode(t *testing.T) {
 	s := newStand(t)
 	pages, err := ui.New(ui.Options{Log: quiet, Now: time.Now})
@@ -67,7 +67,7 @@ func TestPageOfABrokenNode(t *testing.T) {
 	}
 }
 
-// A page shows and does what the visitor's token may, and no more.
+// TestPagesAreTheirVisitors checks that a page shows and does only as much as its visitor's token permits.
 func TestPagesAreTheirVisitors(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1234", time.Hour, `{}`)
@@ -92,7 +92,7 @@ func TestPagesAreTheirVisitors(t *testing.T) {
 	}
 }
 
-// What is new on a page comes by its stream, once.
+// TestPagesAreLive checks that each update of a page arrives once on its stream.
 func TestPagesAreLive(t *testing.T) {
 	s := newStand(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

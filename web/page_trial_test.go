@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// imports is a rule whose wait is begun anew by the next tick, which closes what was said.
+// imports is a rule with jobs that the next tick restarts, closing their alerts.
 const imports = `name: import-missing
 entity: import
 trigger: {schedule: "0 */2 * * *", keys: [a, b]}
@@ -17,8 +17,8 @@ escalate:
   - {after: 90m, step: escalated}
 `
 
-// A trial tells what was said from what was closed, and says of a schedule that one tick is played, and
-// of which key.
+// TestTrialSaysWhatWasSaidAndPlayed checks that a preview distinguishes raised from closed alerts, and names the
+// simulated tick and key of a schedule.
 func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
 	s := newStand(t)
 	for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
 	}
 }
 
-// words is the text of a page.
+// words returns the text of a page.
 func words(page string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")), " ")
 }

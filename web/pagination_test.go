@@ -62,7 +62,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Keys come from outside and may be anything; each has to be reachable.
+// TestOddKeys checks that a job is reachable with any key.
 func TestOddKeys(t *testing.T) {
 	s := newStand(t)
 	for i, key := range []string{
@@ -152,7 +152,7 @@ func TestHistoryAndCancel(t *testing.T) {
 	}
 }
 
-// What the API says of an alert is what consumers of the stream see, and whether they do.
+// TestAlert checks that the API returns an alert as consumers of the stream get it, and whether it was published.
 func TestAlert(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Second, `{"id": "1"}`)

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/logins"
 )
 
-// A stream of a person whom a proxy names lasts a minute, for the node asks nobody whether the person may still come. That of a token
-// goes on.
+// TestAStreamBehindAProxyLastsAMinute checks that a stream of a person named by a proxy lasts a minute, since the node
+// cannot check the person's permission, and that of a token continues.
 func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 	header := logins.Header{Name: "X-User", Groups: "X-Groups", Separator: ","}
 	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Read}}}}}
@@ -51,7 +51,8 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 	}
 }
 
-// A stream of a person who may nothing any more ends with the first look, as that of a token which was revoked.
+// TestAStreamEndsWithTheFirstRefusal checks that a stream of a person without permissions ends at the first check, as
+// that of a revoked token.
 func TestAStreamEndsWithTheFirstRefusal(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,15 +19,15 @@ import (
 	"deadman/web"
 )
 
-// people is a stand where people log in without a token.
+// people is a stand with logins of persons without a token.
 type people struct {
 	*stand
 	config atomic.Pointer[logins.Config]
 	log    *lines
-	reader []string // who reads metrics
+	reader []string // header of a token that reads metrics
 }
 
-// lines are what is logged.
+// lines is the logged lines.
 type lines struct {
 	atomic.Pointer[string]
 }
@@ -45,7 +45,7 @@ func (l *lines) text() string {
 	return ""
 }
 
-// headers is a login file in which a proxy names people.
+// headers is a login file with a proxy that names persons.
 const headers = "header: {name: X-Forwarded-User, groups: X-Forwarded-Groups}\n" + grants
 
 const grants = `groups:
@@ -54,7 +54,7 @@ const grants = `groups:
   - {group: staff, scopes: [read]}
 `
 
-// newPeople is a closed stand with a login file, which trusts 127.0.0.0/8 and nobody else as a proxy.
+// newPeople makes a closed stand with a login file and 127.0.0.0/8 as the only trusted proxy.
 func newPeople(t *testing.T, text string, changes ...func(*web.Options, *stand)) *people {
 	t.Helper()
 	p := &people{log: &lines{}}
@@ -76,12 +76,12 @@ func (p *people) use(t *testing.T, text string) {
 	p.config.Store(config)
 }
 
-// named are the headers by which a proxy names a person.
+// named returns the headers of a proxy that name a person.
 func named(name, groups string) []string {
 	return []string{"X-Forwarded-User", name, "X-Forwarded-Groups", groups}
 }
 
-// refusals is how many of a kind are counted.
+// refusals returns the count of refusals of a kind.
 func (p *people) refusals(kind string) string {
 	p.t.Helper()
 	if p.reader == nil {
@@ -96,7 +96,8 @@ func (p *people) refusals(kind string) string {
 	return "0"
 }
 
-// Headers of a trusted proxy name a person, whose groups decide; those of any other connection count for nothing.
+// TestAProxyNamesPeople checks that headers of a trusted proxy name a person with permissions by group, and that those
+// of any other connection are ignored.
 func TestAProxyNamesPeople(t *testing.T) {
 	p := newPeople(t, headers)
 	self := func(a answer) (s web.Self) {
@@ -120,12 +121,12 @@ func TestAProxyNamesPeople(t *testing.T) {
 	if a := do(t, p.Server, "GET", "/", "", append(named("ann", "<b>x</b>"), html...)...); a.StatusCode != 403 || !strings.Contains(a.body, "None of your groups may use deadman") || strings.Contains(a.body, "<b>x") {
 		t.Errorf("a page: %d %s", a.StatusCode, a.body)
 	}
-	// From elsewhere they count for nothing: neither for a person nor against a token.
+	// From other addresses they are ignored, even beside a token.
 	for _, addr := range []string{"192.0.2.7", "10.0.0.1", "::1"} {
 		isProblem(t, p.from(bracketed(addr), "GET", path, "", named("ann", "sre")...), 401, web.Unauthorized, "takes a token")
 	}
 	token := p.token("ci", "", access.Read)
-	for _, addr := range []string{"192.0.2.7", "127.0.0.1"} { // nor are rights added up where both are there
+	for _, addr := range []string{"192.0.2.7", "127.0.0.1"} { // permissions of both are never combined
 		if got := self(p.from(addr, "GET", path, "", append(named("ann", "sre"), token...)...)); got.Name != "ci" || len(got.Scopes) != 1 {
 			t.Errorf("a token beside the headers, from %s: %+v", addr, got)
 		}
@@ -134,7 +135,7 @@ func TestAProxyNamesPeople(t *testing.T) {
 			t.Errorf("a wrong token beside the headers, from %s: %d", addr, a.StatusCode)
 		}
 	}
-	// A forged address of the client changes nothing about who the proxy is.
+	// A forged client address does not make the connection a trusted proxy.
 	isProblem(t, p.from("192.0.2.9", "GET", path, "", append(named("ann", "sre"), "X-Forwarded-For", "127.0.0.1")...), 401, web.Unauthorized, "token")
 	other := newPeople(t, headers)
 	other.from("192.0.2.9", "GET", path, "", named("ann", "sre")...)
@@ -154,7 +155,7 @@ func bracketed(addr string) string {
 	return addr
 }
 
-// The node refuses a request that has the header of the client and that of the proxy.
+// TestAHeaderThatIsThereTwice checks that a request with both the client's and the proxy's header is refused.
 func TestAHeaderThatIsThereTwice(t *testing.T) {
 	p := newPeople(t, headers)
 	for _, header := range []http.Header{
@@ -172,7 +173,8 @@ func TestAHeaderThatIsThereTwice(t *testing.T) {
 	}
 }
 
-// A person has pages, forms, and what is done in the person's name, within what the group may.
+// TestAPersonBehindAProxyWorks checks that a person can use pages and forms, in the person's name and with the group's
+// permissions.
 func TestAPersonBehindAProxyWorks(t *testing.T) {
 	p := newPeople(t, headers)
 	ann := named("ann", "sre")
@@ -191,28 +193,28 @@ func TestAPersonBehindAProxyWorks(t *testing.T) {
 	if diff := cmp.Diff(want, audited(t, p.stand, "rule.pause", ann)); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
-	// A tenant's bounds are in the rule that the person saves.
+	// The rule that the person saves has the tenant's bounds.
 	bob := named("bob", "acme")
 	isProblem(t, do(t, p.Server, "PUT", "/api/v1/rules/acme-x", acmeRule("orders.>"), bob...), 422, web.RuleInvalid, "proxy:bob may not read")
 	if a := do(t, p.Server, "PUT", "/api/v1/rules/acme-x", acmeRule("acme.created"), bob...); a.StatusCode >= 300 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
 	isProblem(t, do(t, p.Server, "PUT", "/api/v1/rules/other", acmeRule("acme.created"), bob...), 403, web.Forbidden, "proxy:bob is for the rules acme-*")
-	// The way in leads on; logging in with a token is not for who is named by the proxy.
+	// The login page redirects to the requested page; a person named by the proxy cannot log in with a token.
 	if a := do(t, p.Server, "GET", "/login?next=%2Frules", "", append(ann, html...)...); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/rules" {
 		t.Errorf("the way in: %d %v", a.StatusCode, a.Header)
 	}
 	if a := do(t, p.Server, "GET", "/login", "", append(named("eve", "x"), html...)...); a.StatusCode != http.StatusForbidden {
 		t.Errorf("the way in of a stranger: %d", a.StatusCode)
 	}
-	// A cookie of a session does not count beside the proxy's word.
+	// A session cookie is ignored if the proxy names a person.
 	session := p.login(p.token("root", "", access.Admin))
 	for who, status := range map[string]int{"staff": 403, "none": 403} {
 		if a := do(t, p.Server, "GET", "/api/v1/tokens", "", append(named("ann", who), session...)...); a.StatusCode != status {
 			t.Errorf("a session beside the headers: %d", a.StatusCode)
 		}
 	}
-	// The file that is read again holds at once.
+	// The file applies at once after it is read again.
 	p.use(t, "header: {name: X-Forwarded-User, groups: X-Forwarded-Groups}\ngroups: [{group: staff, scopes: [read]}]\n")
 	if a := do(t, p.Server, "GET", "/api/v1/jobs", "", ann...); a.StatusCode != http.StatusForbidden {
 		t.Errorf("a group that is in the file no more: %d", a.StatusCode)
@@ -223,7 +225,7 @@ func TestAPersonBehindAProxyWorks(t *testing.T) {
 	}
 }
 
-// Limits, and answers that are kept for a key, are of each person.
+// TestPeopleAreApart checks that limits and stored answers are separate for each person.
 func TestPeopleAreApart(t *testing.T) {
 	p := newPeople(t, headers, func(o *web.Options, _ *stand) { o.TokenRate = 3 })
 	pause := func(who string) int {
@@ -249,7 +251,7 @@ func TestPeopleAreApart(t *testing.T) {
 	}
 }
 
-// A stream of a person whom a proxy names ends with the group's grant.
+// TestAStreamEndsWithTheGrant checks that a stream of a person named by a proxy ends with the group's grant.
 func TestAStreamEndsWithTheGrant(t *testing.T) {
 	for name, text := range map[string]string{
 		"group": strings.Replace(headers, "sre", "other", 1), "scopes": strings.Replace(headers, "admin", "oncall", 1), "bounds": strings.Replace(headers, "scopes: [admin]", "scopes: [rules], subjects: [a]", 1),
@@ -264,7 +266,7 @@ func TestAStreamEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// acmeRule is a rule that listens to a subject.
+// acmeRule returns a rule with a subject.
 func acmeRule(subject string) string {
 	return "name: acme-x\nentity: acme\ntrigger: {event: " + subject + ", key: event.id}\nescalate: [{after: 3h, text: late}]\n"
 }

@@ -23,14 +23,14 @@ import (
 	"deadman/web"
 )
 
-// backup is a rule that takes pings.
+// backup is a rule that receives pings.
 const backup = `name: backup
 entity: host
 trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 slot: 1h
 `
 
-// pinging is a real finder and a real taker.
+// pinging is a real resolver and a real receiver.
 type pinging struct {
 	*pings.Resolver
 	*pings.Receiver
@@ -40,7 +40,7 @@ type pinging struct {
 // Beaten implements pings.Observer.
 func (*pinging) Beaten(futurejobs.ApplyResult) {}
 
-// ledger is a real ledger whose database can go away.
+// ledger is a real ledger with a database that can fail.
 type ledger struct {
 	pings.Ledger
 	away atomic.Bool
@@ -53,12 +53,12 @@ func (l *ledger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 	return l.Ledger.Apply(ctx, b)
 }
 
-// pinged is a stand that takes pings in, with the rule backup.
+// pinged is a stand that receives pings, with the rule backup.
 type pinged struct {
 	*stand
 	*ledger
 	*pinging
-	taker func() // stops it
+	taker func() // stops the writer of pings
 }
 
 func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
@@ -96,7 +96,7 @@ func (p *pinged) address(key string, header ...string) string {
 	return made.URL
 }
 
-// said is what the log has of a key, newest first.
+// said returns the log of a key, newest first.
 func (p *pinged) said(key string, header ...string) (said []string) {
 	p.t.Helper()
 	p.writer.Write(p.t.Context())
@@ -113,7 +113,7 @@ func (p *pinged) said(key string, header ...string) (said []string) {
 	return said
 }
 
-// What healthchecks documents of its ping API, and what its clients rely on.
+// TestPingAnswers checks that the answers are those of the documented ping API of healthchecks, as its clients expect.
 func TestPingAnswers(t *testing.T) {
 	p := newPinged(t, closed) // a ping needs no token
 	admin := p.token("admin", "", access.Admin)
@@ -179,7 +179,7 @@ func TestPingAnswers(t *testing.T) {
 	}
 }
 
-// A page of another site may send pings, if it knows where.
+// TestPingsFromOtherSites checks that a page of another site may send pings if it knows the URL.
 func TestPingsFromOtherSites(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
@@ -188,7 +188,8 @@ func TestPingsFromOtherSites(t *testing.T) {
 	}
 }
 
-// Of a body the first 10 kB are kept, whatever its bytes are; of a client's name 200 bytes.
+// TestPingBodies checks that the first 10 kB of a body are stored, regardless of its bytes, and 200 bytes of a
+// User-Agent.
 func TestPingBodies(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
@@ -215,7 +216,7 @@ func TestPingBodies(t *testing.T) {
 	}
 }
 
-// A body that comes too slowly, or breaks off, is no ping.
+// TestPingBodiesThatBreakOff checks that a body that is too slow or incomplete is no ping.
 func TestPingBodiesThatBreakOff(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
@@ -231,7 +232,7 @@ func TestPingBodiesThatBreakOff(t *testing.T) {
 	}
 }
 
-// A ping of a rule that waits for no beats any more is refused, with a word why.
+// TestPingsOfARuleWithoutAHeartbeat checks that a ping of a rule without a heartbeat is refused, with a reason.
 func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
 	p := newPinged(t)
 	own, all := p.address("photos"), p.address("")
@@ -244,7 +245,7 @@ func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
 	p.addresses(2)
 }
 
-// A key that no job can have is refused, and leaves nothing behind.
+// TestKeysThatNoneCanHaveAreNotLearned checks that an invalid key is refused without side effects.
 func TestKeysThatNoneCanHaveAreNotLearned(t *testing.T) {
 	p := newPinged(t)
 	all := p.address("")
@@ -256,7 +257,7 @@ func TestKeysThatNoneCanHaveAreNotLearned(t *testing.T) {
 	p.addresses(1)
 }
 
-// addresses expects that there are so many of the rule.
+// addresses fails unless the rule has that many addresses.
 func (p *pinged) addresses(want int) {
 	p.t.Helper()
 	saved, err := p.stand.store.Named(p.t.Context(), "backup")
@@ -266,7 +267,7 @@ func (p *pinged) addresses(want int) {
 	}
 }
 
-// Who sends a ping and hangs up has sent it: it is taken in, and counted so.
+// TestPingsOfWhoHangsUp checks that a ping is recorded and counted even if its client disconnects.
 func TestPingsOfWhoHangsUp(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
@@ -283,7 +284,7 @@ func TestPingsOfWhoHangsUp(t *testing.T) {
 	has(t, do(t, p.Server, "GET", "/metrics", "").body, `deadman_pings_total{outcome="taken"} 1`)
 }
 
-// What is not committed is not said to be taken in, and can be sent again.
+// TestPingsWhileTheDatabaseIsAway checks that an uncommitted ping is not acknowledged, and can be sent again.
 func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
@@ -304,7 +305,7 @@ func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// The address of a ping is a secret, and no log has it.
+// TestAddressesOfPingsAreNotLogged checks that the URL of a ping is a secret, and is never logged.
 func TestAddressesOfPingsAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	p := newPinged(t, func(o *web.Options, _ *stand) {
@@ -366,7 +367,8 @@ func TestPingAddresses(t *testing.T) {
 	}
 }
 
-// A ping key of a rule that a token may not change is like one that is taken: with it, pings of that rule would be ambiguous.
+// TestATenantTakesNoPingKeyOfAnother checks that a ping key of a rule that a token may not change is refused like a
+// taken one: it would make that rule's pings ambiguous.
 func TestATenantTakesNoPingKeyOfAnother(t *testing.T) {
 	p := newPinged(t, closed)
 	acme := strings.Replace(backup, "name: backup", "name: acme-beat", 1)
@@ -377,10 +379,10 @@ func TestATenantTakesNoPingKeyOfAnother(t *testing.T) {
 	for _, body := range []string{key, strings.Replace(key, "}", `, "rotate": true}`, 1)} {
 		isProblem(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", body, ours...), 409, web.Conflict, "the id is that of another key")
 	}
-	changed(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", key, all...), 201) // who may change both
+	changed(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", key, all...), 201) // a token that may change both
 }
 
-// Lists of addresses and of the log go page by page.
+// TestPingPages checks that lists of addresses and of the log are paginated.
 func TestPingPages(t *testing.T) {
 	p := newPinged(t)
 	own := map[string]string{}

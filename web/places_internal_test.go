@@ -11,14 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// placesFor are places of which an owner has a part.
+// placesFor makes places with a limit for each owner.
 func placesFor(perNode, perOwner int64) *places[string] {
 	return &places[string]{perNode: perNode, perOwner: perOwner, full: func(owner string, node bool) *Problem {
 		return problem(map[bool]int{false: http.StatusTooManyRequests, true: http.StatusServiceUnavailable}[node], "there is no place for %s", owner)
 	}}
 }
 
-// Who comes first is served first, whether a place or a turn of the owner is missing.
+// TestPlacesAreGivenInOrder checks that requests are served in order of arrival, for a missing place and for a missing
+// turn of the owner.
 func TestPlacesAreGivenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := placesFor(2, 1)
@@ -46,7 +47,8 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 	})
 }
 
-// One that waits too long is told whose places are taken, and one whose client leaves holds nothing.
+// TestPlacesAreNotWaitedForTooLong checks that a request that waits too long gets the reason, and that one with a
+// disconnected client holds no place.
 func TestPlacesAreNotWaitedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := placesFor(2, 1)
@@ -72,7 +74,7 @@ func TestPlacesAreNotWaitedForTooLong(t *testing.T) {
 			go func() { left <- p.wait(ctx, "a", 1, time.Hour) }()
 		}
 		synctest.Wait()
-		refused("a", http.StatusTooManyRequests, 0) // the line is full
+		refused("a", http.StatusTooManyRequests, 0) // the queue is full
 		leave()
 		for range 2 {
 			if err := <-left; !errors.Is(err, context.Canceled) {
@@ -87,7 +89,8 @@ func TestPlacesAreNotWaitedForTooLong(t *testing.T) {
 	})
 }
 
-// Whatever comes and leaves, no bound is passed, no place is lost, and none is free for one who waits.
+// TestPlacesKeepTheirBounds checks that no sequence of requests exceeds a bound or loses a place, and that no place is
+// free while a request waits for it.
 func TestPlacesKeepTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := placesFor(20, 8)
@@ -146,7 +149,8 @@ func TestPlacesKeepTheirBounds(t *testing.T) {
 	})
 }
 
-// Guests who take all that they get leave some of the guests' places to the next one.
+// TestGuestsLeavePlacesToGuests checks that guests who take every place they get leave some of the guests' places to the
+// next one.
 func TestGuestsLeavePlacesToGuests(t *testing.T) {
 	p := newReads()
 	guest := func(id string) tokenRef { return tokenRef{id: id, who: "the rules " + id, guest: true} }
@@ -160,7 +164,7 @@ func TestGuestsLeavePlacesToGuests(t *testing.T) {
 	}
 }
 
-// takeRoom takes room for an answer of an owner, and reports whether there was some.
+// takeRoom takes capacity for an answer of an owner, and reports success.
 func (p *places[K]) takeRoom(t *testing.T, owner K) bool {
 	t.Helper()
 	p.mu.Lock()

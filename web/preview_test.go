@@ -16,8 +16,7 @@ import (
 	"deadman/web"
 )
 
-// orders is the client of a source that finds every order unshipped, and counts its batches and the questions that it
-// verifies.
+// orders is the client of a source that finds every order unshipped, and counts its batches and verified queries.
 type orders struct{ asked, verified atomic.Int64 }
 
 func (o *orders) Reach(context.Context) error { return nil }
@@ -37,7 +36,7 @@ func (o *orders) Verify(context.Context, lookup.Question, int) ([]lookup.Column,
 	return nil, nil
 }
 
-// known are sources as rules ask for them.
+// known is the sources that rules may use.
 type known struct{ *lookup.Set }
 
 func (k known) Source(name string) (rules.Source, bool) {
@@ -45,12 +44,12 @@ func (k known) Source(name string) (rules.Source, bool) {
 	return source, ok
 }
 
-// looking is a rule that looks twice.
+// looking is a rule with two checks.
 const looking = `{"name": "looking", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
 	"lookup": {"sql": {"source": "shop", "query": "select status from orders where id = $1"}}, "while": "state != nil and state.status == \"UNSHIPPED\"",
 	"escalate": [{"after": "3h"}, {"after": "8h"}], "hold": "0"}`
 
-// shopped is a stand whose rules may ask the source shop.
+// shopped makes a stand with rules that may query the source shop.
 func shopped(t *testing.T) (*stand, *orders) {
 	client := &orders{}
 	return newStand(t, closed, func(_ *web.Options, s *stand) {
@@ -60,7 +59,7 @@ func shopped(t *testing.T) (*stand, *orders) {
 	}), client
 }
 
-// A lint has a source verify a question for those who may write rules, and for nobody else.
+// TestLintOfALookup checks that a lint has a source verify a query only for tokens that may write rules.
 func TestLintOfALookup(t *testing.T) {
 	s, client := shopped(t)
 	for i, c := range []struct {
@@ -88,7 +87,8 @@ func TestLintOfALookup(t *testing.T) {
 	}
 }
 
-// What a lookup finds is given, or its source is asked once, for those who may change rules.
+// TestPreviewOfALookup checks that a lookup's result is given, or its source is queried once, for tokens that may change
+// rules.
 func TestPreviewOfALookup(t *testing.T) {
 	s, client := shopped(t)
 	reader, writer := s.token("reader", "", access.Read), s.token("writer", "", access.Rules)
@@ -98,7 +98,7 @@ func TestPreviewOfALookup(t *testing.T) {
 	for _, c := range []struct {
 		name, found string // found as a field; empty: absent
 		as          []string
-		outcome     string // of the preview; empty: it is refused
+		outcome     string // of the preview; empty if it is refused
 		lookup      string
 		asked       int64
 	}{
@@ -130,7 +130,8 @@ func TestPreviewOfALookup(t *testing.T) {
 	}
 }
 
-// A schedule begins waits without an event; what an event begins has no preview without one.
+// TestPreviewWithoutAnEvent checks that a preview without an event works for a schedule, and is refused for a trigger by
+// events.
 func TestPreviewWithoutAnEvent(t *testing.T) {
 	s := newStand(t)
 	const path = "/api/v1/rules/preview"

@@ -11,7 +11,7 @@ import (
 	"deadman/internal/logins/logintest"
 )
 
-// While the provider is away, the page says so, and tokens log in.
+// TestTheProviderIsAway checks that the login page reports an outage of the provider, and that tokens still log in.
 func TestTheProviderIsAway(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -20,7 +20,7 @@ func TestTheProviderIsAway(t *testing.T) {
 	if a := b.ask("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Asked("/.well-known/openid-configuration") != 0 {
 		t.Errorf("the page asks the provider: %d", a.StatusCode)
 	}
-	for range 30 { // which is more than an address may guess
+	for range 30 { // more than the guesses of an address
 		a := b.ask("POST", "/login/oidc", "next=%2Frules", formOf...)
 		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "login provider does not answer") || strings.Contains(a.body, "internal") || !strings.Contains(a.body, `value="/rules"`) || len(b.cookies) > 0 {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -38,7 +38,7 @@ func TestTheProviderIsAway(t *testing.T) {
 		t.Errorf("the failures are not counted: %s", regexp.MustCompile(`deadman_login.*`).FindAllString(metrics.body, -1))
 	}
 	i.Break(nil)
-	// Codes that are guessed are bounded as tokens are, and cost the provider no more.
+	// Guessed codes are bounded like tokens, and cause no more requests to the provider.
 	b = p.tab()
 	status := 0
 	p.use(t, providers(i.URL))
@@ -52,7 +52,8 @@ func TestTheProviderIsAway(t *testing.T) {
 	}
 }
 
-// One address that has the node ask the provider all the time keeps nobody else from logging in, and fills no log.
+// TestLoginsOfAnAddressAreBounded checks that one address that starts logins all the time neither blocks other logins
+// nor fills the log.
 func TestLoginsOfAnAddressAreBounded(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))

@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-// providers is a login file with a provider.
+// providers returns a login file with a provider.
 func providers(issuer string) string {
 	return "oidc: {issuer: '" + issuer + "', title: Example ID, client_id: " + logintest.Client + ", client_secret_env: X}\n" + grants
 }
@@ -26,7 +26,7 @@ type tab struct {
 
 func (p *people) tab() *tab { return &tab{p, make(map[string]string)} }
 
-// ask sends a request as the browser does, and keeps the cookies of the answer.
+// ask sends a request as the browser does, and stores the cookies of the answer.
 func (b *tab) ask(method, path, body string, header ...string) answer {
 	b.t.Helper()
 	var all []string
@@ -48,7 +48,7 @@ func (b *tab) ask(method, path, body string, header ...string) answer {
 	return a
 }
 
-// begin clicks the button of the login page, and returns the address of the provider where the browser goes.
+// begin clicks the button of the login page, and returns the provider's URL.
 func (b *tab) begin(next string) string {
 	b.t.Helper()
 	a := b.ask("POST", "/login/oidc", url.Values{"next": {next}}.Encode(), formOf...)
@@ -59,7 +59,7 @@ func (b *tab) begin(next string) string {
 	return at
 }
 
-// back is where the issuer leads the browser back to, below the node.
+// back returns the issuer's redirect, relative to the node.
 func (b *tab) back(i *logintest.Issuer, next string) string {
 	b.t.Helper()
 	u, err := url.Parse(i.Authorize(b.begin(next)))
@@ -83,7 +83,8 @@ func (b *tab) with(at, name, value string) string {
 	return path + "?" + q.Encode()
 }
 
-// A click on the login page leads to the provider and back, as a person with a session of their own.
+// TestAProviderLogsPeopleIn checks that a click on the login page leads to the provider and back, with a session for the
+// person.
 func TestAProviderLogsPeopleIn(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -125,7 +126,8 @@ func TestAProviderLogsPeopleIn(t *testing.T) {
 	}
 }
 
-// What comes back from elsewhere, or twice, or was never begun, logs nobody in.
+// TestALoginIsOfItsBrowser checks that a redirect to another browser, a repeated one, and one without a login in
+// progress are refused.
 func TestALoginIsOfItsBrowser(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -184,7 +186,7 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	refused("no code", b, b.with(b.back(i, "/"), "code", ""))
 	b = p.tab()
 	refused("another issuer", b, b.with(b.back(i, "/"), "iss", "https://evil.example"))
-	// The code of another one's login, in the own one.
+	// The code of another login, in the browser's own one.
 	b = p.tab()
 	other, err := url.Parse(p.tab().back(i, "/"))
 	fatal(t, err)
@@ -198,7 +200,7 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	if got := p.refusals("oidc"); got == "0" {
 		t.Error("nothing is counted as refused")
 	}
-	// A page of another site begins nothing, and neither does a link.
+	// Neither a page of another site nor a link begins a login.
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
 		if a := p.tab().ask("POST", "/login/oidc", "next=%2F", append(header, "Content-Type", formOf[1])...); a.StatusCode != http.StatusForbidden || len(a.Cookies()) > 0 {
 			t.Errorf("%v begins a login: %d", header, a.StatusCode)
@@ -214,7 +216,8 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	}
 }
 
-// A login leads to pages of the node alone, whatever the form, the cookie or the address say.
+// TestAProviderLeadsToTheNodeAlone checks that a login opens only pages of the node, regardless of the form, the cookie
+// or the URL.
 func TestAProviderLeadsToTheNodeAlone(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -234,7 +237,7 @@ func TestAProviderLeadsToTheNodeAlone(t *testing.T) {
 	}
 }
 
-// The words of a provider, or of whom wrote the address, are text.
+// TestAProviderRefuses checks that the words of a provider, or of the URL's author, are escaped.
 func TestAProviderRefuses(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -256,7 +259,8 @@ func TestAProviderRefuses(t *testing.T) {
 	}
 }
 
-// Each login makes a new session and ends the one before, whoever had it; what a browser brought counts for nothing.
+// TestALoginFixesNoSession checks that each login creates a new session and ends the previous one of any user, and that
+// the browser's own values are ignored.
 func TestALoginFixesNoSession(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -288,7 +292,8 @@ func TestALoginFixesNoSession(t *testing.T) {
 	}
 }
 
-// What a person may is what the login file grants now; in no group, a person gets no session.
+// TestGroupsDecideNow checks that the current login file decides a person's permissions, and that a person without
+// groups gets no session.
 func TestGroupsDecideNow(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -334,7 +339,7 @@ func TestGroupsDecideNow(t *testing.T) {
 	if !b.isIn() {
 		t.Error("the session does not go on with the file")
 	}
-	// A person who may nothing any more can log out.
+	// A person without permissions can still log out.
 	p.use(t, "oidc: {issuer: '"+i.URL+"', client_id: x}\ngroups: [{group: another, scopes: [read]}]\n")
 	b.ask("POST", "/logout", "", formOf...)
 	if all, err := p.keeper.Sessions(t.Context()); err != nil || len(all) != 0 || len(b.cookies) != 0 {
@@ -342,7 +347,8 @@ func TestGroupsDecideNow(t *testing.T) {
 	}
 }
 
-// Sessions of people are ended by administrators, and by the person; one person does not see those of another.
+// TestSessionsOfPeopleAreRevoked checks that administrators and the person end a person's sessions, and that persons do
+// not see each other's.
 func TestSessionsOfPeopleAreRevoked(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := newPeople(t, providers(i.URL))
@@ -369,7 +375,7 @@ func TestSessionsOfPeopleAreRevoked(t *testing.T) {
 	}
 }
 
-// Without a provider in the file there is nothing of it.
+// TestWithoutAProvider checks that without a provider in the file, its routes and button do not exist.
 func TestWithoutAProvider(t *testing.T) {
 	for _, p := range []*people{newPeople(t, headers), {stand: newStand(t, closed)}} {
 		if a := p.tab().ask("GET", "/login", ""); strings.Contains(a.body, "oidc") || !strings.Contains(a.body, "autofocus") {

@@ -10,7 +10,8 @@ import (
 	"deadman/internal/access"
 )
 
-// The tokens of a prefix share their room, and all prefixes together leave some for everybody else, of whom each leaves some, too.
+// TestTenantsLeaveRoomToRead checks that the tokens of a prefix share their capacity, that all prefixes together leave
+// some for others, and that each of those leaves some, too.
 func TestTenantsLeaveRoomToRead(t *testing.T) {
 	reads := newReads()
 	visitorNamed := func(name, prefix string) principal {
@@ -29,7 +30,7 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 			t.Errorf("%s: %d, want %d", what, got, want)
 		}
 	}
-	for tenant, most := range []int{8, 8, 4, 2, 1, 1} { // from the third on, each has as much as it leaves to others
+	for tenant, most := range []int{8, 8, 4, 2, 1, 1} { // from the third on, each gets as much as it leaves to others
 		prefix := fmt.Sprintf("t%d-", tenant)
 		for i := range most {
 			want("an answer to a tenant", take(fmt.Sprint(prefix, i), prefix), http.StatusOK)
@@ -39,7 +40,7 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 		}
 	}
 	want("another tenant", take("t6", "t6-"), http.StatusServiceUnavailable)
-	for i, name := range []string{"ann", "bob", "cas", "dan"} { // each has as much as it leaves to others
+	for i, name := range []string{"ann", "bob", "cas", "dan"} { // each gets as much as it leaves to others
 		for range []int{4, 2, 1, 1}[i] {
 			want(name+", without a prefix", take(name, ""), http.StatusOK)
 		}

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/access"
 )
 
-// slowly asks for a page and reads nothing of the answer. The test's end lets go of it.
+// slowly requests a page without reading the answer. The connection is closed at the end of the test.
 func (s *stand) slowly(path string, header []string) net.Conn {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -29,7 +29,7 @@ func (s *stand) slowly(path string, header []string) net.Conn {
 	return c
 }
 
-// refuse keeps dead letters of so many bytes each.
+// refuse stores dead letters of that many bytes each.
 func (s *stand) refuse(letters, size int) {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
@@ -44,8 +44,8 @@ func (s *stand) refuse(letters, size int) {
 	fatal(s.t, err)
 }
 
-// Readers that do not read hold their places: a token gets no more than its own, and what it is told is what to do; others
-// go on, and so do streams and what says how the node is.
+// TestReadsAreBounded checks that slow readers hold their places: a token gets no more than its own, with a useful
+// message; other tokens, streams and health continue.
 func TestReadsAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	s.refuse(500, 16<<10-100)
@@ -58,7 +58,7 @@ func TestReadsAreBounded(t *testing.T) {
 	for i := range held {
 		held[i] = s.slowly(page, slow)
 	}
-	time.Sleep(time.Second) // until they are at work
+	time.Sleep(time.Second) // until they are running
 	begun := time.Now()
 	a := do(t, s.Server, "GET", "/api/v1/jobs", "", slow...)
 	if took := time.Since(begun); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || took < 9*time.Second {
@@ -78,12 +78,12 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Errorf("a stream meanwhile: %d", a.StatusCode)
 	}
 
-	live := stream(t, s.URL+"/jobs?live=1", slow...) // a live page is made in a place like that of a request
+	live := stream(t, s.URL+"/jobs?live=1", slow...) // a live page needs a place like a request
 	if text, err := io.ReadAll(live.Body); live.StatusCode != 200 || err != nil || len(text) > 0 {
 		t.Errorf("a live page meanwhile: %d, %d bytes, %v", live.StatusCode, len(text), err)
 	}
 
-	go func() { // one that waits gets the place of one that leaves
+	go func() { // a waiting one gets the place of one that leaves
 		time.Sleep(time.Second)
 		held[0].Close()
 	}()
@@ -92,7 +92,8 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// A page asks the API for much; all of that is one place. As many pages as a token has places answer at once.
+// TestPagesTakeOnePlace checks that all requests of a page to the API share one place, and that as many pages as a token
+// has places answer at once.
 func TestPagesTakeOnePlace(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{"id":"1"}`)
@@ -112,8 +113,8 @@ func TestPagesTakeOnePlace(t *testing.T) {
 	}
 }
 
-// Four tokens whose clients do not read leave room for others, who get small and large answers at once, however the four try again. All tokens
-// together have no more than the node's room.
+// TestReadsOfANodeAreBounded checks that four tokens with slow readers leave capacity for others, who get small and
+// large answers at once, even while the four retry. All tokens together stay within the node's capacity.
 func TestReadsOfANodeAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	s.refuse(500, 16<<10-100)
@@ -127,7 +128,7 @@ func TestReadsOfANodeAreBounded(t *testing.T) {
 	for i := range 4 {
 		hold(i)
 	}
-	time.Sleep(3 * time.Second) // until they are at work
+	time.Sleep(3 * time.Second) // until they are running
 	other := s.token("other", "", access.Read)
 	for _, path := range []string{"/api/v1/jobs", page, "/"} {
 		begun := time.Now()
@@ -145,15 +146,15 @@ func TestReadsOfANodeAreBounded(t *testing.T) {
 	}
 }
 
-// Clients that are slow to read small answers keep nobody from reading.
+// TestSmallAnswersTakeLittleRoom checks that slow readers of small answers do not block others.
 func TestSmallAnswersTakeLittleRoom(t *testing.T) {
 	s := newStand(t, closed)
 	s.refuse(250, 16<<10-100) // more than the system buffers
 	slow := s.token("slow", "", access.Read)
-	for range 14 { // of which 8 would be all that are made at a time
+	for range 14 { // at most 8 are made at once
 		s.slowly("/api/v1/dead-letters?limit=250", slow)
 	}
-	time.Sleep(time.Second) // until they are at work
+	time.Sleep(time.Second) // until they are running
 	begun := time.Now()
 	if a, took := do(t, s.Server, "GET", "/api/v1/jobs", "", slow...), time.Since(begun); a.StatusCode != 200 || took > 5*time.Second {
 		t.Errorf("%d after %s: %s", a.StatusCode, took, a.body)

@@ -8,13 +8,14 @@ import (
 	"deadman/internal/access"
 )
 
-// What is not there, and what can't be done, is told to people on a page, to programs as a problem.
+// TestRefusalsForPeopleAndPrograms checks that users get a page for missing things and refused actions, and programs a
+// problem.
 func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 	s := newStand(t)
 	for _, c := range []struct {
 		method, path string
 		status       int
-		page         string // empty: the address is for programs alone
+		page         string // empty if the path is only for programs
 	}{
 		{"GET", "/nope", 404, "There is nothing at /nope<"},
 		{"GET", "/entities/order/zz", 404, `href="/jobs">All jobs`},
@@ -45,14 +46,14 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 	}
 }
 
-// Whoever may not see a page is told so on one, from which they can log in as somebody else.
+// TestRefusalOfATokenIsAPage checks that a refused visitor gets a page with a link to the login.
 func TestRefusalOfATokenIsAPage(t *testing.T) {
 	s := newStand(t, closed)
 	a := do(t, s.Server, "GET", "/jobs", "", append(s.token("shop", "", access.Events), "Accept", "text/html")...)
 	if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "does not have the scope read") || !strings.Contains(a.body, `href="/login"`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	// Nobody known is led nowhere but to the login.
+	// An anonymous visitor gets only a link to the login.
 	a = do(t, s.Server, "POST", "/jobs", "", "Accept", "text/html")
 	if a.StatusCode != http.StatusUnauthorized || !strings.Contains(a.body, `href="/login"`) || strings.Contains(a.body, "<nav") {
 		t.Errorf("%d %s", a.StatusCode, a.body)

@@ -13,8 +13,7 @@ import (
 	"deadman/web"
 )
 
-// bare is a node that has nothing to answer from. What is refused has to be refused before
-// that is looked at; else it is a 500.
+// bare makes a node without dependencies. A request that is not refused before they are used gets a 500.
 func bare(t *testing.T, o web.Options) *httptest.Server {
 	t.Helper()
 	if o.Health == nil {
@@ -26,7 +25,7 @@ func bare(t *testing.T, o web.Options) *httptest.Server {
 	return s
 }
 
-// closedWithoutKeeper is a node that is not open and knows no tokens.
+// closedWithoutKeeper makes a node that is not open and has no tokens.
 func closedWithoutKeeper(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(web.New(web.Options{Log: quiet}))
@@ -34,7 +33,7 @@ func closedWithoutKeeper(t *testing.T) *httptest.Server {
 	return s
 }
 
-// answer is what came back.
+// answer is a response with its body.
 type answer struct {
 	*http.Response
 	body string
@@ -179,7 +178,8 @@ func TestEventsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A page that rebinds its own name to a loopback address sends that name as Host.
+// TestLoopbackOnly checks that a page that rebinds its name to a loopback address is refused, since it sends that name
+// as Host.
 func TestLoopbackOnly(t *testing.T) {
 	s := bare(t, web.Options{LoopbackOnly: true, PublicURL: "https://deadman.example.org/x"})
 	for host, ok := range map[string]bool{
@@ -246,7 +246,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A fault inside is told without its inside.
+// TestPanic checks that an internal error is answered without its details.
 func TestPanic(t *testing.T) {
 	s := bare(t, web.Options{})
 	a := do(t, s, "GET", "/api/v1/jobs", "")
@@ -255,7 +255,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// An answer that cannot be encoded is a problem from its first byte.
+// TestNoHalfAnswer checks that an answer that cannot be encoded is a problem from its first byte.
 func TestNoHalfAnswer(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{"half": `)

@@ -7,7 +7,7 @@ import (
 	"deadman/web"
 )
 
-// What the index lists is there: none of it is an unknown path or a wrong method.
+// TestIndex checks that every operation in the index exists with its path and method.
 func TestIndex(t *testing.T) {
 	s := newStand(t)
 	for _, path := range []string{"/api/v1", "/api/v1/"} {

@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-// readFolder has the stand read rules from a folder of the name, as a node does when it starts.
+// readFolder makes the stand read rules from a folder of that name, as a node does at start.
 func (s *stand) readFolder(name string, files map[string]string) {
 	s.t.Helper()
 	dir := filepath.Join(s.t.TempDir(), name)
@@ -30,7 +30,8 @@ func (s *stand) readFolder(name string, files map[string]string) {
 	}
 }
 
-// What the operator of a node wrote into its folder is changed there, whatever a request calls itself.
+// TestRulesOfANodesFolderAreReadOnly checks that rules of a node's folder cannot be changed by requests with the
+// folder's bundle.
 func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	s := newStand(t, closed)
 	rulesOnly, admin := s.token("ci", "", access.Rules), s.token("adm", "", access.Admin)
@@ -70,18 +71,18 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 		t.Fatalf("it was changed: %+v", r)
 	}
 
-	// Bundles that no node reads are those of who applies them.
+	// Bundles without a node's folder belong to the clients that apply them.
 	changed(t, as(rulesOnly, "PUT", "/other?bundle=file:mine", other), 201)
 	changed(t, as(rulesOnly, "PUT", "/other?adopt=true", other), 200)
 
-	// What came by the name of the folder before the node read it there is the node's from then on.
+	// Rules saved under the folder's name before the node read the folder belong to the node from then on.
 	s.readFolder("late", map[string]string{"early.yaml": strings.Replace(paidYAML, "name: paid", "name: late", 1)})
 	early := strings.Replace(paidYAML, "name: paid", "name: early", 1)
 	changed(t, as(rulesOnly, "PUT", "/early?bundle=file:soon", early), 201)
 	s.readFolder("soon", map[string]string{"early.yaml": early})
 	isProblem(t, as(rulesOnly, "PUT", "/early?bundle=file:soon", mine), 409, web.RuleConflict, "file:soon", at)
 
-	// Who may do everything clears up what is in no file any more, and the audit says what that was.
+	// An administrator cleans up rules without a file, and the audit log records the bundle.
 	changed(t, as(admin, "PUT", "/late?adopt=true", strings.Replace(mine, "name: paid", "name: late", 1)), 200)
 	if a := as(admin, "DELETE", "/paid?bundle=file:orders", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -93,7 +94,8 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	}
 }
 
-// A tenant takes names, and pauses rules, below its prefix alone; there also those of a node's folder.
+// TestATenantTakesNamesBelowItsPrefixAlone checks that a tenant creates and pauses rules below its prefix only,
+// including those of a node's folder.
 func TestATenantTakesNamesBelowItsPrefixAlone(t *testing.T) {
 	s := newStand(t, closed)
 	tenant := append(s.token("tenant", "acme-*", access.Rules), "Content-Type", "application/yaml")

@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-// A list of rules says what each of them waits for, once that was counted.
+// TestJobsOfRules checks that a list of rules has their job counts after the first count.
 func TestJobsOfRules(t *testing.T) {
 	s := newStand(t)
 	s.save(strings.ReplaceAll(unshipped, "order-unshipped", "order-unpaid"))

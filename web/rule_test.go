@@ -16,7 +16,7 @@ const (
 	paidYAML = "name: paid\nentity: payment\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 2h, step: primary}]\n"
 )
 
-// changed is what a request that saves a rule comes to.
+// changed decodes the answer to a request that saves a rule.
 func changed(t *testing.T, a answer, status int) web.RuleChange {
 	t.Helper()
 	var c web.RuleChange
@@ -50,7 +50,7 @@ func TestRuleLife(t *testing.T) {
 	}
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", paid), 409, web.RuleConflict, "PUT")
 
-	// As YAML, at a version, twice.
+	// As YAML, with a version, twice.
 	a = do(t, s.Server, "PUT", path, paidYAML, "Content-Type", "application/yaml", "If-Match", `"1"`)
 	if c := changed(t, a, 200); c.Created || !c.Changed || c.Rule.Version != 2 || a.Header.Get("ETag") != `"2"` || !strings.Contains(c.Diff, "after: 2h") {
 		t.Errorf("replaced: %+v", c)
@@ -64,7 +64,7 @@ func TestRuleLife(t *testing.T) {
 		t.Errorf("a dry run: %+v", c)
 	}
 
-	// It comes out as it went in.
+	// The document is returned as it was sent.
 	a = do(t, s.Server, "GET", path, "", "Accept", "application/yaml")
 	if a.Header.Get("ETag") != `"2"` || a.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(a.body, "after: 2h") {
 		t.Errorf("as YAML: %v %s", a.Header, a.body)
@@ -80,7 +80,7 @@ func TestRuleLife(t *testing.T) {
 		t.Errorf("its own JSON changes it: %s", c.Diff)
 	}
 
-	// Its versions.
+	// The versions of the rule.
 	versions := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions")
 	if len(versions.Items) != 2 || versions.Items[0].Version != 2 || versions.Items[0].SavedBy != "loopback" {
 		t.Errorf("versions: %+v", versions)
@@ -147,7 +147,7 @@ func TestBundles(t *testing.T) {
 	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?bundle=file:x"); len(list.Items) != 1 || list.Items[0].Bundle != "file:x" {
 		t.Errorf("%+v", list)
 	}
-	// A lint is about the text, whoever owns the rule.
+	// A lint checks the text, regardless of the rule's owner.
 	if a := do(t, s.Server, "POST", "/api/v1/rules/lint", paid); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
@@ -156,7 +156,7 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// Events of before the save begin waits where somebody asks for them.
+// TestSince checks that events from before the save create jobs with the parameter since.
 func TestSince(t *testing.T) {
 	s := newStand(t)
 	for _, id := range []string{"1", "2"} {
@@ -174,7 +174,7 @@ func TestSince(t *testing.T) {
 	if got := keys(get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs?rule=paid").Items); got != "[1 2]" {
 		t.Errorf("they wait for %s", got)
 	}
-	// What waits goes on with the new version where somebody asks for that.
+	// Pending jobs move to the new version with the parameter apply_to.
 	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.Moved != 2 {
 		t.Errorf("%+v", c)
 	}
@@ -287,7 +287,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// A rule with a schedule says when it ticks next, or that it does not any more.
+// TestRulesSayTheirNextTick checks that a rule with a schedule has its next tick, or none after its last.
 func TestRulesSayTheirNextTick(t *testing.T) {
 	s := newStand(t)
 	save := func(name, schedule string) web.Rule {

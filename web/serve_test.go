@@ -15,11 +15,11 @@ import (
 	"deadman/web"
 )
 
-// serving is a handler being served, and what holds it up.
+// serving is a served handler that a test can block.
 type serving struct {
 	url     string
-	begun   chan struct{} // a request is in hand
-	release chan struct{} // lets it go on
+	begun   chan struct{} // a request is running
+	release chan struct{} // lets it continue
 	stop    context.CancelFunc
 	ended   chan error
 }
@@ -67,7 +67,7 @@ func TestServeFinishesWhatIsInHand(t *testing.T) {
 	got := s.get(t)
 	<-s.begun
 	s.stop()
-	for { // until nobody listens any more
+	for { // until the listener is closed
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
 			break

@@ -14,7 +14,7 @@ import (
 	"deadman/web"
 )
 
-// ticking is a rule with two keys, of which both are looked at five minutes after the tick.
+// ticking is a rule with two keys; both are checked five minutes after the tick.
 const ticking = `
 name: import-missing
 entity: import
@@ -22,7 +22,7 @@ trigger: {schedule: "58 * * * *", keys: [customers, products]}
 escalate: [{after: 5m}]
 `
 
-// slotsOf asks for the load.
+// slotsOf requests the load.
 func slotsOf(t *testing.T, s *stand, query url.Values) (slots web.Slots) {
 	t.Helper()
 	a := do(t, s.Server, "GET", "/api/v1/slots?"+query.Encode(), "")
@@ -40,8 +40,7 @@ func same(t *testing.T, want []web.Slot, got web.Slots) {
 	}
 }
 
-// TestSlots shows what was checked, what is waited for and what schedules will begin, each in the
-// bucket of its slot.
+// TestSlots checks that past checks, pending jobs and planned ticks are in the bucket of their slot.
 func TestSlots(t *testing.T) {
 	s := newStand(t, func(o *web.Options, s *stand) { o.Now = func() time.Time { return s.now } })
 	documents, err := rules.Parse([]byte(ticking), "")
@@ -62,7 +61,7 @@ func TestSlots(t *testing.T) {
 	query := url.Values{"from": {hour.Format(time.RFC3339)}, "to": {hour.Add(3 * time.Hour).Format(time.RFC3339)}, "bucket": {"1h"}}
 
 	all := slotsOf(t, s, query)
-	ticks := 2 // of the tick in the hour at hand, if that is yet to come
+	ticks := 2 // of the tick in the current hour, if it is yet to come
 	if s.now.Sub(hour) >= 58*time.Minute {
 		ticks = 0
 	}
@@ -86,7 +85,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsAreBounded: what can't be answered is refused, with what to write.
+// TestSlotsAreBounded checks that an invalid span is refused, with a remedy.
 func TestSlotsAreBounded(t *testing.T) {
 	s := newStand(t)
 	for query, want := range map[string]string{

@@ -34,7 +34,7 @@ func (s *shop) Verify(context.Context, lookup.Question, int) ([]lookup.Column, e
 }
 func (s *shop) Close() {}
 
-// withSources is a stand with two sources, of which one can be shut.
+// withSources makes a stand with two sources; one can be shut.
 func withSources(t *testing.T, changes ...func(*web.Options, *stand)) (*stand, *lookup.Set, *shop) {
 	var set *lookup.Set
 	client := &shop{}

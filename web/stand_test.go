@@ -27,22 +27,21 @@ import (
 	"deadman/web/ui"
 )
 
-// quiet is where what goes wrong on purpose is logged.
+// quiet discards the log of intended errors.
 var quiet = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stand is the handler over a real store and a real broker, with hands in place of the
-// sweeper and the intake: what they would do is done when a test says so.
+// stand is the handler over a real store and a real broker. The test itself does the work of the sweeper and the intake.
 type stand struct {
 	*httptest.Server
 	t      *testing.T
 	store  *store.Store
 	bus    *bus.Bus
 	rules  *rules.Registry
-	keeper *access.Tokens // of a stand that is closed
+	keeper *access.Tokens // of a closed stand
 	rule   *futurejobs.Rule
-	now    time.Time // when the stand was made
+	now    time.Time // creation time of the stand
 }
 
 // unshipped is the rule of the stand.
@@ -111,7 +110,7 @@ func (s *stand) ref(key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(s.rule.Entity, key, s.store.Shards()), RuleID: s.rule.ID, Key: key}
 }
 
-// place begins a wait, due after d.
+// place creates a job, due after d.
 func (s *stand) place(key string, d time.Duration, event string) {
 	s.t.Helper()
 	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.Start{Job: futurejobs.Job{
@@ -128,7 +127,7 @@ func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	return applied
 }
 
-// alert decides an alert about a job, which then waits for another d, and publishes it.
+// alert decides an alert about a job, schedules its next check after d, and publishes the alert.
 func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -184,7 +183,7 @@ func (s *stand) settle(d futurejobs.Decision) {
 	}
 }
 
-// end ends a wait because it happened.
+// end resolves a job.
 func (s *stand) end(key string) {
 	s.t.Helper()
 	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
@@ -192,7 +191,7 @@ func (s *stand) end(key string) {
 	}
 }
 
-// get reads what a path answers into v.
+// get decodes the answer of a path.
 func get[T any](t *testing.T, s *httptest.Server, path string) T {
 	t.Helper()
 	a := do(t, s, "GET", path, "")

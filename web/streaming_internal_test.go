@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A stream ends within 5 s after its visitor may not follow any more, however much is sent, and then
-// nothing is sent any more.
+// TestAStreamEndsWithinFiveSeconds checks that a stream ends within 5 s after its visitor loses the permission,
+// regardless of the amount of data, and that nothing is sent after it.
 func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"all the time": time.Millisecond, "now and then": 3 * time.Second, "never": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
 	}
 }
 
-// A node that cannot find out for a moment ends no stream; one that cannot find out for longer does.
+// TestAStreamOutlivesOneFailedCheck checks that a single failed check does not end a stream, but repeated failures do.
 func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), 0
@@ -70,7 +70,7 @@ func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
 	})
 }
 
-// A client that does not read keeps no stream.
+// TestAStreamEndsToAClientThatDoesNotRead checks that a stream ends even if its client does not read.
 func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 	var revoked atomic.Bool
 	blocked, ended := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,7 @@ func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 			}()
 			flow := http.NewResponseController(w)
 			for {
-				_ = flow.SetWriteDeadline(time.Now().Add(writeTime)) // the write says what is wrong
+				_ = flow.SetWriteDeadline(time.Now().Add(writeTime)) // the write returns the error
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}
@@ -125,7 +125,8 @@ func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// One token takes a part of the places of a node, and all tokens together no more than there are.
+// TestPlacesOfStreams checks that one token gets only a part of the places of a node, and all tokens together no more
+// than the node has.
 func TestPlacesOfStreams(t *testing.T) {
 	p := newStreamPlaces("live pages", 5, 2)
 	who := func(id string) tokenRef { return tokenRef{id: id, who: id} }

@@ -14,7 +14,7 @@ import (
 	"deadman/web"
 )
 
-// stream opens a stream and returns the answer, of whatever status. The test's end closes it.
+// stream opens a stream and returns the answer, with any status. The stream is closed at the end of the test.
 func stream(t *testing.T, url string, header ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -31,7 +31,7 @@ func stream(t *testing.T, url string, header ...string) answer {
 	return answer{Response: begun}
 }
 
-// ends waits until a stream ends. It fails the test where the stream goes on for much longer than it may.
+// ends waits until a stream ends. It fails the test if the stream continues for much longer than permitted.
 func ends(t *testing.T, what string, begun answer) {
 	t.Helper()
 	if begun.StatusCode != http.StatusOK {
@@ -47,7 +47,7 @@ func ends(t *testing.T, what string, begun answer) {
 	}
 }
 
-// alertsComing publishes alerts all the time, until the test is over.
+// alertsComing publishes alerts until the end of the test.
 func (s *stand) alertsComing() {
 	stop, done := make(chan struct{}), make(chan struct{})
 	s.t.Cleanup(func() {
@@ -71,9 +71,9 @@ func (s *stand) alertsComing() {
 	}()
 }
 
-// A stream ends with the token that it was begun with, also while alerts come all the time: where this node
-// or another one revokes the token, where it expires, where its session ends, and where the node was open
-// when the stream began.
+// TestStreamsEndWithTheirToken checks that a stream ends with the token of its start, even while alerts arrive all the
+// time: if this node or another one revokes the token, if it expires, if its session ends, and if the node was open at
+// the start.
 func TestStreamsEndWithTheirToken(t *testing.T) {
 	for _, path := range []string{"/api/v1/alerts", "/jobs?live=1"} {
 		t.Run(path, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
 		}
 	})
 	s.alertsComing()
-	narrow := s.token("narrow", "acme-*", access.Read) // it sees everything as long as the node is open
+	narrow := s.token("narrow", "acme-*", access.Read) // it sees everything while the node is open
 	strangers := []answer{stream(t, s.URL+"/api/v1/alerts"), stream(t, s.URL+"/jobs?live=1"), stream(t, s.URL+"/api/v1/alerts", narrow...)}
 	s.token("first", "", access.Admin)
 	for _, answer := range strangers {
@@ -115,7 +115,7 @@ func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
 	}
 }
 
-// One token cannot take all streams of a node.
+// TestStreamsOfATokenAreBounded checks that one token cannot take all streams of a node.
 func TestStreamsOfATokenAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
@@ -160,7 +160,8 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	}
 }
 
-// What is no page in a browser that follows it is answered like any other request, and is cut off like it.
+// TestWhatIsNoStreamTakesNoPlace checks that the live parameter makes a stream only of GET requests for pages: other
+// requests are answered as usual and take no place.
 func TestWhatIsNoStreamTakesNoPlace(t *testing.T) {
 	s := newStand(t, closed)
 	header := s.token("me", "", access.Read)

@@ -26,7 +26,7 @@ func TestRequestsOfATokenAreBounded(t *testing.T) {
 		return a
 	}
 	page := append([]string{"Accept", "text/html"}, greedy...)
-	ask(page, "/", 200) // which asks the API for much, and counts once
+	ask(page, "/", 200) // many requests to the API within it, counted once
 	for range 3 {
 		ask(greedy, "/api/v1/rules", 200)
 	}

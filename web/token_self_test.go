@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// Whoever asks is told what they may, with what their scopes imply.
+// TestSelf checks that a caller gets its permissions, with those that its scopes imply.
 func TestSelf(t *testing.T) {
 	s := newStand(t, closed)
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"deadman/web"
 )
 
-// TestTrails: one job and an entity say what became of their jobs, and lists do not.
+// TestTrails checks that single jobs and entities have trails, and lists do not.
 func TestTrails(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{"n": 1}`)

@@ -14,7 +14,7 @@ import (
 	"deadman/web"
 )
 
-// slowRules are rules whose saving takes until it is let go, or its caller leaves.
+// slowRules blocks saves until the test releases them, or their caller disconnects.
 type slowRules struct {
 	*rules.Registry
 	atWork, most atomic.Int32
@@ -39,7 +39,7 @@ func (s *slowRules) Save(ctx context.Context, _ []byte, _ string, _ rules.SaveOp
 	}
 }
 
-// lints is a stand whose lints take as long as a test wants.
+// lints makes a stand with blocking lints.
 func lints(t *testing.T) (*stand, *slowRules) {
 	slow := &slowRules{free: make(chan struct{}), entered: make(chan struct{}, 100), left: make(chan struct{}, 100)}
 	return newStand(t, closed, func(o *web.Options, s *stand) {
@@ -48,7 +48,7 @@ func lints(t *testing.T) (*stand, *slowRules) {
 	}), slow
 }
 
-// lint sends a lint, and says how it ended.
+// lint sends a lint, and reports its result.
 func (s *stand) lint(ctx context.Context, header []string, ended chan<- string) {
 	r, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/api/v1/rules/lint", strings.NewReader("name: x"))
 	fatal(s.t, err)
@@ -56,7 +56,7 @@ func (s *stand) lint(ctx context.Context, header []string, ended chan<- string) 
 	s.send(r, ended)
 }
 
-// send sends a request, and says how it ended.
+// send sends a request, and reports its result.
 func (s *stand) send(r *http.Request, ended chan<- string) {
 	go func() {
 		a, err := http.DefaultClient.Do(r)
@@ -70,7 +70,8 @@ func (s *stand) send(r *http.Request, ended chan<- string) {
 	}()
 }
 
-// One lint of a token is at work at a time, a few wait, and more are refused; two of all tokens are at work.
+// TestLintsTakeTurns checks that one lint of a token runs at a time, a few wait, and more are refused, and that two of
+// all tokens run at once.
 func TestLintsTakeTurns(t *testing.T) {
 	s, slow := lints(t)
 	const tokens, each, allowed = 3, 8, 5
@@ -102,7 +103,8 @@ func TestLintsTakeTurns(t *testing.T) {
 	}
 }
 
-// One save of a token is at work at a time, some wait, and more are refused; another token's save waits for none of them.
+// TestSavesTakeTurns checks that one save of a token runs at a time, some wait, and more are refused, and that another
+// token's save does not wait for them.
 func TestSavesTakeTurns(t *testing.T) {
 	s, slow := lints(t)
 	const each, allowed = 20, 16
@@ -140,7 +142,7 @@ func TestSavesTakeTurns(t *testing.T) {
 	}
 }
 
-// A lint ends with its caller, and so does one that waits for its turn.
+// TestALintEndsWithItsCaller checks that a lint ends when its caller disconnects, running or waiting.
 func TestALintEndsWithItsCaller(t *testing.T) {
 	s, slow := lints(t)
 	header, ended := s.token("t", "", access.Read), make(chan string, 3)

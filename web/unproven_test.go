@@ -12,7 +12,8 @@ import (
 	"deadman/web"
 )
 
-// Whoever proves nothing holds the memory of few bodies, and keeps nobody else's webhooks out.
+// TestUnprovenWebhooksAreBounded checks that unverified webhooks of one client hold few bodies in memory, and do not
+// block those of others.
 func TestUnprovenWebhooksAreBounded(t *testing.T) {
 	s := newStand(t, closed, withHooks, func(o *web.Options, _ *stand) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}

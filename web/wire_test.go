@@ -17,7 +17,8 @@ import (
 	"deadman/web"
 )
 
-// The place of an event in a stream counts what all senders publish, of which a token with bounds learns nothing.
+// TestASenderWithBoundsIsToldNoSequence checks that a token with bounds gets no sequence of its event, since it counts
+// the events of all senders.
 func TestASenderWithBoundsIsToldNoSequence(t *testing.T) {
 	s := newStand(t, closed)
 	bound := access.Bounds{Publish: []string{"orders.>"}}
@@ -93,8 +94,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A stream has one set of message ids for all of its subjects and publishers. A sender's id counts only beside its token and
-// subject: no event is acknowledged and lost because another one has its id.
+// TestEventIDsAreApartBySubjectAndToken checks that a sender's id counts only with its token and subject, since a stream
+// has one set of message ids for all subjects and publishers: no event is acknowledged and lost because another one has
+// its id.
 func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 	s := newStand(t, closed)
 	one, other := s.token("one", "", access.Events), s.token("other", "", access.Events)
@@ -107,7 +109,7 @@ func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 		}
 		return taken
 	}
-	// A publisher on NATS has the id already.
+	// A publisher on NATS has used the id already.
 	_, _, _, err := s.bus.PublishEvent(t.Context(), "orders.shipped", nil, nil, "order-77")
 	fatal(t, err)
 	for i, c := range []struct {
@@ -147,7 +149,7 @@ func follow(t *testing.T, url, query string, header ...string) *following {
 	return &following{bufio.NewScanner(answer.Body), answer.Body.Close}
 }
 
-// next returns the next alert as it comes.
+// next returns the next alert of the stream.
 func (f *following) next(t *testing.T) (id string, a alerts.Alert) {
 	t.Helper()
 	for f.lines.Scan() {
@@ -192,7 +194,7 @@ func TestFollowAlerts(t *testing.T) {
 	}
 }
 
-// A node that stops does not wait for those who listen to it for ever.
+// TestFollowersDoNotHoldUpAStop checks that a stopping node does not wait for its followers for ever.
 func TestFollowersDoNotHoldUpAStop(t *testing.T) {
 	s := newStand(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
