@@ -13,21 +13,20 @@ import (
 	"strings"
 )
 
-// Report is what applying a folder of rules came to.
+// Report is the result of applying a folder of rules.
 type Report struct {
-	Saved     []string // rules that have a new version
+	Saved     []string // rules with a new version
 	Unchanged []string
 	Problems  Problems // of files and rules that were left out
-	Refused   int      // rules that were left out; a file that cannot be taken apart counts as one
-	// Others are the rules in force that no file of the folder has, by name. Where a file cannot
-	// be taken apart nobody knows, and there are none.
+	Refused   int      // rules that were left out; a file that cannot be parsed counts as one
+	// Others are the names of the rules in force that no file of the folder has. If a file cannot be parsed, its rules
+	// are unknown and Others is empty.
 	Others []string
 }
 
-// ApplyDir applies the rule files of a folder and of those in it: *.yaml, *.yml and *.json, in the order
-// of their paths. What is wrong with a file is in the report, and the others are applied all the
-// same. Only what changed is saved. The error is of the store, the binder or the folder;
-// what was saved until then stays.
+// ApplyDir applies the rule files of a folder and of its subfolders: *.yaml, *.yml and *.json, in the order of their
+// paths. Errors in a file are in the report, and the other files are applied all the same. Only changed rules are
+// saved. The returned error is of the store, the binder or the folder; rules saved before it stay saved.
 func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	files, err := ruleFiles(dir)
 	if err != nil {
@@ -56,8 +55,7 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	return a.report, nil
 }
 
-// others are the rules that were in force before and are in none of the files, not even in
-// one that is refused.
+// others returns the rules that were in force before and are in none of the files, refused files included.
 func (a *bundleApply) others() []string {
 	if a.unread {
 		return nil
@@ -72,10 +70,10 @@ func (a *bundleApply) others() []string {
 	return names
 }
 
-// FilePrefix is what the names of sets of files begin with.
+// FilePrefix is the prefix of the names of bundles of files.
 const FilePrefix = "file:"
 
-// BundleOf names the set of files that a folder, or a file, is.
+// BundleOf returns the name of the bundle for a folder or a file.
 func BundleOf(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -83,7 +81,7 @@ func BundleOf(dir string) string {
 	return FilePrefix + filepath.Base(dir)
 }
 
-// ruleFiles returns the paths of rule files, sorted. What begins with a dot is left out.
+// ruleFiles returns the paths of rule files, sorted. Names that begin with a dot are left out.
 func ruleFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -116,7 +114,7 @@ func newestOf(saved []RuleVersion) map[string]RuleVersion {
 	return newest
 }
 
-// bundleApply is one folder being applied.
+// bundleApply applies one folder.
 type bundleApply struct {
 	*Registry
 	bundle string
@@ -124,8 +122,8 @@ type bundleApply struct {
 	from   map[string]string // the file of each rule so far
 	report Report
 
-	refused map[string]bool // rules of files that are refused
-	unread  bool            // there is a file of which nobody knows what rules it has
+	refused map[string]bool // rules of refused files
+	unread  bool            // a file could not be parsed, so its rules are unknown
 }
 
 func (a *bundleApply) file(ctx context.Context, file string) error {
@@ -146,14 +144,14 @@ func (a *bundleApply) file(ctx context.Context, file string) error {
 	return nil
 }
 
-// parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
+// parseFile parses a file. Its errors are Problems, also if the file cannot be read.
 func (r *Registry) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
 	}
 	defer f.Close()
-	// No more than a text of rules may hold, and one byte to tell.
+	// The limit is the largest text of rules and one byte, to detect a longer one.
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -192,7 +190,7 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 	return nil
 }
 
-// refuseFile leaves out a file with all rules that it has, as far as they can be told apart.
+// refuseFile leaves out a file with all its rules, as far as they can be separated.
 func (a *bundleApply) refuseFile(documents []parsedDocument, problems Problems) {
 	for _, d := range documents {
 		a.refused[d.Name] = true
@@ -215,19 +213,19 @@ func (a *bundleApply) say(problems ...Problem) {
 	}
 }
 
-// problem is what is wrong with a field of the document.
+// problem returns a problem with a field of the document.
 func (d parsedDocument) problem(file, pointer, message string) Problem {
 	at := d.places[pointer]
 	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
 }
 
-// same reports whether saving t after s would change nothing. Which streams the subjects are read from does not count:
-// Rebind follows them, and misses nothing, where a version that is saved hears what comes after the save alone.
+// same reports whether saving t after s would change nothing. It ignores the streams that the subjects are read from:
+// Rebind follows them without missing an event, while a version that is saved receives only events after the save.
 func (s RuleVersion) same(t RuleVersion) bool {
 	return s.Bundle == t.Bundle && s.Bounds.Equal(t.Bounds) && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
 }
 
-// subjectsOf are the subjects of reads, sorted.
+// subjectsOf returns the subjects of reads, sorted.
 func subjectsOf(reads []StreamBinding) []string {
 	all := make([]string, len(reads))
 	for i, r := range reads {

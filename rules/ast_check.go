@@ -10,13 +10,13 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// astChecker walks the tree of an expression: it refuses what can't be bounded, and puts our
-// own strict comparisons and the meter in.
+// astChecker walks the tree of an expression. It refuses unbounded operations, and inserts our own strict comparisons
+// and the meter.
 type astChecker struct {
 	dialect  exprEnv
 	patterns map[string]*pattern // by their texts
 	reads    map[string]bool
-	wild     bool // it reads what wildcards matched
+	wild     bool // the expression reads tokens that wildcards matched
 	err      error
 }
 
@@ -76,7 +76,7 @@ func (g *astChecker) call(n *ast.Node, v *ast.CallNode) {
 	}
 }
 
-// wildcard puts the token that a wildcard matched in the place of the call.
+// wildcard replaces the call with the token that a wildcard matched.
 func (g *astChecker) wildcard(n *ast.Node, v *ast.CallNode) {
 	number, written := v.Arguments[0].(*ast.IntegerNode)
 	known := wildcardsIn(g.dialect.subject)
@@ -94,7 +94,7 @@ func (g *astChecker) wildcard(n *ast.Node, v *ast.CallNode) {
 	ast.Patch(n, invoke(funcToken, &ast.IdentifierNode{Value: nameWild}, v.Arguments[0]))
 }
 
-// builtin meters the loops, and refuses the library's functions that are not ours.
+// builtin meters the loops, and refuses functions of the library that are not ours.
 func (g *astChecker) builtin(v *ast.BuiltinNode) {
 	if !slices.Contains(builtins, v.Name) {
 		g.refuse("%q is not part of the language; use one of its functions, such as any, all, count or sum", v.Name)
@@ -130,7 +130,7 @@ func (g *astChecker) binary(n *ast.Node, v *ast.BinaryNode) {
 	}
 }
 
-// literal refuses to count with numbers that are text here.
+// literal refuses arithmetic with numbers that are text here.
 func (g *astChecker) literal(v *ast.BinaryNode) {
 	if slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "**", "^"}, v.Operator) {
 		l, r := v.Left.Type(), v.Right.Type()
@@ -142,7 +142,7 @@ func (g *astChecker) literal(v *ast.BinaryNode) {
 
 func isNumber(t reflect.Type) bool { return oneOf(t, reflect.Int, reflect.Float64) }
 
-// compare makes == and != strict, unless both types are known or a side is written as nil.
+// compare makes == and != strict, unless both types are known or one side is a literal nil.
 func (g *astChecker) compare(n *ast.Node, v *ast.BinaryNode) {
 	_, nilLeft := v.Left.(*ast.NilNode)
 	_, nilRight := v.Right.(*ast.NilNode)
@@ -166,7 +166,7 @@ func invoke(name string, args ...ast.Node) *ast.CallNode {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: args}
 }
 
-// metered makes the body of a predicate count its rounds, and what it reads in each.
+// metered makes the body of a predicate count its rounds, and the bytes that it reads in each.
 func metered(body ast.Node) ast.Node {
 	ast.Walk(&body, costPatcher{})
 	call := invoke(funcTick, &ast.IdentifierNode{Value: nameMeter}, body)
@@ -174,7 +174,7 @@ func metered(body ast.Node) ast.Node {
 	return call
 }
 
-// costPatcher puts a measure before what takes longer the longer its first argument is.
+// costPatcher inserts a measurement before operations that take longer the longer their first argument is.
 type costPatcher struct{}
 
 // Visit is called for each node of the body.
@@ -207,7 +207,7 @@ func (costPatcher) Visit(n *ast.Node) {
 	}
 }
 
-// How many bytes make a round.
+// The numbers of bytes that make a round.
 const (
 	quick   = 256
 	cheap   = 64
@@ -215,14 +215,14 @@ const (
 	costly  = 4
 )
 
-// compared puts a measure before a comparison that may be of two long texts.
+// compared inserts a measurement before a comparison of two texts that may be long.
 func compared(v *ast.BinaryNode) {
 	if wide(v.Left) && wide(v.Right) && !isLiteral(v.Left) && !isLiteral(v.Right) {
 		measured(&v.Left, quick)
 	}
 }
 
-// isLiteral reports whether a value is written out, and so is short.
+// isLiteral reports whether a value is a literal, and so is short.
 func isLiteral(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NilNode, *ast.ConstantNode:
@@ -243,7 +243,7 @@ func weighed(n *ast.Node) {
 	}
 }
 
-// calls reports whether a node calls the function of a name.
+// calls reports whether a node calls the named function.
 func calls(n ast.Node, function string) bool {
 	call, ok := n.(*ast.CallNode)
 	if !ok {

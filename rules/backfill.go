@@ -13,29 +13,27 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxPast bounds how many waits begin because of events before a save: they are played in
-// memory.
+// maxPast bounds how many jobs are created from events before a save: they are played in memory.
 const maxPast = 100_000
 
-// pastTries bounds how often in a row what came meanwhile is played before a page of waits
-// begins.
+// pastTries bounds how often in a row newly arrived events are played before a page of jobs is created.
 const pastTries = 200
 
-// backfill is what would be waited for if a rule had been there since an instant.
+// backfill computes the jobs that would be pending if the rule had existed since a given time.
 type backfill struct {
 	*Registry
 	rule   *Rule
 	saved  RuleVersion
 	since  time.Time
 	known  futurejobs.FoldInput
-	begun  map[futurejobs.Ref]futurejobs.Event // what began the waits that are known, without its body
+	begun  map[futurejobs.Ref]futurejobs.Event // the event that created each known job, without its body
 	played map[string]futurejobs.Event         // the last event of each stream, without its body
-	room   []futurejobs.JobQuota               // in which places are reserved for the waits
-	places int64                               // that are left of them
+	room   []futurejobs.JobQuota               // the quotas in which places are reserved for the jobs
+	places int64                               // the reserved places that are left
 	costly int                                 // events on which the rule's expressions cost too much
 }
 
-// newBackfill plays to a rule, in memory, what its streams still have of the events up to its save.
+// newBackfill plays to a rule, in memory, the events up to its save that its streams still have.
 func (r *Registry) newBackfill(ctx context.Context, s RuleVersion, since time.Time) (*backfill, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil {
@@ -57,8 +55,7 @@ func (r *Registry) newBackfill(ctx context.Context, s RuleVersion, since time.Ti
 	return p, nil
 }
 
-// replay plays the events that were not played yet, up to the sequences of their streams, in
-// the order of their times.
+// replay plays the events that were not played yet, up to the sequences of their streams, in the order of their times.
 func (p *backfill) replay(ctx context.Context, through map[string]uint64) error {
 	subjects := make(map[string][]string)
 	for _, read := range p.saved.Reads {
@@ -92,11 +89,11 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 	return nil
 }
 
-// event plays an event. What can't be taken in is left: it was nobody's then.
+// event plays an event. An event that cannot be processed is skipped: it had no rule to refuse it then.
 func (p *backfill) event(e futurejobs.Event) {
 	m, err := newMatcher(e, p.Book.shards)
 	if err != nil {
-		return // it was nobody's then
+		return // it had no rule to refuse it then
 	}
 	own := m.budget()
 	h := ruleMatch{matcher: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
@@ -125,7 +122,7 @@ func (p *backfill) event(e futurejobs.Event) {
 	}
 }
 
-// remaining are those that are left and that began with an event before a save.
+// remaining returns the jobs that are left and that an event before a save created.
 func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 	v := newVersion(s, p.outside())
 	var refs []futurejobs.Ref
@@ -140,13 +137,13 @@ func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 	return refs
 }
 
-// startJobs begins the waits that are left, now that the rule is saved, and returns how many. One
-// that began before is kept, so that it can be done again after an error.
+// startJobs creates the jobs that are left, now that the rule is saved, and returns how many. A job created before is
+// kept, so that startJobs can be repeated after an error.
 //
-//  1. What intake has applied since the save is played too: it may have ended what is about to
-//     begin, and intake found nobody who waited for it.
-//  2. A page of the waits begins, if intake has not gone on meanwhile and the rule is as it was
-//     saved; after that what happens is intake's.
+//  1. Events that ingest has applied since the save are played too: one may have ended a job that is about to be
+//     created, and ingest found no job to end.
+//  2. A page of jobs is created if ingest has not advanced meanwhile and the rule is as it was saved; later events are
+//     left to ingest.
 func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err error) {
 	for tries := 0; ; tries++ {
 		known, err := p.replayApplied(ctx)
@@ -187,7 +184,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 	}
 }
 
-// reserve takes the places in quotas for the waits that are left, so that saves at a time do not take the same ones.
+// reserve takes the places in quotas for the jobs that are left, so that concurrent saves do not take the same ones.
 func (p *backfill) reserve() error {
 	if p.Quotas == nil {
 		return nil
@@ -206,7 +203,7 @@ func (p *backfill) reserve() error {
 	return nil
 }
 
-// giveBack gives back places that are taken, or are not needed.
+// giveBack returns places to the quotas that are used by now, or are not needed.
 func (p *backfill) giveBack(places int64) {
 	places = min(places, p.places)
 	for _, q := range p.room {
@@ -215,8 +212,8 @@ func (p *backfill) giveBack(places int64) {
 	p.places -= places
 }
 
-// begunBy is a job as a save begins it, and so are those of the triggers that it kept. They have no origin: a rule may
-// have had a job of the event before.
+// begunBy returns a job as a save creates it, with the triggers that it kept adapted likewise. They have no origin: a
+// rule may have had a job of the event before.
 func begunBy(s RuleVersion, job futurejobs.Job) futurejobs.Job {
 	job.Version, job.Origin = s.Version, 0
 	if job.Order != nil && len(job.Order.Kept) > 0 {
@@ -230,7 +227,7 @@ func begunBy(s RuleVersion, job futurejobs.Job) futurejobs.Job {
 	return job
 }
 
-// replayApplied plays what intake has applied by now, and returns where it stands.
+// replayApplied plays the events that ingest has applied by now, and returns the position of ingest.
 func (p *backfill) replayApplied(ctx context.Context) (map[string]uint64, error) {
 	stands := make(map[string]uint64)
 	for _, read := range p.saved.Reads {
@@ -246,8 +243,8 @@ func (p *backfill) replayApplied(ctx context.Context) (map[string]uint64, error)
 	return stands, p.replay(ctx, stands)
 }
 
-// activeRule is the rule of a version, nil while it begins no waits. One that was changed or
-// deleted meanwhile is ErrConflict.
+// activeRule returns the rule of a version; nil while the rule creates no jobs. A rule that was changed or deleted
+// meanwhile is ErrConflict.
 func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error) {
 	e := p.Book.current.Load()
 	v, err := p.Book.version(ctx, e, id{s.RuleID, s.Version})

@@ -13,33 +13,33 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Beat is a sign of life of one entity.
+// Beat is a heartbeat of one entity.
 type Beat struct {
 	Key    string
 	At     time.Time
 	Kind   Signal
-	Run    string // which run it is of; empty: the one that has no name
-	Exit   *int   // what the run ended with, 0 to 255; nil: nobody said
-	Body   string // what else was said, for people
-	Paused bool   // the rule is paused: no new wait begins
+	Run    string // the run that it belongs to; empty: the run without a name
+	Exit   *int   // the exit status of the run, 0 to 255; nil: not reported
+	Body   string // further text of the sender, for people
+	Paused bool   // the rule is paused: no new job is created
 }
 
-// Signal is what a beat says.
+// Signal is the kind of a heartbeat.
 type Signal string
 
-// What beats say.
+// The kinds of heartbeats.
 const (
-	Success Signal = "success" // all is well, until the next one is overdue
+	Success Signal = "success" // all is well, until the next success is overdue
 	Begun   Signal = "start"   // a run has begun
-	Failure Signal = "fail"    // something went wrong: the next success is overdue at once
-	Log     Signal = "log"     // nothing about how it goes
-	// Expected is the signal of a beat that never came, of an entity that is expected to beat.
+	Failure Signal = "fail"    // a failure: the next success is overdue at once
+	Log     Signal = "log"     // no statement about success or failure
+	// Expected is the signal of a heartbeat that never came, of an entity that is expected to send heartbeats.
 	Expected Signal = "expected"
 )
 
 var signals = []string{string(Success), string(Begun), string(Failure), string(Log)}
 
-// signalOf is what a beat says, by a word or an exit status.
+// signalOf parses a signal from a word or an exit status.
 func signalOf(said string) (Signal, *int, error) {
 	if status, err := strconv.Atoi(said); err == nil {
 		if status < 0 || status > 255 {
@@ -62,16 +62,16 @@ func signalOfExit(status int) Signal {
 	return Failure
 }
 
-// pings is where the shape of what a ping carries stands, in the place of a subject.
+// pings takes the place of a subject for the shape of the data of a ping.
 const pings = "a ping"
 
-// pingShape is what a ping carries.
+// pingShape is the shape of the data of a ping.
 var pingShape = Shape{
 	"kind": {Kind: Text}, "exit_status": {Kind: Number}, "run": {Kind: Text},
 	"duration_seconds": {Kind: Number}, "body": {Kind: Text}, "source": {Kind: Text},
 }
 
-// pulseShape is what state.heartbeat holds.
+// pulseShape is the shape of state.heartbeat.
 var pulseShape = Shape{
 	"kind": {Kind: Text}, "at": {Kind: Time}, "exit_status": {Kind: Number}, "run": {Kind: Text},
 	"duration_seconds": {Kind: Number}, "reason": {Kind: Text}, "overdue_at": {Kind: Time},
@@ -80,7 +80,7 @@ var pulseShape = Shape{
 	"failed_runs":  {Kind: List, Items: &Form{Kind: Text}},
 }
 
-// ping is the event of a beat that came as a ping.
+// ping is the event of a heartbeat that came as a ping.
 type ping struct {
 	Kind    Signal   `json:"kind"`
 	Exit    *int     `json:"exit_status,omitempty"`
@@ -90,11 +90,11 @@ type ping struct {
 	Source  string   `json:"source"`
 }
 
-// ErrNoHeartbeat means that a rule waits for no beats.
+// ErrNoHeartbeat means that the rule has no heartbeat.
 var ErrNoHeartbeat = errors.New("the rule waits for no beats; give its trigger a heartbeat")
 
-// TakesBeats tells why the rule would take no ping of a key, whatever it said; nil: it would. The error is
-// ErrNoHeartbeat or Problems.
+// TakesBeats returns why the rule would refuse every ping of a key; nil: it would not. The error is ErrNoHeartbeat or
+// Problems.
 func (r *Rule) TakesBeats(key string) error {
 	if r.beats == nil {
 		return fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
@@ -139,8 +139,8 @@ func checkRun(name string) error {
 	return wrapErr("run", checkKey(name))
 }
 
-// matchBeat takes an event in as a beat, if it is one. One of a rule that is paused or rests begins
-// no new wait; those that are there go on.
+// matchBeat processes an event as a heartbeat, if it is one. A heartbeat of a rule that is paused or rests creates no
+// new job; pending jobs continue.
 func (h *ruleMatch) matchBeat() error {
 	if h.trigger.subject == "" {
 		return nil
@@ -173,7 +173,7 @@ func (h *ruleMatch) matchBeat() error {
 	return err
 }
 
-// runOf is which run a beat is of; empty, where it does not say.
+// runOf returns the run that a heartbeat belongs to; empty if it names none.
 func (h *heartbeat) runOf(s scope) (string, error) {
 	if h.run == nil {
 		return "", nil
@@ -188,17 +188,16 @@ func (h *heartbeat) runOf(s scope) (string, error) {
 	return h.run.keyOf(s)
 }
 
-// beatUpdate is a beat that a rule takes in.
+// beatUpdate is a heartbeat that a rule processes.
 type beatUpdate struct {
 	*Rule
 	Beat
 	ping  bool                                          // it came as a ping
-	event func(heartbeatState) (json.RawMessage, error) // what the beat carries
+	event func(heartbeatState) (json.RawMessage, error) // the data of the heartbeat
 	made  func(futurejobs.Job) *Rule                    // the version that made a job
 }
 
-// ask is what the beat asks of the job of its key. What would keep a wait from beginning is an
-// error.
+// ask returns the action of the heartbeat on the job of its key. A reason that would prevent a new job is an error.
 func (a beatUpdate) ask() (futurejobs.Beat, error) {
 	a.Paused = a.Paused || !a.document.Enabled
 	if a.Kind == Log {
@@ -210,15 +209,14 @@ func (a beatUpdate) ask() (futurejobs.Beat, error) {
 	return futurejobs.Beat{Play: a.apply}, nil
 }
 
-// apply is what the beat makes of the job that waits for it.
+// apply applies the heartbeat to the job that waits for it.
 //
-//  1. A log changes nothing, and neither does a beat of a stream that is older than one that came.
-//     Pings count in the order in which they are committed: each node has a clock of its own, and
-//     what was answered with OK counts.
-//  2. A start opens a run. What was said, and what failed, stays overdue.
-//  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
-//  4. A success puts the wait off, unless another run failed that no alert reports yet. Where an alert was raised, that wait
-//     is over, and another begins.
+//  1. A log changes nothing, and neither does a heartbeat of a stream that is older than the last one. Pings count in
+//     the order in which they are committed: each node has a clock of its own, and every ping answered with OK counts.
+//  2. A start opens a run. A job that has alerted or failed stays overdue.
+//  3. A failure, or a run that ends too soon, is overdue at once, if it was not before.
+//  4. A success postpones the job, unless another run failed that no alert reports yet. If an alert was raised, the job
+//     ends, and a new one begins.
 func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 	if a.Kind == Log {
 		return futurejobs.BeatResult{}, nil
@@ -237,7 +235,7 @@ func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 		}
 		a.At = last
 	}
-	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // it was said, or it failed
+	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // an alert was raised, or a run failed
 	if len(j.Alerts) > 0 {
 		before.Failed = nil // an alert reports them
 	}
@@ -255,9 +253,9 @@ func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 	return futurejobs.BeatResult{Job: &next, News: true}, err
 }
 
-// overdue is since when a job is overdue by the time of the beat; the zero time where it is not.
-// Where that is not known yet, a start does not make it so: a beat that nobody heard or kept, or a
-// pause that goes on, may be why it seems to be.
+// overdue returns since when a job is overdue at the time of the heartbeat; the zero time if it is not. If that is not
+// known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or kept, or a
+// pause that continues.
 func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
 	at := a.made(j).begins(waitOf(j))
 	if known || a.Kind != Begun && !at.After(a.At) {
@@ -266,7 +264,7 @@ func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
 	return time.Time{}
 }
 
-// pulse is what is known after the beat; before is what was, and overdue since when it was overdue.
+// pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue.
 func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
 	p := heartbeatState{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
 	if a.Kind == Begun {
@@ -283,7 +281,7 @@ func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatSta
 	}
 	if p.Kind == Success {
 		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
-		if len(p.Failed) > 0 { // a failed run is reported, whatever other run succeeds
+		if len(p.Failed) > 0 { // a failed run is reported, even if another run succeeds
 			before.Runs, before.Failed, before.Kind = p.Runs, p.Failed, Failure
 			return before
 		}
@@ -309,13 +307,13 @@ func failed(exit *int) string {
 	return fmt.Sprintf("failed with exit status %d", *exit)
 }
 
-// newJob is the job of a wait that the beat begins; runs are those that go on in it.
+// newJob returns the job that the heartbeat creates; runs are those that continue in it.
 func (a beatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
 	p := a.pulse(heartbeatState{Runs: runs}, time.Time{})
 	return a.started(p)
 }
 
-// started is a job that begins with a beat.
+// started returns a job that begins with a heartbeat.
 func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
 	var err error
@@ -329,8 +327,8 @@ func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 	return &j, err
 }
 
-// postpone is a job that the beat puts off, or brings forward. Where the next look stays where it is
-// and nothing else is news there is nothing to write: beats of one slot count once.
+// postpone returns a job that the heartbeat postpones, or brings forward. If the next check stays and nothing else is
+// new, nothing is written: heartbeats of one slot count once.
 func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
 	j, err := a.recordBeat(was, after)
 	if err != nil {
@@ -344,8 +342,8 @@ func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (
 	moved := !overdue.Equal(a.made(was).slotOf(was))
 	var next time.Time
 	switch {
-	case after.Kind == Begun && !moved: // as without max: the look stays, which may be forgiven
-	case len(a.steps) == 0: // a handler says what there is to say
+	case after.Kind == Begun && !moved: // as without max: the check stays, and may be forgiven
+	case len(a.steps) == 0: // the handler decides the alerts
 		next = overdue
 	default:
 		next = a.nextOf(j)
@@ -359,7 +357,7 @@ func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (
 	return futurejobs.BeatResult{Job: &j, Next: next, News: news}, nil
 }
 
-// stillFailed is a job after the success of a run, of which another run failed: it goes on as it was.
+// stillFailed returns a job after the success of one run while another run has failed: the job continues as it was.
 func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	own := j.State
 	if len(a.updates) == 0 {
@@ -394,8 +392,8 @@ func (r *Rule) stepsMove(was, now futurejobs.Job) (bool, error) {
 	}), nil
 }
 
-// offsetsOf returns where in a slot the steps lie, each place once, counted from when the first would be taken at once; nil
-// where their times are not all written out.
+// offsetsOf returns the offsets of the steps within a slot, each once, counted from the time of a first step without
+// delay; nil if their times are not all literal.
 func (r *Rule) offsetsOf() (offsets []time.Duration) {
 	if !r.written() {
 		return nil
@@ -414,10 +412,10 @@ func (r *Rule) offsetsOf() (offsets []time.Duration) {
 	return offsets
 }
 
-// slotOf is the slot from which a job is overdue.
+// slotOf returns the slot from when a job is overdue.
 func (r *Rule) slotOf(j futurejobs.Job) time.Time { return r.engine.Grid.Up(r.begins(waitOf(j))) }
 
-// recordBeat is a job that knows of the beat, and of the rule as it is now.
+// recordBeat returns a job that includes the heartbeat, and belongs to the current rule.
 func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	j.Version = max(j.Version, a.engine.Version)
 	if j.Event, err = a.event(after); err != nil {
@@ -431,7 +429,7 @@ func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ future
 	return j, err
 }
 
-// resolve is a wait that is over, because the beat came at last.
+// resolve ends a job because the overdue heartbeat came.
 func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
 	begun, err := a.started(after)
 	if err != nil {

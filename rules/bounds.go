@@ -9,13 +9,14 @@ import (
 	"deadman/internal/subjects"
 )
 
-// claim is something that a rule uses, at the place where the document says so.
+// claim is something that a rule uses, with its place in the document.
 type claim struct {
 	pointer string
 	refused error // why the bounds do not allow it; nil: they do
 }
 
-// outOf returns what the document uses out of bounds. A subject that is filled in at a check counts as all that it can come to.
+// outOf returns the claims of the document that are out of bounds. A subject that is filled in at a check counts as all
+// subjects that it can result in.
 func (d Document) outOf(b *access.Bounds) Problems {
 	if b == nil {
 		return nil
@@ -36,7 +37,7 @@ func (d Document) outOf(b *access.Bounds) Problems {
 	return out
 }
 
-// reading are the subjects that the rule listens to.
+// reading returns the subjects that the rule listens to.
 func (d Document) reading(b *access.Bounds) []claim {
 	events := []claim{{"/trigger/event", mayRead(b, d.Trigger.Event)}}
 	if d.Trigger.Heartbeat != nil {
@@ -54,7 +55,7 @@ func (d Document) reading(b *access.Bounds) []claim {
 	return events
 }
 
-// mayRead refuses a subject that may not be read; one that is not written is the compiler's to refuse.
+// mayRead refuses a subject that may not be read; an empty subject is left to the compiler.
 func mayRead(b *access.Bounds, subject string) error {
 	if subject == "" {
 		return nil
@@ -62,7 +63,7 @@ func mayRead(b *access.Bounds, subject string) error {
 	return b.MayRead(subject)
 }
 
-// lookingUp is what the lookup asks.
+// lookingUp returns the claims of the lookup.
 func (d Document) lookingUp(b *access.Bounds) []claim {
 	if d.Lookup == nil {
 		return nil
@@ -74,7 +75,7 @@ func (d Document) lookingUp(b *access.Bounds) []claim {
 	return asks
 }
 
-// refusesLookup says why the bounds do not let the rule's lookup be asked; empty: they do.
+// refusesLookup returns why the bounds refuse the rule's lookup; empty: they do not.
 func (d Document) refusesLookup(b *access.Bounds) string {
 	if b == nil {
 		return ""
@@ -87,10 +88,11 @@ func (d Document) refusesLookup(b *access.Bounds) string {
 	return ""
 }
 
-// filledIn stands in a template for what an expression comes to. No subject has it.
+// filledIn takes the place of an expression's result in a template. No subject has it.
 const filledIn = "\x00"
 
-// patternOf is the pattern of all subjects that a template can come to. An expression comes to a part of one token.
+// patternOf returns the pattern of all subjects that a template can result in. The result of an expression is a part of
+// one token.
 func patternOf(template string) string {
 	var text strings.Builder
 	for {
@@ -108,7 +110,7 @@ func patternOf(template string) string {
 	}
 }
 
-// within refuses a document that uses what is out of bounds, at the places of its text.
+// within refuses a document that exceeds the bounds, at the places of its text.
 func (d parsedDocument) within(b *access.Bounds) error {
 	problems := d.outOf(b)
 	for i, p := range problems {
@@ -117,7 +119,7 @@ func (d parsedDocument) within(b *access.Bounds) error {
 	return problems.orNil()
 }
 
-// rebound says that a rule takes other bounds than it has; empty: it keeps them.
+// rebound returns an error text if the bounds of a rule change; empty: they do not.
 func rebound(before *ListedRule, b *access.Bounds) string {
 	if before == nil || before.Bounds.Equal(b) {
 		return ""
@@ -128,7 +130,7 @@ func rebound(before *ListedRule, b *access.Bounds) string {
 	return fmt.Sprintf("the rule takes the bounds of the token %s: %s", b.Token, b)
 }
 
-// askable are the names of sources that may be asked.
+// askable returns the names of sources that may be queried.
 func askable(names []string, b *access.Bounds) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.MayAsk(name) != nil })
 }

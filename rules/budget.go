@@ -5,21 +5,21 @@ import (
 	"errors"
 )
 
-// budget is what all expressions of a rule may cost together, in rounds: on one event, at one look, or in one preview.
-// It counts what is evaluated and no time, so that it comes to the same on every machine. It is not safe for concurrent
+// budget is the limit, in rounds, of all expressions of a rule together: on one event, at one check, or in one preview.
+// It counts evaluation and not time, so that the result is the same on every machine. It is not safe for concurrent
 // use.
 type budget struct {
 	left  int
-	ended <-chan struct{} // nobody waits for the evaluation any more; nil: it is waited for
-	spent error           // what is wrong where nothing is left; nil: errSpent
+	ended <-chan struct{} // closed once the caller has left; nil: the caller stays
+	spent error           // the error if nothing is left; nil: errSpent
 }
 
-// What the expressions of a rule may cost together: four times what one of them may.
+// The budget of the expressions of a rule together: four times the limit of one expression.
 const (
 	leastBudget   = 4 * leastRounds
 	budgetPerByte = 4 * roundsPerByte
 	previewBudget = 10_000_000 // about a second
-	// roundsToEvaluate is what an expression costs that does nothing.
+	// roundsToEvaluate is the cost of an expression that does nothing.
 	roundsToEvaluate = 5
 )
 
@@ -28,11 +28,11 @@ var (
 	errEnded = errors.New("nobody waits for the answer any more")
 )
 
-// budgetFor is the budget of expressions that read so many bytes.
+// budgetFor returns the budget of expressions that read the given number of bytes.
 func budgetFor(bytes int) budget { return budget{left: leastBudget + budgetPerByte*bytes} }
 
-// enter pays for an evaluation that has to take so many bytes apart, and returns how many rounds it may take, if it may take
-// most by itself.
+// enter pays for an evaluation that has to decode the given number of bytes, and returns how many rounds it may take,
+// at most the limit of the evaluation itself.
 func (b *budget) enter(bytes, most int) (int, error) {
 	if b == nil {
 		return most, nil
@@ -49,7 +49,7 @@ func (b *budget) enter(bytes, most int) (int, error) {
 	return min(most, b.left), nil
 }
 
-// why is what is wrong where nothing is left.
+// why returns the error for a budget with nothing left.
 func (b *budget) why() error {
 	if b == nil || b.spent == nil {
 		return errSpent
@@ -57,7 +57,7 @@ func (b *budget) why() error {
 	return b.spent
 }
 
-// leave takes away what an evaluation has cost, of what it was given.
+// leave deducts the cost of an evaluation, given its limit and its remainder.
 func (b *budget) leave(given, left int) {
 	if b != nil {
 		b.left -= given - max(left, 0)
@@ -67,7 +67,7 @@ func (b *budget) leave(given, left int) {
 // isCostly reports whether an evaluation ended because it would have cost too much.
 func isCostly(err error) bool { return errors.Is(err, errTooExpensive) || errors.Is(err, errSpent) }
 
-// purse is the budget of all that the rule evaluates, where it has one, or that of an event or a look.
+// purse returns the budget of all evaluations of the rule, if it has one, or that of an event or a check.
 func (r *Rule) purse(own *budget) *budget {
 	if r.spend != nil {
 		return r.spend
@@ -75,7 +75,7 @@ func (r *Rule) purse(own *budget) *budget {
 	return own
 }
 
-// onBudget is the rule with one budget for all that it evaluates, as long as ctx lasts.
+// onBudget returns the rule with one budget for all its evaluations, as long as ctx lasts.
 func (r *Rule) onBudget(ctx context.Context) *Rule {
 	own := *r
 	own.spend = &budget{left: previewBudget, ended: ctx.Done()}

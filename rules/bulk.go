@@ -8,22 +8,22 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// NewJob is a wait that a person asks for.
+// NewJob is a job that a person requests.
 type NewJob struct {
 	Rule  string
 	Key   string
-	Event json.RawMessage // what the rule sees as the trigger's body; nil: none
-	Since time.Time       // when the wait began; zero: now
+	Event json.RawMessage // the trigger's body, as the rule sees it; nil: none
+	Since time.Time       // when the job began; zero: now
 }
 
-// BulkStart is what becomes of many waits that a person asks for at once.
+// BulkStart is the result of requesting many jobs at once.
 type BulkStart struct {
 	Effects []futurejobs.Effect
-	Places  []int   // of the waits that the effects begin, by effect
-	Refused []error // by wait: futurejobs.ErrNotFound, or Problems; nil: there is an effect
+	Places  []int   // the indexes of the jobs that the effects create, by effect
+	Refused []error // by job: futurejobs.ErrNotFound, or Problems; nil: an effect creates it
 }
 
-// Unknown reports whether a wait was refused because nobody knows its rule.
+// Unknown reports whether a job was refused because its rule does not exist.
 func (b BulkStart) Unknown() bool {
 	for _, err := range b.Refused {
 		if errors.Is(err, futurejobs.ErrNotFound) {
@@ -33,8 +33,7 @@ func (b BulkStart) Unknown() bool {
 	return false
 }
 
-// StartAll is Begin for many waits, by the newest versions of their rules. What is refused of them
-// keeps none of the others out.
+// StartAll is Start for many jobs, by the newest versions of their rules. A refused job keeps none of the others out.
 func (b *Catalog) StartAll(waits []NewJob, now time.Time) BulkStart {
 	type found struct {
 		rule *Rule

@@ -2,12 +2,12 @@ package rules
 
 import "sync"
 
-// compiledMost is how much memory compiled rules take, in bytes, where nothing else is set.
+// compiledMost is the default memory of compiled rules, in bytes.
 const compiledMost = 1 << 30
 
-// ruleCache bounds the memory of compiled versions. A version that is evicted is compiled again when it is needed. Eviction
-// follows the CLOCK algorithm: the cache examines the oldest entry, and spares it once where it was used since it was
-// added or last examined. It is safe for concurrent use.
+// ruleCache bounds the memory of compiled versions. A version that is evicted is compiled again when it is needed.
+// Eviction follows the CLOCK algorithm: the cache examines the oldest entry, and spares it once if it was used since it
+// was added or last examined. It is safe for concurrent use.
 type ruleCache struct {
 	most int64 // bytes; set before it is used
 
@@ -22,8 +22,8 @@ type cached struct {
 	weight  int64
 }
 
-// add holds a version that was compiled, and evicts others where all of them together weigh too much. The version itself
-// stays, whatever it weighs.
+// add adds a compiled version, and evicts others if all of them together exceed the limit. The version itself stays,
+// regardless of its weight.
 func (c *ruleCache) add(v *version, weight int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

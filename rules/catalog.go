@@ -14,32 +14,31 @@ import (
 	"deadman/internal/calendars"
 )
 
-// Catalog knows the rules as they were when it was last refreshed. It is safe for concurrent
-// use.
+// Catalog holds the rules as of its last refresh. It is safe for concurrent use.
 type Catalog struct {
-	// Changed is called when a refresh found other rules. It has to return at once. Set before
-	// the parts run; may be nil.
+	// Changed is called when a refresh found other rules. It must return at once. It is set before the parts run; may
+	// be nil.
 	Changed func()
-	// Calendars are those that rules may name. Set before the first refresh.
+	// Calendars are the calendars that rules may name. They are set before the first refresh.
 	Calendars calendars.Set
-	// Sources are those that lookups may name; nil: none. Set before the first refresh.
+	// Sources are the sources that lookups may name; nil: none. They are set before the first refresh.
 	Sources Sources
-	// Handlers are those that rules may name; nil: none. Set before the first refresh.
+	// Handlers are the handlers that rules may name; nil: none. They are set before the first refresh.
 	Handlers *checks.Handlers
 
-	// Tenant returns whose a rule is, by its name; empty: nobody's. Set before the parts run; nil: each token with bounds
-	// is a tenant.
+	// Tenant returns the tenant of a rule, by the rule's name; empty: no tenant. It is set before the parts run; nil:
+	// each token with bounds is a tenant.
 	Tenant func(rule string) string
-	// Now tells the time by which tenants are given what their rules may cost. Set before the parts run; nil: they may cost
-	// what they may on each event.
+	// Now returns the time for the allowances of tenants. It is set before the parts run; nil: tenants have their full
+	// budget on each event.
 	Now func() time.Time
 
 	store    Store
 	shards   int
 	current  atomic.Pointer[snapshot]
 	costs    costs
-	drawn    allowances // what tenants may cost the intake
-	foreseen allowances // what they may cost the senders of events
+	drawn    allowances // the allowances of tenants for ingest
+	foreseen allowances // their allowances for the senders of events
 	cache    *ruleCache
 
 	refreshing sync.Mutex
@@ -50,39 +49,37 @@ var _ futurejobs.Book = (*Catalog)(nil)
 // id names a version.
 type id struct{ rule, version int32 }
 
-// NewCatalog returns an empty book; Refresh fills it. shards is how many shards jobs are
-// hashed into.
+// NewCatalog returns an empty catalog; Refresh fills it. shards is how many shards jobs are hashed into.
 func NewCatalog(store Store, shards int) *Catalog {
 	b := &Catalog{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
 	b.current.Store(newSnapshot(-1, nil, nil, environment{}))
 	return b
 }
 
-// LimitCompiled sets about how much memory compiled rules take, in bytes; 1 GiB where it is not called. It is called before
-// the first refresh. A rule beyond the limit is compiled each time that it is needed.
+// LimitCompiled sets the approximate memory of compiled rules, in bytes; the default is 1 GiB. It is called before the
+// first refresh. A rule beyond the limit is compiled each time that it is needed.
 func (b *Catalog) LimitCompiled(bytes int64) { b.cache.most = bytes }
 
-// Revision is the revision of the rule set that answers are given from; -1 before the first
-// refresh.
+// Revision returns the revision of the current rule set; -1 before the first refresh.
 func (b *Catalog) Revision() int64 { return b.current.Load().revision }
 
-// environment is what rules may name.
+// environment returns the environment of the rules.
 func (b *Catalog) environment() environment {
 	return environment{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
 }
 
-// ChangedAt is the revision of the last change of the rules that a stream is read for.
+// ChangedAt returns the revision of the last change of the rules that a stream is read for.
 func (b *Catalog) ChangedAt(stream string) int64 {
 	e := b.current.Load()
 	return max(e.whole, e.changed[stream])
 }
 
-// RuleChangedAt is the revision of the last change of a rule.
+// RuleChangedAt returns the revision of the last change of a rule.
 func (b *Catalog) RuleChangedAt(id int32) int64 {
 	return b.current.Load().changeOf(id)
 }
 
-// Refresh reads what changed in the rules since they were read.
+// Refresh reads the changes of the rules since the last refresh.
 func (b *Catalog) Refresh(ctx context.Context) error {
 	b.refreshing.Lock()
 	defer b.refreshing.Unlock()
@@ -119,8 +116,8 @@ func (b *Catalog) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.R
 	return e.engineRule(which, r), nil
 }
 
-// About returns what is known of a version even where it cannot be read: the name of its rule, and the loudest severity
-// that the rule has in it or in the newest version.
+// About returns the name of the rule of a version and its highest severity, in that version or the newest, even if the
+// version cannot be read.
 func (b *Catalog) About(ctx context.Context, ruleID, number int32) (name string, severity alerts.Severity) {
 	e := b.current.Load()
 	v, err := b.version(ctx, e, id{ruleID, number})
@@ -143,14 +140,14 @@ func (b *Catalog) Newest(name string) (*Rule, error) {
 	return r.versions[0].compiled()
 }
 
-// Paused reports whether the rule of a name begins no new waits for a while.
+// Paused reports whether the named rule is paused and creates no new jobs.
 func (b *Catalog) Paused(name string) bool {
 	r := b.current.Load().names[name]
 	return r != nil && r.paused
 }
 
-// version returns a version, as of an edition. One that it lacks was deleted, or saved this
-// moment; it is read when the edition is there, so that it is not older than its revision says.
+// version returns a version, as of a snapshot. A version that the snapshot lacks was deleted, or saved just now; it is
+// read after the snapshot was made, so that it is not older than its revision.
 func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version, error) {
 	if v := e.version(which); v != nil {
 		return v, nil
@@ -164,24 +161,25 @@ func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version,
 	return v, nil
 }
 
-// Match returns what the rules ask for because of e, and the rules that could not take it
-// in.
+// Match returns the effects of e on the jobs of the rules, and the refusals of rules that could not process it.
 //
-//  1. Of each rule that listens to the subject, the version saved last before the event
-//     decides. It also ends waits that older versions began.
-//  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
-//     as a trigger does that is not newer than what resolved it.
-//  3. A rule whose expressions cost too much on several events is not asked any more, so that it holds up no other.
-//  4. What the rules of a tenant cost beyond what is free for an event is drawn from the tenant's allowance.
+//  1. Of each rule that listens to the subject, the version saved last before the event decides. It also ends jobs that
+//     older versions created.
+//  2. Its trigger comes before its resolve: an event that does both leaves nothing pending, like a trigger that is not
+//     newer than its resolve.
+//  3. A rule whose expressions cost too much on several events is not evaluated any more, so that it delays no other
+//     rule.
+//  4. The cost of the rules of a tenant beyond the free part of an event is drawn from the tenant's allowance.
 //
-// What it returns is kept until it is applied, with the events themselves; what was made of them is not.
+// The result is kept until it is applied, with the events themselves; intermediate results are not.
 func (b *Catalog) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	m := b.match(e, &b.drawn)
 	return m.effects, m.refusals
 }
 
-// Foresee returns what Match would, for the sender of an event. Tenants have allowances of their own for it, so that an event is
-// not paid twice; isWhole is false where rules of a tenant could not be asked because its allowance is used up.
+// Foresee returns the result of Match, for the sender of an event. Tenants have allowances of their own for it, so that
+// an event is not paid twice; isWhole is false if rules of a tenant could not be evaluated because its allowance is
+// used up.
 func (b *Catalog) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
 	m := b.match(e, &b.foreseen)
 	return m.effects, m.refusals, !m.tenants.refused
@@ -211,9 +209,8 @@ func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 	return m
 }
 
-// MatchDeadLetter is Match for the event of a dead letter, of the rules as they are now: of the
-// part of the rule that refused it, or of all rules that listen to its subject. What comes of
-// it is late.
+// MatchDeadLetter is Match for the event of a dead letter, by the rules as they are now: for the part of the rule that
+// refused the event, or for all rules that listen to its subject. Its effects are late.
 func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	m, err := newMatcher(l.Event, b.shards)
 	if err != nil {
@@ -237,16 +234,16 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	return m.effects, m.refusals
 }
 
-// SubjectsByStream returns the subjects to read, by stream. Those of older versions are among them,
-// since events may be waiting that came before the newest.
+// SubjectsByStream returns the subjects to read, by stream. It includes those of older versions, since events that came
+// before the newest version may be unread.
 func (b *Catalog) SubjectsByStream() map[string][]string { return clone(b.current.Load().reads) }
 
-// RulesReading returns the names of the rules that are told by a stream, in order, those of whom only
-// older versions are included. The caller must not change it.
+// RulesReading returns the names of the rules that read a stream, in order, including rules with only older versions
+// that do. The caller must not change it.
 func (b *Catalog) RulesReading(stream string) []string { return b.current.Load().readers[stream] }
 
-// FinestGrids returns the finest grid of the rules that wait for a stream, by stream. A rule
-// waits for the streams that can end its jobs.
+// FinestGrids returns the finest grid of the rules that wait for a stream, by stream. A rule waits for the streams that
+// can end its jobs.
 func (b *Catalog) FinestGrids() map[string]futurejobs.Grid {
 	finest := make(map[string]futurejobs.Grid)
 	for stream, grid := range b.current.Load().finest {
@@ -270,7 +267,7 @@ func (b *Catalog) WaitingFor(stream string) []int32 {
 // CriticalRules returns the rules with a version that has a critical step, in order.
 func (b *Catalog) CriticalRules() []int32 { return b.current.Load().loud }
 
-// NextSlot returns the first slot after t of any rule; the zero time when there is none.
+// NextSlot returns the first slot after t of any rule; the zero time if no rule has one.
 func (b *Catalog) NextSlot(t time.Time) time.Time {
 	var next time.Time
 	for _, grid := range b.current.Load().grids {

@@ -13,15 +13,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// The content types of CloudEvents 1.0 in structured mode, as its NATS and HTTP bindings have
-// them. In binary mode the body is the data already, and its attributes are headers ce-*.
+// The content types of CloudEvents 1.0 in structured mode, according to its NATS and HTTP bindings. In binary mode the
+// body is the data already, and its attributes are headers ce-*.
 const (
 	structuredType = "application/cloudevents+json"
 	batchType      = "application/cloudevents-batch+json"
 )
 
-// openEvent takes an event out of its envelope, if it came in one: the body is its data, and
-// its attributes are headers as in binary mode.
+// openEvent unwraps an event that came in an envelope: the body is its data, and its attributes are headers as in
+// binary mode.
 func openEvent(e futurejobs.Event) (futurejobs.Event, error) {
 	switch envelopeType(e.Header) {
 	case structuredType:
@@ -41,8 +41,8 @@ func openEvent(e futurejobs.Event) (futurejobs.Event, error) {
 	return e, nil
 }
 
-// envelopeType is the type of CloudEvents that a header names, in lower case and without its
-// parameters; empty where it names none.
+// envelopeType returns the CloudEvents type of a header, in lower case and without its parameters; empty if the header
+// has none.
 func envelopeType(header map[string][]string) string {
 	for name, values := range header {
 		if !strings.EqualFold(name, "content-type") || len(values) == 0 || !strings.Contains(strings.ToLower(values[0]), "cloudevents") {
@@ -55,7 +55,7 @@ func envelopeType(header map[string][]string) string {
 	return ""
 }
 
-// attributes are the headers of an event whose envelope was opened.
+// attributes returns the headers of an event whose envelope was opened.
 func attributes(header map[string][]string, envelope cloudevents.Event) map[string][]string {
 	opened := maps.Clone(header)
 	maps.DeleteFunc(opened, func(name string, _ []string) bool { return strings.EqualFold(name, "content-type") })

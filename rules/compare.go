@@ -14,8 +14,7 @@ import (
 
 var errMissing = errors.New(`a value is missing or null; say what it counts as, as in (state.status ?? "")`)
 
-// equal is strict: values of different kinds are never compared, since "false" would hide
-// a mistake.
+// equal is strict: it never compares values of different kinds, since "false" would hide a mistake.
 func equal(a, b any, lenient bool) (bool, error) {
 	if a == nil || b == nil {
 		if !lenient {
@@ -35,7 +34,7 @@ func equal(a, b any, lenient bool) (bool, error) {
 	return false, fmt.Errorf("%s and %s are compared, which are never equal; convert one with int(), float() or string()", ka, kb)
 }
 
-// composite names the side that is no single value.
+// composite names the side that is a list or an object.
 func composite(a, b any) string {
 	for _, v := range []any{a, b} {
 		switch v.(type) {
@@ -71,7 +70,7 @@ func kindOf(v any) string {
 	return ""
 }
 
-// in looks for v among the items of a list or the names of an object.
+// in searches for v among the items of a list or the names of an object.
 func in(m *costMeter, v, list any, lenient bool) (bool, error) {
 	switch l := list.(type) {
 	case map[string]any:
@@ -125,7 +124,7 @@ func toAnySlice(list []int) []any {
 	return all
 }
 
-// maxJoined bounds a text that is put together, in bytes.
+// maxJoined bounds a concatenated text, in bytes.
 const maxJoined = 64 << 10
 
 func add(m *costMeter, a, b any) (any, error) {
@@ -165,7 +164,7 @@ func naming(v any) string {
 	return composite(v, nil)
 }
 
-// divide divides, and not by zero: what came out would be no number, and compare as "false".
+// divide divides, and refuses zero as divisor: the result would be no number, and compare as "false".
 func divide(a, b any) (float64, error) {
 	if a == nil || b == nil {
 		return 0, errMissing

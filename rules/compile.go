@@ -17,7 +17,7 @@ import (
 // Bounds of a document.
 const (
 	MaxSteps       = 32
-	MaxTurns       = 1000 // steps, those with every written out
+	MaxTurns       = 1000 // steps, with every repetition of a step counted
 	MaxResolves    = 32   // also of updates, and of pauses
 	MaxLabels      = 32
 	MaxDescription = 4 << 10 // bytes
@@ -35,7 +35,7 @@ var (
 	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	entityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 	labelPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
-	bucketPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`) // what JetStream takes
+	bucketPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`) // as JetStream accepts
 )
 
 const (
@@ -43,16 +43,15 @@ const (
 	nameHint = nameForm + ", such as order-unshipped"
 )
 
-// Compile checks what a document means and makes it ready to be asked. The error is
-// Problems, without places in a text; Parse has those. Of saved, the id, the version and
-// what it reads count. known are the calendars that there are; where it is nil nobody knows,
-// and a step's calendar is only looked at for the form of its name: such a rule must not run.
-// Nor can a rule find anything out that asks a source or has a handler.
+// Compile checks the meaning of a document and prepares it for evaluation. The error is Problems, without places in a
+// text; Parse has those. Of saved, it uses the id, the version and the reads. known are the defined calendars; if it is
+// nil, they are unknown, and only the form of a step's calendar name is checked: such a rule must not run. Nor can a
+// rule run that queries a source or has a handler.
 func Compile(d Document, saved RuleVersion, known calendars.Set) (*Rule, error) {
 	return compileAmid(d, saved, environment{calendars: known})
 }
 
-// compileAmid is Compile for a rule that asks others at its looks.
+// compileAmid is Compile for a rule that uses sources or handlers.
 func compileAmid(d Document, saved RuleVersion, world environment) (*Rule, error) {
 	world.bounds = saved.Bounds
 	r, problems := compile(d, saved, world, nil)
@@ -65,7 +64,7 @@ func compileAmid(d Document, saved RuleVersion, world environment) (*Rule, error
 	return r, nil
 }
 
-// About how much memory parts of a compiled rule take, in bytes: measured, see TestWeight.
+// The approximate memory of parts of a compiled rule, in bytes; measured, see TestWeight.
 const (
 	weightOfRule        = 3 << 10
 	weightOfStep        = 500
@@ -74,18 +73,18 @@ const (
 	weightOfInstruction = 180
 )
 
-// compiler collects what is wrong on its way through a document.
+// compiler collects the problems of a document.
 type compiler struct {
 	document Document
 	environment
-	columns  Shape           // what the lookup finds; nil: nobody knows
+	columns  Shape           // the columns of the lookup; nil: unknown
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
-	beats    *heartbeat // what the trigger is; nil: something else
+	beats    *heartbeat // the heartbeat of the trigger; nil: another trigger
 	ticking  *ticking   // nil: the rule does not tick
-	closest  Duration   // between two looks whose times are written out; 0: there are no two
+	closest  Duration   // the shortest literal time between two checks; 0: there is none
 	readings []reading
-	patterns int // the size that is left for the rule's patterns
+	patterns int // the remaining size for the rule's patterns
 	weight   int // of the rule's expressions, in bytes
 	problems Problems
 }
@@ -108,14 +107,14 @@ func (c *compiler) problem(pointer, format string, args ...any) {
 	}
 }
 
-// require notes the error as a problem of the field.
+// require adds the error as a problem of the field.
 func (c *compiler) require(pointer string, err error) {
 	if err != nil {
 		c.problem(pointer, "%s", err.Error())
 	}
 }
 
-// item is the pointer of a list's item, as the list was written.
+// item returns the pointer of a list's item, as the list was written.
 func (c *compiler) item(pointer string, i int) string {
 	if c.single[pointer] {
 		return pointer
@@ -127,7 +126,7 @@ func compile(d Document, saved RuleVersion, world environment, single map[string
 	return newCompiler(d, world, single, maxRulePatterns).rule(saved)
 }
 
-// newCompiler is one for a document, whose patterns may have a size.
+// newCompiler returns a compiler for a document whose patterns may have the given size.
 func newCompiler(d Document, world environment, single map[string]bool, patterns int) *compiler {
 	return &compiler{document: d, environment: world, single: single, patterns: patterns}
 }
@@ -182,14 +181,14 @@ func (c *compiler) names(d Document) {
 	}
 }
 
-// name notes what is no name, of which example is one.
+// name adds a problem if the text is no valid name; example is a valid one.
 func (c *compiler) name(pointer, name, example string) {
 	if !namePattern.MatchString(name) {
 		c.problem(pointer, "%q is not a name; write %s, such as %s", clip(name, 80), nameForm, example)
 	}
 }
 
-// expression compiles what is there; nothing there is nil.
+// expression compiles a source; an empty source is nil.
 func (c *compiler) expression(pointer, source string, d exprEnv) *expression {
 	if source == "" {
 		return nil
@@ -201,7 +200,7 @@ func (c *compiler) expression(pointer, source string, d exprEnv) *expression {
 	return x
 }
 
-// over is the dialect over the event that begins a wait, if one does.
+// over returns the environment over the event that creates a job, if an event does.
 func (c *compiler) over(d exprEnv) exprEnv {
 	switch t := c.document.Trigger; {
 	case t.Heartbeat != nil && t.Heartbeat.Event == "":
@@ -212,7 +211,7 @@ func (c *compiler) over(d exprEnv) exprEnv {
 	return d.withoutEvent()
 }
 
-// template compiles what is there; nothing there is nil.
+// template compiles a source; an empty source is nil.
 func (c *compiler) template(pointer, source string, d exprEnv) *template {
 	if source == "" {
 		return nil
@@ -229,7 +228,7 @@ func (c *compiler) template(pointer, source string, d exprEnv) *template {
 	return t
 }
 
-// read notes what an expression takes the fields for that it reads.
+// read records the kinds that an expression assumes for the fields that it reads.
 func (c *compiler) read(pointer string, x *expression) {
 	if x == nil {
 		return
@@ -244,7 +243,7 @@ func (c *compiler) read(pointer string, x *expression) {
 	}
 }
 
-// choice notes what is not one of the words.
+// choice adds a problem if the word is not one of words.
 func (c *compiler) choice(pointer, noun, word string, words []string) {
 	if !slices.Contains(words, word) {
 		c.problem(pointer, "%s", notOneOf(noun, word, words))
@@ -287,10 +286,10 @@ func (c *compiler) times(d Document) futurejobs.Grid {
 	if d.Early < 0 || d.Early > longestEarly {
 		c.problem("/early", "%s is not between 0 and %s", d.Early, longestEarly)
 	}
-	if d.Again != "" { // a version from before there was this field
+	if d.Again != "" { // a version from before this field existed
 		c.choice("/again", "a value of again", string(d.Again), againWords)
 	}
-	if d.CatchUp != (CatchUp{}) { // the same
+	if d.CatchUp != (CatchUp{}) { // likewise
 		c.choice("/catch_up/do", "a value of catch_up.do", string(d.CatchUp.Do), lateWords)
 		if after := d.CatchUp.After; after < d.Slot || after > longestCatchUp {
 			c.problem("/catch_up/after", "%s is not between the slot, %s, and %s", after, d.Slot, longestCatchUp)

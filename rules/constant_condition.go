@@ -8,8 +8,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// checkConstant refuses a condition that comes to the same whatever is read, as far as that
-// shows: by what is written out, and by comparisons of one field that exclude each other.
+// checkConstant refuses a condition whose result does not depend on its input, as far as that can be seen: from
+// literals, and from comparisons of one field that exclude each other.
 func checkConstant(root ast.Node) error {
 	v := verdictOf(root)
 	switch {
@@ -25,10 +25,10 @@ func checkConstant(root ast.Node) error {
 	return nil
 }
 
-// constantResult is what a condition comes to, where that is known beforehand.
+// constantResult is the result of a condition, if it is known beforehand.
 type constantResult struct {
 	known, value bool
-	reason       string // why, where it is not written out
+	reason       string // why, if it is not a literal
 }
 
 func verdictOf(n ast.Node) constantResult {
@@ -52,9 +52,8 @@ func verdictOf(n ast.Node) constantResult {
 	return constantResult{}
 }
 
-// joined is what operands come to that are joined by "and", or by "or". decisive is what one
-// of them alone decides with: false for "and". What "or" is of comparisons, "and" is of
-// their opposites.
+// joined returns the result of operands joined by "and", or by "or". decisive is the value of an operand that
+// decides alone: false for "and". The rules of "or" for comparisons are those of "and" for their opposites.
 func joined(operands []ast.Node, decisive bool) constantResult {
 	all := true
 	bounds := make(map[string]*valueBounds)
@@ -95,7 +94,7 @@ func operands(n ast.Node, operators ...string) []ast.Node {
 	return []ast.Node{n}
 }
 
-// comparison is of a field with a value that is written out.
+// comparison is a comparison of a field with a literal.
 type comparison struct {
 	field    string
 	operator string
@@ -141,7 +140,7 @@ func literalOf(n ast.Node) (any, bool) {
 	return nil, false
 }
 
-// valueBounds is what comparisons that hold together leave of a field's values.
+// valueBounds collects comparisons that must all hold, as the possible values of a field.
 type valueBounds struct{ kept []comparison }
 
 // add keeps the comparison, and returns one kept before that excludes it, or "".
@@ -155,7 +154,7 @@ func (b *valueBounds) add(c comparison) string {
 	return ""
 }
 
-// exclude reports whether no value holds to both. It is asked both ways round.
+// exclude reports whether no value satisfies both comparisons. It is called in both orders.
 func exclude(a, b comparison) bool {
 	switch a.operator {
 	case "==":
@@ -171,7 +170,7 @@ func exclude(a, b comparison) bool {
 	return false
 }
 
-// satisfies reports whether a value holds to a comparison, as far as that is known.
+// satisfies reports whether a value satisfies a comparison, as far as that is known.
 func satisfies(value any, c comparison) bool {
 	switch c.operator {
 	case "==":

@@ -2,15 +2,15 @@ package rules
 
 import "errors"
 
-// costMeter bounds what one evaluation may cost. Its unit is a round: the body of a predicate
-// once, which takes about a tenth of a microsecond.
+// costMeter bounds the cost of one evaluation. Its unit is a round: one evaluation of the body of a predicate, about a
+// tenth of a microsecond.
 type costMeter struct {
 	left int // rounds
 	size int // bytes that the expression can read
 }
 
-// What one evaluation may cost: enough to walk the longest list that the bodies can hold a
-// few times, and some loops within loops of a small one.
+// The limits of one evaluation: enough to walk the longest list that the bodies can hold a few times, and some nested
+// loops over a small one.
 const (
 	leastRounds   = 20_000
 	roundsPerByte = 1
@@ -18,7 +18,7 @@ const (
 
 var errTooExpensive = errors.New("the expression takes too long on this event: its loops multiply")
 
-// most is how many rounds an evaluation may take by itself.
+// most returns how many rounds an evaluation may take by itself.
 func (m *costMeter) most() int { return leastRounds + roundsPerByte*m.size }
 
 func (m *costMeter) charge(rounds int) error {
@@ -28,7 +28,7 @@ func (m *costMeter) charge(rounds int) error {
 	return nil
 }
 
-// measure pays for what is about to be read, a round for so many bytes.
+// measure pays for data about to be read, a round for each unit of bytes.
 func (m *costMeter) measure(bytes int, v any) error {
 	switch v := v.(type) {
 	case string:
@@ -41,8 +41,8 @@ func (m *costMeter) measure(bytes int, v any) error {
 	return nil
 }
 
-// weigh pays for all that a value holds, as what writes it out has to: a list may hold one long text a thousand times,
-// which takes the room of one until then.
+// weigh pays for the full contents of a value before it is written out: a list may hold one long text a thousand times,
+// and take the memory of one until then.
 func (m *costMeter) weigh(bytes int, v any) error {
 	switch v := v.(type) {
 	case string:

@@ -11,29 +11,29 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// costlyMost is on how many events the expressions of a rule may cost too much, since it was changed or resumed.
+// costlyMost is on how many events the expressions of a rule may cost too much since its last change or resume.
 const costlyMost = 5
 
-// errCostly is why events of a rule that cost too much are dead letters, and are not evaluated.
+// errCostly is the reason for the dead letters of a rule that cost too much; its events are not evaluated.
 var errCostly = errors.New("deadman pauses the rule: its expressions took too long on 5 events; make them simpler, resume the rule, then retry its dead letters")
 
-// costs counts the events on which the expressions of rules cost too much, as this node sees them. It is safe for
-// concurrent use.
+// costs counts, for each version of a rule, the events that cost its expressions too much, as this node sees them. It is
+// safe for concurrent use.
 type costs struct {
-	some     atomic.Bool // there are any
+	some     atomic.Bool // the map is not empty
 	mu       sync.Mutex
 	versions map[id]cost
 }
 
 // cost is how often a version of a rule cost too much.
 type cost struct {
-	changed int64 // the revision of the rule's last change; what was counted before it is over
+	changed int64 // the revision of the rule's last change; earlier counts are void
 	events  int
 	stream  string // of the last event that counts
 	seq     uint64
 }
 
-// note counts an event. One that is matched again, as after a change of other rules, counts once.
+// note counts an event. An event that is matched again, as after a change of other rules, counts once.
 func (c *costs) note(which id, changed int64, e futurejobs.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,11 +68,11 @@ func (c *costs) reached(which id, changed int64) bool {
 type Costly struct {
 	Rule     string
 	Version  int32           // the newest
-	Severity alerts.Severity // the loudest of its steps
+	Severity alerts.Severity // the highest of its steps
 }
 
 // Costly returns the rules that cost too much and are not paused for it yet, by name. Their events are dead letters
-// until they are.
+// until they are paused.
 func (b *Catalog) Costly() []Costly {
 	if !b.costs.some.Load() {
 		return nil
@@ -86,7 +86,7 @@ func (b *Catalog) Halted() []Costly {
 	return b.current.Load().costly(func(r *rule) bool { return r.halted })
 }
 
-// isCostly reports whether events are not put to a version of a rule any more.
+// isCostly reports whether a version of a rule is excluded from evaluation.
 func (b *Catalog) isCostly(e *snapshot, r *rule, v *version) bool {
 	return r.halted || b.costs.reached(id{v.saved.RuleID, v.saved.Version}, e.changeOf(v.saved.RuleID))
 }
