@@ -8,10 +8,10 @@ import (
 	"deadman/internal/configfile"
 )
 
-// reader makes a Document of nodes and notes what has the wrong shape.
+// reader makes a Document of nodes and records values of the wrong shape.
 type reader struct {
 	places   map[string]place
-	single   map[string]bool // lists that are written as the one mapping they hold
+	single   map[string]bool // lists that were written as the one mapping they hold
 	problems Problems
 }
 
@@ -44,8 +44,7 @@ func (r *reader) document(n node) Document {
 	return d
 }
 
-// mapping hands each field of n to its value. Unknown fields are refused, and so are those
-// without a value.
+// mapping passes each field of n to its value. Unknown fields are refused, and so are fields without a value.
 func (r *reader) mapping(n node, pointer string, m mapping) {
 	if n.kind != aMapping {
 		r.problem(pointer, "expected a mapping with the fields %s, not %s", strings.Join(m.names(), ", "), n.kind)
@@ -69,7 +68,7 @@ func (r *reader) mapping(n node, pointer string, m mapping) {
 	})
 }
 
-// each hands over the fields of a mapping, those that are there twice only once.
+// each passes on the fields of a mapping, a duplicate field only once.
 func (r *reader) each(n node, pointer string, use func(f field, p string)) {
 	seen := make(map[string]bool)
 	for _, f := range n.fields {
@@ -84,7 +83,7 @@ func (r *reader) each(n node, pointer string, use func(f field, p string)) {
 	}
 }
 
-// items hands over the items of a list that is not empty.
+// items passes on the items of a list that is not empty.
 func (r *reader) items(n node, pointer string, use func(n node, p string)) {
 	switch {
 	case n.kind != aSequence:
@@ -97,14 +96,14 @@ func (r *reader) items(n node, pointer string, use func(n node, p string)) {
 	}
 }
 
-// item is the pointer of a list's item, whose place is noted.
+// item returns the pointer of a list's item, and records its place.
 func (r *reader) item(pointer string, i int, n node) string {
 	p := item(pointer, i)
 	r.places[p] = n.place
 	return p
 }
 
-// node is a value of a document with its place in the text, whichever the text's format.
+// node is a value of a document with its place in the text, regardless of the text's format.
 type node struct {
 	place
 	kind   kind
@@ -113,7 +112,7 @@ type node struct {
 	items  []node  // of a sequence
 }
 
-// place is where something stands in a text, both from 1.
+// place is a position in a text, both numbers from 1.
 type place struct{ line, column int }
 
 type field struct {

@@ -2,11 +2,11 @@ package rules
 
 import "fmt"
 
-// unknown stands in a sentence for what is known only once a wait goes on.
+// unknown replaces a value in a sentence that is known only once a job continues.
 const unknown = "…"
 
-// StepText is what a step says: its own text, or the sentence made from the rule, in which the key is a
-// place to fill in as in a text.
+// StepText returns the text of a step: its own, or the default sentence of the rule, with the key as a placeholder as
+// in a template.
 func (d Document) StepText(s Step) string {
 	const key = "{{key}}"
 	switch h := d.Trigger.Heartbeat; {
@@ -28,7 +28,7 @@ func (d Document) StepText(s Step) string {
 	return d.sentence(key, after, called)
 }
 
-// sentence is what a step says that has no text, once so much time has passed.
+// sentence returns the default text of a step, once the given time has passed.
 func (d Document) sentence(key, after, step string) string {
 	switch {
 	case len(d.Resolve) > 0:
@@ -39,7 +39,7 @@ func (d Document) sentence(key, after, step string) string {
 	return fmt.Sprintf("%s %s: %s have passed (%s)", d.Entity, key, after, step)
 }
 
-// IntervalText is how often a beat has to come, as texts say it: every 10m (grace 2m).
+// IntervalText returns the interval of the heartbeat as texts show it: every 10m (grace 2m).
 func (h Heartbeat) IntervalText() string {
 	text := "every " + h.Every.String()
 	if h.Schedule != "" {

@@ -1,5 +1,5 @@
-// Package rules holds the rule document and what it means: which events begin a wait, which
-// end it, and what is said while it lasts.
+// Package rules defines the rule document and its meaning: the events that start a job, the events that end it, and the
+// alerts that it raises in between.
 package rules
 
 import (
@@ -11,82 +11,82 @@ import (
 	"deadman/alerts"
 )
 
-// Document is one rule as people write it. Parse fills in every default, so a version that
-// was saved goes on meaning what it meant when it was saved.
+// Document is one rule as authors write it. Parse fills in every default, so that a saved version keeps the meaning it
+// had when it was saved.
 type Document struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
 	Entity      string            `json:"entity"`
-	Enabled     bool              `json:"enabled"` // false: no new waits begin; those there go on
+	Enabled     bool              `json:"enabled"` // false: no new jobs are created; pending jobs continue
 	Trigger     Trigger           `json:"trigger"`
 	Update      []Watch           `json:"update,omitempty"` // their bodies are merged into state
 	Resolve     []Resolve         `json:"resolve,omitempty"`
-	Pause       []Watch           `json:"pause,omitempty"` // time stands still while the last of them says so
+	Pause       []Watch           `json:"pause,omitempty"` // time is suspended while the condition of the last of them holds
 	Lookup      *Lookup           `json:"lookup,omitempty"`
-	While       string            `json:"while,omitempty"` // still not happened? Empty: not resolved is still not
+	While       string            `json:"while,omitempty"` // the condition that still has to hold; empty: the job is not resolved
 	Escalate    []Step            `json:"escalate,omitempty"`
-	Recheck     string            `json:"recheck,omitempty"`      // an instant to look at in between; it never postpones a step
-	Handler     string            `json:"handler,omitempty"`      // in the place of while and escalate
+	Recheck     string            `json:"recheck,omitempty"`      // an instant for a check in between; it never postpones a step
+	Handler     string            `json:"handler,omitempty"`      // replaces while and escalate
 	AtMostOnce  bool              `json:"at_most_once,omitempty"` // the handler has effects: no check of it begins twice
 	Slot        Duration          `json:"slot"`
-	Spread      Duration          `json:"spread,omitempty"` // the span over which the steps of different keys are spread
+	Spread      Duration          `json:"spread,omitempty"` // the span over that the steps of different keys are spread
 	CatchUp     CatchUp           `json:"catch_up,omitzero"`
 	Hold        Duration          `json:"hold"`            // how long after the last step a late resolve still counts
 	Early       Duration          `json:"early"`           // how long a resolve is remembered that comes before its trigger
-	Again       Again             `json:"again,omitempty"` // a trigger for a key that is waited for
+	Again       Again             `json:"again,omitempty"` // a trigger for a key with a pending job
 	Guards      Guards            `json:"guards"`
-	Quiet       bool              `json:"quiet,omitempty"`  // nothing is said when it happened after all
+	Quiet       bool              `json:"quiet,omitempty"`  // no alert is raised when the job is resolved after all
 	Labels      map[string]string `json:"labels,omitempty"` // templates
 }
 
-// Trigger is what begins a wait: an event, a schedule or a heartbeat that stays away.
+// Trigger starts a job: an event, a schedule or a missing heartbeat.
 type Trigger struct {
 	Event string `json:"event,omitempty"` // a subject, with NATS wildcards
-	Key   string `json:"key,omitempty"`   // which entity
+	Key   string `json:"key,omitempty"`   // an expression for the key of the entity
 	If    string `json:"if,omitempty"`    // empty: every event
-	Since string `json:"since,omitempty"` // when the wait began; empty: when the stream took the event in
-	Shape Shape  `json:"shape,omitempty"` // what the event carries; nil: inferred from what is read of it
+	Since string `json:"since,omitempty"` // when the job began; empty: when the stream stored the event
+	Shape Shape  `json:"shape,omitempty"` // the fields of the event; nil: inferred from the expressions that read it
 
 	Schedule string   `json:"schedule,omitempty"` // a crontab, @every or @at
 	Zone     string   `json:"zone,omitempty"`     // of the schedule; empty: UTC
 	Keys     []string `json:"keys,omitempty"`     // one job for each at every tick; none: the tick is the key
-	Emit     *Emit    `json:"emit,omitempty"`     // what a tick publishes; nil: it begins waits
+	Emit     *Emit    `json:"emit,omitempty"`     // the event that a tick publishes; nil: a tick creates jobs
 
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 }
 
-// Takes reports whether events on a subject begin waits, or are beats.
+// Takes reports whether events on a subject create jobs, or are heartbeats.
 func (t Trigger) Takes(subject string) bool {
 	return t.Event != "" && matches(t.Event, subject) || t.Heartbeat != nil && matches(t.Heartbeat.Event, subject)
 }
 
-// Emit is an event that a tick publishes, in the place of a wait.
+// Emit is an event that a tick publishes instead of creating jobs.
 type Emit struct {
 	Subject string          `json:"subject"`
 	Data    json.RawMessage `json:"data,omitempty"` // its body; nil: the tick
 }
 
-// Heartbeat is an event that has to come again and again. Pings are beats, too.
+// Heartbeat is an event that has to recur. Pings are heartbeats, too.
 type Heartbeat struct {
-	Event string `json:"event,omitempty"` // empty: pings alone are beats
+	Event string `json:"event,omitempty"` // empty: only pings are heartbeats
 	Key   string `json:"key,omitempty"`
 	If    string `json:"if,omitempty"`
 	Shape Shape  `json:"shape,omitempty"`
 
 	Every    Duration `json:"every,omitempty"`
-	Schedule string   `json:"schedule,omitempty"` // in the place of every: a beat has to come after each tick
+	Schedule string   `json:"schedule,omitempty"` // replaces every: a heartbeat has to come after each tick
 	Zone     string   `json:"zone,omitempty"`     // of the schedule; empty: UTC
 	Grace    Duration `json:"grace"`
 
-	Kind string   `json:"kind,omitempty"` // what the beat says; empty: success
-	Run  string   `json:"run,omitempty"`  // which run it is of; empty: of none
-	Max  Duration `json:"max,omitempty"`  // how long a run may take; 0: as long as it likes
-	Min  Duration `json:"min,omitempty"`  // how long it has to take; 0: nothing
+	Kind string   `json:"kind,omitempty"` // the signal of the heartbeat; empty: success
+	Run  string   `json:"run,omitempty"`  // the run of the heartbeat; empty: none
+	Max  Duration `json:"max,omitempty"`  // how long a run may take; 0: unlimited
+	Min  Duration `json:"min,omitempty"`  // how long a run has to take; 0: no minimum
 
-	Keys []string `json:"keys,omitempty"` // those expected from the start
+	Keys []string `json:"keys,omitempty"` // the keys expected from the start
 }
 
-// Watch is an event that changes a wait.
+// Watch is an event that changes a job.
 type Watch struct {
 	Event string `json:"event"`
 	Key   string `json:"key"`
@@ -94,16 +94,15 @@ type Watch struct {
 	Shape Shape  `json:"shape,omitempty"`
 }
 
-// Resolve is an event that ends a wait because it happened; or, with Distinct, one of a set
-// of them.
+// Resolve is an event that ends a job because the expected happened; or, with Distinct, one of a set of such events.
 type Resolve struct {
 	Watch
 	As       string `json:"as,omitempty"`       // the outcome in history; empty: resolved
-	Distinct string `json:"distinct,omitempty"` // what tells the members of the set apart
-	Need     string `json:"need,omitempty"`     // how many of them end the wait
+	Distinct string `json:"distinct,omitempty"` // an expression that distinguishes the members of the set
+	Need     string `json:"need,omitempty"`     // how many of them end the job
 }
 
-// Lookup is what is asked of a source at each look. One of its fields is set.
+// Lookup is the query to a source at each check. One of its fields is set.
 type Lookup struct {
 	SQL  *SQLLookup  `json:"sql,omitempty"`
 	HTTP *HTTPLookup `json:"http,omitempty"`
@@ -118,14 +117,14 @@ type SQLLookup struct {
 	Params []string `json:"params,omitempty"` // expressions for $1, $2 and so on; none: the key
 }
 
-// HTTPLookup is a JSON document that a GET answers.
+// HTTPLookup is a JSON document that a GET returns.
 type HTTPLookup struct {
 	Source string `json:"source"`
 	Path   string `json:"path"`             // a template
-	Absent []int  `json:"absent,omitempty"` // statuses that mean that there is no such entity
+	Absent []int  `json:"absent,omitempty"` // statuses that mean that the entity does not exist
 }
 
-// NATSLookup is a JSON document that a service answers.
+// NATSLookup is a JSON document that a service returns.
 type NATSLookup struct {
 	Source  string `json:"source"`
 	Subject string `json:"subject"` // a template
@@ -138,60 +137,59 @@ type KVLookup struct {
 	Key    string `json:"key,omitempty"` // a template; empty: the key
 }
 
-// Step is one rung of the escalation. One of After, At and Every says when it is taken.
+// Step is one step of the escalation. One of After, At and Every determines when it is due.
 type Step struct {
-	After Delay    `json:"after,omitzero"`  // since the wait began
+	After Delay    `json:"after,omitzero"`  // since the job began
 	At    string   `json:"at,omitempty"`    // an instant; or, for schedules, a time of day
 	Every Duration `json:"every,omitempty"` // since the step before, Times times or Until
 	Times int      `json:"times,omitempty"`
-	Until string   `json:"until,omitempty"` // in the place of Times: UntilAcknowledged
+	Until string   `json:"until,omitempty"` // replaces Times: UntilAcknowledged
 
 	Of     string `json:"of,omitempty"`     // a calendar: only its open time counts
-	Within string `json:"within,omitempty"` // a calendar: where it is closed, when it opens
+	Within string `json:"within,omitempty"` // a calendar: while it is closed, the step is postponed until it opens
 
 	Name     string          `json:"step"`
 	Severity alerts.Severity `json:"severity"`
-	Text     string          `json:"text,omitempty"` // a template; empty: a sentence made from the rule
+	Text     string          `json:"text,omitempty"` // a template; empty: a default sentence made from the rule
 }
 
-// UntilAcknowledged is until when a step may be repeated: until somebody acknowledges what was
-// said.
+// UntilAcknowledged repeats a step until a user acknowledges the alert.
 const UntilAcknowledged = "acknowledged"
 
-// CatchUp is what becomes of a job that is found later than After.
+// CatchUp is the treatment of a job that is checked later than After.
 type CatchUp struct {
 	After Duration `json:"after"`
 	Do    Late     `json:"do"`
 }
 
-// Late is what is done with a job that is found too late.
+// Late is the treatment of a job or tick that is too late.
 type Late string
 
-// What is done with such a job.
+// The treatments of a late job.
 const (
-	Run    Late = "run"    // it is looked at all the same
-	Skip   Late = "skip"   // it is looked at a slot later
-	Expire Late = "expire" // it ends, and that is said
+	Run    Late = "run"    // it is checked all the same
+	Skip   Late = "skip"   // it is checked a slot later
+	Expire Late = "expire" // it ends, and an alert reports that
 )
 
-// Again is what a trigger does for a key that is waited for.
+// Again is the effect of a trigger on a key with a pending job.
 type Again string
 
-// What such a trigger does.
+// The effects of such a trigger.
 const (
-	Keep    Again = "keep"    // nothing: the first counts
-	Restart Again = "restart" // the wait begins anew
+	Keep    Again = "keep"    // none: the first trigger counts
+	Restart Again = "restart" // the job starts over
 )
 
-// Guards bound the looks at one entity.
+// Guards bound the checks of one entity.
 type Guards struct {
 	Timeout   Duration `json:"timeout"`
 	Attempts  int      `json:"attempts"`
 	Interval  Duration `json:"interval,omitempty"` // before the second attempt; it doubles. 0: the next slot
-	Jitter    Duration `json:"jitter,omitempty"`   // the most that is added to an interval
+	Jitter    Duration `json:"jitter,omitempty"`   // the longest addition to an interval
 	MaxChecks int      `json:"max_checks"`
 	Horizon   Duration `json:"horizon"`
-	End       bool     `json:"end,omitempty"` // a job whose attempts are spent ends
+	End       bool     `json:"end,omitempty"` // a job ends when its attempts are spent
 }
 
 // The defaults of a document.
@@ -205,11 +203,11 @@ const (
 	DefaultEarly    = Duration(time.Hour)
 	DefaultCatchUp  = Duration(time.Hour)
 
-	// SpareChecks is how many more checks than steps a rule has unless it says otherwise.
+	// SpareChecks is the default number of checks of a rule beyond its steps.
 	SpareChecks = 5
 )
 
-// holdDuration is the default of hold. Who stays away for good is not forgotten.
+// holdDuration is the default of hold. A heartbeat that never comes back is not forgotten.
 func (d Document) holdDuration() Duration {
 	if d.Trigger.Heartbeat != nil {
 		return longest
@@ -217,7 +215,7 @@ func (d Document) holdDuration() Duration {
 	return DefaultHold
 }
 
-// blank is the document before anything of it is read.
+// blank is the document before any field is read.
 func blank() Document {
 	return Document{
 		Enabled: true, Slot: DefaultSlot, Hold: DefaultHold, Early: DefaultEarly, Again: Keep,
@@ -226,7 +224,7 @@ func blank() Document {
 	}
 }
 
-// Canonical is the document as it is stored and compared: the same rule has the same bytes.
+// Canonical returns the document as it is stored and compared: equal rules have equal bytes.
 func (d Document) Canonical() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -235,13 +233,12 @@ func (d Document) Canonical() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// hasNoText reports whether the rule does not say what is said, which is then the one thing there is
-// to say of a beat that stays away.
+// hasNoText reports whether the rule has no steps of its own. Then the one alert of a missing heartbeat is the default.
 func (d Document) hasNoText() bool {
 	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
 }
 
-// Steps are those that the rule takes: its own, or the one that goes without saying.
+// Steps returns the steps of the rule: its own, or the implicit one.
 func (d Document) Steps() []Step {
 	if d.hasNoText() {
 		return []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
@@ -254,7 +251,7 @@ func (d Document) isHeld() bool {
 	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0
 }
 
-// Subjects are those that the rule listens to, each once, the trigger's first.
+// Subjects returns the subjects that the rule listens to, each once, the trigger's first.
 func (d Document) Subjects() []string {
 	all := []string{d.Trigger.Event}
 	if d.Trigger.Heartbeat != nil {

@@ -9,22 +9,22 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Duration is a span as people write it: "90s", "1h30m", "7d".
+// Duration is a span as authors write it: "90s", "1h30m", "7d".
 type Duration time.Duration
 
-// ParseDuration reads a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
+// ParseDuration parses a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
 func ParseDuration(s string) (Duration, error) {
 	d, err := configfile.ParseDuration(s)
 	return Duration(d), err
 }
 
-// units by their milliseconds, the longest first.
+// units are the units in milliseconds, the longest first.
 var units = []struct {
 	name string
 	ms   int64
 }{{"d", 86_400_000}, {"h", 3_600_000}, {"m", 60_000}, {"s", 1000}, {"ms", 1}}
 
-// String is the shortest way to write d in days and smaller units.
+// String returns the shortest form of d in days and smaller units.
 func (d Duration) String() string {
 	rest := time.Duration(d).Milliseconds()
 	var b strings.Builder
@@ -40,10 +40,10 @@ func (d Duration) String() string {
 	return b.String()
 }
 
-// MarshalJSON writes d as ParseDuration reads it.
+// MarshalJSON writes d in the form that ParseDuration reads.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -54,15 +54,14 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Delay is a span that is written out, or an expression that yields one, such as
-// hours(event.sla_hours).
+// Delay is a literal span, or an expression that yields one, such as hours(event.sla_hours).
 type Delay struct {
 	Fixed    Duration
-	AtOnce   bool   // it is written as no time at all
+	AtOnce   bool   // the text is a span of zero
 	Computed string // an expression; empty: Fixed
 }
 
-// String is d as it is written.
+// String returns d as it is written.
 func (d Delay) String() string {
 	if d.Computed != "" {
 		return d.Computed
@@ -70,10 +69,10 @@ func (d Delay) String() string {
 	return d.Fixed.String()
 }
 
-// MarshalJSON writes d as UnmarshalJSON reads it.
+// MarshalJSON writes d in the form that UnmarshalJSON reads.
 func (d Delay) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads what is a duration as one, and anything else as an expression.
+// UnmarshalJSON reads a duration if the text is one, and an expression otherwise.
 func (d *Delay) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// YAML is the document as people write it: the fields in their order, defaults left out, and
-// a list with one event as that event. Parse reads the same document of it.
+// YAML returns the document as authors write it: the fields in their order, defaults left out, and a list with one
+// event as that event. Parse reads the same document of it.
 func (d Document) YAML() ([]byte, error) {
 	written, err := d.node()
 	if err != nil {
@@ -23,7 +23,7 @@ func (d Document) YAML() ([]byte, error) {
 	return []byte(w.String()), nil
 }
 
-// node is the document as its canonical JSON has it.
+// node returns the document as its canonical JSON has it.
 func (d Document) node() (node, error) {
 	text, err := d.Canonical()
 	if err != nil {
@@ -36,7 +36,7 @@ func (d Document) node() (node, error) {
 	return nodes[0], nil
 }
 
-// defaults is what d means where it says nothing.
+// defaults returns the values of the fields that d omits.
 func (d Document) defaults() Document {
 	b := blank()
 	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.holdDuration(), d.again()
@@ -46,7 +46,7 @@ func (d Document) defaults() Document {
 	return b
 }
 
-// pruned is a mapping without what a reader fills in by itself.
+// pruned returns a mapping without the fields that a reader fills in by itself.
 func pruned(n, defaults node) node {
 	var kept []field
 	for _, f := range n.fields {
@@ -78,7 +78,7 @@ func prunedItems(n, defaults node) node {
 	return n
 }
 
-// single is a list of one event as the event.
+// single returns a list of one event as the event.
 func single(f field) node {
 	if slices.Contains([]string{"update", "resolve", "pause"}, f.name) && len(f.value.items) == 1 {
 		return f.value.items[0]
@@ -86,7 +86,7 @@ func single(f field) node {
 	return f.value
 }
 
-// writer writes YAML in blocks, each two columns further in.
+// writer writes YAML in blocks, each indented by two columns.
 type writer struct{ strings.Builder }
 
 func (w *writer) mapping(n node, depth int) {
@@ -129,7 +129,7 @@ func (w *writer) list(n node, depth int) {
 	}
 }
 
-// scalar is a value on one line.
+// scalar returns a value on one line.
 func scalar(n node) string {
 	switch {
 	case n.kind == aText:
@@ -143,14 +143,14 @@ func scalar(n node) string {
 }
 
 var (
-	// bare is text that YAML reads as it is: it begins with a letter, holds nothing that has a
-	// meaning before or behind a space, and is no word for something else.
+	// bare matches text that YAML reads as it is: it begins with a letter, has no character with a meaning before or
+	// after a space, and is no reserved word.
 	bare     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./@*>()-]*( [A-Za-z0-9_./@=<>()+*"'$?|-]+)*$`)
 	bareSpan = regexp.MustCompile(`^([0-9]+(d|h|m|s|ms))+$`)
 	words    = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 )
 
-// quoted is text as it is where YAML reads it so, and otherwise in quotes.
+// quoted returns text as it is if YAML reads it so, and in quotes otherwise.
 func quoted(s string) string {
 	if bareSpan.MatchString(s) || bare.MatchString(s) && !slices.Contains(words, strings.ToLower(s)) {
 		return s
@@ -158,7 +158,7 @@ func quoted(s string) string {
 	return quotedJSON(s)
 }
 
-// quotedJSON is text as JSON has it.
+// quotedJSON returns text as a JSON string.
 func quotedJSON(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -13,12 +13,12 @@ import (
 	"deadman/internal/configfile"
 )
 
-// steps compiles the escalation, with each turn of a step that is repeated as one.
+// steps compiles the escalation, with each repetition of a step as a step.
 func (c *compiler) steps(d Document) []step {
 	switch turns := d.stepCount(); {
 	case d.hasNoText():
 		d.Escalate = d.Steps()
-	case d.Trigger.Emit != nil: // which stands in the place of steps
+	case d.Trigger.Emit != nil: // an emitted event replaces the steps
 		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":
 		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
@@ -60,7 +60,7 @@ func (c *compiler) step(pointer string, d Document, i int) {
 	c.until(pointer, s, before)
 }
 
-// until checks what is said of a step that is repeated until somebody acknowledges.
+// until checks the fields of a step that is repeated until a user acknowledges.
 func (c *compiler) until(pointer string, s Step, before []Step) {
 	if s.Until != "" {
 		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
@@ -79,7 +79,7 @@ func (c *compiler) until(pointer string, s Step, before []Step) {
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
-// when compiles when a step is taken, which is said once.
+// when compiles the time of a step, given by exactly one field.
 func (c *compiler) when(pointer string, s Step) step {
 	after := s.After != Delay{}
 	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
@@ -115,7 +115,7 @@ func (c *compiler) when(pointer string, s Step) step {
 	return compiled
 }
 
-// countOf is how many of them are.
+// countOf returns how many of the values are true.
 func countOf(all ...bool) int {
 	n := 0
 	for _, is := range all {
@@ -135,7 +135,7 @@ func saidBy(after bool) string {
 
 var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
 
-// after compiles a span that is computed.
+// after compiles a computed span.
 func (c *compiler) after(pointer, source string, d exprEnv) *expression {
 	if stepNamePattern.MatchString(source) && d.names[source] == nil {
 		_, err := ParseDuration(source)
@@ -145,7 +145,7 @@ func (c *compiler) after(pointer, source string, d exprEnv) *expression {
 	return c.expression(pointer, source, d)
 }
 
-// at compiles an instant. A schedule's is a time of day.
+// at compiles an instant. The instant of a schedule is a time of day.
 func (c *compiler) at(pointer, source string, d exprEnv) *expression {
 	scheduled := c.document.Trigger.Schedule != ""
 	switch is := timeOfDay.MatchString(source); {
@@ -161,7 +161,7 @@ func (c *compiler) at(pointer, source string, d exprEnv) *expression {
 	return c.expression(pointer, source, d)
 }
 
-// calendar is the calendar of a name; nil for none, and where nobody knows which there are.
+// calendar returns the named calendar; nil for no name, and if the defined calendars are unknown.
 func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
 	if name == "" {
 		return nil
@@ -188,19 +188,19 @@ func (c *compiler) noCalendar(name string) string {
 	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
 }
 
-// stepBounds is where a step lies, as far as that is known when the rule is saved.
+// stepBounds is the time of a step, as far as it is known when the rule is saved.
 type stepBounds struct {
 	start bool
-	at    Duration // since the wait began, at least
+	at    Duration // since the job began, at least
 	known bool     // exactly, in the time that of counts
 	of    string
 }
 
-// errNoCalendar is where a step lies that is computed: before any other, for all that is known.
+// errNoCalendar is the time of a computed step: it may be before any other.
 const errNoCalendar = Duration(math.MinInt64 / 2)
 
-// checkOrder refuses a step that is not after the one before, and one beyond the horizon, where
-// the times of both are written out. It notes how close to each other they are.
+// checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
+// literal. It records how close they are to each other.
 func (c *compiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
 	here := stepBounds{at: errNoCalendar, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
@@ -229,7 +229,7 @@ func (c *compiler) checkOrder(pointer string, s Step, before stepBounds) stepBou
 	return here
 }
 
-// lasting is how long it takes until a step is taken for the last time.
+// lasting returns how long it takes until the last repetition of a step.
 func lasting(s Step, at Duration) string {
 	if s.Times > 1 {
 		return fmt.Sprintf("the last of %d turns comes after %s, which", s.Times, atMost(at))
@@ -237,7 +237,7 @@ func lasting(s Step, at Duration) string {
 	return atMost(at)
 }
 
-// repeated is n times the span, or a little more than any that is allowed.
+// repeated returns n times the span, or a little more than the longest span that is allowed.
 func repeated(span Duration, n int) Duration {
 	if n = max(1, min(n, MaxTurns)); span > longest/Duration(n) {
 		return longest + 1
@@ -245,7 +245,7 @@ func repeated(span Duration, n int) Duration {
 	return span * Duration(n)
 }
 
-// checkSpacing notes how far apart two looks are that are written out.
+// checkSpacing records the distance between two checks with literal times.
 func (c *compiler) checkSpacing(span Duration) {
 	if c.closest == 0 || span < c.closest {
 		c.closest = span

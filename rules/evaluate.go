@@ -15,24 +15,24 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// scope is what an expression sees.
+// scope holds the values that an expression can read.
 type scope struct {
 	event *body
 	state *body
 	key   string
 	since time.Time
-	spend *budget // nil: each expression has its own bound alone
+	spend *budget // nil: each expression has only its own limit
 	step  string
 	turn  int // of the step, from 1
 	turns int
-	count int // decided looks at the job so far
+	count int // decided checks of the job so far
 	rule  string
 	own   []byte   // the state that the job keeps beside its event; nil: none
-	wild  []string // what the wildcards of a subject matched in the event's
+	wild  []string // the tokens of the event's subject that wildcards matched
 }
 
-// machine runs programs, one at a time. Machines are used again, since a new one for each
-// look would be most of what a look costs.
+// machine runs programs, one at a time. Machines are reused, since a new one for each check would be most of a check's
+// cost.
 type machine struct {
 	vm    vm.VM
 	env   map[string]any
@@ -46,7 +46,7 @@ var machines = sync.Pool{New: func() any {
 	return m
 }}
 
-// run evaluates x. An error means that nobody knows.
+// run evaluates x. An error means that the result is undetermined.
 func (x *expression) run(s scope) (any, error) {
 	if x.bare {
 		return s.key, nil
@@ -73,10 +73,10 @@ func (x *expression) run(s scope) (any, error) {
 	return nil, x.blamed(errTooExpensive)
 }
 
-// blamed is an error with the expression that it is of.
+// blamed returns an error with the expression that caused it.
 func (x *expression) blamed(err error) error { return fmt.Errorf("%s: %w", clip(x.source, 120), err) }
 
-// load puts what x reads where the machine finds it.
+// load gives the machine the values that x reads.
 func (m *machine) load(x *expression, s scope) (err error) {
 	m.meter = costMeter{size: x.bytes(s)}
 	if m.meter.left, err = s.spend.enter(x.unread(s), m.meter.most()); err != nil {
@@ -109,7 +109,7 @@ func (m *machine) load(x *expression, s scope) (err error) {
 	return nil
 }
 
-// bytes is the size of the bodies that x reads.
+// bytes returns the size of the bodies that x reads.
 func (x *expression) bytes(s scope) (n int) {
 	for _, name := range x.reads {
 		switch name {
@@ -122,7 +122,7 @@ func (x *expression) bytes(s scope) (n int) {
 	return n
 }
 
-// unread is how many bytes x has to take apart that no expression has taken apart before.
+// unread returns how many bytes x has to decode that no expression has decoded before.
 func (x *expression) unread(s scope) (n int) {
 	for _, name := range x.reads {
 		switch name {
@@ -135,7 +135,7 @@ func (x *expression) unread(s scope) (n int) {
 	return n
 }
 
-// done lets go of what was read.
+// done releases the values that x read.
 func (m *machine) done(x *expression) {
 	for _, name := range x.reads {
 		delete(m.env, name)
@@ -146,11 +146,11 @@ func (m *machine) done(x *expression) {
 	machines.Put(m)
 }
 
-// noFields is what the machine says when a field is read of a list or of text.
+// noFields is the machine's error for reading a field of a list or of text.
 const noFields = "invalid operation: int(text)"
 
-// failed makes an error of the machine one that people can read in a dead letter. event is
-// what it read, nil if nothing.
+// failed converts an error of the machine into a readable one for a dead letter. event is the event that it read, nil
+// if none.
 func (x *expression) failed(err error, event any) error {
 	message := err.Error()
 	var at *file.Error
@@ -183,10 +183,10 @@ func (x *expression) failed(err error, event any) error {
 	return err
 }
 
-// absentError means that a value is missing, and nothing else is wrong.
+// absentError means that a value is missing, and no other error occurred.
 type absentError struct{ error }
 
-// plain puts words of the rule language in the place of Go's.
+// plain replaces words of Go with words of the rule language.
 var plain = strings.NewReplacer(
 	"map[string]interface {}", "an object", "[]interface {}", "a list", "interface {}", "a value",
 	"json.Number", "a long number", "float64", "a number", "time.Duration", "a duration", "time.Time", "a time",
@@ -207,7 +207,7 @@ func (x *expression) holds(s scope) (bool, error) {
 	return is, nil
 }
 
-// MaxKey is the most that a key may hold, in bytes.
+// MaxKey is the longest key, in bytes.
 const MaxKey = 512
 
 // keyOf evaluates a key.
@@ -219,8 +219,8 @@ func (x *expression) keyOf(s scope) (string, error) {
 	return key, checkKey(key)
 }
 
-// wordOf evaluates what has to be a word or a whole number; what it is, where it is neither, stands
-// before the expression in the error.
+// wordOf evaluates a word or a whole number. For any other value, the error names the expression after the parameter
+// "what".
 func (x *expression) wordOf(s scope, what string) (string, error) {
 	v, err := x.run(s)
 	if err != nil {
@@ -249,7 +249,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// instant evaluates when something is.
+// instant evaluates an instant.
 func (x *expression) instant(s scope) (time.Time, error) {
 	v, err := x.run(s)
 	if err != nil {
@@ -258,8 +258,8 @@ func (x *expression) instant(s scope) (time.Time, error) {
 	return x.toInstant(v)
 }
 
-// instantOrNone evaluates when something is. Nothing, or something made of what is missing,
-// is the zero time.
+// instantOrNone evaluates an optional instant. The result is the zero time if the value is nil, or is computed from a
+// missing value.
 func (x *expression) instantOrNone(s scope) (time.Time, error) {
 	v, err := x.run(s)
 	if absent := (absentError{}); errors.As(err, &absent) {
@@ -282,7 +282,7 @@ func (x *expression) toInstant(v any) (time.Time, error) {
 		x.dialect.place, clip(x.source, 120), naming(v))
 }
 
-// span evaluates how long something is. It may be negative.
+// span evaluates a duration. It may be negative.
 func (x *expression) span(s scope) (time.Duration, error) {
 	v, err := x.run(s)
 	if err != nil {
@@ -295,10 +295,10 @@ func (x *expression) span(s scope) (time.Duration, error) {
 	return d, nil
 }
 
-// MaxNeed is the most members that a set may need.
+// MaxNeed is the largest number of members that a set may need.
 const MaxNeed = 10_000
 
-// whole evaluates how many there have to be.
+// whole evaluates the number of members that are needed.
 func (x *expression) whole(s scope) (int, error) {
 	v, err := x.run(s)
 	if err != nil {
@@ -324,7 +324,7 @@ func (x *expression) whole(s scope) (int, error) {
 	return n, nil
 }
 
-// show is a value as a text says it.
+// show returns a value as a text shows it.
 func show(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:

@@ -12,14 +12,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ExpectedStream names the cursor that says up to which version of a rule the entities that it
-// expects to beat are waited for. No stream of the broker has a slash in its name.
+// ExpectedStream names the cursor of a rule's expected keys: the version up to that they were synced. No stream of the
+// broker has a slash in its name.
 func ExpectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
 
-// SyncExpectedKeys begins the waits for the entities that rules expect to beat, and ends those for the ones
-// that a rule no longer expects: all of them, where it waits for no beats any more. It returns how
-// many began and ended. Each version is taken up once, whoever does it. What fails for one rule is
-// returned after the others are done.
+// SyncExpectedKeys creates the jobs of the entities that rules expect heartbeats from, and ends the jobs of entities
+// that a rule no longer expects: all of them, if it has no heartbeat any more. It returns how many jobs began and
+// ended. Each version is synced once by all nodes together. Errors of one rule are returned after the others are done.
 func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
 	var errs []error
 	for _, rule := range r.Book.current.Load().names {
@@ -34,21 +33,21 @@ func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// expectedUpdate is the newest version of a rule that is taken up. One of a rule that is paused ends
-// waits, and begins none until the rule goes on.
+// expectedUpdate is the newest version of a rule, to be synced. While the rule is paused, its sync ends jobs, and
+// creates none until the rule is resumed.
 type expectedUpdate struct {
 	RuleVersion
 	paused bool
 }
 
-// expectedDone is a version that was, if in a pause only as far as that goes.
+// expectedDone is the last version whose expected keys were synced; if paused, only removals were applied.
 type expectedDone struct {
 	version int32
 	paused  bool
 }
 
-// expected reports whether a version of the rule names entities that it expects to beat, or waits
-// for beats that the newest does not wait for.
+// expected reports whether a version of the rule names keys that it expects, or has a heartbeat while the newest has
+// none.
 func (r *rule) expected() bool {
 	beats := r.versions[0].document.Trigger.Heartbeat != nil
 	return slices.ContainsFunc(r.versions, func(v *version) bool {
@@ -56,7 +55,7 @@ func (r *rule) expected() bool {
 	})
 }
 
-// expected is rule.expected of what was saved, and of what was there before.
+// expected is rule.expected of the saved document and the one before.
 func (c Change) expected() bool {
 	versions := []*version{{document: c.Document}}
 	if c.Before != nil {
@@ -65,14 +64,13 @@ func (c Change) expected() bool {
 	return (&rule{versions: versions}).expected()
 }
 
-// isSynced reports whether a version is known to be taken up, so that nobody has to be asked.
+// isSynced reports whether a version is known to be synced, without asking the store.
 func (r *Registry) isSynced(s expectedUpdate) bool {
 	done, known := r.expecting.Load(s.RuleID)
 	return known && (done == expectedDone{s.Version, false} || done == expectedDone{s.Version, s.paused})
 }
 
-// expectSaved takes up a version that was saved. What it can't do the upkeep does, also once a rule
-// goes on that is paused.
+// expectSaved syncs a version that was saved. Upkeep completes the remainder, also once a paused rule is resumed.
 func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 	if !c.expected() {
 		return nil
@@ -81,14 +79,14 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 	return err
 }
 
-// syncExpected takes up a version of a rule, if that was not done.
+// syncExpected syncs a version of a rule, if that was not done.
 //
-//  1. What version was taken up last is asked.
-//  2. Where no beats are waited for any more, what older versions wait for ends.
-//  3. Waits begin for the keys that it did not name, or did not begin to wait for because it
-//     rested; waits for those that are named no more end.
-//  4. That is written if nobody else did meanwhile, and if the rules are as they were. What a rule
-//     that is paused begins is left for later, and so is the cursor.
+//  1. It reads the last synced version.
+//  2. If the rule has no heartbeat any more, the jobs of older versions end.
+//  3. Jobs are created for the keys that the last version did not name, or that it created no jobs for because it
+//     rested; jobs of keys that are no longer named end.
+//  4. The result is written if no other node did so meanwhile, and if the rules are unchanged. For a paused rule, the
+//     creation of jobs is left for later, and so is the cursor.
 func (r *Registry) syncExpected(ctx context.Context, s expectedUpdate) (n int, err error) {
 	stream := ExpectedStream(s.RuleID)
 	for tries := 0; ; tries++ {
@@ -131,8 +129,8 @@ func (r *Registry) syncExpected(ctx context.Context, s expectedUpdate) (n int, e
 	}
 }
 
-// endOrphanedWaits ends what older versions wait for, if a version waits for no beats any more: nobody
-// could put these waits off.
+// endOrphanedWaits ends the jobs of older versions if a version has no heartbeat any more: no sender could postpone
+// these jobs.
 func (r *Registry) endOrphanedWaits(ctx context.Context, s RuleVersion) (int, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil || rule.beats != nil {
@@ -153,7 +151,7 @@ func (r *Registry) endOrphanedWaits(ctx context.Context, s RuleVersion) (int, er
 	})
 }
 
-// expectations are what a version asks for beyond the one that was taken up last; 0: none was.
+// expectations returns the effects of a version beyond the one synced last; 0: none was.
 func (r *Registry) expectations(ctx context.Context, s expectedUpdate, last int32) ([]futurejobs.Effect, error) {
 	rule, err := newVersion(s.RuleVersion, r.outside()).compiled()
 	if err != nil {
@@ -191,8 +189,8 @@ func (r *Registry) expectations(ctx context.Context, s expectedUpdate, last int3
 	return effects, nil
 }
 
-// keptKeys are those of the keys of a version that was taken up which all versions after it name,
-// too. In a pause the waits for those that one of them did not name have ended.
+// keptKeys returns those keys of a synced version that all versions after it name, too. In a pause the jobs of keys
+// that one of them did not name have ended.
 func (r *Registry) keptKeys(ctx context.Context, s expectedUpdate, last int32, keys []string) ([]string, error) {
 	for v := last + 1; last > 0 && v < s.Version; v++ {
 		between, err := r.documentOf(ctx, s.RuleID, v)
@@ -205,7 +203,7 @@ func (r *Registry) keptKeys(ctx context.Context, s expectedUpdate, last int32, k
 	return keys, nil
 }
 
-// documentOf is the document of a version; an empty one for version 0.
+// documentOf returns the document of a version; an empty one for version 0.
 func (r *Registry) documentOf(ctx context.Context, ruleID, version int32) (Document, error) {
 	if version == 0 {
 		return Document{}, nil
@@ -217,7 +215,7 @@ func (r *Registry) documentOf(ctx context.Context, ruleID, version int32) (Docum
 	return v.document, nil
 }
 
-// expected are the keys that a rule names as those of its heartbeat, or of its schedule.
+// expected returns the keys that a rule names for its heartbeat, or for its schedule.
 func (d Document) expected() []string {
 	if d.Trigger.Heartbeat == nil {
 		return d.Trigger.Keys
@@ -225,8 +223,8 @@ func (d Document) expected() []string {
 	return d.Trigger.Heartbeat.Keys
 }
 
-// expects are the keys that a rule waits for without a beat; none, while it rests. Those of a
-// schedule are begun by its ticks.
+// expects returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
+// created by its ticks.
 func (d Document) expects() []string {
 	if !d.Enabled || d.Trigger.Heartbeat == nil {
 		return nil
@@ -234,7 +232,7 @@ func (d Document) expects() []string {
 	return d.expected()
 }
 
-// startExpected is the beginning of a wait for the first beat of an entity.
+// startExpected returns the start of a job for the first heartbeat of an entity.
 func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)
 	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
@@ -245,7 +243,7 @@ func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start,
 	return start, err
 }
 
-// endExpected ends the wait for an entity that is no longer expected.
+// endExpected ends the job of an entity that is no longer expected.
 func (r *Rule) endExpected() futurejobs.End {
 	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
 	if r.beats == nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Bounds of what is told of what a condition saw.
+// Bounds of the report of the values that a condition read.
 const (
 	maxSeen      = 160 // characters, of all of it
 	maxSeenValue = 60  // characters, of one text
 )
 
-// readField is a field that a condition sees, and how it is called.
+// readField is a field that a condition reads, and its name.
 type readField struct {
 	fieldUse
 	name string
 }
 
-// within reports whether a field is another one, or has it as a part.
+// within reports whether a field is another one, or contains it.
 func (u fieldUse) within(other fieldUse) bool {
 	return u.state == other.state && len(u.path) <= len(other.path) && slices.Equal(u.path, other.path[:len(u.path)])
 }
 
-// readFields are the fields that an expression reads, in the order in which they are written, each
-// once. Of state.order and state.order.status only the longer is told.
+// readFields returns the fields that an expression reads, in the order of its text, each once. Of state.order and
+// state.order.status only the longer is reported.
 func readFields(root ast.Node) []readField {
 	var r fieldReader
 	ast.Walk(&root, &r)
@@ -52,7 +52,7 @@ func (r *fieldReader) Visit(n *ast.Node) {
 	}
 }
 
-// fieldAt is the field that a node names, if it names one.
+// fieldAt returns the field that a node names, if it names one.
 func fieldAt(n ast.Node) (u fieldUse, ok bool) {
 	switch v := n.(type) {
 	case *ast.IdentifierNode:
@@ -70,7 +70,7 @@ func fieldAt(n ast.Node) (u fieldUse, ok bool) {
 	return u, false
 }
 
-// explain is what a condition that was evaluated saw, for people: state.status = "OPEN".
+// explain returns the values that a condition read when it was evaluated, for people: state.status = "OPEN".
 func (x *expression) explain(s scope) string {
 	if len(x.sees) == 0 {
 		return ""
@@ -82,7 +82,7 @@ func (x *expression) explain(s scope) string {
 		if u.state {
 			of, read = s.state, x.state
 		}
-		v, err := of.value(x.dialect.literal, read) // it was taken apart for the condition
+		v, err := of.value(x.dialect.literal, read) // it was decoded for the condition
 		if err != nil {
 			continue
 		}
@@ -100,19 +100,19 @@ func (x *expression) explain(s scope) string {
 	return clip(b.String(), maxSeen)
 }
 
-// valueAt is what is at a path; nil: nothing is.
+// valueAt returns the value at a path; nil: none.
 func valueAt(v any, path []string) any {
 	for _, name := range path {
 		fields, _ := v.(map[string]any)
 		v = fields[name]
 	}
 	if fields, is := v.(map[string]any); is && fields == nil {
-		return nil // there is no such entity
+		return nil // the entity does not exist
 	}
 	return v
 }
 
-// literally is a value as an expression would write it; of what is made of others, how many.
+// literally returns a value as an expression would write it; of a list or an object, the number of its values.
 func literally(v any) string {
 	switch v := v.(type) {
 	case string:

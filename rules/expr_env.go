@@ -8,29 +8,28 @@ import (
 	"github.com/expr-lang/expr/types"
 )
 
-// exprEnv is what one place of a document may say: the names it can read, what a missing
-// value means there, and what has to come out.
+// exprEnv is the environment of an expression at one place of a document: the names it can read, the meaning of a
+// missing value, and the type of the result.
 type exprEnv struct {
 	names types.Map
-	// lenient: a missing value is equal to nothing but nil. Otherwise comparing it is an
-	// error, because nobody knows.
+	// lenient: a missing value is equal only to nil. Otherwise comparing it is an error, because the result is
+	// undetermined.
 	lenient bool
-	// literal: numbers of a body are text as the producer wrote them, so that a key keeps
-	// every digit.
+	// literal: numbers of a body are text as the producer wrote them, so that a key keeps every digit.
 	literal bool
 	yields  result
 	place   string // as messages name it: since
-	// subject is of the event that can be read. hand: it is the event at hand, so that the
-	// tokens its wildcards matched are known.
+	// subject is the subject of the event that can be read. hand: it is the event at hand, so that the tokens its
+	// wildcards matched are known.
 	subject string
 	hand    bool
-	// patterns is the size that is left for the patterns of the rule; nil: of the expression alone.
+	// patterns is the remaining size for the patterns of the rule; nil: only the expression has a limit.
 	patterns *int
-	// ended is closed once nobody waits for the expression any more; nil: it is waited for.
+	// ended is closed once the caller has left; nil: the caller stays.
 	ended <-chan struct{}
 }
 
-// roomForPatterns is the size that is left for patterns.
+// roomForPatterns returns the remaining size for patterns.
 func (d exprEnv) roomForPatterns() *int {
 	if d.patterns != nil {
 		return d.patterns
@@ -39,7 +38,7 @@ func (d exprEnv) roomForPatterns() *int {
 	return &left
 }
 
-// result is what has to come out of an expression.
+// result is the type that an expression has to yield.
 type result int
 
 const (
@@ -53,7 +52,7 @@ const (
 	parameter        // text, a number, true or false, or an instant
 )
 
-// The names that expressions read. The last two can't be written in one.
+// The names that expressions read. The last two cannot be written in an expression.
 const (
 	nameEvent = "event"
 	nameState = "state"
@@ -100,20 +99,20 @@ var (
 	inText    = exprEnv{place: "text", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep, nameJob), lenient: true}
 )
 
-// withSubject is the dialect where the event that is read is of the subject.
+// withSubject returns the environment with an event on the subject.
 func (d exprEnv) withSubject(subject string) exprEnv {
 	d.subject = subject
 	return d
 }
 
-// withoutEvent is the dialect where there is no event to read.
+// withoutEvent returns the environment without an event to read.
 func (d exprEnv) withoutEvent() exprEnv {
 	d.names = maps.Clone(d.names)
 	delete(d.names, nameEvent)
 	return d
 }
 
-// readable are the names that can be written, sorted.
+// readable returns the names that can be written, sorted.
 func (d exprEnv) readable() []string {
 	var all []string
 	for n := range d.names {

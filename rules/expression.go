@@ -28,7 +28,7 @@ const (
 	maxMemory     = 50_000 // of the machine's units, about one a value
 )
 
-// expression is text that was checked and compiled. It is safe for concurrent use.
+// expression is a text that was checked and compiled. It is safe for concurrent use.
 type expression struct {
 	source  string
 	dialect exprEnv
@@ -36,13 +36,13 @@ type expression struct {
 	event   fieldSet
 	state   fieldSet
 	reads   []string    // the names that it reads
-	wild    bool        // it reads what the subject's wildcards matched
+	wild    bool        // it reads the tokens that the subject's wildcards matched
 	bare    bool        // it is the key, as in most texts
-	uses    []fieldUse  // what it takes the fields it reads for
-	sees    []readField // of a while: what people are told of
+	uses    []fieldUse  // the fields that it reads, and their assumed kinds
+	sees    []readField // of a while: the fields that are reported to people
 }
 
-// compileExpression checks the text against its dialect. Errors are for people.
+// compileExpression checks the text against its environment. Errors are for people.
 func compileExpression(source string, d exprEnv) (x *expression, err error) {
 	select {
 	case <-d.ended:
@@ -58,12 +58,11 @@ func compileExpression(source string, d exprEnv) (x *expression, err error) {
 		}
 	}()
 	patterns, err := patternsOf(source, d.roomForPatterns())
-	d.patterns, d.ended = nil, nil // of what is kept, they are no part
+	d.patterns, d.ended = nil, nil // they are no part of the kept environment
 	if err != nil {
 		return nil, err
 	}
-	// The types are checked before the tree is changed: calls that a patch puts in hide
-	// what is wrong in their arguments.
+	// The types are checked before the tree is changed: calls that a patch inserts hide errors in their arguments.
 	plain, err := expr.Compile(source, append(options(d), expr.Optimize(false))...)
 	if err != nil {
 		return nil, explain(err, d)
@@ -93,7 +92,7 @@ func compileExpression(source string, d exprEnv) (x *expression, err error) {
 	return x, err
 }
 
-// weight is about how much memory the expression takes, in bytes.
+// weight returns the approximate memory of the expression, in bytes.
 func (x *expression) weight() int {
 	return weightOfExpression + len(x.source) + weightOfInstruction*len(x.program.Bytecode)
 }
@@ -108,7 +107,7 @@ func options(d exprEnv) []expr.Option {
 	return all
 }
 
-// checkResult refuses an expression whose result is known beforehand, or of no use.
+// checkResult refuses an expression with a constant or useless result.
 func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 	t, place := x.program.Node().Type(), x.dialect.place
 	reads := len(g.reads) > 0 || g.wild
@@ -150,7 +149,7 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 
 func oneOf(t reflect.Type, kinds ...reflect.Kind) bool { return slices.Contains(kinds, t.Kind()) }
 
-// scanExpression refuses what would take the parser long or deep before it sees it.
+// scanExpression refuses a text that would take the parser long or deep before the parser sees it.
 func scanExpression(s string) error {
 	if len(s) > MaxExpression {
 		return fmt.Errorf("the expression has %d bytes, the most is %d", len(s), MaxExpression)
@@ -173,7 +172,7 @@ func scanExpression(s string) error {
 	return nil
 }
 
-// explain says in words of the rule language what the compiler found.
+// explain translates an error of the compiler into words of the rule language.
 func explain(err error, d exprEnv) error {
 	message := err.Error()
 	var at *file.Error
@@ -221,7 +220,7 @@ func unknownName(name string, d exprEnv) string {
 	return fmt.Sprintf("unknown name %q; an expression reads %s%s", clip(name, 40), strings.Join(known, ", "), example)
 }
 
-// unknownOfJob is about a field of job, whose fields alone are known to the compiler.
+// unknownOfJob returns the error text for an unknown field of job, the only name with fields that the compiler knows.
 func unknownOfJob(name string) string {
 	var fields []string
 	for f := range typesOf[nameJob].(types.Map) {

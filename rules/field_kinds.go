@@ -10,10 +10,9 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// value is what a field of the document holds: how it is read, and how a schema describes it.
-// Its kinds are below.
+// value is the type of a field of the document: how it is read, and how a schema describes it. Its kinds are below.
 type value interface {
-	// read puts what the node holds where it belongs, and notes what has the wrong shape.
+	// read stores the node's value in its field, and records a wrong shape.
 	read(r *reader, n node, pointer string)
 	schema(jsonschema.Definitions) *jsonschema.Schema
 }
@@ -50,7 +49,7 @@ func (v text) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return s
 }
 
-// choice is a value that is one of a few words. Compile looks whether it is.
+// choice is a value that is one of a few words. Compile checks whether it is.
 type choice struct {
 	to *string
 	of []string
@@ -66,7 +65,7 @@ func (v choice) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return s
 }
 
-// source is an expression, or a template: text that YAML may have bent into something else.
+// source is an expression or a template: text that YAML may have converted into another type.
 type source struct{ to *string }
 
 func (v source) read(r *reader, n node, p string) {
@@ -86,12 +85,12 @@ func (v source) read(r *reader, n node, p string) {
 	}
 }
 
-// unread is in the place of what can't be read, so that it is not taken for missing too.
+// unread replaces a value that cannot be read, so that it is not reported as missing too.
 const unread = "?"
 
 func (v source) schema(jsonschema.Definitions) *jsonschema.Schema { return filled() }
 
-// filled describes text with something in it.
+// filled returns the schema of text that is not empty.
 func filled() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `\S`, MaxLength: new(uint64(MaxExpression))}
 }
@@ -114,7 +113,7 @@ func (v boolean) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "boolean"}
 }
 
-// positiveInt is a whole number from 1. Compile looks at the most.
+// positiveInt is a whole number from 1. Compile checks the maximum.
 type positiveInt struct {
 	to   *int
 	most int // for the schema
@@ -132,7 +131,7 @@ func (v positiveInt) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: json.Number(strconv.Itoa(v.most))}
 }
 
-// whole is a node that is a whole number from 1, written in the usual way.
+// whole returns a node that is a whole number from 1, written in the usual way.
 func whole(n node) (int, bool) {
 	i, err := strconv.Atoi(n.text)
 	return i, n.kind == aNumber && err == nil && i >= 1 && strconv.Itoa(i) == n.text
@@ -268,7 +267,7 @@ type mapping struct {
 	name     string // of its definition in the schema
 	entries  []entry
 	required []string          // for the schema
-	either   []string          // one of which has to be there, for the schema
+	either   []string          // one of these has to exist, for the schema
 	reserved map[string]string // names that are no fields, and why
 }
 
@@ -289,7 +288,7 @@ func (v mapping) names() []string {
 	return all
 }
 
-// optionalMapping is a mapping that is only there if it is written.
+// optionalMapping is a mapping that exists only if it is written.
 type optionalMapping[T any] struct {
 	to *(*T)
 	of func(*T) mapping
@@ -304,13 +303,13 @@ func (v optionalMapping[T]) schema(d jsonschema.Definitions) *jsonschema.Schema 
 	return v.of(new(T)).schema(d)
 }
 
-// list is a list of mappings. blank is what the i-th is before it is read.
+// list is a list of mappings. blank is the i-th one before it is read.
 type list[T any] struct {
 	to     *[]T
 	of     func(*T) mapping
 	blank  func(i int) T
-	single bool   // a mapping stands for the list that has only it
-	shape  string // what is expected, and an example
+	single bool   // a mapping represents the list that has only it
+	shape  string // the expected shape, and an example
 	empty  string // why it must not be empty; "": it may
 	most   int
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// fieldSet is what an expression reads of an event or a state. Decoding is most of what a
-// condition costs, so nothing else is decoded.
+// fieldSet is the part of an event or a state that an expression reads. Decoding is most of a condition's cost, so
+// nothing else is decoded.
 type fieldSet struct {
-	any    bool     // anything at all
-	whole  bool     // more than fields that are named
+	any    bool     // the expression reads any part
+	whole  bool     // more than named fields
 	fields []string // of the outermost object
 }
 
-// extentOf is what an expression as it is written reads of the event or the state.
+// extentOf returns the part of the event or the state that an expression reads as it is written.
 func extentOf(root ast.Node, name string) fieldSet {
 	f := fieldCounter{name: name}
 	ast.Walk(&root, &f)
 	return fieldSet{any: f.all > 0, whole: f.all > f.named, fields: f.fields}
 }
 
-// fieldCounter counts how often a name stands in an expression, and how often a field of it is named.
+// fieldCounter counts how often an expression contains a name, and how often it names a field of it.
 type fieldCounter struct {
 	name       string
 	all, named int

@@ -7,7 +7,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// The fields of a document, once: a reader fills them in, and a schema describes them.
+// The fields of a document, defined once: a reader fills them in, and a schema describes them.
 
 func (d *Document) fields() mapping {
 	return mapping{
@@ -215,7 +215,7 @@ func (s *Step) fields() mapping {
 	}
 }
 
-// blankStep is the i-th step before anything of it is read.
+// blankStep returns the i-th step before any of its fields is read.
 func blankStep(i int) Step { return Step{Name: fmt.Sprintf("step-%d", i+1), Severity: DefaultSeverity} }
 
 func (c *CatchUp) fields() mapping {
@@ -243,10 +243,10 @@ func (g *Guards) fields() mapping {
 	}
 }
 
-// checks is the default of guards.max_checks.
+// checks returns the default of guards.max_checks.
 func (d Document) checks() int { return d.stepCount() + SpareChecks }
 
-// again is the default of again: a tick begins anew what the tick before it began.
+// again returns the default of again: a tick restarts the job of the tick before it.
 func (d Document) again() Again {
 	if d.Trigger.Schedule != "" {
 		return Restart
@@ -254,5 +254,5 @@ func (d Document) again() Again {
 	return Keep
 }
 
-// catchUp is the default of catch_up.after.
+// catchUp returns the default of catch_up.after.
 func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }

@@ -10,17 +10,17 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// fieldUse is one place where an expression takes a field of an event for something.
+// fieldUse is one place in an expression that assumes a kind for a field of an event.
 type fieldUse struct {
 	state bool     // of the state, not of the event
 	path  []string // names, and each for an item of a list
-	kind  Kind     // what it is taken for; empty: that is not known
+	kind  Kind     // the assumed kind; empty: unknown
 }
 
-// each stands in a path for an item of a list.
+// each represents an item of a list in a path.
 const each = "[]"
 
-// String is the field as people write it: event.items[].price.
+// String returns the field as authors write it: event.items[].price.
 func (u fieldUse) String() string {
 	s := nameEvent
 	if u.state {
@@ -35,8 +35,8 @@ func (u fieldUse) String() string {
 	return s
 }
 
-// usesOf are the uses of an expression as it is written, its types known. What can never be,
-// since no field of an event is a time or a duration, is an error.
+// usesOf returns the uses of an expression as it is written, with its types known. An impossible use is an error: no
+// field of an event is a time or a duration.
 func usesOf(root ast.Node, d exprEnv) ([]fieldUse, error) {
 	w := &fieldUses{}
 	w.walk(root)
@@ -64,7 +64,7 @@ func usesOf(root ast.Node, d exprEnv) ([]fieldUse, error) {
 // fieldUses collects the uses of an expression on a walk through its tree.
 type fieldUses struct {
 	found []fieldUse
-	items [][]fieldUse // what "#" stands for, the innermost last
+	items [][]fieldUse // the fields that "#" represents, the innermost last
 	err   error
 }
 
@@ -74,7 +74,7 @@ func (w *fieldUses) refuse(format string, args ...any) {
 	}
 }
 
-// take notes that the fields that n yields are taken for something.
+// take records that the fields that n yields are assumed to have a kind.
 func (w *fieldUses) take(n ast.Node, k Kind) {
 	for _, u := range w.where(n) {
 		u.kind = k
@@ -82,7 +82,7 @@ func (w *fieldUses) take(n ast.Node, k Kind) {
 	}
 }
 
-// where are the fields that n may yield; none where it is computed.
+// where returns the fields that n may yield; none if it is computed.
 func (w *fieldUses) where(n ast.Node) []fieldUse {
 	switch v := n.(type) {
 	case *ast.IdentifierNode:
@@ -116,7 +116,7 @@ func (w *fieldUses) where(n ast.Node) []fieldUse {
 	return nil
 }
 
-// maxUses bounds how many fields a value is followed to. Choices within choices multiply them.
+// maxUses bounds how many fields a value is followed to. Nested choices multiply them.
 const maxUses = 64
 
 func either(a, b []fieldUse) []fieldUse {
@@ -126,7 +126,7 @@ func either(a, b []fieldUse) []fieldUse {
 	return slices.Concat(a, b)
 }
 
-// below are the fields that a property names of those; none where it is computed.
+// below returns the fields that a property of the given fields names; none if it is computed.
 func below(of []fieldUse, property ast.Node) []fieldUse {
 	switch p := property.(type) {
 	case *ast.StringNode:
@@ -147,7 +147,7 @@ func extended(of []fieldUse, name string) []fieldUse {
 	return all
 }
 
-// walk notes what each part of the tree takes its operands for.
+// walk records the kinds that each part of the tree assumes for its operands.
 func (w *fieldUses) walk(n ast.Node) {
 	switch v := n.(type) {
 	case *ast.ChainNode:
@@ -194,7 +194,7 @@ func (w *fieldUses) member(v *ast.MemberNode) {
 	case *ast.IntegerNode, *ast.UnaryNode:
 		w.take(v.Node, List)
 	}
-	w.found = append(w.found, below(w.where(v.Node), v.Property)...) // it is read, whatever for
+	w.found = append(w.found, below(w.where(v.Node), v.Property)...) // it is read, for any purpose
 }
 
 var comparing = []string{"==", "!=", "<", "<=", ">", ">="}
@@ -226,7 +226,7 @@ func (w *fieldUses) binary(v *ast.BinaryNode) {
 	}
 }
 
-// pair takes each side for what the other is.
+// pair assumes for each side the kind of the other.
 func (w *fieldUses) pair(v *ast.BinaryNode) {
 	w.side(v.Left, v.Right, v.Operator)
 	w.side(v.Right, v.Left, v.Operator)
@@ -271,7 +271,7 @@ func counts(n ast.Node) bool {
 	return false
 }
 
-// kindIn is what a part of an expression yields, as far as it is known when it is saved.
+// kindIn returns the kind that a part of an expression yields, as far as it is known when it is saved.
 func kindIn(n ast.Node) Kind {
 	switch t := n.Type(); {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[time.Duration]():
@@ -286,12 +286,12 @@ func kindIn(n ast.Node) Kind {
 	return ""
 }
 
-// taken says what our functions and the library's take their first argument for.
+// taken maps our functions and the library's to the kind of their first argument.
 var taken = map[string]Kind{
 	"date": Time, "duration": Text, "trim": Text, "days": Number, "hours": Number, "minutes": Number, "seconds": Number,
 	"upper": Text, "lower": Text, "split": Text, "indexOf": Text, "lastIndexOf": Text, "hasPrefix": Text, "hasSuffix": Text,
 	"abs": Number, "ceil": Number, "floor": Number, "round": Number, "keys": Object, "values": Object, "first": List, "last": List,
-	"type": Any, // an expression that asks may read it as several
+	"type": Any, // an expression that tests the type may read it as several
 }
 
 func (w *fieldUses) call(v *ast.CallNode) {
@@ -302,8 +302,7 @@ func (w *fieldUses) call(v *ast.CallNode) {
 	}
 }
 
-// builtin notes what a function takes its first argument for, and walks its predicate with
-// the items of that.
+// builtin records the kind of a function's first argument, and walks its predicate with the items of that argument.
 func (w *fieldUses) builtin(v *ast.BuiltinNode) {
 	if len(v.Arguments) == 0 {
 		return
@@ -331,5 +330,5 @@ func (w *fieldUses) builtin(v *ast.BuiltinNode) {
 	}
 }
 
-// key tells uses of the same field apart from others.
+// key distinguishes uses of different fields.
 func (u fieldUse) key() string { return strings.Join(u.path, "\x00") }

@@ -9,7 +9,7 @@ import (
 	"deadman/checks/lookup"
 )
 
-// finder asks the source of a rule's lookup about the entities of checks.
+// finder queries the source of a rule's lookup about the entities of checks.
 type finder struct {
 	question *lookupQuery
 	source   Source
@@ -18,17 +18,17 @@ type finder struct {
 
 var _ checks.Finder = (*finder)(nil)
 
-// Source names what is asked.
+// Source returns the name of the source.
 func (f *finder) Source() string { return f.question.source }
 
-// Enter takes a place in the line before the source.
+// Enter takes a place in the queue of the source.
 func (f *finder) Enter() bool { return f.source.Enter() }
 
-// Reach reports why the source can't be reached.
+// Reach returns why the source cannot be reached.
 func (f *finder) Reach(ctx context.Context) error { return f.source.Reach(ctx) }
 
-// Find asks about the checks whose question can be put, and about the others says why not. The
-// source is told when that is none of them: it gives the place in the line back.
+// Find queries the source about the checks with a valid question, and returns an error for the others. The source is
+// also called if no check has a valid question: it releases the place in the queue.
 func (f *finder) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	found := make([]checks.Finding, len(all))
 	asks, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))

@@ -9,15 +9,15 @@ import (
 	"github.com/expr-lang/expr"
 )
 
-// builtins are what the language has of the library's own functions: those whose time and
-// memory grow no faster than what they read.
+// builtins are the functions of the library that the language includes: those whose time and memory grow no faster than
+// their input.
 var builtins = []string{
 	"all", "none", "any", "one", "filter", "map", "find", "findIndex", "findLast", "findLastIndex", "count", "sum",
 	"len", "type", "abs", "ceil", "floor", "round", "int", "float", "string", "upper", "lower", "split",
 	"indexOf", "lastIndexOf", "hasPrefix", "hasSuffix", "max", "min", "mean", "first", "last", "get", "keys", "values",
 }
 
-// Our own functions that have names which can't be written.
+// Our own functions with names that cannot be written.
 const (
 	funcEqual  = "=equal"
 	funcDiffer = "=differ"
@@ -34,12 +34,12 @@ const (
 
 var spans = map[string]time.Duration{"days": 24 * time.Hour, "hours": time.Hour, "minutes": time.Minute, "seconds": time.Second}
 
-// functionNames are those that people may write.
+// functionNames returns the functions that authors may write.
 func functionNames() []string {
 	return append([]string{"date", "duration", "trim", "wildcard", "days", "hours", "minutes", "seconds"}, builtins...)
 }
 
-// constants check what is written out as the argument of a function.
+// constants check literal arguments of functions.
 var constants = map[string]func(string) error{
 	"date":     func(s string) error { _, err := parseDate(s); return err },
 	"duration": func(s string) error { _, err := ParseDuration(s); return err },
@@ -73,7 +73,7 @@ func functions(d exprEnv) []expr.Option {
 
 var errNoToken = errors.New("the subject has no such token")
 
-// tokenAt is what the n-th wildcard matched, from 1.
+// tokenAt returns the token that the n-th wildcard matched, from 1.
 func tokenAt(matched, n any) (string, error) {
 	tokens, _ := matched.([]string)
 	i, _ := n.(int)
@@ -83,7 +83,7 @@ func tokenAt(matched, n any) (string, error) {
 	return tokens[i-1], nil
 }
 
-// layouts are the instants that date reads; without a zone they are UTC.
+// layouts are the forms of instants that date reads; without a zone they are UTC.
 var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", "2006-01-02"}
 
 // maxInstant is the longest text of an instant or a span that is read, in bytes.
@@ -101,7 +101,7 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf(`%q is not an instant; write it like "2026-11-20T15:04:05Z"`, clip(s, 40))
 }
 
-// toDate reads an instant of text, or of seconds since 1970.
+// toDate converts text, or seconds since 1970, to an instant.
 func toDate(v any) (time.Time, error) {
 	switch v := v.(type) {
 	case time.Time:

@@ -10,28 +10,27 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// handler answers checks with what the rule says.
+// handler decides checks by the rule.
 type handler struct{ rule *Rule }
 
 var _ checks.Inline = handler{}
 
-// Prompt says that a check does no I/O and is bounded in itself.
+// Prompt marks a check that does no I/O and is bounded in itself.
 func (h handler) Prompt() {}
 
-// Check looks at a job.
+// Check decides a check of a job.
 //
-//  1. The condition no longer holds: the job ends, and what was said is closed.
-//  2. Of the steps that are due by now and not taken, the highest speaks and names the
-//     others: after an outage the alert has the present state, not the way to it. A step that the
-//     rule's streams are not read past is not due yet: what came before it may end the job.
-//  3. Steps are left: the next look is at the slot of the first of them.
-//  4. The last step is taken: a rule that can still be resolved holds the job for a while,
-//     any other job ends. A look within that while, as after a snooze, leaves it as long.
-//  5. Before the next step the rule may ask for a look in between.
-//  6. Steps that are due while what was said is acknowledged are not taken. Once that is over
-//     the highest of them speaks.
+//  1. If the condition no longer holds, the job ends, and its alert is closed.
+//  2. Of the steps that are due by now and not taken, the highest raises an alert and names the others: after an outage
+//     the alert has the present state, not the way to it. A step is not due yet until the rule's streams have been read
+//     past its time: an event before it may end the job.
+//  3. If steps are left, the next check is at the slot of the first of them.
+//  4. After the last step, a rule that can still be resolved holds the job for a while, any other job ends. A check
+//     within that while, as after a snooze, does not extend it.
+//  5. Before the next step the rule may request a check in between.
+//  6. Steps that are due while the alert is acknowledged are not taken. After that the highest of them raises an alert.
 //
-// What can't be evaluated is an error: nobody knows. A look by hand takes no step.
+// An expression that cannot be evaluated is an error: the check is undetermined. A manual check takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	r := h.rule
 	w := waitOfCheck(c)
@@ -60,7 +59,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		answer.Next, err = r.between(w.scope, at, step)
 		answer.Nominal = answer.Next.Equal(step)
 	default:
-		// From the slot that the look is in: being late within it does not make it a slot more.
+		// The bound is the slot of the check: a delay within the slot does not add a slot.
 		from := r.engine.Grid.After(at).Add(-time.Duration(r.engine.Grid))
 		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at
@@ -80,7 +79,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 	return r.withState(c, w, answer)
 }
 
-// explain is what the condition saw, for a look of which no alert tells.
+// explain returns the values that the condition read, for a check without an alert.
 func (r *Rule) explain(w waitContext) string {
 	if r.while == nil {
 		return ""
@@ -88,7 +87,7 @@ func (r *Rule) explain(w waitContext) string {
 	return r.while.explain(w.scope)
 }
 
-// takeSteps takes the steps that are due, as far as the open alert is not acknowledged at the instant.
+// takeSteps takes the steps that are due, unless the open alert is acknowledged at the given time.
 func (r *Rule) takeSteps(c checks.Check, w waitContext, line []stepTime, at time.Time) checks.Answer {
 	due := max(r.due(line, c.AsOf()), c.Step)
 	if due == c.Step || at.Before(c.AckedUntil) {
@@ -102,8 +101,8 @@ func (r *Rule) takeSteps(c checks.Check, w waitContext, line []stepTime, at time
 	return answer
 }
 
-// withState puts what was found out into an answer by which something is said, be it that a guard
-// ends the job. Merging costs more than most answers are worth.
+// withState adds the data that the source found to an answer with an alert, and to one that a guard ends the job with.
+// Merging is too expensive for all other answers.
 func (r *Rule) withState(c checks.Check, w waitContext, answer checks.Answer) (checks.Answer, error) {
 	last := r.engine.Limits.MaxChecks
 	if !c.Asked || len(answer.Alerts) == 0 && (last == 0 || c.Count+1 < last) {
@@ -125,7 +124,7 @@ func (r *Rule) cleared(c checks.Check, w waitContext) checks.Answer {
 	return answer
 }
 
-// due is how many steps have had their slot.
+// due returns how many steps have had their slot.
 func (r *Rule) due(line []stepTime, at time.Time) int {
 	n := 0
 	for n < len(line) && !r.engine.Grid.Up(line[n].at).After(at) {
@@ -134,7 +133,7 @@ func (r *Rule) due(line []stepTime, at time.Time) int {
 	return n
 }
 
-// lookedAt is when the look takes place: at its slot, or after it where deadman was late.
+// lookedAt returns the time of the check: its slot, or later if deadman was late.
 func lookedAt(c checks.Check) time.Time {
 	if c.At.After(c.Slot) {
 		return c.At
@@ -142,13 +141,13 @@ func lookedAt(c checks.Check) time.Time {
 	return c.Slot
 }
 
-// stepAlert drafts the alert of the last of the steps that are due; the others are passed over.
-// at is its place in the timeline.
+// stepAlert drafts the alert of the last of the steps that are due; the others are skipped. at is its index in the
+// timeline.
 func (r *Rule) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	last := due[len(due)-1]
 	s.step, s.turn, s.turns = last.name, last.turn, last.turns
 	if last.nags {
-		s.turns = 0 // nobody knows
+		s.turns = 0 // the number of repetitions is unknown
 	}
 	var passed []string
 	for _, m := range due[:len(due)-1] {
@@ -160,7 +159,7 @@ func (r *Rule) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	}
 }
 
-// text is what a step says: its own text, or a sentence made from the rule.
+// text returns the text of a step: its own, or a default sentence of the rule.
 func (r *Rule) text(m stepTime, s scope) string {
 	if m.text != nil {
 		return m.text.say(s)
@@ -172,8 +171,8 @@ func (r *Rule) text(m stepTime, s scope) string {
 	return r.document.sentence(s.key, after.String(), m.called())
 }
 
-// called is the step's name with its turn, where it has several. Of how many is not said where that
-// is until somebody acknowledges.
+// called returns the step's name with its repetition, if it has several. The total is left out for a step that is
+// repeated until a user acknowledges.
 func (m stepTime) called() string {
 	switch {
 	case m.nags:
@@ -184,7 +183,7 @@ func (m stepTime) called() string {
 	return m.name
 }
 
-// label fills the labels in.
+// label evaluates the labels.
 func (r *Rule) label(s scope) map[string]string {
 	if len(r.labels) == 0 {
 		return nil
@@ -199,7 +198,7 @@ func (r *Rule) label(s scope) map[string]string {
 	return filled
 }
 
-// labelsOf are the labels of an alert that the engine makes.
+// labelsOf returns the labels of an alert that the engine makes.
 func (r *Rule) labelsOf(j futurejobs.Job) map[string]string {
 	w := waitOf(j)
 	w.rule = r.engine.Name

@@ -8,21 +8,21 @@ import (
 	"deadman/internal/schedules"
 )
 
-// heartbeat is an event that has to come again and again, compiled.
+// heartbeat is the compiled form of a Heartbeat.
 type heartbeat struct {
-	kind *expression // what a beat says; nil: success
-	run  *expression // which run it is of; nil: of none
+	kind *expression // the signal of a heartbeat; nil: success
+	run  *expression // the run of a heartbeat; nil: none
 
 	every time.Duration
-	ticks schedules.Schedule // in the place of every: a beat has to come after each tick; nil: every
+	ticks schedules.Schedule // replaces every: a heartbeat has to come after each tick; nil: every
 	grace time.Duration
-	max   time.Duration // 0: a run takes as long as it likes
+	max   time.Duration // 0: the length of a run is unlimited
 	min   time.Duration
 
-	expects string // as texts say it: every 10m (grace 2m)
+	expects string // as texts show it: every 10m (grace 2m)
 }
 
-// heartbeat compiles an event that has to come again and again.
+// heartbeat compiles an event that has to recur.
 func (c *compiler) heartbeat(t Trigger) subscription {
 	h := t.Heartbeat
 	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys", "emit")
@@ -60,8 +60,7 @@ func (c *compiler) heartbeat(t Trigger) subscription {
 	return w
 }
 
-// checkPingFields checks a heartbeat that no event is of: what stands beside an event says nothing of a
-// ping.
+// checkPingFields checks a heartbeat without an event: fields that refer to an event do not apply to a ping.
 func (c *compiler) checkPingFields(pointer string, h *Heartbeat) {
 	for _, field := range []struct {
 		name    string
@@ -74,7 +73,7 @@ func (c *compiler) checkPingFields(pointer string, h *Heartbeat) {
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
 }
 
-// checkBeatSource refuses steps whose times an entity that never beat does not have.
+// checkBeatSource refuses steps with times that an entity without any heartbeat does not have.
 func (c *compiler) checkBeatSource(d Document, steps []step) {
 	if len(d.expected()) == 0 {
 		return
@@ -89,7 +88,7 @@ func (c *compiler) checkBeatSource(d Document, steps []step) {
 	}
 }
 
-// often compiles how often a beat has to come, which is said once.
+// often compiles the interval of the heartbeat, given by exactly one field.
 func (c *compiler) often(pointer string, h *Heartbeat) {
 	switch {
 	case h.Every == 0 && h.Schedule == "":
@@ -107,7 +106,7 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 	}
 }
 
-// follows compiles the schedule that a beat has to follow.
+// follows compiles the schedule that a heartbeat has to follow.
 func (c *compiler) follows(pointer string, h *Heartbeat) {
 	ticks, _ := c.ticks(pointer, h.Schedule, h.Zone)
 	if ticks == nil {
@@ -120,8 +119,8 @@ func (c *compiler) follows(pointer string, h *Heartbeat) {
 	c.beats.ticks = ticks
 }
 
-// deadline is when a beat is overdue. Where deadman could not hear while a beat was due, it
-// forgives.
+// deadline returns when a heartbeat is overdue. If deadman did not receive heartbeats while one was due, the deadline
+// is later.
 func (r *Rule) deadline(w waitContext) time.Time {
 	at, since := r.noGapSince(w)
 	if !w.heard.After(since) {
@@ -130,14 +129,14 @@ func (r *Rule) deadline(w waitContext) time.Time {
 	return r.deadlineAfterGap(w, at)
 }
 
-// noGapSince is when a beat is overdue, where all were heard that came after since.
+// noGapSince returns when a heartbeat is overdue, provided that all heartbeats after since were received.
 //
-//  1. It is already, and since when is known: a run failed, or the next one began after that.
-//  2. While runs are going whose length is bounded, once the first of them takes too long.
-//  3. Otherwise once the time is over in which the next beat has to come, its grace included.
+//  1. It is overdue already, since a known time: a run failed, or the next one began after that.
+//  2. While runs of bounded length are in progress, it is overdue once the first of them takes too long.
+//  3. Otherwise it is overdue once the time for the next heartbeat is over, its grace included.
 //
-// In a pause time stands still. A beat may come whenever its sender likes; one that follows a
-// schedule comes after the tick. What was heard of stays, whatever came after it.
+// In a pause time is suspended. A heartbeat may come at any time; one that follows a schedule comes after the tick. A
+// failure that was received stays, regardless of later gaps.
 func (r *Rule) noGapSince(w waitContext) (at, since time.Time) {
 	h, p := r.beats, pulseOf(w.own)
 	at, since = p.OverdueAt, w.since
@@ -157,7 +156,7 @@ func (r *Rule) noGapSince(w waitContext) (at, since time.Time) {
 	return at, since
 }
 
-// longest is when the run began that is going for the longest, of those whose length is bounded.
+// longest returns when the run in progress for the longest began, if the length of runs is bounded.
 func (h *heartbeat) longest(p heartbeatState) (begun time.Time, going bool) {
 	if h.max == 0 || len(p.Runs) == 0 {
 		return time.Time{}, false
@@ -165,8 +164,8 @@ func (h *heartbeat) longest(p heartbeatState) (begun time.Time, going bool) {
 	return p.Runs[0].At, true
 }
 
-// isOld is how long a run may have been going when another one ends well, to be followed further.
-// Without max it is as long as the next beat may be away: what broke off is not followed for ever.
+// isOld returns how long a run may have been in progress when another one succeeds, to be tracked further. Without max
+// it is the longest time until the next heartbeat: an aborted run is not tracked for ever.
 func (h *heartbeat) isOld() time.Duration {
 	switch {
 	case h.max > 0:
@@ -177,8 +176,8 @@ func (h *heartbeat) isOld() time.Duration {
 	return h.every + h.grace
 }
 
-// expected is when the time is over in which the next beat has to come. A tick that falls into a
-// pause is left out; the first one after it counts.
+// expected returns when the time for the next heartbeat is over. A tick in a pause is left out; the first one after the
+// pause counts.
 func (h *heartbeat) expected(w waitContext) time.Time {
 	if h.ticks == nil {
 		return passed(nil, w.since, h.every+h.grace, w.pauses)
@@ -192,7 +191,7 @@ func (h *heartbeat) expected(w waitContext) time.Time {
 	return passed(nil, tick, h.grace, w.pauses)
 }
 
-// tick is the first tick after an instant.
+// tick returns the first tick after a time.
 func (h *heartbeat) tick(after time.Time) time.Time {
 	if tick, more := h.ticks.Next(after); more {
 		return tick
@@ -200,8 +199,8 @@ func (h *heartbeat) tick(after time.Time) time.Time {
 	return futurejobs.FarFuture
 }
 
-// missedFrom is since when a beat was missed that came at last: since the last one, or the tick or
-// the run that it was to follow; and since the failure, where that came first.
+// missedFrom returns since when a heartbeat that came at last had been missed: since the last one, or the tick or the
+// run that it was to follow; or since a failure, if that came first.
 func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 	begun, going := h.longest(p)
 	switch {
@@ -215,7 +214,7 @@ func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 	return since
 }
 
-// missed is what a step says of a beat that is overdue, unless it has a text of its own.
+// missed returns the default text of a step for an overdue heartbeat.
 func (r *Rule) missed(m stepTime, s scope) string {
 	text := r.engine.Entity + " " + s.key + ": " + r.beats.explain(pulseOf(s.own), s.since, m.at)
 	if m.nags || m.turns > 1 {
@@ -224,7 +223,7 @@ func (r *Rule) missed(m stepTime, s scope) string {
 	return text
 }
 
-// explain is why a beat is overdue at an instant.
+// explain returns why a heartbeat is overdue at a time.
 func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	var text string
 	switch {
@@ -248,7 +247,7 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	return text
 }
 
-// durationText is an instant as a sentence says it: without the date, where it is not long ago.
+// durationText returns a time as a sentence shows it: without the date, if it is recent.
 func durationText(t, now time.Time) string {
 	if now.Sub(t) < futurejobs.Day {
 		return t.UTC().Format("15:04:05 UTC")

@@ -6,19 +6,19 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// How often in a row a wait begins anew because deadman could not hear. Then what is due is said:
-// not to know for ever is as bad as a word too many. A wait of a day or more is put off but once.
+// The limits of consecutive restarts because of monitoring gaps. After them the step that is due raises its alert:
+// never to know is as bad as a false alert. A job with an interval of a day or more is postponed only once.
 const (
 	maxGapRestartsDefault = 3
 	longInterval          = futurejobs.Day
 )
 
-// deadlineAfterGap is when a beat is overdue that would be at an instant, where one that came before may
-// have gone unheard:
+// deadlineAfterGap returns when a heartbeat due at the given time is overdue, if one before it may have been missed in
+// a monitoring gap:
 //
-//  1. The wait begins anew when deadman hears again: the next beat may be a whole wait away.
-//  2. What was said stays, and the steps that follow are counted from it.
-//  3. A wait that began anew too often is put off no more.
+//  1. The interval restarts at the end of the gap: the next heartbeat may be a whole interval away.
+//  2. An alert that was raised stays, and the following steps are counted from it.
+//  3. A job that was restarted too often is not postponed any more.
 func (r *Rule) deadlineAfterGap(w waitContext, at time.Time) time.Time {
 	switch {
 	case !w.said.IsZero():
@@ -29,7 +29,7 @@ func (r *Rule) deadlineAfterGap(w waitContext, at time.Time) time.Time {
 	return latest(at, r.beats.restartDeadline(w))
 }
 
-// maxGapRestarts is how often a wait begins anew.
+// maxGapRestarts returns how often the interval may restart.
 func (h *heartbeat) maxGapRestarts(w waitContext) int {
 	if h.restartDeadline(w).Sub(w.heard) >= longInterval {
 		return 1
@@ -37,8 +37,8 @@ func (h *heartbeat) maxGapRestarts(w waitContext) int {
 	return maxGapRestartsDefault
 }
 
-// gapLimitReached reports whether a wait of which nothing was said is put off no more, though a beat may
-// have gone unheard.
+// gapLimitReached reports whether a job without an alert is not postponed any more, although a heartbeat may have been
+// missed in a gap.
 func (r *Rule) gapLimitReached(w waitContext) bool {
 	if r.beats == nil || w.count == 0 || w.heard.IsZero() || !w.said.IsZero() {
 		return false
@@ -47,7 +47,7 @@ func (r *Rule) gapLimitReached(w waitContext) bool {
 	return w.heard.After(since) && w.count >= r.beats.maxGapRestarts(w)
 }
 
-// restartDeadline is when a beat is overdue of a wait that begins when deadman hears again.
+// restartDeadline returns when a heartbeat is overdue if the interval begins at the end of the gap.
 func (h *heartbeat) restartDeadline(w waitContext) time.Time {
 	if h.ticks == nil {
 		return passed(nil, w.heard, h.every+h.grace, w.pauses)
@@ -55,15 +55,14 @@ func (h *heartbeat) restartDeadline(w waitContext) time.Time {
 	return passed(nil, h.tick(w.heard), h.grace, w.pauses)
 }
 
-// lead is how long after the deadline the first step is taken of a key, as far as no calendar
-// counts it.
+// lead returns how long after the deadline the first step of a key is due, unless a calendar counts it.
 func (r *Rule) lead(w waitContext) time.Duration {
 	if len(r.steps) == 0 {
 		return 0
 	}
 	later := r.later(w.key)
 	if first := &r.steps[0]; first.at == nil && first.of == nil {
-		if span, err := first.span(w.scope); err == nil { // else the look says so
+		if span, err := first.span(w.scope); err == nil { // otherwise the check reports the error
 			return span + later
 		}
 	}

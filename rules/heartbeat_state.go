@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// heartbeatState is what is known of a heartbeat beside when it beat last. It is kept in the state of its
-// job, as heartbeat, where there is anything to keep.
+// heartbeatState is the state of a heartbeat beside the time of the last one. It is kept in the state of its job, as
+// heartbeat, unless it is empty.
 type heartbeatState struct {
-	Kind       Signal    `json:"kind"`                       // of the last beat; a log is none
+	Kind       Signal    `json:"kind"`                       // of the last heartbeat; a log is none
 	At         time.Time `json:"at,omitzero"`                // when it came
-	ExitStatus *int      `json:"exit_status,omitempty"`      // what its run ended with; nil: nobody said
-	Run        string    `json:"run,omitempty"`              // which run it was of
-	Seconds    *float64  `json:"duration_seconds,omitempty"` // how long that took, where its start is known
+	ExitStatus *int      `json:"exit_status,omitempty"`      // the exit status of its run; nil: not reported
+	Run        string    `json:"run,omitempty"`              // its run
+	Seconds    *float64  `json:"duration_seconds,omitempty"` // how long the run took, if its start is known
 	Reason     string    `json:"reason,omitempty"`           // why it failed
-	OverdueAt  time.Time `json:"overdue_at,omitzero"`        // since when it is overdue, whatever comes but a success; zero: it may not be
+	OverdueAt  time.Time `json:"overdue_at,omitzero"`        // since when it is overdue, until a success; zero: it may not be
 	Runs       []run     `json:"runs,omitempty"`             // that have begun and not ended, oldest first
-	Dropped    int       `json:"dropped_runs,omitempty"`     // of those how many are not followed any more
-	Failed     []string  `json:"failed_runs,omitempty"`      // the runs by name that failed since the last alert, oldest first
+	Dropped    int       `json:"dropped_runs,omitempty"`     // how many of them are not tracked any more
+	Failed     []string  `json:"failed_runs,omitempty"`      // the names of the runs that failed since the last alert, oldest first
 }
 
-// run is a run that has begun and not ended. One that begins again goes on: who begins and begins
-// and comes to no end is not to be waited for for ever.
+// run is a run that has begun and not ended. A run that begins again continues: a job must not wait for ever for a
+// sender that keeps beginning a run without ending it.
 type run struct {
 	Name  string    `json:"run"`
 	At    time.Time `json:"at"`                // when it began first
 	Again time.Time `json:"again_at,omitzero"` // when it began last, if that was later
 }
 
-// last is when the run began that is going: it is that one whose end says how long it took.
+// last returns when the current attempt of the run began: its end determines how long it took.
 func (r run) last() time.Time { return latest(r.At, r.Again) }
 
-// maxRuns bounds how many runs are followed at a time.
+// maxRuns bounds how many runs are tracked at a time.
 const maxRuns = 16
 
-// heartbeatField is the field of the state that a pulse is kept in.
+// heartbeatField is the field of the state that holds the heartbeatState.
 const heartbeatField = "heartbeat"
 
-// pulseOf is what is kept in a state of a job; nothing where the state is nil. What has another
-// form is somebody else's field.
+// pulseOf returns the heartbeat part of a job's state; the zero value if the state is nil. A field of another form
+// belongs to the rule's author.
 func pulseOf(own []byte) (p heartbeatState) {
 	if own == nil {
 		return p
@@ -53,12 +53,12 @@ func pulseOf(own []byte) (p heartbeatState) {
 	return kept.Pulse
 }
 
-// plain reports whether there is nothing to keep.
+// plain reports whether the state has nothing to keep.
 func (p heartbeatState) plain() bool {
 	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
 }
 
-// fail has a run fail that has a name. Of many the newest are kept: one is enough to be overdue.
+// fail records the failure of a named run. The newest maxRuns are kept: one is enough to be overdue.
 func (p *heartbeatState) fail(name string) {
 	if name == "" || slices.Contains(p.Failed, name) {
 		return
@@ -67,8 +67,8 @@ func (p *heartbeatState) fail(name string) {
 	p.Failed = p.Failed[max(0, len(p.Failed)-maxRuns):]
 }
 
-// begin begins a run, or again one that is going. Where there are too many, the second oldest is
-// dropped: the oldest says when the first of them takes too long.
+// begin begins a run, or restarts one in progress. Of too many runs the second oldest is dropped: the oldest determines
+// when the first of them takes too long.
 func (p *heartbeatState) begin(name string, at time.Time) {
 	p.Runs = slices.Clone(p.Runs)
 	if i := p.indexOfRun(name); i >= 0 {
@@ -83,7 +83,7 @@ func (p *heartbeatState) begin(name string, at time.Time) {
 	}
 }
 
-// end ends a run, and returns when it began; the zero time where nobody knows.
+// end ends a run, and returns when it began; the zero time if that is unknown.
 func (p *heartbeatState) end(name string) (begun time.Time) {
 	i := p.indexOfRun(name)
 	if i < 0 {
@@ -94,18 +94,18 @@ func (p *heartbeatState) end(name string) (begun time.Time) {
 	return begun
 }
 
-// indexOfRun is the place of a run among those that have not ended; -1 where it is not one of them.
+// indexOfRun returns the index of a run among those that have not ended; -1 if it is not one of them.
 func (p *heartbeatState) indexOfRun(name string) int {
 	return slices.IndexFunc(p.Runs, func(r run) bool { return r.Name == name })
 }
 
-// runsWithin are the runs that have not been going for longer than a span.
+// runsWithin returns the runs that have not been in progress for longer than a span.
 func runsWithin(runs []run, span time.Duration, at time.Time) []run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.At.Add(span).After(at) })
 }
 
-// mergeInto is the state of a job after a beat: what was known with the beat's body over it, and the
-// pulse. It is nil where that says no more than the body does.
+// mergeInto returns the state of a job after a heartbeat: the state before, patched with the heartbeat's body, and the
+// heartbeatState. It is nil if it adds nothing to the body.
 func (p heartbeatState) mergeInto(own, event json.RawMessage) (json.RawMessage, error) {
 	if own == nil && p.plain() {
 		return nil, nil
@@ -115,7 +115,7 @@ func (p heartbeatState) mergeInto(own, event json.RawMessage) (json.RawMessage, 
 		return nil, err
 	}
 	if len(state) > MaxBody {
-		state = event // what was known before has to give way
+		state = event // the state before has to give way
 	}
 	fields := make(map[string]json.RawMessage)
 	if isObject(state) {

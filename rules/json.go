@@ -9,7 +9,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// readJSON returns the document of a JSON text that looksLikeJSON.
+// readJSON returns the document of a JSON text that looksLikeJSON accepts.
 func readJSON(text []byte) ([]node, Problems) {
 	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text, at: place{1, 1}}
 	r.UseNumber()
@@ -20,8 +20,8 @@ func readJSON(text []byte) ([]node, Problems) {
 	return []node{n}, nil
 }
 
-// looksLikeJSON reports whether a text that begins so is read as JSON. Flow YAML also begins
-// with a brace, so it has to be JSON in fact.
+// looksLikeJSON reports whether a text with this beginning is read as JSON. Flow YAML also begins with a brace, so the
+// text has to be JSON in fact.
 func looksLikeJSON(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && text[0] == '{' && json.Valid(text)
@@ -30,13 +30,13 @@ func looksLikeJSON(text []byte) bool {
 type jsonReader struct {
 	*json.Decoder
 	text []byte
-	// at is the place of the byte that counted is the offset of. Places are asked for in the order of the text, and counted on
-	// from the last one.
+	// at is the place of the byte at offset counted. Places are computed in the order of the text, and counted on from
+	// the last one.
 	at      place
 	counted int
 }
 
-// next returns a token and where it begins.
+// next returns a token and the place of its beginning.
 func (r *jsonReader) next() (json.Token, place, error) {
 	from := int(r.InputOffset())
 	from += len(r.text[from:]) - len(bytes.TrimLeft(r.text[from:], " \t\r\n,:"))
@@ -44,7 +44,7 @@ func (r *jsonReader) next() (json.Token, place, error) {
 	return tk, r.place(from), err
 }
 
-// place is where an offset is in the text. One before the last that was asked for has the place of that.
+// place returns the place of an offset in the text. An offset before the last one has the place of the last.
 func (r *jsonReader) place(offset int) place {
 	passed := r.text[r.counted:max(offset, r.counted)]
 	r.counted += len(passed)
@@ -80,7 +80,7 @@ func (r *jsonReader) node(depth int) (node, error) {
 	return n, nil
 }
 
-// inside reads what stands between the brackets that n begins with.
+// inside reads the values between the brackets that n begins with.
 func (r *jsonReader) inside(n node, open json.Delim, depth int) (node, error) {
 	n.kind = aSequence
 	if open == '{' {

@@ -9,43 +9,43 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what an event carries.
+// Bounds of the data of an event.
 const (
 	MaxBody  = 256 << 10 // bytes
 	maxDepth = 64        // levels of JSON
 )
 
-// body is what an event carries, taken apart as far as expressions read it. Of names that are
-// twice in an object the last counts. It is not safe for concurrent use.
+// body is the data of an event, decoded as far as expressions read it. Of names that occur twice in an object the last
+// counts. It is not safe for concurrent use.
 type body struct {
 	data    []byte
 	checked bool
 	kept    bool  // it comes from a job's row
-	err     error // why it can't be read
+	err     error // why it cannot be read
 	numbers view  // with numbers to count with
 	texts   view  // with numbers as they were written
 
-	// spend is what expressions may cost together that see what is kept of a job; of other bodies it is empty.
+	// spend is the budget of the expressions that read the stored data of a job; for other bodies it is empty.
 	spend budget
 
-	under *body // what was known before a source found data; nil: no source was asked
-	gone  bool  // a source was asked, and there is no such entity
+	under *body // the state before a source found data; nil: no source was queried
+	gone  bool  // a source was queried, and the entity does not exist
 }
 
-// view is what is known of a body: all of it, or some fields of the object that it is.
+// view is the decoded part of a body: all of it, or some fields if it is an object.
 type view struct {
 	whole any // nil: not decoded, or null
 	part  map[string]any
-	read  []string // the fields that were looked for; those that are there are in part
+	read  []string // the fields that were searched for; the existing ones are in part
 }
 
-// forget lets go of what was taken apart. It is made again where it is needed again.
+// forget releases the decoded values. They are decoded again when needed.
 func (b *body) forget() { b.numbers, b.texts = view{}, view{} }
 
 func newBody(data []byte) *body { return &body{data: data} }
 
-// keptBody is the body of a job. It was checked when the job took it: to do so at each look would
-// cost as much as all else that is made of it.
+// keptBody returns the body of a job. It was checked when the job stored it: to do so at each check would double the
+// cost of its use.
 func keptBody(data []byte) *body {
 	b := &body{data: data, checked: true, kept: true}
 	if len(data) == 0 {
@@ -61,7 +61,7 @@ func (b *body) size() int {
 	return len(b.data) + b.under.size()
 }
 
-// valid is the body if it is JSON that a job can carry, and nil otherwise.
+// valid returns the body if it is JSON that a job can store, and nil otherwise.
 func (b *body) valid() json.RawMessage {
 	if b.check() != nil {
 		return nil
@@ -122,11 +122,11 @@ func deeper(data []byte, most int) bool {
 	return false
 }
 
-// value is what an expression reads of the body: its numbers to count with, or literally.
+// value returns the part of the body that an expression reads: its numbers to count with, or literally.
 func (b *body) value(literal bool, read fieldSet) (v any, err error) {
 	if b != nil && b.kept {
 		defer func() {
-			if recover() != nil { // somebody changed the row by hand
+			if recover() != nil { // an operator changed the row by hand
 				v, err = nil, errNotJSON
 			}
 		}()
@@ -161,7 +161,7 @@ func (b *body) value(literal bool, read fieldSet) (v any, err error) {
 	return v, err
 }
 
-// unread is how many bytes value has to take apart.
+// unread returns how many bytes value has to decode.
 func (b *body) unread(literal bool, read fieldSet) int {
 	if b == nil || b.gone {
 		return 0
@@ -176,12 +176,12 @@ func (b *body) unread(literal bool, read fieldSet) int {
 	return b.size()
 }
 
-// had reports whether all of the fields were looked for before.
+// had reports whether all of the fields were searched for before.
 func (v *view) had(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(v.read, name) })
 }
 
-// fields decodes the fields that were not looked for before.
+// fields decodes the fields that were not searched for before.
 func (v *view) fields(d *decoder, names []string) (map[string]any, error) {
 	was := func(name string) bool { return slices.Contains(v.read, name) }
 	if v.part == nil {

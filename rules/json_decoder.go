@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// decoder makes values of JSON that is known to be valid and not deep, so it looks for
-// nothing wrong. Of what is not valid it makes anything, an error or a panic, but it ends.
-// Decoding is most of what a condition costs.
+// decoder decodes JSON that is known to be valid and not deep, so it does not check for errors. Invalid JSON results in
+// any value, an error or a panic, but decoding ends. Decoding is most of a condition's cost.
 type decoder struct {
 	data    []byte
 	at      int
 	literal bool // numbers stay as they are written
 }
 
-// value reads the next value: nil, bool, string, []any, map[string]any, or a number as
-// number makes it. Only a number can't be read.
+// value reads the next value: nil, bool, string, []any, map[string]any, or a number as number returns it. Only numbers
+// can fail.
 func (d *decoder) value() (any, error) {
 	d.space()
 	switch c := d.data[d.at]; c {
@@ -52,7 +51,7 @@ func (d *decoder) space() {
 	}
 }
 
-// ends reports whether the next byte is the bracket that closes, and goes behind it.
+// ends reports whether the next byte is the closing bracket, and moves past it.
 func (d *decoder) ends(bracket byte) bool {
 	d.space()
 	if d.data[d.at] != bracket {
@@ -75,8 +74,8 @@ func (d *decoder) object() (any, error) {
 	return m, nil
 }
 
-// fields reads the named fields of an object into m, and goes over the others. Of a name that
-// is twice in the object the last counts.
+// fields reads the named fields of an object into m, and skips the others. Of a name that occurs twice in the object
+// the last counts.
 func (d *decoder) fields(names []string, m map[string]any) error {
 	d.space()
 	for d.at++; !d.ends('}'); {
@@ -96,7 +95,7 @@ func (d *decoder) fields(names []string, m map[string]any) error {
 	return nil
 }
 
-// oneOf reads a name and returns which of names it is, or -1.
+// oneOf reads a name and returns its index in names, or -1.
 func (d *decoder) oneOf(names []string) int {
 	from := d.at + 1
 	raw, escaped := d.raw()
@@ -112,8 +111,8 @@ func (d *decoder) oneOf(names []string) int {
 	return -1
 }
 
-// skip goes behind the next value. What can't be read is an error all the same: whether a body
-// is taken in does not depend on what is read of it.
+// skip moves past the next value. An unreadable value is an error all the same: whether a body is accepted does not
+// depend on the fields that are read.
 func (d *decoder) skip() error {
 	d.space()
 	for depth := 0; ; {
@@ -139,8 +138,7 @@ func (d *decoder) skip() error {
 	}
 }
 
-// longNumber is the length from which a number may be too large for a float64 without an
-// exponent.
+// longNumber is the length that a number needs to be too large for a float64 without an exponent.
 const longNumber = 300
 
 func (d *decoder) skipNumber() error {
@@ -169,7 +167,7 @@ func (d *decoder) list() (any, error) {
 	return list, nil
 }
 
-// raw returns what stands between the quotes of the next text, and goes behind it.
+// raw returns the bytes between the quotes of the next text, and moves past it.
 func (d *decoder) raw() (raw []byte, escaped bool) {
 	from := d.at + 1
 	end := from
@@ -195,11 +193,11 @@ func (d *decoder) text() string {
 	return s
 }
 
-// numeric is what numbers are written with.
+// numeric holds the characters of numbers.
 const numeric = "+-.0123456789Ee"
 
-// number reads a number to count with: an int, or a float64 where it is no whole number. A
-// whole number that no int holds stays as it is written, since a float64 would change it.
+// number reads a number to count with: an int, or a float64 if it is no whole number. A whole number that no int holds
+// stays as it is written, since a float64 would change it.
 func (d *decoder) number() (any, error) {
 	from := d.at
 	for d.at < len(d.data) && strings.IndexByte(numeric, d.data[d.at]) >= 0 {
