@@ -2,7 +2,7 @@ package rules
 
 import "time"
 
-// guards checks what bounds the looks.
+// guards checks the limits of the checks.
 func (c *compiler) guards(d Document) {
 	g := d.Guards
 	if g.Timeout <= 0 || g.Timeout > longestCheck {
@@ -33,8 +33,8 @@ func (c *compiler) guards(d Document) {
 	c.retries(d)
 }
 
-// retries refuses attempts that may take longer than it is from one look to the next: there
-// would never be an answer before the next question.
+// retries refuses attempts that may take longer than the time between two checks: no check would get an answer before
+// the next one.
 func (c *compiler) retries(d Document) {
 	if h := d.Trigger.Heartbeat; h != nil && h.Every > 0 {
 		c.checkSpacing(h.Every)
@@ -47,9 +47,8 @@ func (c *compiler) retries(d Document) {
 		d.Guards.Attempts, atMost(worst), c.closest)
 }
 
-// retries is the longest that all attempts of one look may take: the waits between them, each
-// twice the one before; and where others are asked the time that they have, and the way to the
-// full second at which they are asked again.
+// retries returns the longest time that all attempts of one check may take: the intervals between them, each twice the
+// one before, and, for a lookup or a handler, their timeouts and the time until the full second of the next attempt.
 func (d Document) retries() Duration {
 	g := d.Guards
 	var worst, each, up Duration
@@ -68,7 +67,7 @@ func (d Document) retries() Duration {
 	return worst
 }
 
-// atMost is a span that was only counted until it was too long.
+// atMost returns a span that was only added up until it was too long.
 func atMost(d Duration) string {
 	if d > longest {
 		return "more than " + longest.String()

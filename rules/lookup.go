@@ -14,8 +14,8 @@ const (
 	maxParams = 32
 )
 
-// lookup compiles what is asked at each look; nil: nothing. Whether there is such a source, and
-// whether it takes the question, is found out when the rule is saved.
+// lookup compiles the query of each check; nil: none. Saving the rule checks whether the source exists, and whether it
+// accepts the question.
 func (c *compiler) lookup(l *Lookup) *lookupQuery {
 	if l == nil {
 		return nil
@@ -55,8 +55,7 @@ func (c *compiler) source(pointer, name string) {
 	c.name(pointer+"/source", name, "shop")
 }
 
-// filled compiles a template that has to be there, and looks what it comes to where its
-// expressions yield a plain word.
+// filled compiles a template that must not be empty, and checks its result if its expressions yield a plain word.
 func (c *compiler) filled(pointer, source, missing string, d exprEnv, check func(string) error) *template {
 	if source == "" {
 		c.problem(pointer, "%s", missing)

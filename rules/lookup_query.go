@@ -15,17 +15,17 @@ import (
 	"deadman/internal/subjects"
 )
 
-// lookupQuery is what a rule asks a source at each look.
+// lookupQuery is the query of a rule to a source at each check.
 type lookupQuery struct {
 	lookup.Question
 	source  string
-	pointer string // to what is asked, in the document
-	params  int    // how many parameters an ask has
+	pointer string // the pointer to the question in the document
+	params  int    // how many parameters a query has
 	ask     func(s scope) (lookup.KeyQuery, error)
 }
 
-// written is a value as a part of a question: text, a number, true or false, or an instant.
-// Nothing and what is missing are errors, since they would ask about somebody else.
+// written returns a value as a part of a question: text, a number, true or false, or an instant. A nil or missing value
+// is an error, since the query would be about another entity.
 func written(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -40,8 +40,8 @@ func written(v any) (string, error) {
 	return text, err
 }
 
-// renderQuery fills a template in, each value as it has to be written there. Unlike a text that people
-// read it can't be filled in as far as possible.
+// renderQuery evaluates a template, with each value escaped by as. Unlike a text for people, an incomplete result is
+// refused.
 func (t *template) renderQuery(s scope, as func(string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -65,7 +65,7 @@ func (t *template) renderQuery(s scope, as func(string) (string, error)) (string
 	return b.String(), nil
 }
 
-// renderSample is the template with the same text in the place of each expression.
+// renderSample returns the template with the same text in the place of each expression.
 func (t *template) renderSample(text string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -78,7 +78,7 @@ func (t *template) renderSample(text string) string {
 	return b.String()
 }
 
-// parameters are the values for $1, $2 and so on.
+// parameters evaluates the values for $1, $2 and so on.
 func parameters(params []*expression) func(scope) (lookup.KeyQuery, error) {
 	return func(s scope) (lookup.KeyQuery, error) {
 		values := make([]any, len(params))
@@ -96,8 +96,8 @@ func parameters(params []*expression) func(scope) (lookup.KeyQuery, error) {
 	}
 }
 
-// path is the path of a GET, with a query or without. No value leads out of the segment, or of
-// the parameter of the query, that it stands in.
+// path evaluates the path of a GET, with an optional query. No value extends beyond its segment, or its parameter of
+// the query.
 func path(t *template) func(scope) (lookup.KeyQuery, error) {
 	return func(s scope) (lookup.KeyQuery, error) {
 		filled, err := t.renderQuery(s, func(v string) (string, error) { return escaped(v), nil })
@@ -111,13 +111,14 @@ func path(t *template) func(scope) (lookup.KeyQuery, error) {
 	}
 }
 
-// escaped is a value as both a path and a query take it: only they differ in what a plus is.
+// escaped returns a value in a form that is valid in both a path and a query: they differ only in the meaning of a
+// plus.
 func escaped(v string) string { return strings.ReplaceAll(url.QueryEscape(v), "+", "%20") }
 
-// maxPath bounds a path that is filled in, in bytes.
+// maxPath bounds the length of an evaluated path, in bytes.
 const maxPath = 4 << 10
 
-// checkPath says what is wrong with a path that is filled in.
+// checkPath returns why an evaluated path is invalid.
 func checkPath(p string) error {
 	way, query, _ := strings.Cut(p, "?")
 	switch {
@@ -146,7 +147,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// requestSubject is the subject of a request, within the bounds of the rule. A value is one token of it, or a part of one.
+// requestSubject evaluates the subject of a request, within the bounds of the rule. A value is one token of it, or a
+// part of one.
 func requestSubject(t *template, bounds *access.Bounds) func(scope) (lookup.KeyQuery, error) {
 	return func(s scope) (lookup.KeyQuery, error) {
 		filled, err := t.renderQuery(s, subjectToken)
@@ -163,7 +165,7 @@ func requestSubject(t *template, bounds *access.Bounds) func(scope) (lookup.KeyQ
 	}
 }
 
-// subjectToken is a value that can stand in a token of a subject.
+// subjectToken returns a value that is valid in a token of a subject.
 func subjectToken(v string) (string, error) {
 	if i := strings.IndexFunc(v, func(r rune) bool { return strings.ContainsRune(".*>", r) || unicode.IsSpace(r) || unicode.IsControl(r) }); i >= 0 {
 		return "", fmt.Errorf("%q can't be part of a subject because of the %q in it", clip(v, 80), []rune(v[i:])[0])
@@ -171,7 +173,7 @@ func subjectToken(v string) (string, error) {
 	return v, nil
 }
 
-// checkRequested says what is wrong with the subject of a request.
+// checkRequested returns why the subject of a request is invalid.
 func checkRequested(s string) error {
 	tokens := strings.Split(s, ".")
 	switch {
@@ -189,10 +191,10 @@ func checkRequested(s string) error {
 	return nil
 }
 
-// kvKey is what JetStream takes for a key of a bucket.
+// kvKey matches the keys of a bucket that JetStream accepts.
 var kvKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 
-// entryKey is the key of an entry of a bucket.
+// entryKey evaluates the key of an entry of a bucket.
 func entryKey(t *template) func(scope) (lookup.KeyQuery, error) {
 	return func(s scope) (lookup.KeyQuery, error) {
 		filled, err := t.renderQuery(s, func(v string) (string, error) { return v, nil })
@@ -206,7 +208,7 @@ func entryKey(t *template) func(scope) (lookup.KeyQuery, error) {
 	}
 }
 
-// checkEntryKey says what is wrong with a key of a bucket.
+// checkEntryKey returns why a key of a bucket is invalid.
 func checkEntryKey(key string) error {
 	if !kvKey.MatchString(key) || len(key) > subjects.MaxBytes {
 		return fmt.Errorf("%q can't be a key of a bucket: that has letters, digits, / _ = - and single dots between", clip(key, 80))
@@ -214,7 +216,7 @@ func checkEntryKey(key string) error {
 	return nil
 }
 
-// columnsOf are columns as the shape of what is found.
+// columnsOf returns the columns as the shape of the data that the source finds.
 func columnsOf(columns []lookup.Column) Shape {
 	if len(columns) == 0 {
 		return nil

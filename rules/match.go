@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// matcher is one event going through the rules.
+// matcher matches one event against the rules.
 type matcher struct {
 	event    futurejobs.Event
 	body     *body
@@ -24,34 +24,34 @@ type matcher struct {
 	refusals []futurejobs.Refusal
 }
 
-// newMatcher takes an event apart. An error is that of an envelope that can't be opened.
+// newMatcher parses an event. An error means that its envelope cannot be opened.
 func newMatcher(e futurejobs.Event, shards int) (matcher, error) {
 	opened, err := openEvent(e)
 	return matcher{event: opened, body: newBody(opened.Data), shards: shards}, err
 }
 
-// ruleMatch is one version of a rule that hears of an event.
+// ruleMatch matches an event against one version of a rule.
 type ruleMatch struct {
 	*matcher
 	*Rule
-	// spend is what the expressions of the rule may cost together on the event; over is why they would have cost more.
+	// spend is the budget of the rule's expressions together on the event; over is the error for exceeding it.
 	spend *budget
 	over  error
-	// made is the version that made a job: its steps and sets count.
+	// made returns the version that made a job: its steps and sets count.
 	made    func(futurejobs.Job) *Rule
 	paused  bool
 	isApart bool
 }
 
-// matchRule puts the event to a rule: what it begins comes first, then what it changes, then what
-// it ends. It reports whether that would have cost too much.
+// matchRule matches the event against a rule: first for jobs to create, then to change, then to end. It reports whether
+// that would have cost too much.
 func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 	r, err := v.compiled()
 	if err != nil {
 		m.refuse(v.saved.Name, "", err)
 		return false
 	}
-	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
+	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // no heartbeat would postpone a job created now
 	h := ruleMatch{matcher: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
 		if made, err := all.of(j.Version).compiled(); err == nil {
 			return made
@@ -72,11 +72,11 @@ func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 	return h.over != nil
 }
 
-// budget is what the expressions of a rule may cost on the event.
+// budget returns the budget of the rule's expressions on the event.
 func (m *matcher) budget() budget { return budgetFor(m.body.size()) }
 
-// match plays the event to the rule, or to the one part of it that is asked. Where the expressions of the rule would
-// cost too much, nothing comes of the event for the rule but one refusal.
+// match plays the event to the rule, or to the requested part of it. If the expressions of the rule would cost too
+// much, the only result for the rule is one refusal.
 func (h *ruleMatch) match() {
 	effects, refusals := len(h.effects), len(h.refusals)
 	if h.asks(futurejobs.Triggers) {
@@ -102,12 +102,12 @@ func (h *ruleMatch) match() {
 	}
 }
 
-// asks reports whether a part of the rule is asked what the event means.
+// asks reports whether a part of the rule is to be matched.
 func (h *ruleMatch) asks(part futurejobs.Part) bool {
 	return h.over == nil && (h.only == "" || h.only == part)
 }
 
-// matchResolves ends a wait by the first of the resolves that waits for the event.
+// matchResolves ends a job by the first of the resolves that matches the event.
 func (h *ruleMatch) matchResolves() {
 	for i := range h.resolves {
 		ended, err := h.matchResolve(i)
@@ -118,7 +118,7 @@ func (h *ruleMatch) matchResolves() {
 	}
 }
 
-// addRefusal makes an error a refusal of the event.
+// addRefusal adds an error as a refusal of the event.
 func (h *ruleMatch) addRefusal(part futurejobs.Part, where string, err error) {
 	switch {
 	case err == nil:
@@ -133,16 +133,16 @@ func (m *matcher) refuse(rule string, part futurejobs.Part, err error) {
 	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Part: part, Reason: err.Error()})
 }
 
-// addEffect adds an effect on the job of a key. A wait that a tick begins has no place in the order of
-// events: what happened before the tick says nothing of it, whenever it is read.
+// addEffect adds an effect on the job of a key. The job of a tick has no place in the order of events: an event before
+// the tick does not affect it, regardless of when it is read.
 func (h *ruleMatch) addEffect(key string, ask futurejobs.Action) {
 	h.effects = append(h.effects, futurejobs.Effect{
 		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.isApart, Action: ask,
 	})
 }
 
-// isApart reports whether a stream's events are put in order by their times: it is not the one stream that the
-// triggers of all versions come by. A beat is compared with the last one by itself.
+// isApart reports whether a stream's events are ordered by their times: it is not the only stream of the triggers of
+// all versions. A heartbeat is compared with the last one by itself.
 func (r *Rule) isApart(starts []string, stream string) bool {
 	return r.beats == nil && len(starts) > 0 && !only(starts, stream)
 }
@@ -150,7 +150,7 @@ func (r *Rule) isApart(starts []string, stream string) bool {
 // only reports whether a stream is the only one.
 func only(streams []string, stream string) bool { return len(streams) == 1 && streams[0] == stream }
 
-// matches reports whether the watch is for the event, and what its expressions see of it.
+// matches reports whether the watch is for the event, and returns the values for its expressions.
 func (h *ruleMatch) matches(w *subscription) (scope, bool) {
 	if !matches(w.subject, h.event.Subject) {
 		return scope{}, false
@@ -175,7 +175,7 @@ func (w *subscription) holds(s scope) (bool, error) {
 	return w.cond.holds(s)
 }
 
-// keyWhen is the key of an event that the watch wants; ok is false for another one.
+// keyWhen returns the key of an event that satisfies the watch; ok is false for another one.
 func (h *ruleMatch) keyWhen(w *subscription) (s scope, key string, ok bool, err error) {
 	s, ok = h.matches(w)
 	if !ok {
@@ -188,7 +188,7 @@ func (h *ruleMatch) keyWhen(w *subscription) (s scope, key string, ok bool, err 
 	return s, key, err == nil, err
 }
 
-// matchTrigger begins a wait, if the event does.
+// matchTrigger creates a job, if the event is a trigger.
 func (h *ruleMatch) matchTrigger() error {
 	if h.beats != nil {
 		return h.matchBeat()
@@ -211,7 +211,7 @@ func (h *ruleMatch) matchTrigger() error {
 	return err
 }
 
-// since is when the wait began.
+// since returns when the job began.
 func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 	if r.trigger.since == nil {
 		return at, nil
@@ -219,8 +219,8 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 	return r.trigger.since.instant(s)
 }
 
-// start is the beginning of a wait. An instant so far ahead that the first look would lie
-// beyond the horizon is refused: nobody would notice that the job is never looked at.
+// start returns the start of a job. A since so far ahead that the first check would be beyond the horizon is refused:
+// no user would notice that the job is never checked.
 func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
 	start := futurejobs.Start{
 		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
@@ -249,7 +249,7 @@ func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget
 	return start, nil
 }
 
-// sets are the rule's sets, and what it is when one has all its members.
+// sets returns the rule's sets, with the end of a job for a complete set.
 func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []futurejobs.AddMember {
 	var sets []futurejobs.AddMember
 	for i := range r.resolves {
@@ -262,8 +262,8 @@ func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []future
 	return sets
 }
 
-// Start is the effect of a wait that a person begins, at now. event is what its trigger would
-// have carried; nil: nothing. A zero since is now.
+// Start returns the effect of a job that a person creates, at now. event replaces the body of its trigger; nil: none. A
+// zero since is now.
 func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
 	if r.document.Trigger.Emit != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and waits for nothing; begin the wait of a rule that listens to them"}}
@@ -286,12 +286,12 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
-	start.Restart, start.Early, start.Orders = false, false, false // the answer to a person names the job that is there
+	start.Restart, start.Early, start.Orders = false, false, false // the answer to a person names the existing job
 	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, nil
 }
 
-// matchUpdate merges the event into what is known of a job, if it is news.
+// matchUpdate merges the event into the state of a job, if it is newer.
 func (h *ruleMatch) matchUpdate(w *subscription) error {
 	_, key, ok, err := h.keyWhen(w)
 	if !ok {
@@ -309,8 +309,8 @@ func (h *ruleMatch) matchUpdate(w *subscription) error {
 	return nil
 }
 
-// matchPause lets time stand still if one of the rule's pauses wants that of the event, and go on
-// if the event is for one and none does.
+// matchPause suspends the time of a job if the condition of one of the rule's pauses holds for the event, and resumes
+// it if the event is for a pause and no condition holds.
 func (h *ruleMatch) matchPause() error {
 	going := ""
 	for i := range h.pauses {
@@ -339,8 +339,8 @@ func (h *ruleMatch) matchPause() error {
 	return nil
 }
 
-// nextOf is when to look at a job next: when its next step is taken, or before where the
-// rule wants that; the zero time where no step is left or nobody knows.
+// nextOf returns the time of a job's next check: the slot of its next step, or an earlier recheck of the rule; the zero
+// time if no step is left or the times are undetermined.
 func (r *Rule) nextOf(j futurejobs.Job) time.Time {
 	w := waitOf(j)
 	line, err := r.timelineTo(w, j.Step)
@@ -354,8 +354,7 @@ func (r *Rule) nextOf(j futurejobs.Job) time.Time {
 	return r.earlierRecheck(w.scope, from, r.engine.Grid.Up(line[j.Step].at))
 }
 
-// matchResolve ends a wait, or adds to a set that does, and reports whether the event is what the
-// i-th resolve waits for.
+// matchResolve ends a job, or adds to a set that ends it, and reports whether the event matches the i-th resolve.
 func (h *ruleMatch) matchResolve(i int) (is bool, err error) {
 	w := &h.resolves[i]
 	s, key, ok, err := h.keyWhen(w)
@@ -375,7 +374,7 @@ func (h *ruleMatch) matchResolve(i int) (is bool, err error) {
 	return true, nil
 }
 
-// requiredMembers is how many members the i-th resolve's set has. s is what is seen of the event at hand.
+// requiredMembers returns a function for the size of the i-th resolve's set. s holds the values of the event at hand.
 func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error) {
 	return func(j futurejobs.Job) (int, error) {
 		w := waitOf(j)
@@ -384,14 +383,14 @@ func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error)
 		}
 		n, err := r.resolves[i].need.whole(w.scope)
 		if absent := (absentError{}); errors.As(err, &absent) {
-			return 0, nil // an update may say it
+			return 0, nil // an update may supply it
 		}
 		return n, wrapErr("need", err)
 	}
 }
 
-// early is how long an end is remembered that comes from a stream before its trigger. On one
-// stream it does not, unless the trigger says itself when the wait began.
+// early returns how long an end is remembered that comes from a stream before its trigger. On a single stream the order
+// is known, and it is not remembered, unless the trigger sets since itself.
 func (r *Rule) early(stream string) time.Duration {
 	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && only(r.starts, stream) {
 		return 0
@@ -399,7 +398,7 @@ func (r *Rule) early(stream string) time.Duration {
 	return time.Duration(r.document.Early)
 }
 
-// closing drafts what closes a job. The steps are those of the version that made it.
+// closing drafts the alert that closes a job. The steps are those of the version that made it.
 func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 	if h.document.Quiet {
 		return nil

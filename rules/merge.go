@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// merge puts the fields of news over what is known, as a JSON merge patch does (RFC 7396):
-// objects are merged field by field, and a field that is null goes away.
+// merge applies the fields of news to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
+// null field is removed.
 func merge(known, news json.RawMessage) (json.RawMessage, error) {
 	m := newMerging(known)
 	if err := m.Merge(news); err != nil {
@@ -19,7 +19,7 @@ func merge(known, news json.RawMessage) (json.RawMessage, error) {
 	return m.Text(), nil
 }
 
-// patch is merge for news of any kind and size: what is no object takes the place of what is known.
+// patch is merge for news of any kind and size: news that is no object replaces known.
 func patch(known, news json.RawMessage) (json.RawMessage, error) {
 	if !isObject(news) {
 		return news, nil
@@ -31,23 +31,23 @@ func patch(known, news json.RawMessage) (json.RawMessage, error) {
 	return m.Text(), nil
 }
 
-// merging is what is known, taken apart as far as news touches it: many updates of a large state cost as much as
-// their own bodies, and the state is decoded and encoded once. It implements futurejobs.Merging.
+// merging is a state, decoded as far as news touches it: many updates of a large state cost as much as their own
+// bodies, and the state is decoded and encoded once. It implements futurejobs.Merging.
 type merging struct {
 	root tree
-	undo []func() // what takes back the news at hand
+	undo []func() // functions that revert the current news
 }
 
 func newMerging(known json.RawMessage) *merging { return &merging{root: tree{text: known}} }
 
-// tree is a JSON value: its text, or its fields where it is an object that was taken apart.
+// tree is a JSON value: its text, or its fields if it is an object that was decoded.
 type tree struct {
 	text   json.RawMessage
-	fields map[string]*tree // nil: text stands
-	size   int              // of the value's text, where it has fields
+	fields map[string]*tree // nil: text counts
+	size   int              // of the value's text, if it has fields
 }
 
-// Merge merges the fields of news. Where it returns an error, what is known is as it was.
+// Merge merges the fields of news. If it returns an error, the state is unchanged.
 func (m *merging) Merge(news json.RawMessage) error {
 	if !isObject(news) {
 		return errors.New("update: the body is not an object, and only fields can be merged")
@@ -67,7 +67,7 @@ func (m *merging) Merge(news json.RawMessage) error {
 	return err
 }
 
-// Text is what is known.
+// Text returns the state.
 func (m *merging) Text() json.RawMessage {
 	if m.root.fields == nil {
 		return m.root.text
@@ -94,14 +94,14 @@ func (m *merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
 	return t.length() - was, nil
 }
 
-// set gives one field of an object a new value, merges it into the one that is there, or takes it away.
+// set replaces one field of an object, merges a change into it, or removes it.
 func (m *merging) set(t *tree, name string, change json.RawMessage) error {
 	field, isThere := t.fields[name]
 	switch {
 	case string(change) == "null":
 		if isThere {
 			m.put(t, name, nil)
-			t.size -= pairSize(name, field.length(), len(t.fields) > 0) // of those that are left
+			t.size -= pairSize(name, field.length(), len(t.fields) > 0) // of the remaining fields
 		}
 		return nil
 	case isObject(change) && isThere:
@@ -131,7 +131,7 @@ func (m *merging) set(t *tree, name string, change json.RawMessage) error {
 	return nil
 }
 
-// put writes a field, or takes it away, so that it can be taken back.
+// put writes a field, or removes it, and records how to revert that.
 func (m *merging) put(t *tree, name string, value *tree) {
 	fields := t.fields
 	before, isThere := fields[name]
@@ -149,7 +149,7 @@ func (m *merging) put(t *tree, name string, value *tree) {
 	}
 }
 
-// pairSize is the length of a field in the text of an object; beside others it has a comma.
+// pairSize returns the length of a field in the text of an object; beside others it has a comma.
 func pairSize(name string, value int, isBesideOthers bool) int {
 	n := len(nameText(name)) + len(`:`) + value
 	if isBesideOthers {
@@ -166,7 +166,7 @@ func nameText(name string) []byte {
 	return text
 }
 
-// takeApart makes fields of a value's text; of one that is no object, none.
+// takeApart decodes a value's text into fields; a value that is no object has none.
 func (t *tree) takeApart() error {
 	if t.fields != nil {
 		return nil
@@ -190,7 +190,7 @@ func (t *tree) takeApart() error {
 	return nil
 }
 
-// length is how many bytes the text of a value has.
+// length returns how many bytes the text of a value has.
 func (t *tree) length() int {
 	if t.fields == nil {
 		return len(t.text)
@@ -198,7 +198,7 @@ func (t *tree) length() int {
 	return t.size
 }
 
-// write adds the text of a value, with the fields of objects in the order of their names.
+// write appends the text of a value, with the fields of objects in the order of their names.
 func (t *tree) write(to []byte) []byte {
 	if t.fields == nil {
 		return append(to, t.text...)
@@ -219,8 +219,8 @@ func isObject(text json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
 }
 
-// mergeFound is what is known once a source was asked: what it found merged over what was known
-// before, as a JSON merge patch (RFC 7396). nil: there is no such entity, and nothing is known.
+// mergeFound returns the state after a query to a source: the data that it found, merged over the state before as a
+// JSON merge patch (RFC 7396). nil: the entity does not exist, and the state is empty.
 func (b *body) mergeFound(found json.RawMessage) *body {
 	if found == nil {
 		return &body{gone: true}
@@ -230,7 +230,7 @@ func (b *body) mergeFound(found json.RawMessage) *body {
 
 var errFoundNoObject = errors.New("what the source found is not an object")
 
-// checkFound says what is wrong with what a source found.
+// checkFound returns why the data that a source found is invalid.
 func (b *body) checkFound() error {
 	if err := b.check(); err != nil {
 		return fmt.Errorf("what the source found can't be read: %w", err)
@@ -241,7 +241,7 @@ func (b *body) checkFound() error {
 	return nil
 }
 
-// mergedValue is value for a body that lies over another.
+// mergedValue is value for a body that is merged over another.
 func (b *body) mergedValue(literal bool) (any, error) {
 	if err := b.checkFound(); err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (b *body) mergedValue(literal bool) (any, error) {
 	return patchValue(known, news), nil
 }
 
-// patchValue is patch for JSON that was read. What is known stays as it is.
+// patchValue is patch for decoded JSON. It does not change known.
 func patchValue(known, news any) any {
 	changes, is := news.(map[string]any)
 	if !is {
@@ -280,7 +280,7 @@ func patchValue(known, news any) any {
 	return fields
 }
 
-// merged is the body as JSON; null where there is no such entity.
+// merged returns the body as JSON; null if the entity does not exist.
 func (b *body) merged() (json.RawMessage, error) {
 	switch {
 	case b.gone:

@@ -13,15 +13,14 @@ import (
 	"deadman/checks"
 )
 
-// namedHandler asks a handler that somebody else wrote.
+// namedHandler calls a custom handler.
 type namedHandler struct {
 	rule    *Rule
 	handler checks.Handler
 }
 
-// newNamedHandler is the handler of a rule that names one. It may do I/O, whatever it says of itself, so
-// that it has a timeout; and it has effects where it or the
-// rule says so.
+// newNamedHandler returns the handler of a rule that names one. It is assumed to do I/O, regardless of its declaration,
+// so that it has a timeout; and it has effects if the handler or the rule says so.
 func newNamedHandler(r *Rule, handler checks.Handler) checks.Handler {
 	n := namedHandler{r, handler}
 	if _, once := handler.(checks.AtMostOnce); once || r.document.AtMostOnce {
@@ -30,9 +29,8 @@ func newNamedHandler(r *Rule, handler checks.Handler) checks.Handler {
 	return n
 }
 
-// Check asks the handler. What it leaves out of its alerts is filled in: that they fire, the
-// severity, and the labels of the rule beside its own. The handler counts with the instant that the events are
-// applied to, as steps of the rule would.
+// Check calls the handler. It fills in missing fields of its alerts: the status firing, the severity, and the labels of
+// the rule beside its own. The handler receives the time that events have been applied up to, as steps of the rule do.
 func (n namedHandler) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	c.At = c.AsOf()
 	answer, err := n.handler.Check(ctx, c)
@@ -52,7 +50,7 @@ func (n namedHandler) Check(ctx context.Context, c checks.Check) (checks.Answer,
 	return answer, nil
 }
 
-// labels are those of the rule with others over them.
+// labels returns the labels of the rule, overridden by own.
 func (n namedHandler) labels(c checks.Check, own map[string]string) map[string]string {
 	of := n.rule.label(waitOfCheck(c).scope)
 	if len(own) == 0 {
@@ -67,15 +65,15 @@ func (n namedHandler) labels(c checks.Check, own map[string]string) map[string]s
 // Bounds of an answer.
 const (
 	maxAnswerAlerts = 32     // alerts
-	maxStep         = 10_000 // steps taken, far beyond what a rule can have
+	maxStep         = 10_000 // steps taken, far more than a rule can have
 )
 
-// allowedStatuses are the statuses of what a handler may say; the others are the engine's.
+// allowedStatuses are the statuses of alerts that a handler may return; the others belong to the engine.
 var allowedStatuses = []string{string(alerts.Firing), string(alerts.Resolved)}
 
-// checkAnswer says what is wrong with an answer. When to look again is for the guards, unless it
-// is a time that cannot be written. What it lets pass has to be storable: a decision that is not
-// would hold up all those that are settled with it.
+// checkAnswer returns why an answer is invalid. The time of the next check is left to the guards, unless it cannot be
+// stored. An answer that passes has to be storable: a decision that is not would block all decisions that are settled
+// with it.
 func checkAnswer(c checks.Check, a checks.Answer) error {
 	switch {
 	case a.Outcome != "" && !namePattern.MatchString(string(a.Outcome)):
@@ -86,7 +84,7 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 		return fmt.Errorf("step %d is before step %d, which was taken", a.Step, c.Step)
 	case a.Step > maxStep:
 		return fmt.Errorf("step %d is none, the most is %d", a.Step, maxStep)
-	case a.Next.Year() >= maxYear: // rounding up to a slot leads on
+	case a.Next.Year() >= maxYear: // rounding up to a slot may exceed it
 		return fmt.Errorf("the next look is in the year %d, and has to be before %d; answer with an outcome to look no more", a.Next.Year(), maxYear)
 	case len(a.Alerts) > maxAnswerAlerts:
 		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxAnswerAlerts)
@@ -102,7 +100,7 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 	return nil
 }
 
-// checkState says what is wrong with what a handler found out.
+// checkState returns why the state of a handler's answer is invalid.
 func checkState(state json.RawMessage) error {
 	if state == nil {
 		return nil

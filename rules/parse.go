@@ -9,25 +9,23 @@ import (
 	"deadman/internal/configfile"
 )
 
-// maxRules is the most rules that a text may hold.
+// maxRules is the largest number of rules in a text.
 const maxRules = 2000
 
 var tooManyRules = fmt.Sprintf("a text may hold %d rules, and this one holds more; split it", maxRules)
 
-// MaxSize is the most that a text of rules may hold, in bytes.
+// MaxSize is the largest text of rules, in bytes.
 const MaxSize = 256 << 10
 
-// Parse reads the rules of a text, YAML or JSON, several documents in one if need be. file
-// is the name that problems carry. What it returns is complete: defaults are filled in, and
-// Compile accepts it. The error is Problems and holds all of them, in the order of the text,
-// unless the text is not YAML at all: then the first place where it is not.
-// It does not know which calendars there are; ParseAgainst does.
+// Parse reads the rules of a text, YAML or JSON, with one or several documents. file is the name in problems. The
+// result is complete: defaults are filled in, and Compile accepts it. The error is Problems and holds all of them, in
+// the order of the text; if the text is not YAML at all, it holds only the first syntax error. Parse does not know the
+// defined calendars; ParseAgainst does.
 func Parse(data []byte, file string) ([]Document, error) {
 	return ParseAgainst(data, file, nil)
 }
 
-// ParseAgainst is Parse for rules that are to run with these calendars: a step that names
-// another one is a problem.
+// ParseAgainst is Parse for rules that are to run with these calendars: a step with an undefined calendar is a problem.
 func ParseAgainst(data []byte, file string, known calendars.Set) ([]Document, error) {
 	placed, err := parse(data, file, known)
 	if err != nil {
@@ -40,19 +38,18 @@ func ParseAgainst(data []byte, file string, known calendars.Set) ([]Document, er
 	return docs, nil
 }
 
-// parsedDocument is a document, and where its fields stand in the text, by their pointers.
+// parsedDocument is a document with the places of its fields in the text, by their pointers.
 type parsedDocument struct {
 	Document
 	places map[string]place
 }
 
-// parse is Parse, with the places. It returns the documents of a text that is wrong, too, as
-// far as they can be told apart.
+// parse is Parse, with the places. It returns the documents of an invalid text, too, as far as they can be separated.
 func parse(data []byte, file string, known calendars.Set) ([]parsedDocument, error) {
 	return parseAmid(data, file, environment{calendars: known})
 }
 
-// parseAmid is parse for somebody who may leave before it ends; then what it returns is of no use.
+// parseAmid is parse for a caller that may leave before it ends; then the result is of no use.
 func parseAmid(data []byte, file string, world environment) ([]parsedDocument, error) {
 	nodes, ps := readText(data)
 	var docs []parsedDocument
@@ -77,7 +74,7 @@ func parseAmid(data []byte, file string, world environment) ([]parsedDocument, e
 	return docs, ps.orNil()
 }
 
-// readText takes a text apart, having looked at its size first.
+// readText parses a text after checking its size.
 func readText(data []byte) ([]node, Problems) {
 	begin := Problem{Line: 1, Column: 1}
 	if len(data) > MaxSize {
@@ -102,7 +99,7 @@ func readText(data []byte) ([]node, Problems) {
 	return nodes, ps
 }
 
-// readDocument makes a document of a node: first its shape, then what it means.
+// readDocument makes a document of a node: it checks first its shape, then its meaning.
 func readDocument(n node, world environment, patterns *int) (parsedDocument, Problems) {
 	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
@@ -128,7 +125,7 @@ func readDocument(n node, world environment, patterns *int) (parsedDocument, Pro
 	return parsedDocument{d, r.places}, r.problems
 }
 
-// nearestPlace is where the pointer stands, or what is around it.
+// nearestPlace returns the place of the pointer, or of the nearest element around it.
 func (r *reader) nearestPlace(pointer string) place {
 	for {
 		if at, ok := r.places[pointer]; ok {

@@ -9,17 +9,17 @@ import (
 // and seconds.
 const parsingAtOnce = 2
 
-// replaysAtOnce is how many saves of a registry read the past of streams at a time: each has a consumer on the connection that
-// events come by.
+// replaysAtOnce is how many saves of a registry replay streams at a time: each has a consumer on the connection of the
+// events.
 const replaysAtOnce = 2
 
-// lanes let few do something at a time. The zero value is ready to be used.
+// lanes bounds how many calls run at a time. The zero value is ready to be used.
 type lanes struct {
 	once sync.Once
 	free chan struct{}
 }
 
-// do does something in one of so many lanes, unless ctx ends before; then what was done is of no use.
+// do runs work in one of atOnce lanes, unless ctx ends before; if ctx ends while it runs, the result is of no use.
 func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
 	l.once.Do(func() { l.free = make(chan struct{}, atOnce) })
 	select {
@@ -32,7 +32,7 @@ func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
 	return ctx.Err()
 }
 
-// parse parses a text when it is its turn.
+// parse parses a text in its lane.
 func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
 	ended := r.parsing.do(ctx, parsingAtOnce, func() {
 		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
@@ -43,7 +43,7 @@ func (r *Registry) parse(ctx context.Context, text []byte, file string) (documen
 	return documents, err
 }
 
-// compile compiles a document when it is its turn.
+// compile compiles a document in its lane.
 func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
 	world := r.outside()
 	world.ended = ctx.Done()

@@ -9,12 +9,13 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// Bounds of the pattern of a "matches". A matcher takes up to one step for each instruction of the pattern's program and
-// byte of the text, so the program bounds both what a pattern holds in memory and what a text costs. Its size is its
-// instructions, and one more for each rangesPerUnit ranges of characters that an instruction takes.
+// Bounds of the pattern of a "matches". A matcher takes up to one step for each instruction of the pattern's program
+// and byte of the text, so the program bounds both the memory of a pattern and the cost of a text. The size of a
+// pattern is its number of instructions, plus one for each rangesPerUnit ranges of characters that an instruction
+// takes.
 const (
 	MaxPattern      = 256 // bytes
-	maxRepeats      = 100 // of what is repeated by count, such as a{100}
+	maxRepeats      = 100 // of a counted repetition, such as a{100}
 	maxPatternSize  = 1_000
 	maxRulePatterns = 10_000 // the sizes of all patterns of a rule; one of 1,000 takes up to 2 MB while it is compiled
 	maxTextPatterns = 50_000 // the same of all rules of a text
@@ -22,14 +23,14 @@ const (
 	stepsPerRound   = 16 // of a matcher
 )
 
-// pattern is a regular expression in the syntax of RE2 (https://github.com/google/re2/wiki/Syntax) whose cost is known.
+// pattern is a regular expression in the syntax of RE2 (https://github.com/google/re2/wiki/Syntax) with a known cost.
 type pattern struct {
 	*regexp.Regexp
 	instructions int
 }
 
-// compilePattern compiles a pattern that is within the bounds, and takes its size from what is left for the patterns of
-// the rule. Nothing large is made of a pattern that is refused.
+// compilePattern compiles a pattern within the bounds, and deducts its size from the remaining size for the patterns of
+// the rule. A refused pattern allocates little.
 func compilePattern(text string, left *int) (*pattern, error) {
 	shown := clip(text, 60)
 	if len(text) > MaxPattern {
@@ -62,7 +63,7 @@ func compilePattern(text string, left *int) (*pattern, error) {
 	return &pattern{compiled, len(program.Inst)}, nil
 }
 
-// sizeOf is what a program counts for.
+// sizeOf returns the size of a program.
 func sizeOf(program *syntax.Prog) int {
 	size := len(program.Inst)
 	for _, i := range program.Inst {
@@ -71,7 +72,7 @@ func sizeOf(program *syntax.Prog) int {
 	return size
 }
 
-// repeats is the highest count of the tree's repeats, those within others multiplied.
+// repeats returns the highest count of the tree's repetitions, with nested ones multiplied.
 func repeats(tree *syntax.Regexp) int {
 	inner := 1
 	for _, sub := range tree.Sub {
@@ -83,8 +84,8 @@ func repeats(tree *syntax.Regexp) int {
 	return inner
 }
 
-// match reports whether the text has what the pattern describes, and pays for the search beforehand: a matcher cannot be
-// stopped. A missing text has not.
+// match reports whether the text matches the pattern, and pays for the search beforehand: a matcher cannot be stopped.
+// A missing text does not match.
 func (p *pattern) match(m *costMeter, v any) (bool, error) {
 	text, ok := v.(string)
 	switch {
@@ -99,8 +100,8 @@ func (p *pattern) match(m *costMeter, v any) (bool, error) {
 	return p.MatchString(text), nil
 }
 
-// patternsOf compiles the patterns of an expression, by their texts. It is for before the library compiles them without
-// bounds. What it can't parse has none: the library says what is wrong there.
+// patternsOf compiles the patterns of an expression, by their texts. It runs before the library compiles them without
+// bounds. A source that it cannot parse has none: the library reports its errors.
 func patternsOf(source string, left *int) (map[string]*pattern, error) {
 	tree, err := parser.Parse(source)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// pageMost is how many jobs are changed at a time, where the database is fast enough for that.
+// pageMost is how many jobs are changed at a time, if the database is fast enough for that.
 const pageMost = 500
 
-// move takes the pending jobs of a rule to a version, and returns how many. Those that moved
-// before stay where they are, so that it can be done again after an error.
+// move moves the pending jobs of a rule to a version, and returns how many. Jobs that moved before are skipped, so that
+// move can be repeated after an error.
 func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
 	rule, err := newVersion(to, r.outside()).compiled()
 	if err != nil {
@@ -26,15 +26,15 @@ func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
 	return n, err
 }
 
-// hasMoved reports whether this registry took all pending jobs of a rule to a version, so that a
-// save that changes nothing does not look at each. Who did not see that through asks again.
+// hasMoved reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
+// nothing does not read each. A move that failed is repeated.
 func (r *Registry) hasMoved(to RuleVersion) bool {
 	version, known := r.moved.Load(to.RuleID)
 	return known && version == to.Version
 }
 
-// Purge ends the pending jobs of a deleted rule, and returns how many. What the rule was does
-// not matter any more: it may be one that can't be read.
+// Purge ends the pending jobs of a deleted rule, and returns how many. It does not need the rule's document: that may
+// be unreadable.
 func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
 	deleted := &futurejobs.Rule{ID: ruleID, Deleted: true}
 	return r.each(ctx, ruleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
@@ -42,8 +42,8 @@ func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
 	})
 }
 
-// each applies an effect to the pending jobs of a rule. Where the database takes too long, it is asked for half as many at
-// a time, down to one.
+// each applies an effect to the pending jobs of a rule. If the database takes too long, the page is halved, down to one
+// job.
 func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
 	var after futurejobs.Ref
 	most := pageMost

@@ -8,9 +8,9 @@ import (
 	"deadman/internal/schedules"
 )
 
-// PlannedTicks is how many waits that schedules will begin are first looked at in each part of a span: one
-// for each tick after now and key, at the slot of its first step. A rule that is paused, rests or
-// emits begins none, nor does one that cannot be compiled.
+// PlannedTicks returns how many jobs that schedules will create have their first check in each part of a span: one for
+// each tick after now and key, at the slot of its first step. A rule that is paused, rests or emits creates none, nor
+// does one that cannot be compiled.
 func (b *Catalog) PlannedTicks(span futurejobs.BucketRange, now time.Time) []int {
 	l := load{BucketRange: span, now: now, parts: make([]int, span.Parts())}
 	for _, r := range b.current.Load().ticking {
@@ -26,14 +26,14 @@ func (b *Catalog) PlannedTicks(span futurejobs.BucketRange, now time.Time) []int
 	return l.parts
 }
 
-// load counts first looks by the parts of a span.
+// load counts first checks by the parts of a span.
 type load struct {
 	futurejobs.BucketRange
 	now   time.Time
 	parts []int
 }
 
-// add adds the waits of a rule. Keys of one turn are looked at together.
+// add adds the jobs of a rule. Keys with the same offset are checked together.
 func (l *load) add(r *Rule, s schedules.Schedule) {
 	turns := r.turnsOfKeys()
 	even, spend := *r, budget{left: previewBudget}
@@ -41,7 +41,7 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-r.ahead()))) {
 		body, err := tickEvent{Tick: tick}.json()
 		if err != nil {
-			continue // the tick says so
+			continue // the tick reports the error
 		}
 		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body})
 		w.spend = &spend
@@ -60,18 +60,18 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 	}
 }
 
-// at counts looks at a slot.
+// at counts checks at a slot.
 func (l *load) at(slot time.Time, n int) {
 	if !slot.Before(l.From) && slot.Before(l.Until) {
 		l.parts[l.Part(slot)] += n
 	}
 }
 
-// roundsMost is about how many ticks are reckoned one by one in a span.
+// roundsMost is about how many ticks are computed one by one in a span.
 const roundsMost = 3000
 
-// ticks are those of a schedule after an instant, with their number. Where they are many, the last
-// of a minute stands for all of it; of a longer time, where the span is long.
+// ticks returns the ticks of a schedule after a time, with their number. If they are many, the last one of a minute
+// represents all of it; or of a longer time, if the span is long.
 func (l *load) ticks(s schedules.Schedule, after time.Time) iter.Seq2[time.Time, int] {
 	width := max(futurejobs.LoadWidth, l.Until.Sub(l.From)/roundsMost)
 	dense := s.Shortest() > 0 && s.Shortest() < width
@@ -93,8 +93,8 @@ func (l *load) ticks(s schedules.Schedule, after time.Time) iter.Seq2[time.Time,
 	}
 }
 
-// turnsOfKeys are how many keys have each turn of the spread. Of ticks that are keys themselves, each
-// has a turn of its own, and all of them the middle one.
+// turnsOfKeys returns how many keys have each offset of the spread. Ticks that are keys themselves have an offset each,
+// and are all counted with the middle one.
 func (r *Rule) turnsOfKeys() map[int]int {
 	keys := r.document.Trigger.Keys
 	if len(keys) == 0 {
@@ -107,7 +107,7 @@ func (r *Rule) turnsOfKeys() map[int]int {
 	return turns
 }
 
-// ahead is how long before its first look a wait may begin.
+// ahead returns how long before its first check a job may begin.
 func (r *Rule) ahead() time.Duration {
 	late := time.Duration(r.document.Spread) + time.Duration(r.engine.Grid)
 	switch {

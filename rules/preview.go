@@ -19,60 +19,59 @@ import (
 // maxPreview bounds the lines of a preview.
 const maxPreview = 1000
 
-// PreviewRequest asks what a rule would do because of events.
+// PreviewRequest requests a preview of a rule's behavior on events.
 type PreviewRequest struct {
 	Text    []byte // a rule, YAML or JSON; nil: the saved one of Name
 	Name    string
 	Version int32          // of the saved one; 0: the newest
-	Events  []PreviewEvent // the first begins the wait; of a rule with a schedule it is an instant alone, from which it ticks
+	Events  []PreviewEvent // the first starts the job; for a rule with a schedule it is only an instant, as the start of its ticks
 	Until   time.Time      // zero: the end
 
-	// Found is what the lookup would find, an object, or null: no such entity. nil: its source
-	// is asked, once and now.
+	// Found is the result of the lookup, an object, or null if the entity does not exist. nil: its source is queried,
+	// once and now.
 	Found json.RawMessage
-	// Unasked is why the source is not to be asked; empty: it is, where it has to be.
+	// Unasked is why the source is not to be queried; empty: it is queried, if necessary.
 	Unasked string
 }
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject string          `json:"subject"` // empty for the first: what the trigger listens to
-	At      time.Time       `json:"at"`      // when the stream would take it in
+	Subject string          `json:"subject"` // empty for the first: the subject of the trigger
+	At      time.Time       `json:"at"`      // when the stream would store it
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Preview is what would become of the first wait that the events begin.
+// Preview is the course of the first job that the events create.
 type Preview struct {
 	Rule     string        `json:"rule"`
-	Key      string        `json:"key,omitempty"` // empty: no wait begins
+	Key      string        `json:"key,omitempty"` // empty: no job is created
 	Since    time.Time     `json:"since,omitzero"`
 	Lines    []PreviewLine `json:"lines"`
-	Outcome  string        `json:"outcome,omitempty"` // empty: it was still going on at the end
+	Outcome  string        `json:"outcome,omitempty"` // empty: the job was pending at the end
 	Reason   string        `json:"reason,omitempty"`
 	EndedAt  time.Time     `json:"ended_at,omitzero"`
-	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
+	Refusals []string      `json:"refusals,omitempty"` // the reasons of dead letters
 	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
 
 	Listens []string `json:"listens,omitempty"` // the subjects that the rule listens to, the trigger's first
 
-	// Later is by how much its steps are later because the rule spreads those of different keys;
-	// absent: they are not.
+	// Later is the delay of its steps because the rule spreads those of different keys; absent: none.
 	Later string `json:"later,omitempty"`
 
-	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: nobody was asked, and nothing was given
+	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: no source was queried, and no result was given
 
-	Zone  string        `json:"zone,omitempty"`  // of the rule's schedule; absent: it has none
+	Zone  string        `json:"zone,omitempty"`  // of the rule's schedule; absent: none
 	Ticks []PreviewTick `json:"ticks,omitempty"` // the next ones
 }
 
-// PreviewLookup is what every look of a preview finds.
+// PreviewLookup is the result of the lookup at every check of a preview.
 type PreviewLookup struct {
 	Source string          `json:"source"`
-	Asked  bool            `json:"asked"` // for the preview; false: what it finds was given
-	Found  json.RawMessage `json:"found"` // null: there is no such entity
+	Asked  bool            `json:"asked"` // queried for the preview; false: the result was given
+	Found  json.RawMessage `json:"found"` // null: the entity does not exist
 }
 
-// PreviewLine is one thing that would happen.
+// PreviewLine is one event of a preview's timeline.
 type PreviewLine struct {
 	At       time.Time         `json:"at"`
 	Kind     PreviewKind       `json:"kind"`
@@ -82,11 +81,11 @@ type PreviewLine struct {
 	Text     string            `json:"text,omitempty"`
 	Passed   []string          `json:"passed,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Next     time.Time         `json:"next,omitzero"` // when it is looked at again
+	Next     time.Time         `json:"next,omitzero"` // the time of the next check
 	Note     string            `json:"note,omitempty"`
 
-	More int       `json:"more,omitempty"` // how often it is said again in the same way, if nobody acknowledges
-	Last time.Time `json:"last,omitzero"`  // when it is said for the last time then
+	More int       `json:"more,omitempty"` // how often the same alert is repeated, if no user acknowledges it
+	Last time.Time `json:"last,omitzero"`  // the time of its last repetition
 }
 
 // PreviewKind is a kind of line.
@@ -94,15 +93,15 @@ type PreviewKind string
 
 // The kinds of lines.
 const (
-	Starts PreviewKind = "starts" // the wait begins
+	Starts PreviewKind = "starts" // the job begins
 	Event  PreviewKind = "event"  // an event changes it
-	Looks  PreviewKind = "looks"  // a look that says nothing
+	Looks  PreviewKind = "looks"  // a check without an alert
 	Says   PreviewKind = "says"   // an alert
-	Ends   PreviewKind = "ends"   // it is over
+	Ends   PreviewKind = "ends"   // the job ends
 )
 
-// Preview plays events and the looks between them through the engine itself, in a time of
-// its own. The error is Problems, futurejobs.ErrNotFound or of the store.
+// Preview plays events and the checks between them through the engine itself, in a time of its own. The error is
+// Problems, futurejobs.ErrNotFound or of the store.
 func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
 	rule, began, err := r.previewed(ctx, ask)
 	if err != nil {
@@ -130,7 +129,7 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 // previewTime bounds a preview.
 const previewTime = 3 * time.Second
 
-// previewed is the rule that is asked about, and when it began; zero: it is not saved.
+// previewed returns the requested rule, and when it began; zero: it is not saved.
 func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rule, began time.Time, err error) {
 	if ask.Text != nil {
 		documents, err := r.parse(ctx, ask.Text, "")
@@ -165,7 +164,7 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 	return rule, beganAt(versions, versions[at].RuleID), err
 }
 
-// beganAt is when the first version of a rule was saved, of versions that are newest first.
+// beganAt returns when the first version of a rule was saved, of versions that are newest first.
 func beganAt(versions []RuleVersion, ruleID int32) (at time.Time) {
 	for _, s := range versions {
 		if s.RuleID == ruleID {
@@ -175,8 +174,7 @@ func beganAt(versions []RuleVersion, ruleID int32) (at time.Time) {
 	return at
 }
 
-// previewable is a rule that hears all its events on one stream, whether or not new waits
-// begin.
+// previewable returns a rule that receives all its events on one stream, whether or not it is enabled.
 func previewable(d Document, saved RuleVersion, world environment) (*Rule, error) {
 	saved.Reads = nil
 	for _, subject := range d.Subjects() {
@@ -191,11 +189,11 @@ func previewable(d Document, saved RuleVersion, world environment) (*Rule, error
 
 const previewStream = "preview"
 
-// ErrPreview means that a preview was hearing for that can't be.
+// ErrPreview means that a preview is impossible.
 var ErrPreview = errors.New("there is nothing to preview")
 
-// Preview plays events and the looks between them through the engine itself. The events are
-// in the order of their times. It follows the first wait that begins, for its key.
+// Preview plays events and the checks between them through the engine itself. The events are in the order of their
+// times. It follows the first job that is created, for its key.
 func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
 	switch {
 	case len(events) == 0:
@@ -241,26 +239,26 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 	return p.out, nil
 }
 
-// nothingYet is a preview in which nothing happened.
+// nothingYet returns a preview without any line.
 func (r *Rule) nothingYet() Preview {
 	return Preview{Rule: r.engine.Name, Lines: []PreviewLine{}, Listens: r.document.Subjects()}
 }
 
-// previewing is a preview being made.
+// previewing is a preview in progress.
 type previewing struct {
 	*Rule
 	out Preview
-	job *futurejobs.Job // nil: no wait yet, or it is over
+	job *futurejobs.Job // nil: not created yet, or ended
 	seq uint64
 
 	early map[futurejobs.Ref]futurejobs.EarlyEvent
 
-	once bool // no wait after the first is followed
+	once bool // no job after the first is followed
 	over bool
-	nags int // lines in a row of a step that is repeated until somebody acknowledges
+	nags int // lines in a row of a step that is repeated until a user acknowledges
 }
 
-// event plays an event, on one stream, as intake does.
+// event plays an event, on one stream, as ingest does.
 func (p *previewing) event(e PreviewEvent) {
 	p.seq++
 	if p.pinged(e) {
@@ -315,7 +313,7 @@ func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
 	}
 }
 
-// follow goes on with the job as an event left it.
+// follow continues with the job as an event left it.
 func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 	if begun && p.once && p.out.Key != "" {
 		p.over = true
@@ -338,8 +336,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 	p.say(line)
 }
 
-// looks takes the looks that are due up to an instant. A handler may have effects, and is not
-// asked.
+// looks makes the checks that are due up to a time. A handler may have effects, and is not called.
 func (p *previewing) looks(ctx context.Context, through time.Time) {
 	if p.document.Handler != "" {
 		return
@@ -369,7 +366,7 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 	}
 }
 
-// isCut reports whether the preview ends before its end: nobody waits for it any more, or it costs too much.
+// isCut reports whether the preview stops early: the caller has left, or it costs too much.
 func (p *previewing) isCut(ctx context.Context) bool { return ctx.Err() != nil || p.spend.left <= 0 }
 
 func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
@@ -385,7 +382,7 @@ func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 	}
 }
 
-// end ends the wait that is followed.
+// end ends the job that is followed.
 func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.alerts(d, at)
 	p.say(PreviewLine{At: at, Kind: Ends, Note: string(d.Outcome)})
@@ -394,8 +391,8 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
 }
 
-// nagsShown is how many lines in a row are shown of a step that is repeated until somebody
-// acknowledges. The others are counted.
+// nagsShown is how many lines in a row are shown of a step that is repeated until a user acknowledges. The others are
+// counted.
 const nagsShown = 3
 
 func (p *previewing) say(line PreviewLine) {

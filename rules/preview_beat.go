@@ -12,11 +12,11 @@ import (
 // aPing is the subject that pings of a preview may have.
 const aPing = "ping"
 
-// notYet is what a preview shows in the place of an event that begins the wait, where no beat came.
+// notYet is the text of a preview's first line if no event begins the job because no heartbeat came.
 const notYet = "no beat yet"
 
-// neverReports plays the wait for the first of the keys that a heartbeat expects, where no event
-// begins the preview. It reports whether there is such a key.
+// neverReports plays the job of the first key that a heartbeat expects, if no event begins the preview. It reports
+// whether such a key exists.
 func (p *previewing) neverReports(first PreviewEvent) bool {
 	keys := p.document.expected()
 	if len(keys) == 0 || first.Subject != "" || len(first.Data) > 0 {
@@ -28,8 +28,8 @@ func (p *previewing) neverReports(first PreviewEvent) bool {
 	return true
 }
 
-// pinged reports whether an event of a preview stands for a ping. Where the rule listens to the
-// subject ping, it is an event of that.
+// pinged reports whether an event of a preview represents a ping. If the rule listens to the subject ping, it is an
+// event on that subject.
 func (p *previewing) pinged(e PreviewEvent) bool {
 	switch {
 	case p.beats == nil:
@@ -40,15 +40,14 @@ func (p *previewing) pinged(e PreviewEvent) bool {
 	return e.Subject == aPing && !slices.Contains(p.document.Subjects(), aPing)
 }
 
-// ping plays a ping. One of the kind expected is none: the entity is declared and waited for from
-// then on.
+// ping plays a ping. The kind expected is no ping: the entity is declared and expected from then on.
 func (p *previewing) ping(e PreviewEvent) {
 	ask, err := p.pingOf(e)
 	e.Subject = aPing
 	p.beaten(ask, e, err)
 }
 
-// beaten plays what a ping, or that none ever came, leads to.
+// beaten plays the effect of a ping, or of the absence of any.
 func (p *previewing) beaten(ask futurejobs.Effect, by PreviewEvent, err error) {
 	if err != nil {
 		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("a ping at %s: %v", by.At.Format(time.RFC3339), err))
@@ -57,7 +56,7 @@ func (p *previewing) beaten(ask futurejobs.Effect, by PreviewEvent, err error) {
 	p.apply(ask, by)
 }
 
-// expectation is that an entity is declared, which has not beaten yet.
+// expectation returns the effect of declaring an entity that has not sent a heartbeat yet.
 func (p *previewing) expectation(key string, at time.Time) (e futurejobs.Effect, err error) {
 	if err := checkKey(key); err != nil {
 		return e, err
@@ -83,7 +82,7 @@ func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {
 	return p.Beat(Beat{Key: said.Key, At: e.At, Kind: said.Kind, Run: said.Run, Exit: said.Exit, Body: said.Body}, 1)
 }
 
-// missing reports whether all is said of a beat that stays away: what is left is that the job stays.
+// missing reports whether all alerts of a missing heartbeat were raised, and only the hold of the job is left.
 func (p *previewing) missing() bool {
 	return p.beats != nil && p.job != nil && len(p.steps) > 0 && p.job.Step >= len(p.steps) &&
 		time.Duration(p.document.Hold) > p.engine.Limits.Horizon

@@ -9,16 +9,15 @@ import (
 	"deadman/checks"
 )
 
-// previewLookup finds at every look of a preview what it was given, or what the source said when it
-// was first asked. A preview is played by one goroutine.
+// previewLookup returns the given result at every check of a preview, or the first answer of the source. A preview is
+// played by one goroutine.
 type previewLookup struct {
 	checks.Finder
-	asked bool            // the source was
-	known *checks.Finding // nil: nobody was asked yet
+	asked bool            // the source was queried
+	known *checks.Finding // nil: not queried yet
 }
 
-// newPreviewLookup has the looks of a rule find what is given, or the same at all of them; nil where
-// the rule looks nothing up.
+// newPreviewLookup gives the checks of a rule the same result each time; nil if the rule has no lookup.
 func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewLookup, error) {
 	if r.question == nil {
 		if given != nil {
@@ -45,10 +44,10 @@ func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewL
 
 var errSourceBusy = errors.New("it is busy with looks")
 
-// Enter needs no place where nobody is asked.
+// Enter needs no place: each preview queries at most once.
 func (f *previewLookup) Enter() bool { return true }
 
-// Find asks the source once.
+// Find queries the source once.
 func (f *previewLookup) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	if f.known == nil {
 		f.asked, f.known = true, &checks.Finding{Err: errSourceBusy}
@@ -63,7 +62,7 @@ func (f *previewLookup) Find(ctx context.Context, all []checks.Check) []checks.F
 	return found
 }
 
-// said is what was found. A preview of what nobody knows would show looks that fail.
+// said returns the result. An undetermined result is an error: the preview would show checks that fail.
 func (f *previewLookup) said() (*PreviewLookup, error) {
 	switch {
 	case f.known == nil:

@@ -12,22 +12,21 @@ import (
 // ticksShown is how many ticks a preview lists.
 const ticksShown = 5
 
-// PreviewTick is a tick to come, and what it leads to where nothing else happens.
+// PreviewTick is a future tick, and its result if no other event happens.
 type PreviewTick struct {
 	At    time.Time     `json:"at"`
 	Steps []PreviewStep `json:"steps,omitempty"`
 	Emits string        `json:"emits,omitempty"` // the subject of the event that it publishes
 }
 
-// PreviewStep is a step, and the slot at which it is taken; for the first time, where it is repeated.
+// PreviewStep is a step, and its slot; the first one, if it is repeated.
 type PreviewStep struct {
 	Step string    `json:"step"`
 	At   time.Time `json:"at"`
 }
 
-// previewTicks plays the ticks of a rule from the instant of the first event, and the events after
-// that. It follows the wait that the next tick begins, for the first of the rule's keys, to its end,
-// or as far as until.
+// previewTicks plays the ticks of a rule from the time of the first event, and the events after that. It follows the
+// job of the next tick, for the first of the rule's keys, to its end, or as far as until.
 func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
 	from, events := events[0], events[1:]
 	if from.Subject != "" || len(from.Data) > 0 {
@@ -65,7 +64,7 @@ func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until ti
 	return p.out, nil
 }
 
-// enough reports whether nothing more is to be played, with so many events to come.
+// enough reports whether nothing more is to be played, with the given number of events left.
 func (p *previewing) enough(ctx context.Context, events int) bool {
 	ended := p.out.Key != "" && p.job == nil || p.document.Handler != ""
 	return p.over || p.once && ended && events == 0 || p.isCut(ctx)
@@ -87,7 +86,7 @@ func (p *previewing) tick(at time.Time) {
 	}
 }
 
-// close says why nothing is waited for, or nothing more is known.
+// close explains why no job is pending, or no more is known.
 func (p *previewing) close() {
 	switch {
 	case p.document.Handler != "" && p.job != nil:
@@ -97,14 +96,14 @@ func (p *previewing) close() {
 	}
 }
 
-// slotAfter is the slot of a look that is due at an instant, at a wait that a tick begins: one that is
-// due by the tick itself comes a slot later.
+// slotAfter returns the slot of a check that is due at a time, for the job of a tick: a check that is due by the tick
+// itself comes a slot later.
 func (r *Rule) slotAfter(tick, at time.Time) time.Time {
 	return latest(r.engine.Grid.Up(at), r.engine.Grid.After(tick))
 }
 
-// ticksFrom are the next ticks after an instant, with the slots of their steps. A step that can't
-// be reckoned without its job is left out.
+// ticksFrom returns the next ticks after a time, with the slots of their steps. A step that cannot be computed without
+// its job is left out.
 func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
 	all := []PreviewTick{}
 	tick, ok := r.ticking.schedule.Next(from)

@@ -7,17 +7,17 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Problem is one thing that is wrong with a document.
+// Problem is one error in a document.
 type Problem struct {
 	File    string `json:"file,omitempty"`
 	Line    int    `json:"line,omitempty"`   // from 1; 0: not from a text
 	Column  int    `json:"column,omitempty"` // from 1, in characters
 	Pointer string `json:"pointer"`          // a JSON pointer (RFC 6901) into the document
 	Rule    string `json:"rule,omitempty"`
-	Message string `json:"message"` // what is wrong, and what to write instead
+	Message string `json:"message"` // the error, and the remedy
 }
 
-// Error is the problem on one line: place, rule, field, message.
+// Error returns the problem on one line: place, rule, field, message.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -38,7 +38,7 @@ func (p Problem) Error() string {
 	return b.String() + p.Message
 }
 
-// Field is where the problem is as people say it: "escalate[1].after".
+// Field returns the field of the problem as people write it: "escalate[1].after".
 func (p Problem) Field() string {
 	var b strings.Builder
 	for _, token := range strings.Split(p.Pointer, "/")[min(1, len(p.Pointer)):] {
@@ -55,10 +55,10 @@ func (p Problem) Field() string {
 	return b.String()
 }
 
-// maxProblems is how many problems of a text are listed, and how many of one document are looked for.
+// maxProblems is how many problems of a text are listed, and how many of one document are collected.
 const maxProblems = 100
 
-// Problems is what is wrong, in the order of the text: up to maxProblems, and one more that says that there are more. It is an
+// Problems are the errors of a text, in its order: up to maxProblems, and one more if others were left out. It is an
 // error.
 type Problems []Problem
 
@@ -70,7 +70,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// orNil is ps as an error, nil when nothing is wrong.
+// orNil returns ps as an error, nil if it is empty.
 func (ps Problems) orNil() error {
 	if len(ps) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (ps Problems) orNil() error {
 	return ps
 }
 
-// listed is as many of the problems as are listed.
+// listed returns as many of the problems as are listed.
 func (ps Problems) listed() Problems {
 	if len(ps) <= maxProblems {
 		return ps
@@ -104,11 +104,11 @@ var (
 	unescape = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// under is the pointer of a field below another.
+// under returns the pointer of a field below another.
 func under(pointer, field string) string { return pointer + "/" + escape.Replace(field) }
 
-// item is the pointer of a list's item.
+// item returns the pointer of a list's item.
 func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
-// clip keeps a message readable whatever it quotes.
+// clip keeps a message readable despite long quotes.
 func clip(s string, most int) string { return configfile.Truncate(s, most) }

@@ -7,7 +7,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// rawValue is a value that is kept as the JSON that it comes to.
+// rawValue is a value that is kept as JSON.
 type rawValue struct{ to *json.RawMessage }
 
 func (v rawValue) read(r *reader, n node, pointer string) {

@@ -13,15 +13,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Rebind has the rules read their subjects from the streams that these come by now, and
-// returns how many rules it changed. Where nothing moved it asks the broker once and writes
-// nothing. What fails for one rule is returned after the others are done; it stays as it was.
+// Rebind moves the rules to the streams that now store their subjects, and returns how many rules it changed. If no
+// subject moved, it queries the broker once and writes nothing. Errors of one rule are returned after the others are
+// done; that rule stays unchanged.
 //
-//  1. A subject that no stream takes in any more is captured at once.
-//  2. What streams that lost a subject still have of it is read to its end before a rule goes
-//     to another; so the order of its events stays what it was.
-//  3. Then the new stream is read from its first event that is later than what the old one
-//     gave. Copies there of what the old one gave are left out.
+//  1. A subject that no stream stores any more is captured at once.
+//  2. Streams that lost a subject are read to the end of its events before a rule moves to another; so the order of its
+//     events is kept.
+//  3. Then the new stream is read from its first event that is later than the events of the old one. Copies of those in
+//     the new stream are skipped.
 func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	if err := r.Book.Refresh(ctx); err != nil {
 		return 0, err
@@ -35,7 +35,7 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	for _, name := range slices.Sorted(maps.Keys(now.names)) {
 		changed, err := r.rebind(ctx, ruleRebind{Registry: r, revision: now.revision, rule: now.names[name], roads: roads})
 		if errors.Is(err, ErrConflict) {
-			continue // somebody changes the rule; the next round sees how it is then
+			continue // another client changes the rule; the next round reads it again
 		}
 		errs = append(errs, wrapErr("rebind rule "+name, err))
 		if changed {
@@ -48,7 +48,7 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	return moved, errors.Join(errs...)
 }
 
-// roads are those of all subjects that rules read.
+// roads returns the routes of all subjects that rules read.
 func (r *Registry) roads(ctx context.Context, e *snapshot) (map[string]SubjectRoute, error) {
 	wanted := make(map[string]bool)
 	for _, v := range e.versions {
@@ -71,7 +71,7 @@ func (r *Registry) roads(ctx context.Context, e *snapshot) (map[string]SubjectRo
 	return roads, err
 }
 
-// errUnread means that a stream has events of a subject that it does not take in any more.
+// errUnread means that a stream has unread events of a subject that it no longer stores.
 var errUnread = errors.New("there is something left to read")
 
 // ruleRebind is the rebinding of one rule.
@@ -83,8 +83,8 @@ type ruleRebind struct {
 	remarks  []alerts.SystemAlert
 }
 
-// rebind changes what a rule reads, if it has to. What is to be known is said before, so that
-// it is said whatever happens; said again it is no news.
+// rebind changes the reads of a rule, if necessary. It raises its alerts before the change, so that they are never
+// lost; a repeated one is a duplicate.
 func (r *Registry) rebind(ctx context.Context, b ruleRebind) (changed bool, err error) {
 	reads := make(map[int32][]StreamBinding)
 	var errs []error
@@ -115,7 +115,7 @@ func (r *Registry) rebind(ctx context.Context, b ruleRebind) (changed bool, err 
 	return true, errors.Join(errs...)
 }
 
-// streamsOf are the streams of the newest of the versions.
+// streamsOf returns the streams of the newest of the versions.
 func streamsOf(reads map[int32][]StreamBinding) []string {
 	var all []string
 	for _, read := range reads[slices.Max(slices.Collect(maps.Keys(reads)))] {
@@ -124,8 +124,8 @@ func streamsOf(reads map[int32][]StreamBinding) []string {
 	return all
 }
 
-// version returns what a version is to read. New events are for the newest version: an older
-// one has its own only as long as they last.
+// version returns the reads of a version. New events are for the newest version: an older one is read only to the end
+// of its own.
 func (b *ruleRebind) version(ctx context.Context, v *version) ([]StreamBinding, error) {
 	var all []StreamBinding
 	var errs []error
@@ -141,8 +141,7 @@ func (b *ruleRebind) version(ctx context.Context, v *version) ([]StreamBinding, 
 	return inOrderOf(v.saved.Reads, all), errors.Join(errs...)
 }
 
-// inOrderOf sorts reads as they were before, those that are new last: nothing changed is
-// nothing to write.
+// inOrderOf sorts reads in their previous order, with new ones last: then an unchanged list needs no write.
 func inOrderOf(before, reads []StreamBinding) []StreamBinding {
 	place := func(r StreamBinding) int {
 		at := slices.IndexFunc(before, func(b StreamBinding) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
@@ -155,7 +154,7 @@ func inOrderOf(before, reads []StreamBinding) []StreamBinding {
 	return reads
 }
 
-// subject returns what is to be read of one subject; on an error, what is read.
+// subject returns the new reads of one subject; on an error, the present ones.
 func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, reads []StreamBinding, heard bool) ([]StreamBinding, error) {
 	road := b.roads[subject]
 	if road.Err != nil {
@@ -197,7 +196,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 	return stays, nil
 }
 
-// split parts reads by whether they are of one of the streams.
+// split separates reads by whether they are of one of the streams.
 func split(reads []StreamBinding, streams []string) (stays, left []StreamBinding) {
 	for _, read := range reads {
 		if slices.Contains(streams, read.Stream) {
@@ -209,7 +208,7 @@ func split(reads []StreamBinding, streams []string) (stays, left []StreamBinding
 	return stays, left
 }
 
-// lastOf is the time of the last event that was before the reads, or instead.
+// lastOf returns the time of the last event before the reads, or instead.
 func lastOf(reads []StreamBinding, instead time.Time) (at time.Time) {
 	for _, read := range reads {
 		at = latest(at, read.At)
@@ -220,16 +219,16 @@ func lastOf(reads []StreamBinding, instead time.Time) (at time.Time) {
 	return at
 }
 
-// subjectMove is a subject on its way from streams to others.
+// subjectMove is the move of a subject from streams to others.
 type subjectMove struct {
 	subject string
-	after   time.Time         // the last event that was given
-	given   []CopiedFrom      // what the streams gave
-	origins map[string]uint64 // of what the last events are copies, by stream
+	after   time.Time         // the last event that was read
+	given   []CopiedFrom      // the progress in the old streams
+	origins map[string]uint64 // the last originals of copied events, by stream
 }
 
-// drainOld takes in what a stream gave that does not take in the subject any more. It returns
-// errUnread while that has something left to read.
+// drainOld adds a stream that no longer stores the subject to the move. It returns errUnread while the stream has
+// unread events.
 func (b *ruleRebind) drainOld(ctx context.Context, read StreamBinding, m *subjectMove) error {
 	cursor, _, err := b.Jobs.Cursor(ctx, read.Stream)
 	if err != nil {
@@ -256,8 +255,8 @@ func (b *ruleRebind) drainOld(ctx context.Context, read StreamBinding, m *subjec
 	return nil
 }
 
-// joinNew is how a stream is read that takes in the subject now. Where what was read were its
-// own events, copied, the copies say where it goes on; time does not, since they came later.
+// joinNew returns the read of a stream that now stores the subject. If the old stream held copies of this stream's
+// events, the last copy determines the start; time does not, since copies came later.
 func (b *ruleRebind) joinNew(ctx context.Context, m subjectMove, stream string) (StreamBinding, error) {
 	read, err := b.Binder.ReadFrom(ctx, m.subject, stream, m.after)
 	if through, copied := m.origins[stream]; copied {
@@ -267,7 +266,7 @@ func (b *ruleRebind) joinNew(ctx context.Context, m subjectMove, stream string) 
 	return read, err
 }
 
-// unboundAlert is said of a stream that is not there any more, or is another one.
+// unboundAlert returns the alert for a stream that was deleted or recreated.
 func unboundAlert(read StreamBinding, cursor futurejobs.Cursor, now time.Time) alerts.SystemAlert {
 	since := latest(cursor.LastAt, time.Time{})
 	if since.IsZero() {
@@ -276,7 +275,7 @@ func unboundAlert(read StreamBinding, cursor futurejobs.Cursor, now time.Time) a
 	return alerts.StreamLoss(read.Stream, since, now, "was deleted or replaced")
 }
 
-// capturedAlert is said of a subject that no stream takes in any more.
+// capturedAlert returns the alert for a subject that no stream stored any more.
 func capturedAlert(m subjectMove, by []string) alerts.SystemAlert {
 	var left []string
 	for _, g := range m.given {

@@ -20,80 +20,77 @@ import (
 	"deadman/internal/calendars"
 )
 
-// Binder finds the streams that take in what a rule listens to, and makes one where there is
-// none. The bus implements it.
+// Binder finds the streams that store the subjects of a rule, and creates one if necessary. The bus implements it.
 type Binder interface {
-	// Bind returns what to read for the subjects. A subject that can't be read from, as of
-	// a work queue, is ErrSubject, with the remedy.
+	// Bind returns the reads for the subjects. A subject that cannot be read, for example one of a work queue, is
+	// ErrSubject, with the remedy.
 	Bind(ctx context.Context, subjects []string) ([]StreamBinding, error)
-	// Find is Bind that makes nothing: what no stream takes in is left out.
+	// Find is Bind without creating streams: subjects that no stream stores are left out.
 	Find(ctx context.Context, subjects []string) ([]StreamBinding, error)
-	// Replay returns the events of a stream on the subjects that it took in at an instant or
-	// later, up to a sequence. After an error there is nothing more.
+	// Replay returns the events of a stream on the subjects that it stored at or after since, up to a sequence. After
+	// an error it ends.
 	Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
-	// Routes returns by which streams subjects come, in their order.
+	// Routes returns the routes of subjects, in their order.
 	Routes(ctx context.Context, subjects []string) ([]SubjectRoute, error)
-	// Pending returns what a stream has on a subject after a sequence.
+	// Pending returns the backlog of a stream on a subject after a sequence.
 	Pending(ctx context.Context, stream, subject string, after uint64) (StreamBacklog, error)
-	// ReadFrom is how to read a subject from a stream from its first event after an instant.
+	// ReadFrom returns the read of a subject from a stream, from its first event after a time.
 	ReadFrom(ctx context.Context, subject, stream string, after time.Time) (StreamBinding, error)
 }
 
-// SubjectRoute is by which streams a subject comes.
+// SubjectRoute is the set of streams that store a subject.
 type SubjectRoute struct {
 	Subject string
 	Streams []string // sorted
-	Takes   []string // what the streams take in of it; nil: all that there can be
-	Risks   []string // why a stream may lose single events before they are read, which its settings allow
-	Capture bool     // Bind would have it captured, in part or as a whole
+	Takes   []string // the parts of it that the streams store; nil: all of it
+	Risks   []string // why a stream may lose single events before they are read, according to its settings
+	Capture bool     // Bind would capture it, in part or as a whole
 	Err     error    // ErrSubject, with the remedy; nil: it can be read
 }
 
-// StreamBacklog is what a stream has on a subject.
+// StreamBacklog is the backlog of a stream on a subject.
 type StreamBacklog struct {
-	Gone      bool // there is no such stream
+	Gone      bool // the stream does not exist
 	CreatedAt time.Time
-	Unread    bool       // there are events after the sequence
-	LastAt    time.Time  // of the last event on the subject; zero: there is none
-	CopyOf    CopiedFrom // what the last event is a copy of; without a stream: of nothing
+	Unread    bool       // the stream has events after the sequence
+	LastAt    time.Time  // of the last event on the subject; zero: none
+	CopyOf    CopiedFrom // the original of the last event, if it is a copy; without a stream: it is none
 }
 
-// What the registry answers a change that it does not make.
+// The errors of changes that the registry refuses.
 var (
-	// ErrSubject means that events of a subject can't be read, whatever is retried.
+	// ErrSubject means that events of a subject cannot be read, even after a retry.
 	ErrSubject = errors.New("the subject can't be listened to")
-	// ErrBundle means that a rule belongs to a set of files, and is changed there.
+	// ErrBundle means that a rule belongs to a bundle of files, and has to be changed there.
 	ErrBundle = errors.New("the rule belongs to a bundle of files")
 )
 
-// Registry is where rules are looked at and changed. What it changes is in force once the
-// nodes' books are refreshed, within about a second; what rests on the rules before fails
-// until then, and is evaluated again. It is safe for concurrent use.
+// Registry reads and changes rules. Its changes are in force once the nodes' catalogs are refreshed, within about a
+// second; operations based on the rules before fail until then, and are evaluated again. It is safe for concurrent use.
 type Registry struct {
 	Store     Store
 	Binder    Binder
 	Book      *Catalog
 	Jobs      Jobs
 	Calendars calendars.Set
-	Sources   Sources           // nil: nobody knows, and lookups are saved unchecked
+	Sources   Sources           // nil: unknown, and lookups are saved unchecked
 	Handlers  *checks.Handlers  // nil: none
-	Quotas    futurejobs.Quotas // nil: there are none
+	Quotas    futurejobs.Quotas // nil: unlimited
 	Log       *slog.Logger
-	// As has what is done in the context be done in the name of a folder that is applied; nil: in that of whoever applies it.
+	// As returns a context for acting in the name of a folder that is applied; nil: the caller's own name is used.
 	As func(ctx context.Context, bundle string) context.Context
-	// Only Rebind needs these: Announce says what is to be known of streams, and Now is the
-	// time.
+	// Only Rebind needs these: Announce raises alerts about streams, and Now returns the time.
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Now      func() time.Time
 
 	parsing   lanes
 	replays   lanes
 	listed    atomic.Pointer[ruleListCache]
-	expecting sync.Map // by rule, the version whose expected beats are waited for, as takenUp
-	moved     sync.Map // by rule, the version that all that is waited for went on with
+	expecting sync.Map // by rule, the version whose expected keys are synced, as expectedDone
+	moved     sync.Map // by rule, the version that all pending jobs moved to
 }
 
-// Jobs are the pending jobs of rules, and how far events became jobs.
+// Jobs accesses the pending jobs of rules, and the cursors of streams.
 type Jobs interface {
 	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
 	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
@@ -102,16 +99,16 @@ type Jobs interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// ListedRule is a rule as people see it, at its newest version.
+// ListedRule is a rule as users see it, at its newest version.
 type ListedRule struct {
 	RuleVersion
 	Document Document
-	Err      error     // why its document can't be read, or is out of its bounds; nil: it can be run
+	Err      error     // why its document cannot be read, or is out of its bounds; nil: it can be run
 	BeganAt  time.Time // when its first version was saved
 }
 
-// NextTick is the first tick of the rule's schedule after now; ticks is false where it has none, and
-// at is zero where it does not tick any more.
+// NextTick returns the first tick of the rule's schedule after now; ticks is false if it has no schedule, and at is
+// zero if the schedule is over.
 func (l ListedRule) NextTick(now time.Time) (at time.Time, ticks bool) {
 	s := l.Document.schedule()
 	if s == nil || l.Err != nil {
@@ -121,20 +118,20 @@ func (l ListedRule) NextTick(now time.Time) (at time.Time, ticks bool) {
 	return at, true
 }
 
-// outside is what rules may name.
+// outside returns the environment of the rules.
 func (r *Registry) outside() environment {
 	return environment{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
 }
 
-// ruleListCache are the rules of a revision.
+// ruleListCache holds the rules of a revision.
 type ruleListCache struct {
 	revision int64
 	saved    []RuleVersion // all versions, by rule and version
 	rules    []ListedRule
 }
 
-// List returns the rules that are not deleted, by name. What changed is read once a revision, and shared: whoever
-// gets the rules leaves them as they are.
+// List returns the rules that are not deleted, by name. Changes are read once a revision, and shared: callers must not
+// modify the rules.
 func (r *Registry) List(ctx context.Context) ([]ListedRule, error) {
 	revision, err := r.Store.Revision(ctx)
 	if err != nil {
@@ -156,7 +153,7 @@ func (r *Registry) List(ctx context.Context) ([]ListedRule, error) {
 	return now.rules, nil
 }
 
-// with is what is listed after changes. Documents that did not change are not decoded again.
+// with returns the list after changes. Documents that did not change are not decoded again.
 func (l *ruleListCache) with(changes Changes) *ruleListCache {
 	saved := changes.Saved
 	if !changes.All {
@@ -204,7 +201,7 @@ func (r *Registry) Get(ctx context.Context, name string) (ListedRule, error) {
 	return *l, nil
 }
 
-// before is the rule of a name as it is, nil if there is none.
+// before returns the named rule as it is, nil if it does not exist.
 func (r *Registry) before(ctx context.Context, name string) (*ListedRule, error) {
 	named, err := r.Store.Named(ctx, name)
 	if err != nil || len(named) == 0 || !named[0].DeletedAt.IsZero() {
@@ -214,8 +211,8 @@ func (r *Registry) before(ctx context.Context, name string) (*ListedRule, error)
 	return &l, nil
 }
 
-// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. Those of
-// rules that had the name and were deleted are among them.
+// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. It includes those of deleted rules
+// with the same name.
 func (r *Registry) Versions(ctx context.Context, name string) ([]RuleVersion, error) {
 	named, err := r.Store.Named(ctx, name)
 	if err == nil && len(named) == 0 {
@@ -224,8 +221,7 @@ func (r *Registry) Versions(ctx context.Context, name string) ([]RuleVersion, er
 	return named, err
 }
 
-// Diff is what changed between two versions of a rule, as a unified diff of their canonical
-// texts.
+// Diff returns the changes between two versions of a rule, as a unified diff of their canonical texts.
 func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (string, error) {
 	versions, err := r.Versions(ctx, name)
 	if err != nil {
@@ -242,7 +238,7 @@ func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (strin
 	return udiff.Unified(fmt.Sprintf("%s version %d", name, from), fmt.Sprintf("%s version %d", name, to), texts[0], texts[1]), nil
 }
 
-// textOf is a version as people write it; as it is stored where it can't be read.
+// textOf returns a version as authors write it; as it is stored if it cannot be read.
 func textOf(s RuleVersion) string {
 	if d, err := decodeDocument(s.Document); err == nil {
 		if text, err := d.YAML(); err == nil {
@@ -252,8 +248,8 @@ func textOf(s RuleVersion) string {
 	return string(s.Document) + "\n"
 }
 
-// Delete deletes a rule. No alert of it is decided any more; its pending jobs end, in the
-// background where they are many. bundle is the set of files that asks for it.
+// Delete deletes a rule. No further alert of it is raised; its pending jobs end, in the background if they are many.
+// bundle is the bundle of files of the request.
 func (r *Registry) Delete(ctx context.Context, name string, version int32, bundle string) error {
 	before, err := r.Get(ctx, name)
 	if err != nil {
@@ -266,8 +262,8 @@ func (r *Registry) Delete(ctx context.Context, name string, version int32, bundl
 	return err
 }
 
-// Pause keeps a rule from beginning new waits, or lets it again. It is apart from the
-// document, so that applying files does not undo it.
+// Pause keeps a rule from creating new jobs, or resumes it. It is separate from the document, so that applying files
+// does not undo it.
 func (r *Registry) Pause(ctx context.Context, name string, paused bool) error {
 	return r.Store.Pause(ctx, name, paused)
 }

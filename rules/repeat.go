@@ -1,6 +1,6 @@
 package rules
 
-// stepCount is how many steps there are once those with every are written out.
+// stepCount returns the number of steps, with each repetition of every counted.
 func (d Document) stepCount() int {
 	if d.hasNoText() {
 		return 1
@@ -12,7 +12,7 @@ func (d Document) stepCount() int {
 	return n
 }
 
-// repeatCount is how often the i-th step is taken, if nobody acknowledges.
+// repeatCount returns how often the i-th step is taken, unless a user acknowledges.
 func (d Document) repeatCount(i int) int {
 	if d.Escalate[i].Until != "" {
 		return d.ackRepeatCount(i)
@@ -20,9 +20,8 @@ func (d Document) repeatCount(i int) int {
 	return max(1, min(d.Escalate[i].Times, MaxTurns))
 }
 
-// ackRepeatCount is how often the i-th step is taken that is repeated until somebody acknowledges: as
-// often as all steps together may be, and no further ahead than the horizon, as far as that is
-// written out.
+// ackRepeatCount returns how often the i-th step is taken if it is repeated until a user acknowledges: at most as often
+// as all steps together may be, and no further ahead than the horizon, as far as the times are literal.
 func (d Document) ackRepeatCount(i int) int {
 	most := MaxTurns
 	var before Duration

@@ -18,37 +18,37 @@ type Rule struct {
 	document Document
 	engine   futurejobs.Rule
 	trigger  subscription
-	beats    *heartbeat // nil: the trigger is something else
+	beats    *heartbeat // nil: another trigger
 	ticking  *ticking   // nil: it does not tick
 	updates  []subscription
 	resolves []subscription
 	pauses   []subscription
-	while    *expression       // nil: not resolved is still not
-	recheck  *expression       // nil: no look in between
-	question *lookupQuery      // nil: nobody is asked
-	steps    []step            // each turn of a step that is repeated is one
+	while    *expression       // nil: the job is not resolved
+	recheck  *expression       // nil: no check in between
+	question *lookupQuery      // nil: no source is queried
+	steps    []step            // each repetition of a step is one
 	labels   []label           // by name
-	said     map[string]string // the labels, where they say the same of every job
+	said     map[string]string // the labels, if they are the same for every job
 
-	starts    []string // the streams that the trigger comes from
+	starts    []string // the streams of the trigger
 	remembers bool     // an end may come before its trigger
-	orders    bool     // what changes or ends its jobs comes by other streams than the trigger, too
-	scattered bool     // its pauses come by several streams
+	orders    bool     // events that change or end its jobs come from other streams than the trigger's, too
+	scattered bool     // its pauses come from several streams
 
 	spread int // over how many slots the steps of different keys are spread; 1: they are not
-	// offsets are where in a slot the steps of a heartbeat lie; nil: they are not written out.
+	// offsets are the offsets of the steps of a heartbeat within a slot; nil: they are not literal.
 	offsets []time.Duration
 
-	spend *budget // what all expressions may cost together; nil: those of one event, or of one look
+	spend *budget // the budget of all expressions together; nil: one for each event or check
 
-	own *atomic.Pointer[ownEngine] // the last one that was asked for
+	own *atomic.Pointer[ownEngine] // the last one that was requested
 
-	weight int // about how much memory the rule takes, in bytes
+	weight int // the approximate memory of the rule, in bytes
 
-	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
+	rising bool // the steps are taken in the order of the document, except those repeated until a user acknowledges
 }
 
-// ownEngine is what the engine has to know of a rule whose jobs can be ended by the streams of the newest version, too.
+// ownEngine is the engine's view of a rule whose jobs can be ended by the streams of the newest version, too.
 type ownEngine struct {
 	ending []string // those streams
 	engine *futurejobs.Rule
@@ -59,32 +59,32 @@ type subscription struct {
 	subject string
 	key     *expression
 	cond    *expression // nil: every event
-	since   *expression // nil: when the stream took the event in
+	since   *expression // nil: when the stream stored the event
 	outcome checks.Outcome
-	wild    bool // it reads what the wildcards of its subject stand for
+	wild    bool // it reads the tokens that the wildcards of its subject match
 
 	distinct *expression // nil: it is no set
-	need     *expression // how many members the set has; nil where distinct is
+	need     *expression // how many members the set has; nil if distinct is
 }
 
-// step is one rung as it is climbed. It is taken a span after the wait began or, with every,
-// after the step before; or at an instant.
+// step is one repetition of a step. It is due a span after the job began or, with every, after the step before; or at
+// an instant.
 type step struct {
 	after    time.Duration
 	every    bool
-	computed *expression // yields the span, in the place of after; nil: after
+	computed *expression // yields the span, replaces after; nil: after
 	at       *expression // yields an instant; nil: a span
 	clock    *clock      // names an instant; nil: a span
 
 	of     *calendars.Calendar // counts the span; nil: all time counts
-	within *calendars.Calendar // where it is closed the step waits until it opens; nil: always open
+	within *calendars.Calendar // while it is closed the step is postponed until it opens; nil: always open
 
 	name     string
 	severity alerts.Severity
-	text     *template // nil: a sentence made from the rule
+	text     *template // nil: a default sentence made from the rule
 	turn     int       // from 1, of turns; both 1 for a step that is not repeated
 	turns    int
-	nags     bool // it is repeated until somebody acknowledges
+	nags     bool // it is repeated until a user acknowledges
 }
 
 // clock is a time of day in a zone, after a tick.
@@ -99,13 +99,13 @@ type label struct {
 	text *template
 }
 
-// Document is what the rule was made from.
+// Document returns the source of the rule.
 func (r *Rule) Document() Document { return r.document }
 
-// Engine is what the engine has to know of the rule.
+// Engine returns the engine's view of the rule.
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 
-// newEngineRule makes the rule ready for the engine, once all of it is compiled.
+// newEngineRule prepares the rule for the engine, once all of it is compiled.
 func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world environment) {
 	d := r.document
 	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
@@ -152,7 +152,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 
 var late = map[Late]futurejobs.LateAction{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
 
-// constant are labels that say the same of every job; nil where one does not.
+// constant returns labels that are the same for every job; nil if one is not.
 func constant(labels []label) map[string]string {
 	said := make(map[string]string, len(labels))
 	for _, l := range labels {
@@ -165,8 +165,7 @@ func constant(labels []label) map[string]string {
 	return said
 }
 
-// loudest is the highest severity of the steps, and the default where a handler says what there
-// is to say.
+// loudest returns the highest severity of the steps, and the default for a handler.
 func loudest(steps []Step) alerts.Severity {
 	if len(steps) == 0 {
 		return DefaultSeverity
@@ -197,7 +196,7 @@ func (d Document) waitsFor(reads []StreamBinding) []string {
 	return d.streamsOf(reads, changing)
 }
 
-// startsBy returns the streams that the trigger comes by, sorted.
+// startsBy returns the streams of the trigger, sorted.
 func (d Document) startsBy(reads []StreamBinding) []string {
 	if d.Trigger.Event == "" {
 		return nil
@@ -225,8 +224,8 @@ func pauseSubjects(d Document) map[string]bool {
 	return subjects
 }
 
-// ordersEvents reports whether the jobs of the rule have to remember the order of events: not all that triggers,
-// changes or ends them comes by one stream.
+// ordersEvents reports whether the jobs of the rule have to remember the order of events: the events that trigger,
+// change or end them come from more than one stream.
 func (r *Rule) ordersEvents(reads []StreamBinding) bool {
 	if r.beats != nil || len(r.starts) == 0 {
 		return false
@@ -234,9 +233,9 @@ func (r *Rule) ordersEvents(reads []StreamBinding) bool {
 	return slices.ContainsFunc(r.document.waitsFor(reads), func(stream string) bool { return !only(r.starts, stream) })
 }
 
-// hears are the streams that the rule's beats come by, sorted; "" for pings, where no event is a
-// beat; none where no beats are waited for. Pings to a rule whose beats are events are beats too,
-// but its waits are not to begin anew for each restart that missed no event.
+// hears returns the streams of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
+// without a heartbeat. Pings to a rule with heartbeat events are heartbeats too, but its jobs must not restart for each
+// restart of deadman that missed no event.
 func (d Document) hears(reads []StreamBinding) []string {
 	h := d.Trigger.Heartbeat
 	switch {
@@ -259,8 +258,8 @@ func (r *Rule) ref(key string, shards int) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(r.engine.Entity, key, shards), RuleID: r.engine.ID, Key: key}
 }
 
-// closeAlert drafts the alert that closes what was said: as loud as the last thing said, so
-// that whoever was called is told. step is how many steps were taken.
+// closeAlert drafts the alert that closes the alerts of a job: with the severity of the last one, so that everyone who
+// was notified is notified again. step is how many steps were taken.
 func (r *Rule) closeAlert(w waitContext, step int, text string) alerts.Draft {
 	d := alerts.Draft{
 		Status: alerts.Resolved, Severity: r.engine.Loudest, Text: text, Labels: r.label(w.scope),

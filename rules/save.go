@@ -12,38 +12,38 @@ import (
 	"deadman/internal/access"
 )
 
-// SaveOptions say how a rule is saved.
+// SaveOptions are the options of saving a rule.
 type SaveOptions struct {
-	Version int32  // what the rule has to be at: a number, 0 for a new one, or AnyVersion
-	Bundle  string // the set of files that it comes with; empty: none
+	Version int32  // the current version of the rule: a number, 0 for a new one, or AnyVersion
+	Bundle  string // the bundle of files that it comes with; empty: none
 	Adopt   bool   // a rule of another bundle is taken over
 	Folder  bool   // it is read from the node's folder: from then on it is the node's
 	DryRun  bool   // nothing is written
-	Pending bool   // pending jobs go on with the new version
-	Unasked bool   // of a dry run: sources are not asked whether they take what the rule looks up
+	Pending bool   // pending jobs move to the new version
+	Unasked bool   // of a dry run: sources are not asked whether they accept the lookup
 
-	// May refuses a rule by its name, before anything is looked at that is there; nil: none.
+	// May refuses a rule by its name, before the existing rule is read; nil: none.
 	May func(name string) error
 
-	Since time.Time // what streams still have of events since then is taken in, too; zero: nothing
+	Since time.Time // events since then that streams still have are processed, too; zero: none
 }
 
-// Change is what saving a rule came to, or would.
+// Change is the result of saving a rule, or of a dry run.
 type Change struct {
-	Before   *ListedRule // nil: there was none
-	After    RuleVersion // in a dry run, without what the store fills in
+	Before   *ListedRule // nil: a new rule
+	After    RuleVersion // in a dry run, without the fields that the store fills in
 	Document Document
 	Changed  bool
 	Diff     string         // between the canonical texts, unified; empty: they are the same
-	Moved    int            // pending jobs that were taken to the new version
-	Past     int            // waits that began because of events before the save, or would
-	Partly   []SubjectRoute // wildcards of which streams take in only a part; the rest is not heard
-	Warnings []string       // what could not be checked, and why; and that the rule never ticks
+	Moved    int            // pending jobs that were moved to the new version
+	Past     int            // jobs created from events before the save, or in a dry run to be created
+	Partly   []SubjectRoute // wildcards that streams store only in part; the rest is not received
+	Warnings []string       // checks that could not be made, and why; and that the rule never ticks
 }
 
-// Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
-// anything. Where nothing would change nothing is written. The error is Problems,
-// ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the binder.
+// Save saves the one rule of a text, YAML or JSON. name is its required name; empty: any. Nothing is written if nothing
+// would change. The error is Problems, ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the
+// binder.
 func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
 	documents, err := r.parse(ctx, text, "")
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 		}
 		c, err := r.save(ctx, d, before, o)
 		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
-			continue // nobody asked for a version, so the last one wins
+			continue // no version was requested, so the last save wins
 		}
 		return c, err
 	}
@@ -85,10 +85,10 @@ func (o SaveOptions) allow(documents []parsedDocument) error {
 	return nil
 }
 
-// saveTries bounds how often a rule is compared and saved again because others save it, too.
+// saveTries bounds how often a rule is compared and saved again because of concurrent saves.
 const saveTries = 20
 
-// save saves a document over the rule that is there.
+// save saves a document over the existing rule.
 func (r *Registry) save(ctx context.Context, d parsedDocument, before *ListedRule, o SaveOptions) (Change, error) {
 	at := int32(0)
 	if before != nil {
@@ -141,7 +141,7 @@ func (r *Registry) save(ctx context.Context, d parsedDocument, before *ListedRul
 	return r.keep(ctx, c, p, at, o)
 }
 
-// keep saves a change of the version that was compared, and does what follows from it. It returns the change as it came about.
+// keep saves a change of the version that was compared, and applies its consequences. It returns the completed change.
 func (r *Registry) keep(ctx context.Context, c Change, p *backfill, at int32, o SaveOptions) (_ Change, err error) {
 	if c.Changed {
 		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
@@ -161,7 +161,7 @@ func (r *Registry) keep(ctx context.Context, c Change, p *backfill, at int32, o 
 	return c, errors.Join(err, r.expectSaved(ctx, c))
 }
 
-// bind finds what to read for the subjects of a document, and sees to it that what it emits is taken in.
+// bind returns the reads for the subjects of a document, and ensures that a stream stores its emitted events.
 func (r *Registry) bind(ctx context.Context, d parsedDocument, o SaveOptions) ([]StreamBinding, error) {
 	bind := r.Binder.Bind
 	if o.DryRun {
@@ -177,9 +177,8 @@ func (r *Registry) bind(ctx context.Context, d parsedDocument, o SaveOptions) ([
 	return reads, d.bindEmitted(ctx, bind)
 }
 
-// recurs reports whether the rule's trigger comes by the clock, and did before: then what is
-// waited for goes on as the rule says now. What waits for beats does so only as long as the rule
-// waits for any.
+// recurs reports whether the rule's trigger is a heartbeat or schedule, and was one before: then pending jobs move to
+// the new version. Jobs of a heartbeat do so only while the rule has one.
 func (c Change) recurs() bool {
 	if c.Before == nil {
 		return false
@@ -188,7 +187,7 @@ func (c Change) recurs() bool {
 	return now.Heartbeat != nil && before.Heartbeat != nil || (now.Heartbeat != nil || now.Schedule != "") && before.Schedule != ""
 }
 
-// bindEmitted sees to it that a stream takes in what the rule's ticks publish.
+// bindEmitted ensures that a stream stores the events that the rule's ticks publish.
 func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
 	emit := d.Trigger.Emit
 	if emit == nil {
@@ -201,8 +200,7 @@ func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Conte
 	return wrapErr("bind "+d.Name, err)
 }
 
-// partly are those of the subjects that no stream takes in as a whole, and warnings of streams that may
-// lose events.
+// partly returns those of the subjects that no stream stores as a whole, and warnings of streams that may lose events.
 func (r *Registry) partly(ctx context.Context, subjects []string) (partly []SubjectRoute, warnings []string, err error) {
 	if len(subjects) == 0 {
 		return nil, nil, nil
@@ -216,7 +214,7 @@ func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Subj
 	return slices.DeleteFunc(roads, func(road SubjectRoute) bool { return road.Takes == nil }), warnings, err
 }
 
-// replaces refuses a document that can't be saved over the rule that is there, at a version, or within the bounds.
+// replaces refuses a document that cannot be saved over the existing rule, at a version, or within the bounds.
 func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
 	switch {
 	case o.Version == 0 && before != nil:
@@ -231,8 +229,7 @@ func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b 
 	return d.within(b)
 }
 
-// pastOf plays what was before a change, where that is asked for, and counts it; nil where it
-// is not.
+// pastOf plays the events before a change, if requested, and counts the jobs; nil if not requested.
 func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*backfill, error) {
 	if o.Since.IsZero() {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"deadman/internal/schedules"
 )
 
-// ticking is when a rule ticks.
+// ticking is the schedule of a rule.
 type ticking struct {
 	schedule schedules.Schedule // @every counts from 1970: a rule's own beginning is not known here
 	zone     *time.Location
@@ -29,8 +29,7 @@ func (c *compiler) schedule(t Trigger) {
 	}
 }
 
-// ticks compiles when a schedule ticks, in a zone of a name; nil: what is wrong was said. It is so
-// in every zone.
+// ticks compiles a schedule in a named zone; nil: its error was reported. A schedule has to be valid in every zone.
 func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
 	zone, err := zoneOf(name)
 	c.require(pointer+"/zone", err)
@@ -45,8 +44,8 @@ func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.
 	return schedule, zone
 }
 
-// checkTickRate refuses a rule of which every tick begins waits anew before anything is said, be it for
-// some keys alone. What has no step with a time that is written out is left to the preview.
+// checkTickRate refuses a rule that restarts its jobs at every tick before an alert is raised, even if only for some
+// keys. A rule without a step with a literal time is left to the preview.
 func (c *compiler) checkTickRate(t Trigger) {
 	d := c.document
 	gap := Duration(c.ticking.schedule.Shortest())
@@ -65,14 +64,14 @@ func (c *compiler) checkTickRate(t Trigger) {
 		}
 	}
 	if d.Spread > d.Slot {
-		first += d.Spread - d.Slot // of the key whose turn is the last
+		first += d.Spread - d.Slot // of the key with the last offset
 	}
 	if slot := max(d.Slot, 1); (first+slot-1)/slot*slot >= gap {
 		c.problem("/again", "a tick comes %s after the one before and begins the wait anew, and the first step is not taken before that (slot %s), so nothing is ever said; write again: keep, or let the steps come sooner", gap, d.Slot)
 	}
 }
 
-// emit checks the event that a tick publishes, and that nothing is waited for.
+// emit checks the event that a tick publishes, and that the rule has no fields for jobs.
 func (c *compiler) emit(t Trigger) {
 	d := c.document
 	switch wrong := checkSubject(t.Emit.Subject); {
@@ -108,7 +107,7 @@ func (c *compiler) emit(t Trigger) {
 
 var zonePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
 
-// zoneOf is the zone of a name of the IANA database; UTC where there is no name.
+// zoneOf returns the named zone of the IANA database; UTC for an empty name.
 func zoneOf(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
@@ -121,8 +120,8 @@ func zoneOf(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(name, 80))
 }
 
-// IsOver warns of a schedule that does not tick any more after now. It is no reason to refuse a rule:
-// its files stay where they are.
+// IsOver warns of a schedule that does not tick any more after now. It is no reason to refuse a rule: its files stay in
+// their folder.
 func (d Document) IsOver(now time.Time) []string {
 	s := d.schedule()
 	if s == nil || now.IsZero() {
@@ -134,8 +133,8 @@ func (d Document) IsOver(now time.Time) []string {
 	return []string{fmt.Sprintf("schedule: %s is over, so the rule never ticks; write a time to come, or a crontab", clip(d.Trigger.Schedule, 80))}
 }
 
-// schedule is when the rule ticks, from 1970; nil: it does not tick, or nobody can read when. It
-// needs nothing that a rule may name, so that a rule whose calendar is gone still has its ticks.
+// schedule returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no
+// environment, so that a rule with a missing calendar still has its ticks.
 func (d Document) schedule() schedules.Schedule {
 	if d.Trigger.Schedule == "" {
 		return nil

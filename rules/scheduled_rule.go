@@ -9,7 +9,7 @@ import (
 	"deadman/internal/schedules"
 )
 
-// Scheduled returns the rules that tick, and the revision that they are of.
+// Scheduled returns the rules that tick, and their revision.
 func (b *Catalog) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	e := b.current.Load()
 	for _, r := range e.ticking {
@@ -18,8 +18,8 @@ func (b *Catalog) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	return e.revision, all
 }
 
-// scheduled is a rule that ticks, with all its versions: each is in charge of the ticks after it
-// was saved, up to the save of the next.
+// scheduled is a rule that ticks, with all its versions: each decides the ticks after its save, up to the save of the
+// next.
 type scheduled struct {
 	*rule
 	edition *snapshot
@@ -28,16 +28,16 @@ type scheduled struct {
 
 var _ futurejobs.TickingRule = scheduled{}
 
-// Name is the rule's name.
+// Name returns the rule's name.
 func (s scheduled) Name() string { return s.versions[0].saved.Name }
 
-// RuleID is the rule's id.
+// RuleID returns the rule's id.
 func (s scheduled) RuleID() int32 { return s.versions[0].saved.RuleID }
 
 // Emits implements futurejobs.TickingRule.
 func (s scheduled) Emits() bool { return s.versions[0].document.Trigger.Emit != nil }
 
-// From is when the first version with a schedule was saved: a tick may come before anybody saw it.
+// From returns when the first version with a schedule was saved: a tick may come before any node read the rule.
 func (s scheduled) From() time.Time {
 	for _, v := range slices.Backward(s.versions) {
 		if v.schedule != nil {
@@ -47,15 +47,15 @@ func (s scheduled) From() time.Time {
 	return s.versions[0].saved.SavedAt
 }
 
-// versionPeriod is a version of a rule, and the ticks that it is in charge of.
+// versionPeriod is a version of a rule, and the period of its ticks.
 type versionPeriod struct {
 	*version
 	schedule schedules.Schedule
 	from, to time.Time // the ticks lie after from, and not after to; a zero to is no end
 }
 
-// charges are those of all versions with a schedule, oldest first. @every counts from the first
-// save of the rule.
+// charges returns the periods of all versions with a schedule, oldest first. @every counts from the first save of the
+// rule.
 func (s scheduled) charges() iter.Seq[versionPeriod] {
 	began := s.began()
 	return func(yield func(versionPeriod) bool) {
@@ -106,7 +106,7 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 		if c.document.Enabled {
 			d.Missed, missed = missed+n-1, missed+n
 		} else {
-			d.Missed = missed // of ticks that rest, none is missed
+			d.Missed = missed // a rule that rests misses no ticks
 		}
 	}
 	if by == nil {
@@ -116,7 +116,7 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 	return d, err == nil, err
 }
 
-// outcome says what comes of the tick that counts.
+// outcome computes the result of the tick that counts.
 func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) error {
 	if s.paused || !v.document.Enabled {
 		d.Outcome = futurejobs.TickResting

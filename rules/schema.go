@@ -6,12 +6,12 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// durationPattern is what ParseDuration reads, but for the order of the units.
+// durationPattern matches the spans that ParseDuration reads, except for the order of the units.
 const durationPattern = `^(0|([0-9]+(y|w|d|h|m|s|ms))+)$`
 
-// Schema is the JSON Schema (2020-12) of the rule document, for editors. It is made of the
-// table that documents are read by, so it has the same fields. It can't see what Compile
-// does: whether an expression is one, and whether the rule makes sense.
+// Schema returns the JSON Schema (2020-12) of the rule document, for editors. It is made of the table that documents
+// are read by, so it has the same fields. It cannot express the checks of Compile: whether an expression is valid, and
+// whether the rule makes sense.
 func Schema() ([]byte, error) {
 	d := Document{}
 	definitions := make(jsonschema.Definitions)
@@ -27,7 +27,7 @@ func Schema() ([]byte, error) {
 	return json.MarshalIndent(s, "", "  ")
 }
 
-// example is a rule that people can begin with.
+// example is a rule to begin with.
 var example = map[string]any{
 	"name": "order-unshipped", "entity": "order",
 	"trigger":  map[string]any{"event": "orders.created", "key": "event.id"},
@@ -35,7 +35,7 @@ var example = map[string]any{
 	"escalate": []any{map[string]any{"after": "3h", "step": "primary"}},
 }
 
-// withDefaults notes what a document means that does not have the field.
+// withDefaults adds the defaults of a document to its schema.
 func withDefaults(s *jsonschema.Schema) error {
 	d := blank()
 	d.CatchUp.After = DefaultCatchUp

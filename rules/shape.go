@@ -11,20 +11,20 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Shape is what an event carries: what each field holds, by name.
+// Shape is the type of an event's data: the form of each field, by name.
 type Shape map[string]Form
 
-// Form is what one field of an event holds.
+// Form is the type of one field of an event.
 type Form struct {
 	Kind   Kind
-	Fields Shape // of an object, where they are known
-	Items  *Form // of a list, where it is known
+	Fields Shape // of an object, if they are known
+	Items  *Form // of a list, if it is known
 }
 
 // Kind is a kind of values.
 type Kind string
 
-// The kinds of what an event carries.
+// The kinds of values of an event.
 const (
 	Text    Kind = "text"
 	Number  Kind = "number"
@@ -37,7 +37,7 @@ const (
 
 var kinds = []string{string(Text), string(Number), string(Boolean), string(Time), string(Object), string(List), string(Any)}
 
-// describe is the kind in a sentence.
+// describe returns the kind in a sentence.
 func (k Kind) describe() string {
 	switch k {
 	case Number:
@@ -54,7 +54,7 @@ func (k Kind) describe() string {
 	return string(k)
 }
 
-// fits reports whether something that is k can be taken for other. A time is text or a number.
+// fits reports whether a value of kind k can be used as other. A time is text or a number.
 func (k Kind) fits(other Kind) bool {
 	if k == "" || other == "" || k == Any || other == Any || k == other {
 		return true
@@ -76,7 +76,7 @@ func (f Form) MarshalJSON() ([]byte, error) {
 
 var errForm = errors.New("a shape is a kind, a mapping of fields, or a list of one")
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (f *Form) UnmarshalJSON(b []byte) error {
 	switch {
 	case strings.HasPrefix(string(b), "{"):
@@ -96,7 +96,7 @@ func (f *Form) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &f.Kind)
 }
 
-// read is for a mapping of fields.
+// read reads a mapping of fields.
 func (s *Shape) read(r *reader, n node, pointer string) {
 	if n.kind != aMapping {
 		r.problem(pointer, "expected a mapping of fields to what they hold, not %s; write: shape: {id: text, total: number}", n.kind)
@@ -135,8 +135,8 @@ func (f *Form) read(r *reader, n node, pointer string) {
 	}
 }
 
-// at is what the form says of a path below it. Where it says nothing, known is false; a field
-// that it has not is an error.
+// at returns the kind that the form has at a path. known is false if the form does not declare it; a path to a field
+// that it does not have is an error.
 func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	if len(path) == 0 {
 		return f.Kind, f.Kind != Any, nil
@@ -148,7 +148,7 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	case name == each && f.Kind == List:
 		return f.Items.at(rest)
 	case name == each || f.Kind != Object:
-		return "", false, nil // what is taken for a list or an object is compared by itself
+		return "", false, nil // a value used as a list or an object is compared by its parts
 	}
 	field, ok := f.Fields[name]
 	if !ok {
@@ -161,28 +161,28 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	return field.at(rest)
 }
 
-// reading is a use, with where it stands.
+// reading is a use, with its place.
 type reading struct {
 	fieldUse
 	subject string // of the event that is read; empty: it is the state
 	pointer string
 }
 
-// declared is a shape, with where it stands.
+// declared is a shape, with its place.
 type declared struct {
 	Shape
 	pointer string
 }
 
-// shapes compares what each field is taken for with what is declared and with what it is
-// taken for elsewhere. The state is what the trigger and the updates carry, and over it what a
-// lookup finds, which may be anything where its columns are not known.
+// shapes compares the assumed kind of each field with its declaration and with its other uses. The state consists of
+// the data of the trigger and the updates, with the result of a lookup merged over it; if the columns of that are
+// unknown, it may be any value.
 type shapes struct {
 	*compiler
 	declared map[string]declared // by subject
 	merged   []string            // the subjects that make the state
-	under    []string            // those that make it below what a lookup finds
-	first    map[string]reading  // what a field was taken for first, by group and path
+	under    []string            // the subjects that make the state below the result of a lookup
+	first    map[string]reading  // the first use of each field, by group and path
 }
 
 func (c *compiler) shapes(d Document) {
@@ -201,7 +201,7 @@ func (c *compiler) shapes(d Document) {
 	}
 }
 
-// stateful are the subjects of those events that are merged into the state.
+// stateful returns the subjects of the events that are merged into the state.
 func stateful(watched []watched) []string {
 	var all []string
 	for _, w := range watched {
@@ -233,8 +233,8 @@ func sameShape(a, b Shape) bool {
 	})
 }
 
-// loose are the fields that an expression asks the type of, or that are declared to hold
-// anything: there they may be taken for several kinds.
+// loose returns the fields with a type test in an expression, or with a declaration of any value: they may be used as
+// several kinds.
 func (s *shapes) loose() map[string]bool {
 	loose := make(map[string]bool)
 	for _, r := range s.readings {
@@ -245,7 +245,7 @@ func (s *shapes) loose() map[string]bool {
 	return loose
 }
 
-// place is the field that is read. Events that are merged into the state share theirs.
+// place returns the key of the field that is read. Events that are merged into the state share theirs.
 func (s *shapes) place(r reading) string {
 	group := r.subject
 	if slices.Contains(s.merged, group) {
@@ -254,8 +254,8 @@ func (s *shapes) place(r reading) string {
 	return group + "\x00\x00" + r.key()
 }
 
-// fits compares a reading with the declared shapes, if there are any that say something of
-// it. What it is not found in is a problem where all events that it may come from are known.
+// fits compares a reading with the declared shapes, if any of them includes it. A field that no shape has is a problem
+// if all events that it may come from are declared.
 func (s *shapes) fits(r reading) (compared bool) {
 	from := []string{r.subject}
 	if r.state {
@@ -267,7 +267,7 @@ func (s *shapes) fits(r reading) (compared bool) {
 	if r.state && s.columns != nil && len(r.path) > 0 {
 		return s.finds(r)
 	}
-	open := len(from) == 0 // an event of which nothing is known may carry anything
+	open := len(from) == 0 // an event without a declaration may have any field
 	var missing error
 	for _, subject := range from {
 		shape, ok := s.declared[subject]
@@ -292,7 +292,7 @@ func (s *shapes) fits(r reading) (compared bool) {
 	return missing != nil && !open
 }
 
-// beat compares a reading of the state with what is kept there of a heartbeat.
+// beat compares a reading of the state with the shape of the heartbeat in it.
 func (s *shapes) beat(r reading) (compared bool) {
 	kind, known, err := Form{Kind: Object, Fields: pulseShape}.at(r.path[1:])
 	switch {
@@ -304,9 +304,8 @@ func (s *shapes) beat(r reading) (compared bool) {
 	return true
 }
 
-// finds compares a reading of the state with what the lookup finds, and with what it is merged
-// over. A field that neither has is a problem where all of that is known, or where it looks like
-// a slip.
+// finds compares a reading of the state with the columns of the lookup, and with the data that they are merged over. A
+// field in neither is a problem if all of the data is declared, or if its name looks like a typing error.
 func (s *shapes) finds(r reading) (compared bool) {
 	if _, found := s.columns[r.path[0]]; found {
 		kind, known, err := Form{Kind: Object, Fields: s.columns}.at(r.path)
@@ -362,7 +361,7 @@ func (s *shapes) agree(r reading) {
 	}
 }
 
-// converted is how to make one kind of another, where that is to be had.
+// converted returns how to convert one kind to another, if that is possible.
 func converted(a, b Kind) string {
 	if a.fits(Time) && b.fits(Time) {
 		return ", so convert one side with string(), int() or float()"
@@ -370,5 +369,5 @@ func converted(a, b Kind) string {
 	return ""
 }
 
-// fieldOf is a pointer as people write it.
+// fieldOf returns a pointer as people write it.
 func fieldOf(pointer string) string { return Problem{Pointer: pointer}.Field() }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// shifts tells the engine what of a job moves when the database's clock is set: what counts from when the wait began, and
-// what is kept of a heartbeat. A time of the clock on the wall is named anew.
+// shifts tells the engine the times of a job that move when the database's clock is set: times relative to the
+// beginning of the job, and the times of a heartbeat. A wall-clock time is computed again.
 func (r *Rule) shifts() {
 	r.engine.NamesSince = r.trigger.since != nil
 	r.engine.NamesTimes = r.engine.NamesSince || r.beats != nil && r.beats.ticks != nil || slices.ContainsFunc(r.steps, func(s step) bool {
@@ -18,7 +18,7 @@ func (r *Rule) shifts() {
 	}
 }
 
-// shiftPulse moves the instants that are kept of a heartbeat. A state of another form is left as it is.
+// shiftPulse moves the times in the state of a heartbeat. A state of another form is left as it is.
 func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if state == nil || json.Unmarshal(state, &fields) != nil || fields[heartbeatField] == nil {

@@ -10,11 +10,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxCachedVersions bounds how many versions of deleted rules are kept at hand.
+// maxCachedVersions bounds how many versions of deleted rules are cached.
 const maxCachedVersions = 1024
 
-// snapshot is the rule set at one revision. It is not changed once made, but for what is kept
-// of other versions.
+// snapshot is the rule set at one revision. It is immutable, except for its cache of other versions.
 type snapshot struct {
 	revision int64
 	whole    int64            // when all rules were read
@@ -28,16 +27,16 @@ type snapshot struct {
 	readers  map[string][]string // the names of the rules that read a stream, by stream
 	finest   map[string]futurejobs.Grid
 	grids    []futurejobs.Grid  // of all versions, each once
-	ending   map[int32][]string // by rule, the streams that its newest version hears of
-	ticking  []*rule            // those that have a version with a schedule, by rule
+	ending   map[int32][]string // by rule, the streams that its newest version reads
+	ticking  []*rule            // the rules that have a version with a schedule, by rule
 	loud     []int32            // the rules with a version that has a critical step, in order
 
 	mu  sync.Mutex
-	old map[id]*version // versions of deleted rules that jobs still ask for
+	old map[id]*version // versions of deleted rules that still have jobs
 }
 
-// engineRule is what the engine has to know of a version of the edition. Its jobs can be ended by
-// what the newest version hears, so that they wait for its streams, too.
+// engineRule returns the engine's view of a version. Events of the newest version can end its jobs, so that they wait
+// for its streams, too.
 func (e *snapshot) engineRule(which id, r *Rule) *futurejobs.Rule {
 	ending := e.ending[which.rule]
 	if slices.Equal(ending, r.engine.Streams) {
@@ -56,7 +55,7 @@ func (e *snapshot) engineRule(which id, r *Rule) *futurejobs.Rule {
 	return engine
 }
 
-// union is what is in either list, sorted. It returns a, where b has nothing more.
+// union returns the items of both lists, sorted. It returns a if b adds nothing.
 func union(a, b []string) []string {
 	for _, s := range b {
 		if !slices.Contains(a, s) {
@@ -76,8 +75,8 @@ func (e *snapshot) version(which id) *version {
 	return e.old[which]
 }
 
-// keep keeps a version at hand that is not of the edition. The next edition does not take it
-// over: it may be deleted by then.
+// keep caches a version that is not of the snapshot. The next snapshot does not take it over: it may be deleted by
+// then.
 func (e *snapshot) keep(which id, v *version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +86,7 @@ func (e *snapshot) keep(which id, v *version) {
 	e.old[which] = v
 }
 
-// changeOf is the revision of the last change of a rule.
+// changeOf returns the revision of the last change of a rule.
 func (e *snapshot) changeOf(rule int32) int64 { return max(e.whole, e.altered[rule]) }
 
 // sameReads reports whether two versions read the same.
@@ -98,7 +97,7 @@ func sameReads(a, b []StreamBinding) bool {
 	})
 }
 
-// with is the edition after changes.
+// with returns the snapshot after changes.
 func (e *snapshot) with(changes Changes, world environment) *snapshot {
 	if changes.All {
 		return newSnapshot(changes.Revision, changes.Saved, e, world)
@@ -129,7 +128,7 @@ func (e *snapshot) with(changes Changes, world environment) *snapshot {
 
 // mergeSaved returns the versions of rules after changes. Those of a rule that was deleted are left out.
 func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
-	rules := make(map[int32]RuleVersion) // what the versions of a rule have in common is in each
+	rules := make(map[int32]RuleVersion) // each version includes the fields that all versions of a rule share
 	fresh := make(map[id]bool)
 	var all []RuleVersion
 	for _, c := range changes {
@@ -154,9 +153,8 @@ func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
 	return all
 }
 
-// newSnapshot makes an edition of what the store holds, by rule and version. Versions that
-// the edition before has are taken from it, since nothing of them changes but what they read, and when
-// they were saved where the clock was wrong.
+// newSnapshot makes a snapshot of the versions in the store, by rule and version. It reuses versions of the snapshot
+// before, since only their reads change, and their time of saving if the clock was wrong.
 func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world environment) *snapshot {
 	e := &snapshot{
 		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
@@ -200,7 +198,7 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world en
 	return e
 }
 
-// add makes the rule found by its subjects, those of its older versions included.
+// add indexes the rule by its subjects, those of its older versions included.
 func (e *snapshot) add(r *rule) {
 	seen := make(map[string]bool)
 	newest := r.versions[0]
@@ -234,7 +232,7 @@ func (e *snapshot) add(r *rule) {
 	}
 }
 
-// rulesFor returns the rules with a subject that the event's is one of, each once.
+// rulesFor returns the rules with a subject that matches the event's, each once.
 func (e *snapshot) rulesFor(subject string) []*rule {
 	var found []*rule
 	e.subjects.match(subject, func(r *rule) {

@@ -14,42 +14,41 @@ import (
 	"deadman/internal/calendars"
 )
 
-// Sources are what rules may look up in, as the operator defined them. Implementations are safe
-// for concurrent use.
+// Sources are the sources that rules may query, as the operator defined them. Implementations are safe for concurrent
+// use.
 type Sources interface {
-	// Source returns the source of a name, if there is one. What it answers for a name stays
-	// as it is: a rule keeps the source that it took.
+	// Source returns the source of a name, if it exists. The result for a name never changes: a rule keeps the source
+	// that it has.
 	Source(name string) (Source, bool)
-	// Names are those that there are, sorted.
+	// Names returns the names of all sources, sorted.
 	Names() []string
 }
 
-// Source is asked about many entities at once. Implementations are safe for concurrent use.
+// Source is queried about many entities at once. Implementations are safe for concurrent use.
 type Source interface {
-	// Enter takes a place in the line before the source; false: the line is full.
+	// Enter takes a place in the queue of the source; false: the queue is full.
 	Enter() bool
-	// Ask asks about up to lookup.BatchMost entities, for up to timeout from when it begins to,
-	// and gives the place in the line back. Without asks it only does that. Finding i is of
-	// asks[i].
+	// Ask queries up to lookup.BatchMost entities, for up to timeout from its beginning, and releases the place in the
+	// queue. Without asks it only releases the place. Finding i is of asks[i].
 	Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding
-	// Verify is that of lookup.Client.
+	// Verify is lookup.Client.Verify.
 	Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error)
-	// Reach reports why the source can't be reached, without asking it about anybody.
+	// Reach returns why the source cannot be reached, without a query about any entity.
 	Reach(ctx context.Context) error
 }
 
-// environment is what rules name that is not in their document.
+// environment holds the definitions that rules refer to outside of their documents.
 type environment struct {
 	calendars calendars.Set
-	sources   Sources          // nil: nobody knows
-	handlers  *checks.Handlers // nil: nobody knows
-	bounds    *access.Bounds   // of the rule; nil: there are none
-	cache     *ruleCache       // that holds what is compiled; nil: its caller alone does
-	// ended is closed once nobody waits any more for what is compiled; nil: it is waited for.
+	sources   Sources          // nil: unknown
+	handlers  *checks.Handlers // nil: unknown
+	bounds    *access.Bounds   // of the rule; nil: unlimited
+	cache     *ruleCache       // holds the compiled rules; nil: only the caller does
+	// ended is closed once the caller of a compilation has left; nil: the caller stays.
 	ended <-chan struct{}
 }
 
-// source is the source of a name, or one that nobody can find anything out by.
+// source returns the named source, or an undefinedSource.
 func (o environment) source(name string) Source {
 	if o.sources == nil {
 		return undefinedSource{name: name}
@@ -60,16 +59,16 @@ func (o environment) source(name string) Source {
 	return undefinedSource{name: name, known: askable(o.sources.Names(), o.bounds), bound: o.bounds != nil}
 }
 
-// undefinedSource stands in the place of a source that is not defined on this node.
+// undefinedSource replaces a source that is not defined on this node.
 type undefinedSource struct {
 	name  string
 	known []string
-	bound bool // there may be others, of which the rule is not told
+	bound bool // others may exist that the rule must not know of
 }
 
 var _ Source = undefinedSource{}
 
-// Error says what is missing, and what there is.
+// Error names the missing source, and the defined ones.
 func (u undefinedSource) Error() string {
 	switch near := configfile.Suggest(u.name, u.known); {
 	case near != "":

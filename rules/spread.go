@@ -6,11 +6,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxSpread bounds by how much a step may be late on purpose.
+// maxSpread bounds the intentional delay of a step.
 const maxSpread = Duration(futurejobs.Day)
 
-// spreadSlot is when the key's turn is to take a step that is due at an instant for all keys.
-// Where its calendar has closed by then, it waits until that opens.
+// spreadSlot returns the slot of a key for a step that is due at the given time for all keys. If the step's calendar
+// has closed by then, the slot is when it opens.
 func (r *Rule) spreadSlot(w waitContext, s *step, at time.Time) time.Time {
 	if later := r.later(w.key); later > 0 {
 		return s.within.Next(at.Add(later))
@@ -18,13 +18,13 @@ func (r *Rule) spreadSlot(w waitContext, s *step, at time.Time) time.Time {
 	return at
 }
 
-// later is by how much the steps of a key are later than those of the first: a whole number of
-// slots, so that as many keys have the first slot of the spread as any other.
+// later returns the delay of the steps of a key against those of the first: a whole number of slots, so that each slot
+// of the spread has about as many keys as any other.
 func (r *Rule) later(key string) time.Duration {
 	return time.Duration(r.spreadIndex(key)) * time.Duration(r.engine.Grid)
 }
 
-// spreadIndex is by how many slots the steps of a key are later.
+// spreadIndex returns by how many slots the steps of a key are later.
 func (r *Rule) spreadIndex(key string) int {
 	if r.spread <= 1 {
 		return 0
@@ -32,7 +32,7 @@ func (r *Rule) spreadIndex(key string) int {
 	return futurejobs.SpreadIndex(r.engine.Name, key, r.spread)
 }
 
-// spread checks over which span the steps are spread.
+// spread checks the span of the rule's spread.
 func (c *compiler) spread(d Document) {
 	switch {
 	case d.Spread == 0:

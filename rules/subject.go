@@ -7,7 +7,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// checkSubject says what is wrong with a subject that a rule listens to; "" when nothing is.
+// checkSubject returns why a subject of a rule is invalid; "" if it is valid.
 func checkSubject(s string) string {
 	if err := subjects.CheckForm(s); err != nil {
 		return err.Error()
@@ -18,10 +18,10 @@ func checkSubject(s string) string {
 	return ""
 }
 
-// matches reports whether a subject without wildcards is one of the pattern's.
+// matches reports whether a subject without wildcards matches the pattern.
 func matches(pattern, subject string) bool { return subjects.Covers(pattern, subject) }
 
-// wildcardsIn is how many wildcards the pattern has.
+// wildcardsIn returns how many wildcards the pattern has.
 func wildcardsIn(pattern string) int {
 	n := 0
 	for token := range strings.SplitSeq(pattern, ".") {
@@ -32,8 +32,8 @@ func wildcardsIn(pattern string) int {
 	return n
 }
 
-// wildcards are the tokens that the pattern's wildcards match in the subject, in order; all
-// that follow, with their dots, for ">". The subject has to be one of the pattern's.
+// wildcards returns the tokens that the pattern's wildcards match in the subject, in order; for ">", all that follow,
+// with their dots. The subject has to match the pattern.
 func wildcards(pattern, subject string) []string {
 	var tokens []string
 	for {

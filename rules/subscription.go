@@ -8,7 +8,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// subject is of the event that begins a wait; "" for a schedule, which has none.
+// subject returns the subject of the event that creates a job; "" for a schedule.
 func (t Trigger) subject() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Event
@@ -16,7 +16,7 @@ func (t Trigger) subject() string {
 	return t.Event
 }
 
-// keyed is the key of the event that begins a wait.
+// keyed returns the key of the event that creates a job.
 func (t Trigger) keyed() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Key
@@ -68,7 +68,7 @@ func (c *compiler) only(kind string, t Trigger, others ...string) {
 	}
 }
 
-// watch compiles an event that a rule listens to. purpose is what the event does.
+// watch compiles an event that a rule listens to. purpose is the effect of the event.
 func (c *compiler) watch(pointer string, w Watch, purpose string) subscription {
 	if w.Event == "" {
 		c.problem(pointer+"/event", "the event is missing; name the subject that %s, such as orders.created", purpose)
@@ -88,7 +88,7 @@ func (c *compiler) watch(pointer string, w Watch, purpose string) subscription {
 	return compiled
 }
 
-// wild reports whether one of the expressions reads what wildcards matched.
+// wild reports whether one of the expressions reads the tokens that wildcards matched.
 func wild(all ...*expression) bool {
 	return slices.ContainsFunc(all, func(x *expression) bool { return x != nil && x.wild })
 }
@@ -112,8 +112,8 @@ func (c *compiler) subscriptions(pointer string, n int) bool {
 	return n > MaxResolves
 }
 
-// pauses compiles what lets time stand still. Where no event lets it go on, the wait would be
-// lost for good.
+// pauses compiles the events that suspend a job's time. Without an event to resume it, the job would be suspended for
+// ever.
 func (c *compiler) pauses(d Document) []subscription {
 	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
 		c.problem(c.item("/pause", 0), `time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`)
@@ -121,7 +121,7 @@ func (c *compiler) pauses(d Document) []subscription {
 	return c.watches("/pause", d.Pause, "lets time stand still")
 }
 
-// reserved are the outcomes that a rule can't claim.
+// reserved are the outcomes that a rule must not use.
 var reserved = []checks.Outcome{
 	checks.Cleared, checks.Exhausted, checks.Restarted, checks.Expired, checks.RuleDeleted, checks.Undetermined,
 	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
@@ -156,7 +156,7 @@ func (c *compiler) outcome(pointer, as string) checks.Outcome {
 	return outcome
 }
 
-// set compiles what makes a resolve one of several.
+// set compiles the fields of a resolve by a set of events.
 func (c *compiler) set(pointer string, s Resolve, w *subscription) {
 	switch {
 	case s.Distinct == "" && s.Need != "":
@@ -173,8 +173,7 @@ func (c *compiler) set(pointer string, s Resolve, w *subscription) {
 	w.wild = w.wild || wild(w.distinct, w.need)
 }
 
-// checkNeed refuses a resolve that ends each wait as it begins, and one that an earlier resolve
-// leaves nothing to.
+// checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
 func (c *compiler) checkNeed(pointer string, d Document, i int) {
 	s := d.Resolve[i]
 	if s.Event == "" || s.Distinct != "" {
@@ -192,7 +191,7 @@ func (c *compiler) checkNeed(pointer string, d Document, i int) {
 	}
 }
 
-// maxKeys is the most entities that a trigger names.
+// maxKeys is the largest number of entities that a trigger names.
 const maxKeys = 1000
 
 // keys checks the entities that a trigger names.
@@ -203,7 +202,7 @@ func (c *compiler) keys(pointer string, keys []string) {
 	}
 	seen := make(map[string]int)
 	for i, key := range keys {
-		if err := checkKey(key); err != nil && key != "" { // the reader has said that it is empty
+		if err := checkKey(key); err != nil && key != "" { // the reader has reported an empty key
 			c.problem(item(pointer, i), "%s", err.Error())
 		}
 		if first, twice := seen[key]; twice {

@@ -9,7 +9,7 @@ import (
 // Bounds of a text.
 const (
 	maxTemplate = 4 << 10 // bytes, as written
-	maxText     = 4 << 10 // bytes, as said
+	maxText     = 4 << 10 // bytes, as rendered
 	maxParts    = 64      // expressions in it
 )
 
@@ -24,7 +24,7 @@ type part struct {
 	x    *expression
 }
 
-// compileTemplate takes a text apart. Errors are for people.
+// compileTemplate parses a text. Errors are for people.
 func compileTemplate(s string, d exprEnv) (*template, error) {
 	if len(s) > maxTemplate {
 		return nil, fmt.Errorf("the text has %d bytes, the most is %d", len(s), maxTemplate)
@@ -56,7 +56,7 @@ func compileTemplate(s string, d exprEnv) (*template, error) {
 	}
 }
 
-// closing returns where the first "}}" outside of quotes is, or -1.
+// closing returns the index of the first "}}" outside of quotes, or -1.
 func closing(s string) int {
 	var quote byte
 	for i := 0; i < len(s); i++ {
@@ -75,7 +75,7 @@ func closing(s string) int {
 	return -1
 }
 
-// constant is the text if it has no expressions.
+// constant returns the text if it has no expressions.
 func (t *template) constant() (string, bool) {
 	for _, p := range t.parts {
 		if p.x != nil {
@@ -85,8 +85,8 @@ func (t *template) constant() (string, bool) {
 	return t.say(scope{}), true
 }
 
-// say fills the template in. What can't be evaluated stands in the text as what it is: an
-// alert is never lost for its wording.
+// say renders the template. An expression that cannot be evaluated is replaced by its error: an alert is never lost
+// because of its text.
 func (t *template) say(s scope) string {
 	var b strings.Builder
 	for _, p := range t.parts {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What the rules of one tenant, which are rules with bounds, may cost together, in rounds.
+// The cost limits, in rounds, of the rules of one tenant together. They are rules with bounds.
 const (
 	// tenantShare is how many budgets of a rule they have on one event.
 	tenantShare = 8
-	// They have leastFree on each event, and one for so many bytes of it, whatever they cost before. A hundred ordinary rules
-	// cost less: see TestOrdinaryRulesAreFree.
+	// On each event they have leastFree, and one for each unit of its bytes, regardless of their cost before. A hundred
+	// ordinary rules cost less: see TestOrdinaryRulesAreFree.
 	leastFree    = 10_000
 	bytesForFree = 4
-	// What they cost beyond that is drawn from an allowance of the tenant on the node, which grows by tenantGrowth a second:
-	// about 15 % of a core. Full, it pays for five events of the largest size, after which the rule is paused.
+	// The cost beyond that is drawn from an allowance of the tenant on the node, which grows by tenantGrowth a second:
+	// about 15 % of a core. A full one pays for five events of the largest size, after which the rule is paused.
 	tenantGrowth    = 1_500_000
 	tenantAllowance = 30 * tenantGrowth
 	// allGrowth is by how much the allowances of all tenants grow together, in a second.
@@ -30,28 +30,28 @@ var (
 		leastFree, bytesForFree, tenantGrowth, errSpent)
 )
 
-// tenant is whose a rule with bounds is: a prefix of names, or a token without a prefix.
+// tenant is the owner of a rule with bounds: a prefix of names, or a token without a prefix.
 type tenant struct{ prefix, token string }
 
-// tenancy is what the rules of tenants may cost on one event.
+// tenancy holds the cost limits of the rules of tenants on one event.
 type tenancy struct {
-	of         func(rule string) string // the prefix that a rule counts toward; nil: none is known
-	allowances *allowances              // nil: nothing is drawn, and nothing refused because of it
+	of         func(rule string) string // returns the prefix of a rule; nil: none is known
+	allowances *allowances              // nil: costs are not drawn, and no rule is refused
 	now        func() time.Time
 	refused    bool // rules were refused because an allowance is used up
 	tabs       map[tenant]*tab
 }
 
-// tab is what the rules of one tenant may still cost on the event.
+// tab is the remaining cost limit of one tenant's rules on the event.
 type tab struct {
 	tenant
 	left  int // of their budgets
-	free  int // of what is not drawn
+	free  int // of the free part
 	stock int // of the tenant's allowance
 	drawn bool
 }
 
-// tab returns what the rules of a rule's tenant may still cost on an event of so many bytes, where the rule has a budget.
+// tab returns the remaining limit of a rule's tenant on an event with the given bytes, if the rule has a budget.
 func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
 	whose := tenant{token: of.Bounds.Token}
 	if t.of != nil {
@@ -74,7 +74,7 @@ func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
 	return known
 }
 
-// lower lowers the budget of a rule to what the rules of its tenant may still cost, and returns it.
+// lower lowers the budget of a rule to the remaining limit of its tenant, and returns it.
 func (t *tab) lower(own *budget) int {
 	if t.left < own.left {
 		own.left, own.spent = t.left, errTenantSpent
@@ -85,7 +85,7 @@ func (t *tab) lower(own *budget) int {
 	return own.left
 }
 
-// pay takes what a rule cost from the tab, and what is not free from the allowance of the tenant.
+// pay deducts the cost of a rule from the tab, and the part that is not free from the allowance of the tenant.
 func (t *tenancy) pay(of *tab, cost int) {
 	of.left -= cost
 	free := min(cost, of.free)
@@ -98,21 +98,22 @@ func (t *tenancy) pay(of *tab, cost int) {
 	t.allowances.draw(of.tenant, beyond)
 }
 
-// allowances are what the rules of tenants may cost a node beyond what is free. They grow up to their size.
-// Where many are not full, each grows more slowly. It is safe for concurrent use.
+// allowances hold the amounts that the rules of tenants may cost a node beyond the free part. They grow up to their
+// size. If many are not full, each grows more slowly. It is safe for concurrent use.
 type allowances struct {
 	mu    sync.Mutex
-	drawn map[tenant]int // from those that are not full
+	drawn map[tenant]int // from the allowances that are not full
 	at    time.Time      // when they grew last
 }
 
-// How long allowances grow at a time: so long that it comes to many rounds, and not so long that it comes to more than an int holds.
+// The shortest and the longest time that allowances grow by at once: long enough to give many rounds, and short enough
+// not to overflow an int.
 const (
 	leastGrowing = time.Millisecond
 	mostGrowing  = time.Hour
 )
 
-// left returns how much an allowance has at now; 0 where more was drawn than there was.
+// left returns the rest of an allowance at now; 0 if it was overdrawn.
 func (a *allowances) left(of tenant, now time.Time) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +121,7 @@ func (a *allowances) left(of tenant, now time.Time) int {
 	return max(0, tenantAllowance-a.drawn[of])
 }
 
-// draw takes rounds from an allowance, as much as events cost that were matched at a time.
+// draw takes rounds from an allowance. Concurrent events may overdraw it.
 func (a *allowances) draw(of tenant, rounds int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

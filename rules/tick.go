@@ -10,27 +10,26 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// tickEvent is what a job of a tick, or an event without data of its own, carries.
+// tickEvent is the data of a job of a tick, or of an emitted event without data of its own.
 type tickEvent struct {
 	Tick   time.Time `json:"tick"`
-	Missed int       `json:"missed"` // ticks before it that nothing came of
+	Missed int       `json:"missed"` // the ticks before it without a result
 }
 
 func (t tickEvent) json() (json.RawMessage, error) { return json.Marshal(t) }
 
-// tick says what comes of a tick that is found at now. engine is what jobs of the rule are judged
-// by.
+// tick computes the result of a tick that is found at now. engine is the engine's view of the rule's jobs.
 //
-//  1. One that is found too late is skipped, or what it begins is expired, if the rule wants that.
-//     Either is said.
-//  2. It emits an event, or begins a wait for each of the rule's keys. Without keys it is the key.
-//  3. A wait that can't begin is said: nobody would look.
+//  1. A tick that is found too late is skipped, or its jobs expire, if the rule is configured so. Either raises an
+//     alert.
+//  2. It emits an event, or creates a job for each of the rule's keys. Without keys the tick is the key.
+//  3. A job that cannot be created raises an alert: otherwise no user would notice.
 func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.DueTicks) {
 	late, reason := r.tickExpired(*d, now)
 	if late == Skip {
 		d.Outcome = futurejobs.TickSkipped
 		skipped := r.remark("tick", alerts.Expired, d.At, reason+"; it is skipped")
-		skipped.Severity = alerts.Info // as the rule wants it
+		skipped.Severity = alerts.Info // as the rule requests
 		d.Remarks = append(d.Remarks, skipped)
 		return
 	}
@@ -72,7 +71,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 	}
 }
 
-// expiredAlert is what is said of a wait that a tick found at now begins anew although it was due.
+// expiredAlert returns the alert for an overdue job that a tick found at now restarts.
 func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	return func(j futurejobs.Job) alerts.Draft {
 		w := waitOf(j)
@@ -89,7 +88,7 @@ func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	}
 }
 
-// tickExpired is what is done with a tick that is found too late, and why; Run: it is not.
+// tickExpired returns the treatment of a tick that is found too late, and why; Run: it is in time.
 func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) {
 	c, late := r.document.CatchUp, Duration(now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == Run {
@@ -106,7 +105,7 @@ func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) 
 	return c.Do, reason
 }
 
-// keysAt are the keys of the waits that a tick begins.
+// keysAt returns the keys of the jobs that a tick creates.
 func (r *Rule) keysAt(tick time.Time) []string {
 	if keys := r.document.Trigger.Keys; len(keys) > 0 {
 		return keys
@@ -114,7 +113,7 @@ func (r *Rule) keysAt(tick time.Time) []string {
 	return []string{tick.UTC().Format(time.RFC3339)}
 }
 
-// emission is the event that a tick publishes. Its id is one for the rule and the tick.
+// emission returns the event that a tick publishes. Its id is the same for the same rule and tick.
 func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.DueTicks) *futurejobs.Emission {
 	if len(e.Data) > 0 {
 		body = e.Data
@@ -125,7 +124,7 @@ func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.DueTicks) *f
 	}
 }
 
-// remark is what people have to know about a tick of the rule.
+// remark returns a system alert about a tick of the rule.
 func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.Loudest, Since: tick,

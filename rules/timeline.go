@@ -11,17 +11,17 @@ import (
 	"deadman/internal/schedules"
 )
 
-// waitContext is what the times of a rule's steps are counted from.
+// waitContext holds the times that a rule's steps are counted from.
 type waitContext struct {
 	scope
 	from   time.Time // from when steps are counted; set by timeline
-	slot   time.Time // that is looked at
-	said   time.Time // the slot at which something was said first; zero: nothing was
-	heard  time.Time // since when beats are heard without a gap; zero: as far back as matters
+	slot   time.Time // of the check
+	said   time.Time // the slot of the first alert; zero: none
+	heard  time.Time // since when heartbeats have been received without a gap; zero: no relevant gap
 	pauses []checks.Pause
 }
 
-// waitOfCheck is what expressions and times see of a check.
+// waitOfCheck returns the context of a check.
 func waitOfCheck(c checks.Check) waitContext {
 	event := keptBody(c.Event)
 	state := event
@@ -46,26 +46,26 @@ func waitOfCheck(c checks.Check) waitContext {
 	}
 }
 
-// waitOf is what they see of a job.
+// waitOf returns the context of a job.
 func waitOf(j futurejobs.Job) waitContext {
 	return waitOfCheck(checks.Check{
 		Key: j.Key, Event: j.Event, State: j.Known(), Since: j.Since, Count: j.CheckCount, Pauses: j.Pauses,
 	})
 }
 
-// sameBytes reports whether two bodies are one in memory, which spares decoding it twice.
+// sameBytes reports whether two bodies share their memory, to avoid decoding it twice.
 func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// stepTime is a step with the time it is taken at.
+// stepTime is a step with the time when it is due.
 type stepTime struct {
 	*step
 	at time.Time
 }
 
-// Steps is how many steps the rule takes at the most; 0: a handler decides that, or it goes on until somebody
-// acknowledges.
+// Steps returns the largest number of steps that the rule takes; 0: a handler decides that, or a step repeats until a
+// user acknowledges.
 func (r *Rule) Steps() int {
 	if slices.ContainsFunc(r.steps, func(s step) bool { return s.nags }) {
 		return 0
@@ -73,31 +73,30 @@ func (r *Rule) Steps() int {
 	return len(r.steps)
 }
 
-// timeline returns when each step is taken, in this order: steps that are computed may come
-// before others that are written before them. What it returns is the same at each look,
-// but for the pauses since the last, and for what deadman could not hear.
+// timeline returns when each step is due, in this order: computed steps may come before others that are written before
+// them. The result is the same at each check, except for pauses since the last, and for monitoring gaps.
 func (r *Rule) timeline(w waitContext) ([]stepTime, error) { return r.hasFixedTimes(w, len(r.steps)) }
 
-// timelineTo is the timeline up to the step of a place in it; further, where a later step may come
-// before that. A beat asks for the first of a thousand.
+// timelineTo returns the timeline up to the step at an index; further, if a later step may come before it. A heartbeat
+// needs the first of a thousand.
 func (r *Rule) timelineTo(w waitContext, place int) ([]stepTime, error) {
 	n := min(place+1, len(r.steps))
-	again := func(s step) bool { return s.nags && s.turn > 1 } // what is written after it may come between
+	again := func(s step) bool { return s.nags && s.turn > 1 } // a step written after it may come between its repetitions
 	if !r.rising || slices.ContainsFunc(r.steps[:n], again) {
 		n = len(r.steps)
 	}
 	return r.hasFixedTimes(w, n)
 }
 
-// hasFixedTimes is the timeline of the first n steps. A first step that was put off too often, by what could
-// not be heard, is taken.
+// hasFixedTimes returns the timeline of the first n steps. A first step that was postponed too often by monitoring gaps
+// is taken.
 func (r *Rule) hasFixedTimes(w waitContext, n int) ([]stepTime, error) {
 	w.from = r.begins(w)
 	line, err := r.stepTimes(w, n)
 	if err != nil || !r.gapLimitReached(w) || r.due(line, w.slot) == 0 {
 		return line, err
 	}
-	// The first step was put off and is taken at last, and those after it have their time.
+	// The first step was postponed and is taken now, and the steps after it are counted from it.
 	w.said = w.slot
 	w.from = r.begins(w)
 	line, err = r.stepTimes(w, n)
@@ -107,7 +106,7 @@ func (r *Rule) hasFixedTimes(w waitContext, n int) ([]stepTime, error) {
 	return line, err
 }
 
-// stepTimes is the timeline of the first n steps, counted from an instant.
+// stepTimes returns the timeline of the first n steps, counted from w.from.
 func (r *Rule) stepTimes(w waitContext, n int) ([]stepTime, error) {
 	line := make([]stepTime, 0, n)
 	before := w.from
@@ -124,8 +123,8 @@ func (r *Rule) stepTimes(w waitContext, n int) ([]stepTime, error) {
 	return line, nil
 }
 
-// begins is from when the steps of a wait are counted: from its beginning; of a heartbeat, from
-// when the beat is overdue.
+// begins returns from when the steps of a job are counted: from its beginning; for a heartbeat, from when it is
+// overdue.
 func (r *Rule) begins(w waitContext) time.Time {
 	if r.beats == nil {
 		return w.since
@@ -133,8 +132,8 @@ func (r *Rule) begins(w waitContext) time.Time {
 	return r.deadline(w)
 }
 
-// when is when the step is due, whether or not its calendar is open then. before is when
-// the step before it is.
+// when returns when the step is due, whether or not its calendar is open then. before is the time of the step before
+// it.
 func (s *step) when(w waitContext, before time.Time) (time.Time, error) {
 	switch {
 	case s.at != nil:
@@ -152,7 +151,7 @@ func (s *step) when(w waitContext, before time.Time) (time.Time, error) {
 	return passed(s.of, w.from, span, w.pauses), nil
 }
 
-// span is how long the step waits.
+// span returns how long after the step before the step is due.
 func (s *step) span(in scope) (time.Duration, error) {
 	if s.computed == nil {
 		return s.after, nil
@@ -160,8 +159,8 @@ func (s *step) span(in scope) (time.Duration, error) {
 	return s.computed.span(in)
 }
 
-// passed is the instant by which a span of a calendar's time has passed since an instant.
-// In a pause time stands still.
+// passed returns the time when a span of a calendar's time has passed since the given time. In a pause time is
+// suspended.
 func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses []checks.Pause) time.Time {
 	for _, p := range pauses {
 		if !p.To.After(since) {
@@ -179,8 +178,8 @@ func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses 
 	return of.Add(since, span)
 }
 
-// firstCheck is the slot of the first look. A step further ahead of the event, or of when a beat is
-// overdue, than the horizon is refused: nobody would notice that the job is never looked at.
+// firstCheck returns the slot of the first check. A step further ahead of the event, or of the time when a heartbeat is
+// overdue, than the horizon is refused: no user would notice that the job is never checked.
 func (r *Rule) firstCheck(w waitContext, at time.Time) (time.Time, error) {
 	begins := r.begins(w)
 	line, err := r.timelineTo(w, 0)
@@ -195,8 +194,8 @@ func (r *Rule) firstCheck(w waitContext, at time.Time) (time.Time, error) {
 	return r.earlierRecheck(w.scope, latest(at, w.since), r.engine.Grid.Up(line[0].at)), nil
 }
 
-// lastPlanned is the last step of a line, whose first turn counts where it is repeated until
-// somebody acknowledges: that somebody does is expected long before its last.
+// lastPlanned returns the last step of a timeline, with only the first repetition of a step that is repeated until a
+// user acknowledges: an acknowledgement is expected long before its last.
 func lastPlanned(line []stepTime) stepTime {
 	last := len(line) - 1
 	for last > 0 && line[last].nags && line[last].turn > 1 {
@@ -205,18 +204,17 @@ func lastPlanned(line []stepTime) stepTime {
 	return line[last]
 }
 
-// earlierRecheck is the slot of the look between two instants that the rule wants; to, where it wants
-// none.
+// earlierRecheck returns the slot of the rule's recheck between two times; to, if it has none.
 func (r *Rule) earlierRecheck(s scope, from, to time.Time) time.Time {
 	look, err := r.between(s, from, to)
 	if err != nil {
-		return to // the look says so
+		return to // the check reports the error
 	}
 	return look
 }
 
-// between is the slot of the look between two instants that the rule wants; to, where it
-// wants none. What it names that is over or comes later changes nothing.
+// between returns the slot of the rule's recheck between two times; to, if it has none. A recheck outside of the two
+// times changes nothing.
 func (r *Rule) between(s scope, from, to time.Time) (time.Time, error) {
 	if r.recheck == nil {
 		return to, nil
@@ -231,8 +229,8 @@ func (r *Rule) between(s scope, from, to time.Time) (time.Time, error) {
 	return to, nil
 }
 
-// written reports whether the times of all steps are written out, so that they were compared with
-// each other, and with the horizon, when the rule was saved.
+// written reports whether the times of all steps are literal, so that they were compared with each other, and with the
+// horizon, when the rule was saved.
 func (r *Rule) written() bool {
 	return !slices.ContainsFunc(r.steps, func(s step) bool {
 		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
@@ -253,18 +251,17 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// HeldForever reports whether a look of a job at next is as good as none: it only ends the hold of a
-// beat that stays away, which is for good. It is asked of jobs whose first step was taken: every other
-// look at those is within the horizon.
+// HeldForever reports whether a check of a job at next is irrelevant: it only ends the hold of a missing heartbeat,
+// which is unlimited. It is for jobs whose first step was taken: every other check of those is within the horizon.
 func (r *Rule) HeldForever(next, now time.Time) bool {
 	return r.beats != nil && r.document.Hold == longest && next.Sub(now) > r.engine.Limits.Horizon
 }
 
-// upcoming is the slot at which something can be said next, where so many steps were taken and
-// what was said is acknowledged until an instant; the zero time, where nothing is any more. A
-// step that is due by at and is held back speaks once the acknowledgement is over. Those after it
-// are looked at all the same, because the condition may not hold any more by then. Where there is none,
-// those that are repeated until somebody acknowledges are not, if that is for good.
+// upcoming returns the slot of the next possible alert, given the number of steps taken and the time until when the
+// alert is acknowledged; the zero time if none is possible. A step that is due by at and suppressed raises its alert
+// once the acknowledgement is over. The job is checked at later steps all the same, because the condition may not hold
+// any more by then. Without a condition, steps that are repeated until a user acknowledges are skipped if the
+// acknowledgement is permanent.
 func (r *Rule) upcoming(line []stepTime, step int, at, ackedUntil time.Time) time.Time {
 	if step >= len(line) {
 		return time.Time{}
@@ -288,11 +285,11 @@ func (r *Rule) upcoming(line []stepTime, step int, at, ackedUntil time.Time) tim
 	return next
 }
 
-// upcomingOf is upcoming of a job; the zero time too, where nobody knows.
+// upcomingOf returns upcoming for a job; also the zero time if the timeline is undetermined.
 func (r *Rule) upcomingOf(j futurejobs.Job, now time.Time) time.Time {
 	line, err := r.timeline(waitOf(j))
 	if err != nil {
-		return time.Time{} // the look says so
+		return time.Time{} // the check reports the error
 	}
 	return r.upcoming(line, j.Step, now, j.AckedUntil)
 }

@@ -10,14 +10,13 @@ import (
 	"deadman/internal/access"
 )
 
-// Trial is what came of asking a handler about a check that is made up.
+// Trial is the result of calling a handler with a made-up check.
 type Trial struct {
 	futurejobs.Trial
-	Rule string // whose check it was made up as; empty: no rule names the handler
+	Rule string // the rule of the made-up check; empty: no rule names the handler
 }
 
-// Wanted returns the names of handlers that rules give at their newest versions, and by which
-// rules.
+// Wanted returns the names of handlers that rules name in their newest versions, and the rules of each.
 func (r *Registry) Wanted(ctx context.Context) (map[string][]string, error) {
 	all, err := r.List(ctx)
 	if err != nil {
@@ -32,9 +31,8 @@ func (r *Registry) Wanted(ctx context.Context) (map[string][]string, error) {
 	return wanted, nil
 }
 
-// TryHandler asks a handler once about an entity, as a check at the last slot before now of a
-// rule that names it, or of one that is made up. Nothing comes of it. The error is Problems or of
-// the store.
+// TryHandler calls a handler once about an entity, with a check at the last slot before now of a rule that names it, or
+// of a made-up rule. Its answer is not applied. The error is Problems or of the store.
 func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.RawMessage, now time.Time) (Trial, error) {
 	body := newBody(event)
 	if !namePattern.MatchString(name) {
@@ -61,8 +59,8 @@ func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.
 	return Trial{Trial: trial, Rule: named}, nil
 }
 
-// naming is a rule that names a handler: of those that there are, one that says that it has
-// effects before others; one that is made up where there is none.
+// naming returns a rule that names a handler: preferably an existing one that declares effects, then any existing one,
+// then a made-up one.
 func (r *Registry) naming(ctx context.Context, handler string) (rule *Rule, named string, err error) {
 	all, err := r.List(ctx)
 	if err != nil {

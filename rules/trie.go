@@ -2,8 +2,8 @@ package rules
 
 import "strings"
 
-// trie finds what belongs to the patterns that a subject matches. Its cost grows with the
-// tokens of the subject, not with the number of patterns. It is not changed once built.
+// trie finds the values of the patterns that a subject matches. Its cost grows with the tokens of the subject, not with
+// the number of patterns. It is immutable once built.
 type trie[T any] struct {
 	next map[string]*trie[T] // by token, wildcards included
 	here []T                 // of patterns that end here
@@ -29,8 +29,8 @@ func (t *trie[T]) add(pattern string, v T) {
 	t.here = append(t.here, v)
 }
 
-// match calls found for each pattern that the subject matches. A subject with a token "*"
-// may find one twice.
+// match calls found for the values of each pattern that the subject matches. A subject with a token "*" may find one
+// twice.
 func (t *trie[T]) match(subject string, found func(T)) {
 	for _, v := range t.rest {
 		found(v)

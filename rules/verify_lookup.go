@@ -11,13 +11,12 @@ import (
 	"deadman/internal/access"
 )
 
-// verifyTime bounds how long a source has to say whether it takes a question.
+// verifyTime bounds how long a source has to verify a question.
 const verifyTime = 5 * time.Second
 
-// verify asks the source of a lookup whether it takes the question, and compares what it finds
-// with what the rule takes its fields for. What is wrong is Problems; that a source can't be
-// asked now is no reason to refuse a rule, and is a warning. A rule that was saved as it is now
-// is not looked at again.
+// verify asks the source of a lookup whether it accepts the question, and compares the columns that it finds with their
+// use in the rule. Errors are Problems; a source that cannot be reached now is no reason to refuse a rule, and is a
+// warning. A rule that is unchanged since its save is not verified again.
 func (r *Registry) verify(ctx context.Context, d parsedDocument, before *ListedRule, canonical []byte) (warnings []string, err error) {
 	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.RuleVersion.Document, canonical) {
 		return nil, nil
@@ -53,9 +52,8 @@ func (r *Registry) verify(ctx context.Context, d parsedDocument, before *ListedR
 	return nil, c.problems.orNil()
 }
 
-// VerifyText asks sources whether they take what the rules of a text look up, as saving does. What
-// could not be asked is a warning, and what is wrong is Problems. A text that is wrong by itself
-// is to be put right first, and nobody is asked.
+// VerifyText asks sources whether they accept the lookups of the rules of a text, as saving does. A source that could
+// not be queried is a warning, and an error is Problems. For a text that is invalid by itself, no source is queried.
 func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (warnings []string, err error) {
 	documents, err := r.parse(ctx, data, file)
 	if err != nil {
@@ -79,7 +77,7 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 	return warnings, found.orNil()
 }
 
-// nearest is a problem at the place of a field, or of what is around it.
+// nearest returns a problem at the place of a field, or of the nearest element around it.
 func (d parsedDocument) nearest(pointer, message string) Problem {
 	p := d.problem("", pointer, message)
 	at := (&reader{places: d.places}).nearestPlace(pointer)
@@ -87,7 +85,7 @@ func (d parsedDocument) nearest(pointer, message string) Problem {
 	return p
 }
 
-// Asks is the name of the source that is asked; empty: none is.
+// Asks returns the name of the lookup's source; empty: none.
 func (l *Lookup) Asks() string {
 	switch {
 	case l == nil:
@@ -104,7 +102,7 @@ func (l *Lookup) Asks() string {
 	return ""
 }
 
-// sourceAt is the pointer to the name of the source.
+// sourceAt returns the pointer to the name of the source.
 func (l *Lookup) sourceAt() string {
 	switch {
 	case l.SQL != nil:

@@ -16,8 +16,8 @@ import (
 type version struct {
 	saved    RuleVersion
 	document Document
-	err      error              // why the document can't be read
-	schedule schedules.Schedule // as it ticks from 1970; nil: it does not tick
+	err      error              // why the document cannot be read
+	schedule schedules.Schedule // its ticks from 1970; nil: it does not tick
 	world    environment
 
 	form      atomic.Pointer[form] // nil: it is not compiled, or was evicted from the cache
@@ -25,7 +25,7 @@ type version struct {
 	compiling sync.Mutex
 }
 
-// form is what a version was compiled to, or why it cannot be.
+// form is the result of compiling a version, or the error.
 type form struct {
 	rule *Rule
 	err  error
@@ -38,11 +38,11 @@ func newVersion(s RuleVersion, world environment) *version {
 	return v
 }
 
-// compiled returns the rule of the version. The caller must not keep it for longer than it takes to answer one question: the
-// memory of what is kept is not bounded.
+// compiled returns the rule of the version. The caller must not keep it longer than one operation takes: the memory of
+// rules that are kept is not bounded.
 func (v *version) compiled() (*Rule, error) {
 	if f := v.form.Load(); f != nil {
-		if !v.used.Load() { // a store each time would make the processors wait for each other
+		if !v.used.Load() { // an unconditional store would make processors contend each time
 			v.used.Store(true)
 		}
 		return f.rule, f.err
@@ -61,7 +61,7 @@ func (v *version) compiled() (*Rule, error) {
 	return f.rule, f.err
 }
 
-// weight is about how much memory the form takes, in bytes.
+// weight returns the approximate memory of the form, in bytes.
 func (f *form) weight() int64 {
 	if f.rule == nil {
 		return 1 << 10
@@ -69,8 +69,8 @@ func (f *form) weight() int64 {
 	return int64(f.rule.weight)
 }
 
-// decodeDocument reads what Canonical wrote. A field that this program does not know is an
-// error: a rule that is half understood would say half of what it should.
+// decodeDocument reads the form that Canonical wrote. A field that this program does not know is an error: a rule that
+// is only partly understood would raise only part of its alerts.
 func decodeDocument(stored []byte) (Document, error) {
 	var d Document
 	decoder := json.NewDecoder(bytes.NewReader(stored))
@@ -87,7 +87,7 @@ func (v *version) compile() (*Rule, error) {
 	return r, wrapErr(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 
-// grid is the grid of the version, or none if its document can't be read.
+// grid returns the grid of the version, or none if its document cannot be read.
 func (v *version) grid() (futurejobs.Grid, bool) {
 	grid, err := futurejobs.NewGrid(time.Duration(v.document.Slot))
 	return grid, v.err == nil && err == nil
@@ -96,17 +96,16 @@ func (v *version) grid() (futurejobs.Grid, bool) {
 // rule is all versions of one rule that is not deleted, newest first.
 type rule struct {
 	versions []*version
-	paused   bool     // no new waits begin
+	paused   bool     // no new jobs are created
 	halted   bool     // its events are not evaluated: they cost too much
-	starts   []string // the streams that the triggers of all versions come by
+	starts   []string // the streams of the triggers of all versions
 }
 
-// began is when the rule was first saved, whatever its versions say.
+// began returns when the rule was first saved, independent of its versions.
 func (r *rule) began() time.Time { return r.versions[len(r.versions)-1].saved.SavedAt }
 
-// inCharge is the version that decides about an event: the newest that was saved before it.
-// It is nil for an event that came before the rule, that the rule no longer reads, or that it has
-// from elsewhere.
+// inCharge returns the version that decides about an event: the newest that was saved before it. It is nil for an event
+// that came before the rule, that the rule no longer reads, or that it has from another stream.
 func (r *rule) inCharge(e futurejobs.Event) *version {
 	for _, v := range r.versions {
 		read, reads := v.read(e)
@@ -123,13 +122,13 @@ func (r *rule) inCharge(e futurejobs.Event) *version {
 	return nil
 }
 
-// read is what brings an event to the version: of several, the last one to begin.
+// read returns the read that includes an event: of several, the last one to begin.
 func (v *version) read(e futurejobs.Event) (last StreamBinding, ok bool) {
 	return v.last(func(r StreamBinding) bool { return r.Stream == e.Stream && matches(r.Subject, e.Subject) })
 }
 
-// before reports whether the version was saved before an event that it does not read. What else
-// it reads of the stream tells, or where that is nothing the event's time.
+// before reports whether the version was saved before an event that it does not read. Its other reads of the stream
+// decide, or without any the event's time.
 func (v *version) before(e futurejobs.Event) bool {
 	if r, ok := v.last(func(r StreamBinding) bool { return r.Stream == e.Stream }); ok {
 		return r.after(e)
@@ -146,8 +145,7 @@ func (v *version) last(wanted func(StreamBinding) bool) (last StreamBinding, ok 
 	return last, ok
 }
 
-// hasOrigin reports whether the event is a copy of one that the version reads where it came
-// from.
+// hasOrigin reports whether the event is a copy of one that the version reads from its original stream.
 func (v *version) hasOrigin(e futurejobs.Event) bool {
 	e.Stream, e.Seq, _ = copyOf(e)
 	_, reads := v.read(e)

@@ -37,8 +37,7 @@ func readYAML(text []byte) ([]node, Problems) {
 	return docs, nil
 }
 
-// survey refuses what a rule has no use for and a YAML reader would take for something else
-// than was meant.
+// survey refuses YAML features that a rule does not need and a YAML reader would misinterpret.
 func survey(tokens token.Tokens) Problems {
 	var ps Problems
 	documents := 0
@@ -63,12 +62,12 @@ func at(tk *token.Token, message string) Problem {
 	return Problem{Line: tk.Position.Line, Column: tk.Position.Column, Message: message}
 }
 
-// problemOf is what is wrong with a text before it is known what it says.
+// problemOf returns a problem with a text before its document is known.
 func problemOf(p *configfile.Problem) Problem {
 	return Problem{Line: p.Line, Column: p.Column, Message: p.Message}
 }
 
-// hints say what a parser's error comes from most often in a rule.
+// hints map a parser's error to its most frequent cause in a rule.
 var hints = map[string]string{
 	"mapping value is not allowed in this context":                       `a value with ": " in it has to be quoted, or the indent is wrong`,
 	"',' or '}' must be specified":                                       `inside {…} an expression with a comma, "[" or "{" has to be quoted: if: 'event.state in ["A", "B"]'`,
