@@ -29,7 +29,7 @@ type Document struct {
 	Handler     string            `json:"handler,omitempty"`      // replaces while and escalate
 	AtMostOnce  bool              `json:"at_most_once,omitempty"` // the handler has effects: no check of it begins twice
 	Slot        Duration          `json:"slot"`
-	Spread      Duration          `json:"spread,omitempty"` // the span over that the steps of different keys are spread
+	Spread      Duration          `json:"spread,omitempty"` // the span that the steps of different keys are spread over
 	CatchUp     CatchUp           `json:"catch_up,omitzero"`
 	Hold        Duration          `json:"hold"`            // how long after the last step a late resolve still counts
 	Early       Duration          `json:"early"`           // how long a resolve is remembered that comes before its trigger

@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ExpectedStream names the cursor of a rule's expected keys: the version up to that they were synced. No stream of the
+// ExpectedStream names the cursor of a rule's expected keys: the last version that was synced. No stream of the
 // broker has a slash in its name.
 func ExpectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
 
