@@ -12,18 +12,17 @@ import (
 	"deadman/rules"
 )
 
-// does is what a person does in a story: how long after ten o'clock, and until when what was said
-// is acknowledged.
+// does is an action of a person in a story: its time after ten o'clock, and until when the alert is acknowledged.
 type does struct{ after, until string }
 
-// What a person does, beside an instant such as 2h.
+// The actions of a person, beside an instant such as 2h.
 const (
 	forGood  = "for good"
 	takeBack = "no more"
 )
 
-// acked plays a wait that begins at ten and what a person does, and returns what is said, and
-// which looks are not counted, until an instant.
+// acked plays a job that begins at ten with the actions of a person. It returns the alerts, and the checks that are not
+// counted, until a given time.
 func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 	t.Helper()
 	rule := compiled(t, text)
@@ -121,8 +120,8 @@ func TestAcknowledged(t *testing.T) {
 	}
 }
 
-// A step that is repeated until somebody acknowledges needs no number: it has as many turns as
-// the horizon, or all steps together, may have.
+// A step that is repeated until a user acknowledges needs no number: it has as many repetitions as the horizon, or all
+// steps together, may have.
 func TestNaggingIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule        string

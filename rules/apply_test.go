@@ -16,7 +16,7 @@ import (
 	"deadman/rules"
 )
 
-// broker is an embedded server and a connection to it.
+// broker starts an embedded server and a connection to it.
 func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quietly()})
@@ -32,7 +32,7 @@ func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 	return server, b
 }
 
-// registry is one over a store and a broker of the test's own.
+// registry returns a registry over a store and a broker of the test's own.
 func registry(b *bus.Bus, s *store.Store) *rules.Registry {
 	return &rules.Registry{Store: s, Binder: b, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
 }
@@ -57,7 +57,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// small is the shortest rule.
+// small returns the shortest rule.
 func small(name, subject string) string {
 	return "name: " + name + "\nentity: order\ntrigger: {event: " + subject + ", key: event.id}\nescalate: [{after: 3h}]\n"
 }
@@ -110,8 +110,8 @@ func TestApplyDir(t *testing.T) {
 	}
 }
 
-// TestApplyAgain: only what changed is saved. That a subject moved to another stream is no change: a version that is saved
-// would not hear what the stream took in before.
+// TestApplyAgain checks that only changed rules are saved. A subject that moved to another stream is no change: a
+// version that is saved would not receive the events that the stream stored before.
 func TestApplyAgain(t *testing.T) {
 	server, b := broker(t)
 	s := opened(t)
@@ -150,7 +150,7 @@ func TestApplyAgain(t *testing.T) {
 	}
 }
 
-// TestApplyRefused: what can't be bound or saved is a problem of that rule alone.
+// TestApplyRefused checks that an error while binding or saving is a problem of that rule alone.
 func TestApplyRefused(t *testing.T) {
 	server, b := broker(t)
 	js := bustest.JetStream(t, "", nats.InProcessServer(server))
@@ -174,7 +174,7 @@ func TestApplyRefused(t *testing.T) {
 	}
 }
 
-// TestApplyOthers: what is in force and in no file is named, unless a file keeps that secret.
+// TestApplyOthers checks that the rules in force that are in no file are reported, unless a file is unreadable.
 func TestApplyOthers(t *testing.T) {
 	_, b := broker(t)
 	s := opened(t)

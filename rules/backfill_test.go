@@ -27,8 +27,7 @@ pause: {event: parcels.held, key: event.id, if: event.held}
 escalate: [{after: 2h, step: late}]
 `
 
-// meddled is a real store in whose way something comes: once, before a batch is applied that
-// knows the rules as they are.
+// meddled is a real store with an interference: once, before a batch is applied that is based on the current rules.
 type meddled struct {
 	*store.Store
 	meddle func()
@@ -44,7 +43,7 @@ func (m *meddled) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 	return m.Store.Apply(ctx, b)
 }
 
-// before is a rule's registry, and streams that had events before it was saved.
+// before holds the registry of a rule, and streams that had events before it was saved.
 type before struct {
 	*testing.T
 	*rules.Registry
@@ -57,7 +56,7 @@ func newBefore(t *testing.T) *before {
 	s := &meddled{Store: opened(t)}
 	r := registry(b, s.Store)
 	r.Jobs = s
-	if _, err := b.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream takes in what comes
+	if _, err := b.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream stores the events
 		t.Fatal(err)
 	}
 	return &before{t, r, b, s}
@@ -72,7 +71,7 @@ func (b *before) publish(subject, body string) (stream string, seq uint64) {
 	return stream, seq
 }
 
-// hear publishes an event that intake applies.
+// hear publishes an event that ingest applies.
 func (b *before) hear(subject, body string) {
 	b.Helper()
 	stream, seq := b.publish(subject, body)
@@ -92,7 +91,7 @@ func (b *before) hear(subject, body string) {
 	}
 }
 
-// since saves the rule with what was before, which has to begin that many waits.
+// since saves the rule with its past, and expects that many jobs of it.
 func (b *before) since(want int) {
 	b.Helper()
 	c, err := b.Save(b.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
@@ -142,7 +141,7 @@ func TestThePastIsTakenIn(t *testing.T) {
 	b.since(0)
 }
 
-// What was ended after the save does not begin again because the past is taken in again.
+// A job that ended after the save is not created again when the past is processed again.
 func TestThePastDoesNotBringBackWhatEnded(t *testing.T) {
 	b := newBefore(t)
 	b.publish("parcels.sent", `{"id":1}`)
@@ -155,7 +154,7 @@ func TestThePastDoesNotBringBackWhatEnded(t *testing.T) {
 	}
 }
 
-// What intake applies between the save and the moment when the past begins to wait counts.
+// Events that ingest applies between the save and the creation of the jobs of the past count.
 func TestThePastIsEndedByWhatComesMeanwhile(t *testing.T) {
 	b := newBefore(t)
 	for i := range 3 {
@@ -187,7 +186,7 @@ func TestThePastOfAPausedRuleBeginsNothing(t *testing.T) {
 	}
 }
 
-// No job is made, and no alert decided, of a rule that is deleted while its past is taken in.
+// No job is created, and no alert raised, for a rule that is deleted while its past is processed.
 func TestThePastOfARuleThatIsDeletedMeanwhile(t *testing.T) {
 	b := newBefore(t)
 	b.publish("parcels.sent", `{"id":1}`)
@@ -220,7 +219,8 @@ func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	}
 }
 
-// A trigger that the past kept out leaves its job to the version that took the past in, once an end is read that is older.
+// A trigger that the past kept out leaves its job to the version that processed the past, once an end is read that is
+// older.
 func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		server, b := broker(t)

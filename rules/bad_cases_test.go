@@ -1,6 +1,6 @@
 package rules_test
 
-// badDocuments are what people get wrong, with what they are told.
+// badDocuments are frequent errors of authors, with their messages.
 var badDocuments = []struct {
 	name string
 	text string

@@ -1,6 +1,6 @@
 package rules_test
 
-// badMeanings are documents that read well and can't be meant, with what people are told.
+// badMeanings are documents of the right shape with an impossible meaning, with their messages.
 var badMeanings = []struct {
 	name string
 	text string

@@ -12,8 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// base is a document without a mistake; the table below puts one line of it wrong, or adds
-// one behind it.
+// base is a valid document; the table below spoils one line of it, or adds one at the end.
 const base = `name: late
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -22,8 +21,7 @@ escalate: [{after: 3h}]
 slot: 15m
 `
 
-// edited puts the lines of each edit in the place of the base's line of that field, or at the
-// end.
+// edited replaces the base's line of a field with the lines of each edit, or adds them at the end.
 func edited(edits ...string) string {
 	text := base
 	for _, edit := range edits {
@@ -44,7 +42,7 @@ func replaced(text, edit string) string {
 	return text + edit + "\n"
 }
 
-// without leaves a field of the base out.
+// without omits a field of the base.
 func without(field string) string {
 	var kept []string
 	for _, line := range strings.SplitAfter(base, "\n") {
@@ -55,7 +53,7 @@ func without(field string) string {
 	return strings.Join(kept, "")
 }
 
-// found is what Parse says, a problem a line: place, pointer, message.
+// found returns the problems of Parse, one a line: place, pointer, message.
 func found(t *testing.T, text string) []string {
 	t.Helper()
 	_, err := rules.Parse([]byte(text), "bad.yaml")
@@ -89,7 +87,7 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// TestAllProblemsAtOnce: a document with many mistakes names each, in the order of the text.
+// TestAllProblemsAtOnce checks that a document with many errors reports each, in the order of the text.
 func TestAllProblemsAtOnce(t *testing.T) {
 	got := found(t, `name: Late
 entity: order

@@ -367,8 +367,8 @@ func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futur
 	return j, err
 }
 
-// stepsMove reports whether a step has another slot after a beat than before, so that the beat has to be written although
-// the next check stays where it is. The first step is that check, unless the rule looks in between.
+// stepsMove reports whether a step has another slot after a heartbeat than before, so that the heartbeat has to be
+// written although the next check stays. The first step is that check, unless the rule has a recheck before it.
 func (r *Rule) stepsMove(was, now futurejobs.Job) (bool, error) {
 	if len(r.steps) == 0 || len(r.steps) == 1 && r.recheck == nil {
 		return false, nil

@@ -14,8 +14,8 @@ import (
 	"deadman/rules"
 )
 
-// device is one entity of a rule that beats, and what is said of it. It is looked at through the
-// engine, without a store: what is written is kept here, as often as it is written.
+// device is one entity of a rule with a heartbeat, and its alerts. It is checked through the engine, without a store:
+// the writes are kept here, and counted.
 type device struct {
 	*testing.T
 	rule   *rules.Rule
@@ -30,7 +30,7 @@ func newDevice(t *testing.T, text string) *device {
 	return &device{T: t, rule: compiled(t, text)}
 }
 
-// at is a time of the day that tests are of.
+// at returns a time on the day of the tests.
 func at(clock string) time.Time {
 	t, err := time.Parse("2006-01-02 15:04:05", "2026-03-02 "+clock)
 	if err != nil {
@@ -39,7 +39,7 @@ func at(clock string) time.Time {
 	return t
 }
 
-// beat takes the looks that are due by the time of a beat, and then the beat.
+// beat makes the checks that are due by the time of a heartbeat, and then processes the heartbeat.
 func (d *device) beat(clock string, b rules.Beat) {
 	d.Helper()
 	b.Key, b.At = "pump-7", at(clock)
@@ -50,7 +50,7 @@ func (d *device) beat(clock string, b rules.Beat) {
 	d.late(clock, b)
 }
 
-// late takes a beat in at a time.
+// late processes a heartbeat at a time.
 func (d *device) late(now string, b rules.Beat) {
 	d.Helper()
 	effect, err := d.rule.Beat(b, 1)
@@ -82,7 +82,7 @@ func (d *device) apply(now string, effect futurejobs.Effect) {
 	}
 }
 
-// look takes the looks that are due by a time.
+// look makes the checks that are due by a time.
 func (d *device) look(until string) {
 	d.Helper()
 	for d.job != nil && !d.job.NextCheckAt.After(at(until)) {
@@ -113,7 +113,7 @@ func (d *device) expect(want ...string) {
 	d.heard = nil
 }
 
-// due is when the device is looked at next.
+// due expects the time of the device's next check.
 func (d *device) due(want string) {
 	d.Helper()
 	if d.job == nil || !d.job.NextCheckAt.Equal(at(want)) {
@@ -169,7 +169,7 @@ func TestAFailureIsOverdueAtOnce(t *testing.T) {
 	d.beat("10:05:10", exit(3))
 	d.due("10:06:00")
 	d.beat("10:30:00", rules.Beat{Kind: rules.Failure})
-	d.due("11:06:00") // another failure does not begin the escalation anew
+	d.due("11:06:00") // another failure does not restart the escalation
 	d.beat("11:10:00", exit(0))
 	d.expect(
 		"10:06:00 error firing: device pump-7: failed with exit status 3",
@@ -242,7 +242,7 @@ func TestRuns(t *testing.T) {
 				d.due("03:00:00")
 				d.beat("02:10:00", run(rules.Success, "a"))
 				d.due("04:00:00")
-				d.beat("05:00:00", run(rules.Begun, "c")) // what is overdue stays so
+				d.beat("05:00:00", run(rules.Begun, "c")) // an overdue job stays overdue
 				d.look("06:00:00")
 			}, []string{"04:00:00 warning firing: job pump-7: the run b has been going for over 2h"}, "",
 		},
@@ -272,7 +272,7 @@ func TestTooManyRunsAreSaid(t *testing.T) {
 	d.expect("03:00:00 warning firing: job pump-7: the run r0 has been going for over 2h (4 more runs that have not ended are not followed any more)")
 }
 
-// Who begins again and again and comes to no end is called, whether or not the runs have names.
+// A sender that keeps beginning runs without ending them is reported, whether or not the runs have names.
 func TestRunsThatBeginAgainAndAgain(t *testing.T) {
 	for name, run := range map[string]func(minute int) string{
 		"without a name": func(int) string { return "" },
@@ -290,7 +290,7 @@ func TestRunsThatBeginAgainAndAgain(t *testing.T) {
 	}
 }
 
-// How long a run took counts from when it began last.
+// The duration of a run counts from its last beginning.
 func TestARunThatBeganAgain(t *testing.T) {
 	d := newDevice(t, nightly)
 	d.beat("01:00:00", rules.Beat{Kind: rules.Begun})
@@ -301,7 +301,7 @@ func TestARunThatBeganAgain(t *testing.T) {
 	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s")
 }
 
-// A run that broke off is not followed for ever: beats of a slot are one write again.
+// An aborted run is not tracked for ever: heartbeats of a slot are one write again.
 func TestARunThatBrokeOffIsForgotten(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{Kind: rules.Begun, Run: "r"})
@@ -316,8 +316,8 @@ func TestARunThatBrokeOffIsForgotten(t *testing.T) {
 	}
 }
 
-// A start pins no deadline that may be none: what nobody heard, did not keep or paused may be why
-// it seems to have passed.
+// A start fixes no deadline that may be void: the deadline may seem to have passed because of a monitoring gap, a
+// heartbeat that was not kept, or a pause.
 func TestAStartPinsNothing(t *testing.T) {
 	late := rules.Beat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
 	t.Run("after an outage", func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestAStartPinsNothing(t *testing.T) {
 	t.Run("without max it is no news", func(t *testing.T) {
 		d := newDevice(t, everyTen)
 		d.beat("10:00:00", rules.Beat{})
-		d.job.NextCheckAt = at("11:30:00") // a look forgave what was not heard
+		d.job.NextCheckAt = at("11:30:00") // a check forgave the monitoring gap
 		d.late("11:05:00", late)
 		d.due("11:30:00")
 		d.late("11:06:00", rules.Beat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
@@ -358,7 +358,7 @@ func TestAStartPinsNothing(t *testing.T) {
 	})
 }
 
-// A beat of a stream that is older than one that came changes nothing.
+// A heartbeat of a stream that is older than the last one changes nothing.
 func TestAnOlderBeatChangesNothing(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
@@ -390,8 +390,8 @@ func TestAnOlderBeatChangesNothing(t *testing.T) {
 	}
 }
 
-// Pings count in the order in which they are committed: the clocks of two nodes differ a little,
-// and what was answered with OK is not left out.
+// Pings count in the order in which they are committed: the clocks of two nodes differ a little, and a ping answered
+// with OK is not left out.
 func TestPingsOfTwoClocks(t *testing.T) {
 	d := newDevice(t, nightly)
 	d.late("10:00:00", rules.Beat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
@@ -493,7 +493,7 @@ func TestBeatsPutAHandlerOff(t *testing.T) {
 	d.due("10:23:00")
 }
 
-// What is known of a heartbeat lies over its updates, and leaves them alone.
+// The state of a heartbeat is kept beside its updates, and does not change them.
 func TestRunsAndUpdates(t *testing.T) {
 	d := newDevice(t, nightly+"update: {event: jobs.changed, key: event.id}\n")
 	update := futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
@@ -520,7 +520,7 @@ resolve: {event: backups.*.gone, key: wildcard(1)}
 slot: 1m
 `
 
-// What a beat of a stream says is in its event.
+// The signal of a stream's heartbeat is in its event.
 func TestBeatsOfAStream(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
@@ -555,7 +555,7 @@ func TestBeatsOfAStream(t *testing.T) {
 	}
 }
 
-// A beat that is read late, once the rule waits for beats no more, begins no wait.
+// A heartbeat that is read late, once the rule has no heartbeat any more, creates no job.
 func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
 	s := opened(t)
 	const head = "name: silent\nentity: device\n"
@@ -576,7 +576,7 @@ func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
 	}
 }
 
-// Nobody is silent before the stream of the beats is read past the slot.
+// No entity is reported missing before the stream of the heartbeats is read past the slot.
 func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, "name: silent\nentity: device\ntrigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
@@ -589,7 +589,7 @@ func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
 	}
 }
 
-// written are the jobs that a batch creates or changes.
+// written returns the jobs that a batch creates or changes.
 func written(net futurejobs.FoldResult) (jobs []futurejobs.Job) {
 	for _, j := range net.Create {
 		jobs = append(jobs, *j)

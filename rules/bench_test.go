@@ -12,7 +12,7 @@ import (
 
 const order = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"UNSHIPPED","customer":"x"}`
 
-// BenchmarkMatch: what an event costs must not grow with the number of rules.
+// BenchmarkMatch measures an event: its cost must not grow with the number of rules.
 func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{10, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n, " rules"), func(b *testing.B) {
@@ -31,7 +31,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// shelf is a store with n rules, each with a subject of its own.
+// shelf returns a store with n rules, each with a subject of its own.
 func shelf(b *testing.B, n int) rules.Store {
 	s := opened(b)
 	for i := range n {
@@ -40,8 +40,8 @@ func shelf(b *testing.B, n int) rules.Store {
 	return s
 }
 
-// BenchmarkRegister saves rules one after the other, as a client does: the ten thousandth must
-// not cost more than the first.
+// BenchmarkRegister saves rules one after the other, as a client does: the ten thousandth must not cost more than the
+// first.
 func BenchmarkRegister(b *testing.B) {
 	_, broker := broker(b)
 	r := registry(broker, opened(b))
@@ -53,7 +53,7 @@ func BenchmarkRegister(b *testing.B) {
 	}
 }
 
-// BenchmarkCheck is a look with a real condition.
+// BenchmarkCheck measures a check with a real condition.
 func BenchmarkCheck(b *testing.B) {
 	h := compiled(b, resolvable).Engine().Handler
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15)}

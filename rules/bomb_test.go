@@ -9,7 +9,7 @@ import (
 	"deadman/rules"
 )
 
-// Of very many problems the first are listed, and that there are more.
+// Of very many problems only the first are listed, with a note that others were left out.
 func TestManyProblemsAreBounded(t *testing.T) {
 	var labels strings.Builder
 	for i := range 200 {
@@ -30,7 +30,7 @@ func TestManyProblemsAreBounded(t *testing.T) {
 	}
 }
 
-// Texts of the largest size that took a reader long; that the tests end is what they show.
+// Texts of the largest size that took a reader long; the test passes if it ends.
 func TestTextsThatWouldTakeLong(t *testing.T) {
 	var different strings.Builder
 	for i := 0; different.Len() < rules.MaxSize-20; i++ {

@@ -12,8 +12,8 @@ import (
 	"deadman/rules"
 )
 
-// A rule whose document is out of the bounds that it was saved with, as one that was changed in the database, is not run and
-// says so. Another rule on the same subject goes on.
+// A rule with a document out of the bounds that it was saved with, as after a change in the database, is not run and
+// reports an error. Another rule on the same subject continues.
 func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders)
@@ -55,7 +55,7 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	}
 }
 
-// A handler is tried only by a token that may call it.
+// A handler is called for a trial only with a token that may call it.
 func TestAHandlerIsTriedWithinBounds(t *testing.T) {
 	called := 0
 	h := &checks.Handlers{}

@@ -63,7 +63,7 @@ func TestWhatADocumentUsesOutOfBounds(t *testing.T) {
 	}
 }
 
-// What a template comes to is looked at again when it is filled in.
+// The result of a template is checked again when it is evaluated.
 func TestARequestStaysWithinBounds(t *testing.T) {
 	var none *access.Bounds
 	bounds := &access.Bounds{Token: "acme", Publish: []string{"acme.ok"}}

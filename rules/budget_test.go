@@ -13,7 +13,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// bulky is a body with a list, and a text of so many bytes each.
+// bulky returns a body with a list, and a text of so many bytes each.
 func bulky(t testing.TB, items, text int) []byte {
 	t.Helper()
 	data, err := json.Marshal(map[string]any{
@@ -25,8 +25,8 @@ func bulky(t testing.TB, items, text int) []byte {
 	return data
 }
 
-// What an expression makes and goes through is paid for, wherever it stands: no loop over a list makes more of one long
-// text than there is room for, nor compares or trims it once for each item.
+// An expression pays for all values that it makes and reads, in any position: no loop over a list makes more of one
+// long text than the limit, nor compares or trims it once for each item.
 func TestAnEvaluationIsMetered(t *testing.T) {
 	const most = 64 << 20 // bytes that one evaluation may take
 	few, many := bulky(t, 20, 20), bulky(t, 20_000, 30_000)
@@ -66,7 +66,7 @@ func TestAnEvaluationIsMetered(t *testing.T) {
 	}
 }
 
-// What people are told by a text does not grow with what an expression makes.
+// The length of an alert's text does not grow with the values of its expressions.
 func TestATextIsBounded(t *testing.T) {
 	said, err := compileTemplate("{{key}}: {{map(event.list, event.s)}}{{event.id}}", inText)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestATextIsBounded(t *testing.T) {
 	}
 }
 
-// loops are conditions on an event of a rule, each of which costs less than it may by itself.
+// loops returns conditions on an event of a rule, each cheaper than the limit of one expression.
 func loops(kind, subject string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", kind)
@@ -103,7 +103,7 @@ func compiledRule(t testing.TB, text string) *Rule {
 	return r
 }
 
-// heard is what a rule makes of an event.
+// heard returns the match of a rule with an event.
 func heard(r *Rule, subject string, data []byte) *ruleMatch {
 	m := matcher{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
 	own := m.budget()
@@ -112,8 +112,8 @@ func heard(r *Rule, subject string, data []byte) *ruleMatch {
 	return &h
 }
 
-// The rules of a token with bounds have a budget together: beyond it, each is refused the event as one that costs too much.
-// Those of other tokens, and those without bounds, are asked all the same.
+// The rules of a token with bounds have a budget together: beyond it, each is refused the event as one that costs too
+// much. Rules of other tokens, and rules without bounds, are evaluated all the same.
 func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 	data := bulky(t, 20_000, 10)
 	var saved []RuleVersion
@@ -166,8 +166,8 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 	}
 }
 
-// All expressions of a rule have one budget on an event. Beyond it nothing comes of the event for the rule but one
-// refusal, also of what was found before.
+// All expressions of a rule have one budget on an event. Beyond it the only result for the rule is one refusal, also in
+// place of earlier effects.
 func TestTheExpressionsOfARuleHaveOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.changed, key: event.id}\nescalate: [{after: 3h}]\n" +
 		loops("update", "orders.changed", 32) + loops("resolve", "orders.changed", 32)
@@ -185,7 +185,7 @@ func TestTheExpressionsOfARuleHaveOneBudget(t *testing.T) {
 	}
 }
 
-// A look has one budget, too: the texts of a look cost no more than it, however many there are.
+// A check has one budget, too: its texts cost no more than that in any number.
 func TestALookHasOneBudget(t *testing.T) {
 	x, err := compileExpression(`count(event.list, # == 1) > 0`, inText)
 	if err != nil {
@@ -210,7 +210,7 @@ func TestALookHasOneBudget(t *testing.T) {
 	}
 }
 
-// A preview has one budget for all its events and looks.
+// A preview has one budget for all its events and checks.
 func TestAPreviewHasOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nwhile: 'count(event.list, # == 1) < 30000'\nslot: 1s\n" +
 		"escalate: [{every: 1m, times: 900}]\nguards: {max_checks: 1000}\n"
@@ -220,7 +220,7 @@ func TestAPreviewHasOneBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkHearing is what an event costs that begins a wait, and one that ends it.
+// BenchmarkHearing measures an event that creates a job, and one that ends it.
 func BenchmarkHearing(b *testing.B) {
 	r := compiledRule(b, "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id, if: event.total > 3}\n"+
 		"resolve: {event: orders.shipped, key: event.id, if: event.status == \"SHIPPED\"}\nescalate: [{after: 3h}]\n")

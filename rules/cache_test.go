@@ -11,7 +11,8 @@ import (
 	"deadman/internal/calendars"
 )
 
-// heavy is a version of a rule of so many conditions, each made of a part that is repeated, with a number in place of NUMBER.
+// heavy returns a version of a rule of so many conditions, each made of a part that is repeated, with a number in place
+// of NUMBER.
 func heavy(t *testing.T, number int32, conditions int, part string) RuleVersion {
 	t.Helper()
 	var updates []any
@@ -37,7 +38,7 @@ func heavy(t *testing.T, number int32, conditions int, part string) RuleVersion 
 	return RuleVersion{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: tenPast(int(number))}
 }
 
-// The weight of a rule is about the memory that it takes, of whatever its expressions are made.
+// The weight of a rule is about its memory, for every kind of expression.
 func TestWeightIsAboutTheMemory(t *testing.T) {
 	for name, part := range map[string]string{
 		"comparisons": strings.Repeat("event.total == NUMBER or ", 20) + "event.paid",
@@ -70,17 +71,17 @@ func TestWeightIsAboutTheMemory(t *testing.T) {
 	}
 }
 
-// heap is the memory that is in use, in bytes.
+// heap returns the memory that is in use, in bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what a finalizer held
+	runtime.GC() // memory that a finalizer held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc) //nolint:gosec // not that much memory
 }
 
-// Compiled rules take no more memory than they may, each is compiled again when it is needed, and one that is used all the
-// time stays.
+// Compiled rules take no more memory than the limit, each is compiled again when it is needed, and one that is used all
+// the time stays.
 func TestRuleCacheIsBounded(t *testing.T) {
 	const most = 2 << 20
 	cache := &ruleCache{most: most}
@@ -127,7 +128,7 @@ func TestRuleCacheIsBounded(t *testing.T) {
 	}
 }
 
-// A rule that weighs more than all may is compiled, and goes with the next one.
+// A rule that exceeds the whole limit is compiled, and evicted with the next one.
 func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
 	cache := &ruleCache{most: 1}
 	world := environment{calendars: calendars.Set{}, cache: cache}
@@ -141,7 +142,7 @@ func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-// Many at once get the same rules from a cache that evicts all the time.
+// Concurrent callers get the same rules from a cache that evicts all the time.
 func TestRuleCacheServesManyAtOnce(t *testing.T) {
 	cache := &ruleCache{most: 200 << 10}
 	world := environment{calendars: calendars.Set{}, cache: cache}

@@ -25,7 +25,7 @@ const shards = 16
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// opened is a fresh SQLite store.
+// opened returns a fresh SQLite store.
 func opened(t testing.TB) *store.Store {
 	t.Helper()
 	s, err := store.Open(context.Background(), store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()})
@@ -76,7 +76,7 @@ func event(seq uint64, subject, body string) futurejobs.Event {
 	return futurejobs.Event{Stream: "S", Subject: subject, Seq: seq, At: time.Date(2026, 1, 1, 10, 5, 0, 999, time.UTC), Data: []byte(body)}
 }
 
-// meant is what a match comes to, a line for each effect and refusal.
+// meant returns the result of a match, a line for each effect and refusal.
 func meant(b *rules.Catalog, e futurejobs.Event) []string {
 	effects, refusals := b.Match(e)
 	var lines []string
@@ -176,7 +176,7 @@ func TestStartedJob(t *testing.T) {
 	}
 }
 
-// TestBodyThatIsNotJSON: a job may begin without its body, and then carries none.
+// TestBodyThatIsNotJSON checks that a job can begin with an invalid body, and then has none.
 func TestBodyThatIsNotJSON(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, "name: any\nentity: thing\ntrigger: {event: things, key: '\"all\"'}\nescalate: [{after: 1h}]\n")
@@ -221,7 +221,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestVersions: of a rule's versions the one saved last before the event decides.
+// TestVersions checks that of a rule's versions the one saved last before the event decides.
 func TestVersions(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 100, orders)
@@ -244,8 +244,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestAnotherStream: where a version does not read a stream, its time tells whether an event
-// of that stream is still an older version's.
+// TestAnotherStream checks that an event of a stream that a version does not read belongs to an older version or not by
+// its time.
 func TestAnotherStream(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders)
@@ -267,7 +267,7 @@ func TestAnotherStream(t *testing.T) {
 	}
 }
 
-// TestTriggerAndResolve: an event that is both leaves nothing pending.
+// TestTriggerAndResolve checks that an event that is both leaves nothing pending.
 func TestTriggerAndResolve(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, `
@@ -313,8 +313,8 @@ func TestRuleOfABook(t *testing.T) {
 	}
 }
 
-// The newest version ends the jobs of those before: they wait for its streams, too, or they
-// would be judged before it was heard.
+// The newest version ends the jobs of older ones: they wait for its streams, too, or they would be checked before those
+// are read.
 func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
 	s := opened(t)
 	v1 := saved(t, s, 0, orders)
@@ -341,7 +341,7 @@ func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
 	}
 }
 
-// TestVersionOfADeletedRule: a book that is empty still knows what jobs were made by.
+// TestLazyVersion checks that an empty catalog still finds the versions of jobs.
 func TestLazyVersion(t *testing.T) {
 	s := opened(t)
 	v := saved(t, s, 0, orders)
@@ -359,8 +359,7 @@ func TestLazyVersion(t *testing.T) {
 	}
 }
 
-// TestBrokenVersion: a version that this program can't read stops no other rule, and its
-// events are refused, not lost.
+// TestBrokenVersion checks that an unreadable version stops no other rule, and that its events are refused, not lost.
 func TestBrokenVersion(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders)

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/calendars"
 )
 
-// compiledOf is the rule of a text, with the calendar office.
+// compiledOf returns the rule of a text, with the calendar office.
 func compiledOf(t *testing.T, text string) *Rule {
 	t.Helper()
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n"), "")
@@ -28,8 +28,8 @@ func compiledOf(t *testing.T, text string) *Rule {
 	return r
 }
 
-// TestCompiledSteps: a step that is repeated is one for each turn, and each is taken when the
-// document says.
+// TestCompiledSteps checks that a repeated step is one for each repetition, and that each is due at the time in the
+// document.
 func TestCompiledSteps(t *testing.T) {
 	r := compiledOf(t, `
 name: late
@@ -77,7 +77,7 @@ labels: {b: x, a: "{{key}}"}
 	}
 }
 
-// TestCompiledWatches: an event says whether its subject's wildcards are read.
+// TestCompiledWatches checks that an event records whether its subject's wildcards are read.
 func TestCompiledWatches(t *testing.T) {
 	r := compiledOf(t, `
 name: late
@@ -111,7 +111,7 @@ escalate: [{after: 1h}]
 	}
 }
 
-// TestYAML pins how a document is written: in order, without what goes without saying.
+// TestYAML pins the written form of a document: in order, without defaults.
 func TestYAML(t *testing.T) {
 	for _, text := range []string{
 		`name: late

@@ -27,7 +27,8 @@ trigger: {event: acme.big, key: event.id}
 escalate: [{after: 1h}]
 `
 
-// A rule that costs too much on five events is not asked any more, and the others are. What it is not asked about is kept.
+// A rule that costs too much on five events is not evaluated any more, and the others are. The events that it misses
+// are kept.
 func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, slow)
@@ -70,7 +71,7 @@ func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 		t.Errorf("a letter of it is tried again: %+v, %+v", effects, refusals)
 	}
 
-	// Another node is told by the database.
+	// Another node learns of it from the database.
 	if err := s.Halt(t.Context(), "acme-slow", 1, "of a test"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 	}
 }
 
-// A rule that was saved anew is judged by what it is now.
+// A rule that was saved again is judged by its new version.
 func TestACostlyRuleThatWasChangedIsAskedAgain(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, slow)

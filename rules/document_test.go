@@ -15,7 +15,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// drawing draws the parts of a document without a mistake.
+// drawing draws the parts of a valid document.
 type drawing struct{ *rapid.T }
 
 func (t drawing) yes(label string) bool { return rapid.Bool().Draw(t.T, label) }
@@ -34,7 +34,7 @@ func (t drawing) text(label string) string {
 	return rapid.StringN(1, 40, 200).Filter(func(s string) bool { return !slices.Contains([]rune(s), 0) }).Draw(t.T, label)
 }
 
-// document draws a document without a mistake.
+// document draws a valid document.
 func (t drawing) document() Document {
 	d := blank()
 	d.Name, d.Entity = t.name("name"), t.name("entity")
@@ -49,7 +49,7 @@ func (t drawing) document() Document {
 	for range one(t, "updates", 0, 1, 2) {
 		d.Update = append(d.Update, Watch{Event: one(t, "update", "orders.changed", "parcels.>"), Key: "event.id"})
 	}
-	if h := d.Trigger.Heartbeat; h != nil && h.Event == "" { // what is read below is not of a ping
+	if h := d.Trigger.Heartbeat; h != nil && h.Event == "" { // the expressions below do not read a ping
 		d.Update = []Watch{{Event: "orders.changed", Key: "event.id"}}
 	}
 	for range one(t, "pauses", 0, 1, 2) {
@@ -65,7 +65,7 @@ func (t drawing) document() Document {
 	d.Hold, d.Early = t.span("hold", 0, time.Hour), t.span("early", 0, 24*time.Hour)
 	d.CatchUp = CatchUp{After: t.span("catch_up", 24*time.Hour, 48*time.Hour), Do: one(t, "do", Run, Skip, Expire)}
 	if d.Again = one(t, "again", Keep, Restart); d.Trigger.Heartbeat != nil || d.Trigger.Schedule != "" {
-		d.Again = Keep // or a tick may begin the wait anew before anything is said
+		d.Again = Keep // otherwise a tick may restart the job before an alert
 	}
 	d.Guards = Guards{
 		Timeout: t.span("timeout", time.Millisecond, time.Second), Attempts: rapid.IntRange(1, 4).Draw(t.T, "attempts"),
@@ -120,7 +120,7 @@ func (t drawing) heartbeat() *Heartbeat {
 	return h
 }
 
-// resolve draws the i-th resolve, which the ones before it leave something to.
+// resolve draws the i-th resolve, one that the ones before it leave reachable.
 func (t drawing) resolve(i int) Resolve {
 	r := Resolve{
 		Watch: Watch{Event: []string{"orders.shipped", "orders.*.changed", "parcels.>"}[i], Key: one(t, "key", "event.id", `"n" + event.nr`)},
@@ -132,7 +132,7 @@ func (t drawing) resolve(i int) Resolve {
 	return r
 }
 
-// wait draws what is said, and while.
+// wait draws the escalation and the condition.
 func (t drawing) wait(d *Document) {
 	scheduled := d.Trigger.Schedule != ""
 	d.While = one(t, "while", "", `state.status == "OPEN"`, `!(state.paid ?? false)`)
@@ -163,7 +163,7 @@ func (t drawing) wait(d *Document) {
 	}
 }
 
-// TestRoundTrips: a document that is written as JSON or as YAML and read again is the same.
+// TestRoundTrips checks that a document that is written as JSON or as YAML and read again is the same.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawing{t}.document()
@@ -185,7 +185,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// TestQuoted: a text that is written as YAML is read as what it was, whatever it looks like.
+// TestQuoted checks that any text that is written as YAML is read as the same text.
 func TestQuoted(t *testing.T) {
 	check := func(t interface{ Fatalf(string, ...any) }, s string) {
 		for _, text := range []string{"a: " + quoted(s) + "\n", quoted(s) + ": x\n", "a:\n  - " + quoted(s) + "\n", "a:\n  b: " + quoted(s) + "\n"} {
@@ -218,7 +218,7 @@ func TestQuoted(t *testing.T) {
 	})
 }
 
-// TestOldDocuments: what was saved before a field was there goes on meaning what it meant.
+// TestOldDocuments checks that a document saved before a field existed keeps its meaning.
 func TestOldDocuments(t *testing.T) {
 	d, err := decodeDocument([]byte(`{"name":"late","entity":"order","enabled":true,"trigger":{"event":"a","key":"event.id"},"resolve":[{"event":"b","key":"event.id","as":"done"}],` +
 		`"escalate":[{"after":"3h","step":"step-1","severity":"warning"}],"slot":"1d","hold":"7d","guards":{"timeout":"5s","attempts":3,"max_checks":6,"horizon":"30d"}}`))
@@ -249,7 +249,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// TestDefaults pins what a document means that says nothing about it.
+// TestDefaults pins the defaults of a document.
 func TestDefaults(t *testing.T) {
 	documents, err := Parse([]byte("name: late\nentity: order\ntrigger: {event: a, key: event.id}\nescalate: [{after: 3h}, {after: 4h}]\n"), "")
 	if err != nil {
@@ -270,7 +270,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestTrie: the trie finds what a look at every pattern finds.
+// TestTrie checks that the trie finds the same values as a search through every pattern.
 func TestTrie(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		token := rapid.SampledFrom([]string{"a", "b", "c", "*"})

@@ -12,7 +12,7 @@ import (
 
 var fence = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```")
 
-// TestPagesParse keeps the pages true: every rule that one shows is a rule.
+// TestPagesParse keeps the pages correct: every rule that one shows is a rule.
 func TestPagesParse(t *testing.T) {
 	for page, least := range map[string]int{"../docs/rules.md": 30, "../examples/orders/README.md": 1} {
 		text, err := os.ReadFile(page)
@@ -40,7 +40,7 @@ func whole(block string) string {
 		"escalate": "escalate: [{after: 3h}]",
 	} {
 		if field == "escalate" && strings.Contains(block, "\nhandler:") || field != "name" && strings.Contains(block, " emit: ") {
-			continue // it answers in the place of steps, and who emits waits for nothing
+			continue // it replaces the steps, and a rule that emits has no jobs
 		}
 		if !strings.HasPrefix(block, field+":") && !strings.Contains(block, "\n"+field+":") {
 			block = line + "\n" + block

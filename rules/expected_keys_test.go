@@ -12,12 +12,12 @@ import (
 	"deadman/rules"
 )
 
-// expecting is a heartbeat of the keys.
+// expecting returns a heartbeat of the keys.
 func expecting(keys string, more ...string) []byte {
 	return []byte("name: nightly\nentity: job\ntrigger: {heartbeat: {every: 1d, keys: [" + keys + "]}}\n" + strings.Join(more, "\n"))
 }
 
-// waitedFor are the keys of all jobs.
+// waitedFor returns the keys of all jobs.
 func waitedFor(t *testing.T, s *store.Store) string {
 	t.Helper()
 	page, err := s.Jobs(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
@@ -63,13 +63,13 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 		t.Errorf("history %+v, %v", ended.Items, err)
 	}
 
-	// A rule that rests begins nothing, and does once it no longer rests.
+	// A rule that rests creates no jobs, and does once it no longer rests.
 	save(expecting("import, report, sync", "enabled: false"))
 	want("import report")
 	save(expecting("import, sync"))
 	want("import sync")
 
-	// Another node, that knows of nothing, finds nothing to do.
+	// Another node, without any knowledge, finds nothing to do.
 	other := registry(b, s)
 	if err := other.Book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -79,8 +79,7 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 	}
 }
 
-// What a node did not come to after it saved a rule, or could not while the rule was paused, the
-// upkeep does.
+// Upkeep completes the sync that a node did not finish after a save, or could not while the rule was paused.
 func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
 	s := opened(t)
 	rule := saved(t, s, 0, string(expecting("backup, import")))
@@ -107,8 +106,8 @@ func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
 	}
 }
 
-// A paused rule ends the wait for whom it names no more, and begins the others once it goes on: also
-// for a key that it named again meanwhile.
+// A paused rule ends the jobs of keys that it names no more, and creates the others once it is resumed: also for a key
+// that it named again meanwhile.
 func TestAPausedRuleExpectsNobodyMore(t *testing.T) {
 	for name, saves := range map[string]func(text []byte, r *rules.Registry, s *store.Store){
 		"by the save": func(text []byte, r *rules.Registry, _ *store.Store) {
@@ -155,7 +154,7 @@ func TestAPausedRuleExpectsNobodyMore(t *testing.T) {
 	}
 }
 
-// expected is what the upkeep finds to do.
+// expected returns how many jobs upkeep creates and ends.
 func expected(t *testing.T, r *rules.Registry) int {
 	t.Helper()
 	if err := r.Book.Refresh(t.Context()); err != nil {
@@ -168,7 +167,7 @@ func expected(t *testing.T, r *rules.Registry) int {
 	return n
 }
 
-// A rule that waits for beats no more calls nobody silent. What it is told to take over goes on, but
+// A rule without a heartbeat any more reports no missing one. The jobs that move to the new version continue, except
 // for the keys that it does not name any more.
 func TestAHeartbeatThatIsNoneAnyMore(t *testing.T) {
 	beaten := func(r *rules.Registry, s *store.Store) {
@@ -254,7 +253,7 @@ func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
 	)
 }
 
-// A version with another time counts for who is waited for already, from the beat that came last.
+// A version with another interval applies to pending jobs, from the last heartbeat.
 func TestAnotherTimeMovesWhoIsWaitedFor(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
@@ -276,7 +275,7 @@ func TestAnotherTimeMovesWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// walked is a real store that counts how often the jobs of a rule are looked at.
+// walked is a real store that counts how often the jobs of a rule are read.
 type walked struct {
 	*store.Store
 	walks int
@@ -287,8 +286,8 @@ func (w *walked) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref,
 	return w.Store.JobsOf(ctx, ruleID, after, limit)
 }
 
-// A save that changes nothing looks at no job; but where the one before broke off before all went
-// on with the new version, it makes up for that.
+// A save that changes nothing reads no job; but if the one before failed before all jobs moved to the new version, it
+// moves the rest.
 func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
@@ -312,13 +311,13 @@ func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
 	if save("2h"); jobs.walks != before {
 		t.Errorf("a save that changes nothing looked at the jobs %d times", jobs.walks-before)
 	}
-	saved(t, s, 0, strings.Replace(string(expecting("backup")), "every: 1d", "every: 4h", 1)) // by who broke off then
+	saved(t, s, 0, strings.Replace(string(expecting("backup")), "every: 1d", "every: 4h", 1)) // by the save that failed then
 	if c := save("4h"); c.Changed || c.Moved != 1 {
 		t.Errorf("changed: %t, %d jobs went on; want the one that was left", c.Changed, c.Moved)
 	}
 }
 
-// A key that a schedule no longer names is no longer waited for.
+// A key that a schedule no longer names has no job any more.
 func TestKeysThatAScheduleDropsAreNotWaitedFor(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)

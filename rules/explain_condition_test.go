@@ -9,8 +9,8 @@ import (
 	"deadman/checks"
 )
 
-// TestWhatAConditionSaw: a look after which the wait goes on, or that nobody is told of, says what
-// the condition saw.
+// TestWhatAConditionSaw checks that the values of the condition are reported for a check after that the job continues,
+// or that raises no alert.
 func TestWhatAConditionSaw(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "total": 12.50, "paid": false, "eta": null, "lines": [{"n": 1}, {"n": 2}], "address": {"city": "Ulm", "floor": 3}}`
 	for _, c := range []struct {
@@ -58,8 +58,7 @@ func TestWhatAConditionSaw(t *testing.T) {
 	}
 }
 
-// TestWhatAnAlertTellsIsNotSaidTwice: of a look that ends the wait with an alert nothing else is
-// worked out.
+// TestWhatAnAlertTellsIsNotSaidTwice checks that a check that ends the job with an alert reports no values.
 func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
 	once := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
 	for _, c := range []struct {
@@ -82,7 +81,7 @@ func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckGoesOn is a look after which the wait goes on, and that people can ask about.
+// BenchmarkCheckGoesOn measures a check after that the job continues, with its report.
 func BenchmarkCheckGoesOn(b *testing.B) {
 	h := compiled(b, resolvable).Engine().Handler
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 0), At: clock(11, 0).Add(time.Second)}

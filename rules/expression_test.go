@@ -23,8 +23,8 @@ func seen(t testing.TB) scope {
 	}
 }
 
-// TestConditions pins what conditions mean: + is true, - is false, anything else a part of
-// the error. The first sign is for while, the second for if, where they differ.
+// TestConditions pins the results of conditions: + is true, - is false, anything else a part of the error. The first
+// sign is for while, the second for if, if they differ.
 func TestConditions(t *testing.T) {
 	for source, want := range map[string][2]string{
 		`event.text == "UNSHIPPED"`:                  {"+"},
@@ -126,7 +126,7 @@ func agrees(got, want string) bool {
 	return strings.Contains(got, want)
 }
 
-// asked is what a condition comes to, "+", "-" or an error.
+// asked returns the result of a condition, "+", "-" or an error.
 func asked(t *testing.T, source string, d exprEnv) string {
 	x, err := compileExpression(source, d)
 	if err != nil {
@@ -192,7 +192,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestNumberOutOfRange: a number that nothing holds makes the body unreadable.
+// TestNumberOutOfRange checks that a number out of every range makes the body unreadable.
 func TestNumberOutOfRange(t *testing.T) {
 	x, err := compileExpression(`event.id > 1`, inIf)
 	if err != nil {
@@ -266,8 +266,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestWildcards: the tokens that a subject's wildcards match can be read where the event is
-// at hand.
+// TestWildcards checks that the tokens that a subject's wildcards match can be read if the event is at hand.
 func TestWildcards(t *testing.T) {
 	for _, c := range []struct{ pattern, subject, source, want string }{
 		{"orders.*", "orders.x", `wildcard(1)`, "x"},
@@ -387,7 +386,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestUses pins what an expression takes the fields that it reads for.
+// TestUses pins the kinds that an expression assumes for the fields that it reads.
 func TestUses(t *testing.T) {
 	for source, want := range map[string]string{
 		`event.a == "x"`:                              "event object, event.a, event.a text",
@@ -444,8 +443,8 @@ func TestLongTextIsCut(t *testing.T) {
 	}
 }
 
-// TestHostile: what multiplies on the event is stopped, and soon: in a tenth of a second, or
-// a few under the race detector. Without a bound these run for minutes to ages.
+// TestHostile checks that expressions that multiply on the event are stopped soon: in a tenth of a second, or a few
+// under the race detector. Without a bound these run for minutes to ages.
 func TestHostile(t *testing.T) {
 	list := `{"l": [` + strings.Repeat("1,", 100_000) + `1], "s": "x"}`
 	text := `{"l": [` + strings.Repeat(`"x",`, 20_000) + `"x"], "s": "` + strings.Repeat("y", 100_000) + `"}`
@@ -479,7 +478,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestManyRoads: a value that may come from many fields is not followed to all of them.
+// TestManyRoads checks that a value that may come from many fields is not followed to all of them.
 func TestManyRoads(t *testing.T) {
 	const levels = 16
 	source := "any(event.a, " + strings.Repeat("any(event.z ? #.x : #.y, ", levels) + "true" + strings.Repeat(")", levels+1)
@@ -492,7 +491,7 @@ func TestManyRoads(t *testing.T) {
 	}
 }
 
-// TestHostileSource: what would be deep or long for the compiler is refused before it.
+// TestHostileSource checks that a source too deep or too long for the compiler is refused before it.
 func TestHostileSource(t *testing.T) {
 	for _, source := range []string{
 		strings.Repeat("(", 1_000_000), strings.Repeat("[", 4000), strings.Repeat("-", 4000) + "1",

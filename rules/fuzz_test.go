@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// soon fails a fuzz that takes long on one input.
+// soon fails a fuzz test that takes long on one input.
 func soon(t *testing.T, begin time.Time, what string) {
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("%s took %s", what, took)
@@ -53,7 +53,7 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
-// answered asks x for what comes out of its dialect; an error is fine.
+// answered evaluates x for the result of its environment; an error is fine.
 func answered(x *expression, s scope) {
 	_, _ = x.holds(s)
 	_, _ = x.keyOf(s)
@@ -62,14 +62,14 @@ func answered(x *expression, s scope) {
 	_, _ = x.whole(s)
 }
 
-// same leaves out what is equal to nothing, not even itself.
+// same ignores values that are not equal to themselves.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return err != nil && errY != nil || string(x) == string(y)
 }
 
-// everything is a rule that says nearly all there is to say.
+// everything is a rule with nearly all fields.
 const everything = `name: everything
 description: "it's: #1"
 entity: order

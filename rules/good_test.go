@@ -8,7 +8,7 @@ import (
 	"deadman/rules"
 )
 
-// goodDocuments are what people may write, a part of the language each.
+// goodDocuments are valid documents, each for a part of the language.
 var goodDocuments = []struct{ name, text string }{
 	{"the base", base},
 	{"lists of events", edited(
@@ -94,7 +94,7 @@ func TestGoodDocuments(t *testing.T) {
 	}
 }
 
-// TestCalendars: a step's calendar has to be one of those that there are, where that is known.
+// TestCalendars checks that a step's calendar has to be a defined one, if the defined ones are known.
 func TestCalendars(t *testing.T) {
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n"), "")
 	if err != nil {
@@ -138,7 +138,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// emitting is a rule of which every tick emits an event.
+// emitting returns a rule that emits an event at every tick.
 func emitting(emit string) string {
 	return "name: due\nentity: import\ntrigger: {schedule: \"30 1 * * *\", emit: " + emit + "}\n"
 }

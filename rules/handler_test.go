@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// compiled is the first rule of a text.
+// compiled returns the first rule of a text.
 func compiled(t testing.TB, text string) *rules.Rule {
 	t.Helper()
 	documents, err := rules.Parse([]byte(text), "")
@@ -180,7 +180,7 @@ func reworded(d alerts.Draft, text string) alerts.Draft {
 	return d
 }
 
-// TestNobodyKnows: what can't be evaluated is an error, never "fine".
+// TestNobodyKnows checks that an expression that cannot be evaluated is an error, never "fine".
 func TestNobodyKnows(t *testing.T) {
 	r := compiled(t, resolvable)
 	for name, state := range map[string][]byte{
@@ -194,7 +194,7 @@ func TestNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestTextNeverLosesTheAlert: a text that can't be made is said with a mark in it.
+// TestTextNeverLosesTheAlert checks that a text that cannot be rendered is raised with a mark in it.
 func TestTextNeverLosesTheAlert(t *testing.T) {
 	r := compiled(t, `
 name: late
@@ -211,7 +211,7 @@ escalate: [{after: 1h, text: "{{key}} of {{event.customer.name}}"}]
 	}
 }
 
-// TestAWholeWait: from look to look every step is said once, in order, and the job ends.
+// TestAWholeWait checks that from check to check every step raises one alert, in order, and the job ends.
 func TestAWholeWait(t *testing.T) {
 	r := compiled(t, resolvable)
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15), State: open}

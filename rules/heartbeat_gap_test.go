@@ -31,14 +31,14 @@ escalate: [{after: 10m, step: call}]
 `
 )
 
-// TestAmnesty shows when a wait begins anew, because a beat may have come unheard.
+// TestAmnesty shows when a job restarts because a heartbeat may have been missed in a monitoring gap.
 func TestAmnesty(t *testing.T) {
 	for _, c := range []struct {
 		name, rule          string
-		slot, heard, saidAt string // after the last beat, at 10:00
+		slot, heard, saidAt string // after the last heartbeat, at 10:00
 		state               string
 		count, step         int
-		next                string // empty: it is said
+		next                string // empty: an alert is raised
 	}{
 		{name: "heard all the while", rule: everyTen, slot: "10:12:00"},
 		{name: "heard since the beat", rule: everyTen, slot: "10:12:00", heard: "10:00:00"},
@@ -85,8 +85,8 @@ func TestAmnesty(t *testing.T) {
 	}
 }
 
-// TestPutOffTooOften shows that a wait which began anew as often as it may is over at the next look,
-// and that the step after has its time.
+// TestPutOffTooOften shows that a job that was restarted as often as allowed raises its alert at the next check, and
+// that the following step keeps its time.
 func TestPutOffTooOften(t *testing.T) {
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-sun, hours: \"01:00-23:00\"}\n"), "")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestPutOffTooOften(t *testing.T) {
 	const ten = "name: silent\nentity: device\ntrigger: {heartbeat: {every: 10m, grace: 2m}}\nslot: 1m\n"
 	for _, c := range []struct {
 		name, rule string
-		most       int           // how often it is put off
+		most       int           // how often it is postponed
 		then       time.Duration // until the next step; 0: as a calendar counts
 	}{
 		{"at once", ten + "escalate: [{after: 0s}, {after: 1h, step: boss}]\n", 3, time.Hour},
@@ -113,7 +113,7 @@ func TestPutOffTooOften(t *testing.T) {
 			for looks := 0; ; looks++ {
 				slot := j.NextCheckAt
 				if looks < c.most+1 {
-					heard = slot.Add(-time.Minute) // deadman began again a minute ago
+					heard = slot.Add(-time.Minute) // deadman restarted a minute ago
 				}
 				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
 					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, HeardSince: heard, Event: j.Event, State: j.State,
@@ -129,7 +129,7 @@ func TestPutOffTooOften(t *testing.T) {
 				case !answer.Next.After(slot), c.then > 0 && answer.Next.Sub(slot) != c.then:
 					t.Errorf("the next step is %s after the first; want %s", answer.Next.Sub(slot), c.then)
 				}
-				// Whatever is not heard from then on, the next step stays where it is.
+				// Later gaps do not move the next step.
 				again, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
 					Key: j.Key, Since: j.Since, Slot: answer.Next, At: answer.Next, Count: j.CheckCount + 1, Step: 1, SaidAt: slot,
 					HeardSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
@@ -143,7 +143,7 @@ func TestPutOffTooOften(t *testing.T) {
 	}
 }
 
-// compiledAgainst is a rule that may name calendars.
+// compiledAgainst returns a rule that may name calendars.
 func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule {
 	t.Helper()
 	documents, err := rules.ParseAgainst([]byte(text), "", known)
@@ -157,7 +157,7 @@ func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule
 	return rule
 }
 
-// day is an instant of the day of the last beat, or of one some days after it.
+// day returns a time on the day of the last heartbeat, or some days after it.
 func day(t *testing.T, text string) time.Time {
 	t.Helper()
 	if text == "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzDecoder: the decoder reads what the standard library reads, in both ways.
+// FuzzDecoder checks that the decoder reads the same values as the standard library, in both ways.
 func FuzzDecoder(f *testing.F) {
 	for _, text := range []string{
 		sample, `null`, ` [ 1 , -2.5e3 , "\u00e4\n\ud800" , {} , [] , {"a" : {"a" : 1, "a" : 2}} ] `, `"a\\\"b"`, `-0`, `1e999`, `12345678901234567890`,
@@ -41,7 +41,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// sameFields: fields that are read alone are those of the whole.
+// sameFields checks that fields that are read alone are those of the whole.
 func sameFields(t *testing.T, text []byte, literal bool, object map[string]any) {
 	t.Helper()
 	names := []string{"never there", "a"}
@@ -69,7 +69,7 @@ func sameFields(t *testing.T, text []byte, literal bool, object map[string]any) 
 	}
 }
 
-// TestExtent: an expression has decoded what it reads, and no more.
+// TestExtent checks that an expression has decoded the fields that it reads, and no more.
 func TestExtent(t *testing.T) {
 	for source, want := range map[string]fieldSet{
 		`event.total > 0 && event.status == "X" && event.total < 9`: {any: true, fields: []string{"total", "status"}},
@@ -93,8 +93,7 @@ func TestExtent(t *testing.T) {
 	}
 }
 
-// numbered is a tree of the standard library with its numbers as ours; fits is false where
-// one is too large.
+// numbered returns a tree of the standard library with its numbers as ours; fits is false if one is too large.
 func numbered(v any, literal bool) (_ any, fits bool) {
 	switch v := v.(type) {
 	case json.Number:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A row that somebody changed by hand is an error of that look; it neither ends the node nor takes for ever.
+// A row that an operator changed by hand is an error of that check; it neither ends the node nor takes for ever.
 func TestBodyThatIsNoJSONAnyMore(t *testing.T) {
 	whole := `{"a":[1,{"b":"c\"d"},true,null,-1.5e3],"status":"OPEN","n":12}`
 	bodies := []string{`x`, `[x]`, `{"a":x}`, `{x}`, `[1,,x`, `{"status"`, `"`, `\`, `{"a":}`, `[-]`}

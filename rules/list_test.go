@@ -16,8 +16,8 @@ import (
 	"deadman/rules"
 )
 
-// watched is a real store that notes what it hands out of changes, and has something done between a look at the revision
-// and the read of what changed.
+// watched is a real store that records the changes that it returns, and runs a function between reading the revision
+// and reading the changes.
 type watched struct {
 	*store.Store
 	between func()
@@ -34,7 +34,7 @@ func (w *watched) Changes(ctx context.Context, since int64) (rules.Changes, erro
 	return changes, err
 }
 
-// handedOut is how often each version was handed out, beside the reads of all rules, and which rules changed.
+// handedOut returns how often each version was returned, beside the reads of all rules, and the rules that changed.
 func (w *watched) handedOut() (versions map[string]int, changed []int32) {
 	versions = make(map[string]int)
 	for _, read := range w.reads {
@@ -114,7 +114,7 @@ func (c *clerk) save(n int) int32 {
 	return s.RuleID
 }
 
-// seen is what a list says, as text.
+// seen returns a list as text.
 func seen(t *testing.T, list []rules.ListedRule) []string {
 	t.Helper()
 	var lines []string
@@ -132,8 +132,9 @@ func seen(t *testing.T, list []rules.ListedRule) []string {
 	return lines
 }
 
-// A node that reads what changed since its last look has the same rules, after every change, as one that reads all rules, and
-// takes over each entry that did not change. What is done between the look at the revision and the read is seen once.
+// A node that reads the changes since its last read has the same rules, after every change, as one that reads all
+// rules, and reuses each entry that did not change. A change between reading the revision and reading the changes is
+// returned once.
 func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		seed := uint64(time.Now().UnixNano())
@@ -163,7 +164,7 @@ func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
 			if err := book.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			list, err := r.List(t.Context()) // the book's refresh came with a change, too
+			list, err := r.List(t.Context()) // the catalog's refresh came with a change, too
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +208,7 @@ func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
 	})
 }
 
-// While clients save rules side by side, a node that reads what changed gets each version once, and only rules that changed.
+// While clients save rules concurrently, a node that reads changes gets each version once, and only rules that changed.
 func TestEachVersionIsHandedOutOnce(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		const clients, saves = 4, 15
@@ -233,7 +234,7 @@ func TestEachVersionIsHandedOutOnce(t *testing.T) {
 		for isOver := false; !isOver; {
 			select {
 			case <-over:
-				isOver = true // and one more look
+				isOver = true // and one more read
 			default:
 			}
 			if _, err := r.List(t.Context()); err != nil {

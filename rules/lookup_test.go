@@ -25,8 +25,7 @@ labels: {status: "{{state.status}}"}
 slot: 15m
 `
 
-// TestWhatIsFoundLiesOverTheState takes the look of the first step of a wait whose event was
-// an order, with what a source found.
+// TestWhatIsFoundLiesOverTheState checks the first step of a job of an order, with data that a source found.
 func TestWhatIsFoundLiesOverTheState(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "carrier": "dhl", "total": 12.50, "address": {"city": "Ulm", "floor": 3}}`
 	const open = `state.status == "UNSHIPPED"`
@@ -34,9 +33,9 @@ func TestWhatIsFoundLiesOverTheState(t *testing.T) {
 		name    string
 		while   string
 		unasked bool
-		state   string // what updates made of the event; empty: there were none
-		found   string // empty: there is no such entity
-		says    string // the text of the alert; empty: it ends
+		state   string // the state after updates; empty: no updates
+		found   string // empty: the entity does not exist
+		says    string // the text of the alert; empty: the job ends
 		carries string // the state of the alert
 		err     string
 	}{
@@ -124,7 +123,7 @@ func TestRecheckFollowsWhatIsFound(t *testing.T) {
 	}
 }
 
-// finderOf is the finder of a rule over a shop.
+// finderOf returns the finder of a rule over a shop.
 func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	t.Helper()
 	db := opened(t)
@@ -187,8 +186,7 @@ func TestASourceThatIsNotDefinedIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestQuestionsHoldTheirValues puts keys that mean something to whom they are sent into each
-// kind of question.
+// TestQuestionsHoldTheirValues puts keys with a special meaning for their receivers into each kind of question.
 func TestQuestionsHoldTheirValues(t *testing.T) {
 	http := `{http: {source: shop, path: "/orders/{{key}}/parts/x{{event.n ?? 1}}"}}`
 	query := `{http: {source: shop, path: "/orders?id={{key}}&full=true"}}`

@@ -13,15 +13,15 @@ import (
 	"deadman/rules"
 )
 
-// happens is an event of a story: how long after ten o'clock, its subject and its body.
+// happens is an event of a story: its time after ten o'clock, its subject and its body.
 type happens struct {
 	after   string
 	subject string
 	body    string
 }
 
-// told plays a story through a rule and returns what happens, a line each: when, after ten
-// o'clock of the first day, and what.
+// told plays a story through a rule and returns its results, one a line: the time, after ten o'clock of the first day,
+// and the result.
 func told(t *testing.T, text string, known calendars.Set, story ...happens) []string {
 	t.Helper()
 	documents, err := rules.Parse([]byte(text), "")
@@ -84,7 +84,7 @@ func span(t *testing.T, s string) time.Duration {
 	return time.Duration(d)
 }
 
-// of is a rule about things: what is given, and the least that has to be there.
+// of returns a rule about things: the given lines, and the required fields.
 func of(lines ...string) string {
 	text := strings.Join(lines, "\n") + "\n"
 	for field, line := range map[string]string{

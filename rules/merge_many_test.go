@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// patchOnce is a merge patch as RFC 7396 writes it down.
+// patchOnce is a merge patch as in RFC 7396.
 func patchOnce(known, news any) any {
 	changes, isObject := news.(map[string]any)
 	if !isObject {
@@ -28,7 +28,7 @@ func patchOnce(known, news any) any {
 	return fields
 }
 
-// someValue is a value with few names, so that patches meet.
+// someValue returns a value with few names, so that patches overlap.
 func someValue(random *rand.Rand, depth int) any {
 	switch random.IntN(5) {
 	case 0:
@@ -49,8 +49,8 @@ func someValue(random *rand.Rand, depth int) any {
 	return o
 }
 
-// Many updates that are merged one after the other come to what each would by itself, and the size of what is known
-// is that of its text.
+// Many updates that are merged one after the other have the same result as each by itself, and the size of the state is
+// that of its text.
 func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -96,7 +96,7 @@ func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 	}
 }
 
-// What is refused leaves what is known as it was, also where it is refused halfway.
+// A refused update leaves the state unchanged, also if it is refused halfway.
 func TestARefusedUpdateChangesNothing(t *testing.T) {
 	m := newMerging(json.RawMessage(`{"a":{"b":1,"c":2},"d":3}`))
 	if err := m.Merge(json.RawMessage(`{"a":{"e":4}}`)); err != nil {

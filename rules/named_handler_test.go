@@ -26,7 +26,7 @@ slot: 15m
 labels: {team: fulfilment, of: "{{key}}"}
 `
 
-// engineOf is what the engine knows of the rule, whose handler is one of those.
+// engineOf returns the engine's view of the rule, with the given handlers.
 func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejobs.Rule {
 	t.Helper()
 	db := opened(t)
@@ -43,7 +43,7 @@ func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejo
 	return rule
 }
 
-// answering are handlers of which the rule's gives an answer.
+// answering returns handlers with the answer a for the rule.
 func answering(t *testing.T, a checks.Answer, wrap func(checks.Handler) checks.Handler) *checks.Handlers {
 	t.Helper()
 	var handler checks.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return a, nil })
@@ -107,7 +107,7 @@ func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
 	}
 }
 
-// hasty says of itself that it only computes.
+// hasty declares that it only computes.
 type hasty struct{ checks.Handler }
 
 func (hasty) Prompt() {}

@@ -19,7 +19,7 @@ func TestASaveWarnsOfAScheduleThatIsOver(t *testing.T) {
 		want           []string
 	}{
 		{"past", "@at 2026-01-01T00:00:00Z", []string{"schedule: @at 2026-01-01T00:00:00Z is over, so the rule never ticks; write a time to come, or a crontab"}},
-		{"past", "@at 2026-01-01T00:00:00Z", nil}, // which changes nothing
+		{"past", "@at 2026-01-01T00:00:00Z", nil}, // a change of nothing
 		{"to-come", "@at 2126-01-01T00:00:00Z", nil},
 		{"again", "@daily", nil},
 	} {

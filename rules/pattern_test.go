@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a pattern may hold is refused beyond bounds before anything large is made of it, and takes little within them.
+// A pattern beyond the bounds is refused before it allocates much, and takes little within them.
 func TestPatternsAreBounded(t *testing.T) {
 	const most = 8 << 20 // bytes that compiling one pattern may take
 	for name, c := range map[string]struct{ pattern, want string }{
@@ -72,7 +72,7 @@ func TestPatternsOfARuleAndATextAreBounded(t *testing.T) {
 	}
 }
 
-// A pattern pays for its search before it begins, wherever it stands: a matcher cannot be stopped.
+// A pattern pays for its search before it begins, in any position: a matcher cannot be stopped.
 func TestAPatternPaysForItsSearch(t *testing.T) {
 	long, err := json.Marshal(map[string]string{"s": strings.Repeat("y", 250_000)})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestAPatternPaysForItsSearch(t *testing.T) {
 	}
 }
 
-// What a pattern comes to is what the library's own matches comes to.
+// The results of a pattern are those of the library's own matches.
 func TestPatternsMatch(t *testing.T) {
 	for value, want := range map[string]string{
 		`"UNSHIPPED"`: "true", `"SHIPPED"`: "false", `null`: "false", `""`: "false",

@@ -10,8 +10,8 @@ import (
 	"deadman/internal/calendars"
 )
 
-// ticksOf is what schedules begin between ten and the end of a span of some hours, by quarters of an
-// hour that have anything; the rule was saved at eight.
+// ticksOf returns the jobs that schedules create between ten and the end of a span of some hours, by quarters of an
+// hour that have any; the rule was saved at eight.
 func ticksOf(t *testing.T, text string, hours int) map[string]int {
 	t.Helper()
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, hours: \"12:00-13:00\"}\n"), "")
@@ -38,7 +38,7 @@ func ticksOf(t *testing.T, text string, hours int) map[string]int {
 	return got
 }
 
-// What a tick begins is in the part of the slot at which it is first looked at.
+// The jobs of a tick are in the part of their first check's slot.
 func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule string
@@ -52,7 +52,7 @@ func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
 		"at the tick":              {`trigger: {schedule: "15 11 * * *"}` + "\nescalate: [{at: '11:15'}]\nslot: 15m", map[string]int{"11:30": 1}},
 		"within":                   {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 10m, within: office}]", map[string]int{"12:00": 1}},
 		"of":                       {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 20m, of: office}]", map[string]int{"12:15": 1}},
-		"many": {`trigger: {schedule: "@every 1s"}` + "\nescalate: [{after: 2h20m}]", map[string]int{"11:15": 539, // the last tick of a minute stands for it
+		"many": {`trigger: {schedule: "@every 1s"}` + "\nescalate: [{after: 2h20m}]", map[string]int{"11:15": 539, // the last tick of a minute represents it
 			"11:30": 900, "11:45": 900, "12:00": 900, "12:15": 900, "12:30": 900, "12:45": 900}},
 		"a look in between": {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nrecheck: since + minutes(20)", map[string]int{"10:15": 1}},
 		"a handler":         {`trigger: {schedule: "0 10 * * *", keys: [a]}` + "\nhandler: checks", map[string]int{"10:00": 1}},
@@ -67,7 +67,7 @@ func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
 	}
 }
 
-// What is spread is not a herd: each key is where its turn is.
+// Spread keys are not a herd: each key is in its own slot.
 func TestTicksAreSpread(t *testing.T) {
 	keys, want := "", make(map[string]int)
 	for i := range 1000 {

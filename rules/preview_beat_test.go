@@ -9,7 +9,7 @@ import (
 	"deadman/rules"
 )
 
-// foreseen are the lines of the preview of a ping and of those after it.
+// foreseen returns the lines of the preview of a ping and of those after it.
 func foreseen(t *testing.T, text string, pings ...string) (lines []string, p rules.Preview) {
 	t.Helper()
 	var events []rules.PreviewEvent
@@ -64,8 +64,7 @@ func TestPreviewOfNoPing(t *testing.T) {
 	}
 }
 
-// Without an event, the first of the keys that are expected never reports; and pings are beats also
-// where events are.
+// Without an event, the first of the expected keys never reports; and pings are heartbeats even if events are.
 func TestPreviewOfKeysThatAreExpected(t *testing.T) {
 	const text = `name: device-silent
 entity: device

@@ -10,8 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// The ticks of a preview show each step once, however often it is repeated, and at the slot of its
-// look: at the tick itself nobody is waited for yet.
+// The ticks of a preview show each step once, regardless of its repetitions, and at the slot of its check: at the tick
+// itself no job is pending yet.
 func TestPreviewOfTicks(t *testing.T) {
 	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{
 		Text: []byte(`name: import-missing

@@ -115,7 +115,7 @@ slot: 1s
 		event(1, "p.started", "a", 0),
 		event(2, "p.started", "b", 10*time.Second),
 		event(3, "p.paid", "b", 100*time.Second),
-		event(4, "p.started", "b", 101*time.Second), // begins anew
+		event(4, "p.started", "b", 101*time.Second), // restarts
 		event(5, "p.started", "c", 200*time.Second),
 	}
 	whole := newHistory(t, book, 0)

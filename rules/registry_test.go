@@ -14,7 +14,7 @@ import (
 	"deadman/rules"
 )
 
-// begun is a job of a saved rule, begun by hand.
+// begun creates a job of a saved rule by hand.
 func begun(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
 	t.Helper()
 	revision, err := s.Revision(t.Context())
@@ -32,8 +32,7 @@ func begun(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
 	}
 }
 
-// The jobs of a deleted rule end also where nobody can read any more what it was, and do not
-// hold up those of others.
+// The jobs of a deleted rule end even if its document is unreadable, and do not block those of others.
 func TestJobsOfDeletedRulesEnd(t *testing.T) {
 	s := opened(t)
 	broken, err := s.Save(t.Context(), rules.RuleVersion{Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`)}, 0)
@@ -56,8 +55,8 @@ func TestJobsOfDeletedRulesEnd(t *testing.T) {
 	}
 }
 
-// The jobs of a deleted rule end also where the database takes too long for as many as are ended at a time: 50 take 10 s,
-// and a transaction has 8.
+// The jobs of a deleted rule end even if the database takes too long for a full page: 50 take 10 s, and a transaction
+// has 8.
 func TestJobsOfADeletedRuleEndOnASlowDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
@@ -89,8 +88,7 @@ CREATE TRIGGER slow BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION slow(
 	}
 }
 
-// overtaken is a real store in which something happens between reading a version and handing
-// it out.
+// overtaken is a real store that runs a function between reading a version and returning it.
 type overtaken struct {
 	*store.Store
 	meanwhile func()
@@ -105,12 +103,12 @@ func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.Rul
 	return v, err
 }
 
-// A version that was read before its rule was deleted is not taken for one of the rules after
-// that, or an alert could be decided.
+// A version that was read before its rule was deleted is not taken for one of the rules after that, or an alert could
+// be raised.
 func TestAVersionIsNotOlderThanTheRevision(t *testing.T) {
 	s := &overtaken{Store: opened(t)}
 	b := refreshed(t, s)
-	rule := saved(t, s, 0, orders) // the book does not know it yet
+	rule := saved(t, s, 0, orders) // the catalog does not know it yet
 	s.meanwhile = func() {
 		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
 			t.Error(err)

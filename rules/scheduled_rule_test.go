@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// scheduledAt is a rule of which versions were saved at minutes after an hour.
+// scheduledAt returns a rule with versions that were saved at minutes after an hour.
 func scheduledAt(t *testing.T, versions map[int]string) futurejobs.TickingRule {
 	t.Helper()
 	_, all := bookOf(t, versions).Scheduled()
@@ -22,7 +22,7 @@ func scheduledAt(t *testing.T, versions map[int]string) futurejobs.TickingRule {
 	return all[0]
 }
 
-// bookOf knows a rule with versions that were saved so many minutes past ten.
+// bookOf returns a catalog with a rule whose versions were saved so many minutes past ten.
 func bookOf(t *testing.T, versions map[int]string) *Catalog {
 	t.Helper()
 	var saved []RuleVersion
@@ -49,13 +49,12 @@ func bookOf(t *testing.T, versions map[int]string) *Catalog {
 	return b
 }
 
-// tenPast is a minute after ten.
+// tenPast returns a minute after ten.
 func tenPast(m int) time.Time { return time.Date(2026, 5, 4, 10, m, 0, 0, time.UTC) }
 
 const steps = "\nescalate: [{after: 1m}]\n"
 
-// A version is in charge of the ticks after it was saved, up to the save of the next; @every counts from
-// the save of the first.
+// A version decides the ticks after its save, up to the save of the next; @every counts from the save of the first.
 func TestVersionsHaveTheirOwnTicks(t *testing.T) {
 	s := scheduledAt(t, map[int]string{
 		5:  `trigger: {schedule: "*/10 * * * *"}` + steps,
@@ -91,7 +90,7 @@ func TestVersionsHaveTheirOwnTicks(t *testing.T) {
 	}
 }
 
-// Ticks of a version that is not enabled are none that are missed.
+// Ticks of a version that is not enabled are not missed.
 func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
 	s := scheduledAt(t, map[int]string{
 		5:  `trigger: {schedule: "*/10 * * * *"}` + "\nenabled: false" + steps,
@@ -110,7 +109,7 @@ func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
 	}
 }
 
-// What a tick begins, or emits, by whatever its rule says.
+// The jobs or the event of a tick, for each form of its rule.
 func TestTicksBeginOrEmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule string
@@ -165,8 +164,7 @@ func TestTicksBeginOrEmit(t *testing.T) {
 	}
 }
 
-// What is said of a tick that is found too late says how many before it were missed, and is as loud as
-// the rule takes it.
+// The alert for a tick that is found too late has the number of missed ticks before it, and the severity of the rule.
 func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
 	for do, loud := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
 		s := scheduledAt(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + steps})
@@ -182,7 +180,7 @@ func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
 	}
 }
 
-// told is what comes of a tick, in a line.
+// told returns the result of a tick, in a line.
 func told(d futurejobs.DueTicks) string {
 	said := []string{string(d.Outcome)}
 	for _, e := range d.Effects {
@@ -202,7 +200,7 @@ func told(d futurejobs.DueTicks) string {
 	return strings.Join(said, "; ")
 }
 
-// What happened before a tick says nothing of the wait that the tick begins, whenever it is read.
+// An event before a tick does not affect the job of the tick, regardless of when it is read.
 func TestEventsBeforeATickAreLate(t *testing.T) {
 	b := bookOf(t, map[int]string{5: `trigger: {schedule: "@hourly", keys: [a]}
 resolve: {event: imports.finished, key: event.id}` + steps})
@@ -212,7 +210,7 @@ resolve: {event: imports.finished, key: event.id}` + steps})
 	}
 }
 
-// readsOf has a document read all that it listens to from one stream.
+// readsOf returns reads of all subjects of a document from one stream.
 func readsOf(d Document) (all []StreamBinding) {
 	for _, subject := range d.Subjects() {
 		all = append(all, StreamBinding{Subject: subject, Stream: "IMPORTS"})

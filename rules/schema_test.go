@@ -14,7 +14,7 @@ import (
 	"deadman/rules"
 )
 
-// schema is Schema, as a validator.
+// schema returns Schema, as a validator.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := rules.Schema()
@@ -37,7 +37,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return compiled
 }
 
-// valued is a YAML text as a validator takes it.
+// valued returns a YAML text as a validator takes it.
 func valued(t *testing.T, text string) any {
 	t.Helper()
 	asJSON, err := yaml.YAMLToJSON([]byte(text))
@@ -51,7 +51,7 @@ func valued(t *testing.T, text string) any {
 	return v
 }
 
-// TestSchemaTakesRules: an editor marks nothing in a rule that is right.
+// TestSchemaTakesRules checks that an editor marks nothing in a valid rule.
 func TestSchemaTakesRules(t *testing.T) {
 	s := schema(t)
 	texts := make(map[string]string)
@@ -79,7 +79,7 @@ func TestSchemaTakesRules(t *testing.T) {
 	for name, text := range texts {
 		documents, err := rules.Parse([]byte(text), "")
 		if err != nil {
-			continue // of a page that says what is wrong; other tests keep the pages true
+			continue // of a page that shows errors; other tests keep the pages correct
 		}
 		if err := s.Validate(valued(t, text)); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
@@ -94,7 +94,7 @@ func TestSchemaTakesRules(t *testing.T) {
 	}
 }
 
-// TestSchemaRefuses: what an editor can see without knowing what a rule means.
+// TestSchemaRefuses checks the errors that an editor can detect without the meaning of a rule.
 func TestSchemaRefuses(t *testing.T) {
 	s := schema(t)
 	for _, text := range []string{
@@ -121,8 +121,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestSchemaHelps: an editor can say of each field what it is, and of the first ones what
-// they are if they are left out.
+// TestSchemaHelps checks that an editor can describe each field, and show the defaults of the first ones.
 func TestSchemaHelps(t *testing.T) {
 	text, err := rules.Schema()
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"deadman/rules"
 )
 
-// shop is a source over a real SQLite database, in which there are orders. A question that is
-// none of SQL's it answers with what it was asked.
+// shop is a source over a real SQLite database with orders. It answers a question that is not SQL with the question
+// itself.
 type shop struct {
 	db       *sql.DB
-	verified atomic.Int32 // how many questions it was to verify
-	line     atomic.Int32 // how many places in the line are taken
-	full     bool         // nobody gets a place
+	verified atomic.Int32 // how many questions it verified
+	line     atomic.Int32 // how many places in the queue are taken
+	full     bool         // no caller gets a place
 }
 
 var _ rules.Source = (*shop)(nil)
 
-// sources are a shop, by its name.
+// sources contains a shop, by its name.
 type sources struct{ *shop }
 
 func (s sources) Names() []string { return []string{"catalogue", "shop"} }
@@ -39,7 +39,7 @@ func (s sources) Source(name string) (rules.Source, bool) {
 	return s.shop, name != "" && name == "shop"
 }
 
-// ordered opens a shop with an order 1042, of which all is known but who carries it.
+// ordered opens a shop with an order 1042, complete except for its carrier.
 func ordered(t testing.TB) *shop {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "shop.db"))
@@ -82,7 +82,7 @@ func (s *shop) Ask(ctx context.Context, _ time.Duration, q lookup.Question, asks
 	return found
 }
 
-// row is the first row as JSON.
+// row returns the first row as JSON.
 func (s *shop) row(ctx context.Context, query string, params []any) (f checks.Finding) {
 	rows, err := s.db.QueryContext(ctx, query, params...)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"deadman/rules"
 )
 
-// firstLook is when a job is looked at first that begins at ten.
+// firstLook returns a job that begins at ten, with its first check.
 func firstLook(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
 	t.Helper()
 	effect, err := rule.Start(key, ten, ten, nil, 1)
@@ -77,7 +77,7 @@ func TestASpreadMovesEachStepOfAKeyAlike(t *testing.T) {
 	}
 }
 
-// Who waits until a calendar opens is spread over the time after that, and not past its end.
+// Keys that wait until a calendar opens are spread over the time after that, and not past its end.
 func TestASpreadStaysWithinTheCalendar(t *testing.T) {
 	known, err := calendars.Parse([]byte(`
 calendars:

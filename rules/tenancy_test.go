@@ -16,7 +16,7 @@ import (
 	"deadman/internal/subjects"
 )
 
-// tenants is a book of rules with bounds, and without, by a clock that stands still.
+// tenants is a catalog of rules with bounds, and without, by a clock that stands still.
 type tenants struct {
 	testing.TB
 	*Catalog
@@ -56,13 +56,14 @@ func (ts *tenants) add(text, name, token string) {
 	ts.current.Store(newSnapshot(1, ts.saved, nil, environment{calendars: ts.Calendars}))
 }
 
-// event is one that came after all rules.
+// event returns an event that came after all rules.
 func (ts *tenants) event(subject string, data []byte) futurejobs.Event {
 	ts.seq++
 	return futurejobs.Event{Stream: "S", Subject: subject, Seq: ts.seq, At: tenPast(30), Data: data}
 }
 
-// match matches an event, and returns by the first word of their names the rules that took it in, and the reasons of the others.
+// match matches an event, and returns by the first word of their names the rules that processed it, and the reasons of
+// the others.
 func (ts *tenants) match(
 	by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event,
 ) (took map[string]int, refused map[string]string) {
@@ -81,7 +82,7 @@ func (ts *tenants) match(
 	return took, refused
 }
 
-// draws is what a match draws of all allowances.
+// draws returns how much a match draws from all allowances.
 func (ts *tenants) draws(e futurejobs.Event) (rounds int) {
 	ts.Catalog.drawn = allowances{}
 	if _, refusals := ts.Match(e); len(refusals) > 0 {
@@ -93,8 +94,8 @@ func (ts *tenants) draws(e futurejobs.Event) (rounds int) {
 	return rounds
 }
 
-// A hundred rules as the examples are, of one tenant, that hear of the same events are paid by what is free: no backlog of such
-// events, however fast it is taken in, uses anything up.
+// A hundred rules like the examples, of one tenant, that listen to the same events are paid by the free part: no
+// backlog of such events, even at full speed, uses up an allowance.
 func TestOrdinaryRulesAreFree(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -145,7 +146,8 @@ func order(bytes int) []byte {
 	}))
 }
 
-// What an expression reads that another took apart before is not paid for again, so that ordinary rules are free on large events, too.
+// Data that another expression decoded before is not paid for again, so that ordinary rules are free on large events,
+// too.
 func TestOrdinaryRulesAreFreeOnLargeEvents(t *testing.T) {
 	ts := newTenants(t)
 	for i := range 100 {
@@ -166,8 +168,9 @@ trigger: {event: orders.changed, key: event.id, if: 'count(event.list, # == 1) <
 escalate: [{after: 3h}]
 `
 
-// The rules of a tenant cost no more over time than its allowance: beyond it they are refused, and counted as those that cost too
-// much on an event. Rules of other tenants, and without bounds, take the event in, and so does each when time has passed.
+// The rules of a tenant cost no more over time than its allowance: beyond it they are refused, and counted as rules
+// that cost too much on an event. Rules of other tenants, and without bounds, process the event, and so does each after
+// some time.
 func TestATenantHasAnAllowance(t *testing.T) {
 	ts := newTenants(t)
 	for i := range 20 {
@@ -222,7 +225,8 @@ func TestATenantHasAnAllowance(t *testing.T) {
 	}
 }
 
-// What senders are told of their events has an allowance of its own, and what is told beyond it is marked as not all.
+// The results that senders get for their events have an allowance of their own, and results beyond it are marked as
+// incomplete.
 func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
 	ts := newTenants(t)
 	for i := range 20 {
@@ -280,7 +284,8 @@ func TestATenantIsAPrefix(t *testing.T) {
 	}
 }
 
-// An allowance grows up to its size, and with that of many others more slowly. What was drawn beyond it is paid back first.
+// An allowance grows up to its size, and with that of many others more slowly. Rounds drawn beyond it are paid back
+// first.
 func TestAllowancesGrow(t *testing.T) {
 	var a allowances
 	now := tenPast(0)

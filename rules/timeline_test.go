@@ -9,13 +9,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// What is worked out up to a step is what the whole timeline says of it, also where steps are not
-// taken in the order that they are written in.
+// The timeline up to a step is a part of the whole timeline, even if steps are not due in the order that they are
+// written in.
 func TestTimelineUpToAStep(t *testing.T) {
 	since := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		escalate string
-		first    int // how many steps are worked out for the first
+		first    int // how many steps are computed for the first
 	}{
 		"rising":              {"[{after: 1h}, {after: 2h, step: b}, {every: 1h, times: 3, step: c}]", 1},
 		"spread":              {"[{after: 1h}, {after: 2h, step: b}]\nspread: 1h", 1},
@@ -47,8 +47,8 @@ func TestTimelineUpToAStep(t *testing.T) {
 	}
 }
 
-// BenchmarkBeat is a beat that leaves the next look where it was: it must not cost more for steps
-// that are far away.
+// BenchmarkBeat measures a heartbeat that leaves the next check unchanged: it must not cost more for steps that are far
+// away.
 func BenchmarkBeat(b *testing.B) {
 	for _, escalate := range []string{"[{after: 0s}]", "[{after: 0s}, {every: 30m, until: acknowledged, step: nag}]"} {
 		b.Run(escalate, func(b *testing.B) {
