@@ -203,7 +203,7 @@ func (p *backfill) reserve() error {
 	return nil
 }
 
-// giveBack returns places to the quotas that are used by now, or are not needed.
+// giveBack releases reserved places that the created jobs occupy by now, or that are not needed.
 func (p *backfill) giveBack(places int64) {
 	places = min(places, p.places)
 	for _, q := range p.room {

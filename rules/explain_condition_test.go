@@ -9,8 +9,8 @@ import (
 	"deadman/checks"
 )
 
-// TestWhatAConditionSaw checks that the values of the condition are reported for a check after that the job continues,
-// or that raises no alert.
+// TestWhatAConditionSaw checks that the values of the condition are reported for a check that leaves the job pending,
+// or raises no alert.
 func TestWhatAConditionSaw(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "total": 12.50, "paid": false, "eta": null, "lines": [{"n": 1}, {"n": 2}], "address": {"city": "Ulm", "floor": 3}}`
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckGoesOn measures a check after that the job continues, with its report.
+// BenchmarkCheckGoesOn measures a check that leaves the job pending, with its report.
 func BenchmarkCheckGoesOn(b *testing.B) {
 	h := compiled(b, resolvable).Engine().Handler
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 0), At: clock(11, 0).Add(time.Second)}

@@ -62,7 +62,7 @@ func answered(x *expression, s scope) {
 	_, _ = x.whole(s)
 }
 
-// same ignores values that are not equal to themselves.
+// same reports whether two values have the same JSON, or none, such as NaN.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
 	y, errY := json.Marshal(b)

@@ -59,7 +59,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		answer.Next, err = r.between(w.scope, at, step)
 		answer.Nominal = answer.Next.Equal(step)
 	default:
-		// The bound is the slot of the check: a delay within the slot does not add a slot.
+		// The hold counts from the slot of the check: a delay within the slot does not add a slot.
 		from := r.engine.Grid.After(at).Add(-time.Duration(r.engine.Grid))
 		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at

@@ -115,7 +115,8 @@ func TestARefusedUpdateChangesNothing(t *testing.T) {
 	}
 }
 
-// Thousands of small updates of a large state take about as long as a few: the state is not decoded for each.
+// BenchmarkUpdatesOfALargeState shows that thousands of small updates of a large state take about as long as a few: the
+// state is not decoded for each.
 func BenchmarkUpdatesOfALargeState(b *testing.B) {
 	var large strings.Builder
 	large.WriteString(`{"id":"hot"`)

@@ -44,7 +44,7 @@ func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewL
 
 var errSourceBusy = errors.New("it is busy with looks")
 
-// Enter needs no place: each preview queries at most once.
+// Enter needs no place: Find takes one from the source, once.
 func (f *previewLookup) Enter() bool { return true }
 
 // Find queries the source once.

@@ -62,6 +62,7 @@ const maxProblems = 100
 // error.
 type Problems []Problem
 
+// Error returns the problems, one a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {

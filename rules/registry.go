@@ -92,10 +92,15 @@ type Registry struct {
 
 // Jobs accesses the pending jobs of rules, and the cursors of streams.
 type Jobs interface {
+	// Cursor is futurejobs.EffectStore.Cursor.
 	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
+	// JobsOf is futurejobs.EffectStore.JobsOf.
 	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
+	// Apply is futurejobs.EffectStore.Apply.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
+	// OpenCursor is futurejobs.EffectStore.OpenCursor.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
+	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
 }
 

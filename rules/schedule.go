@@ -45,7 +45,7 @@ func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.
 }
 
 // checkTickRate refuses a rule that restarts its jobs at every tick before an alert is raised, even if only for some
-// keys. A rule without a step with a literal time is left to the preview.
+// keys. A rule with a computed step is left to the preview.
 func (c *compiler) checkTickRate(t Trigger) {
 	d := c.document
 	gap := Duration(c.ticking.schedule.Shortest())

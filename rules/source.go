@@ -85,8 +85,10 @@ func (u undefinedSource) Error() string {
 // Unwrap makes it a lookup.ErrUndefined.
 func (u undefinedSource) Unwrap() error { return lookup.ErrUndefined }
 
+// Enter needs no place: no source is queried.
 func (u undefinedSource) Enter() bool { return true }
 
+// Ask returns an outage for each query.
 func (u undefinedSource) Ask(_ context.Context, _ time.Duration, _ lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
 	found := make([]checks.Finding, len(asks))
 	for i := range found {
@@ -95,8 +97,10 @@ func (u undefinedSource) Ask(_ context.Context, _ time.Duration, _ lookup.Questi
 	return found
 }
 
+// Verify returns the error.
 func (u undefinedSource) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
 	return nil, u
 }
 
+// Reach returns the error.
 func (u undefinedSource) Reach(context.Context) error { return u }

@@ -10,12 +10,13 @@ import (
 const (
 	// tenantShare is how many budgets of a rule they have on one event.
 	tenantShare = 8
-	// On each event they have leastFree, and one for each unit of its bytes, regardless of their cost before. A hundred
-	// ordinary rules cost less: see TestOrdinaryRulesAreFree.
+	// leastFree is the free part of each event, plus one for each bytesForFree bytes of it, regardless of earlier
+	// costs. A hundred ordinary rules cost less: see TestOrdinaryRulesAreFree.
 	leastFree    = 10_000
 	bytesForFree = 4
-	// The cost beyond that is drawn from an allowance of the tenant on the node, which grows by tenantGrowth a second:
-	// about 15 % of a core. A full one pays for five events of the largest size, after which the rule is paused.
+	// tenantGrowth is by how much the allowance of a tenant on the node grows in a second: about 15 % of a core. The
+	// cost beyond the free part is drawn from it. A full allowance pays for five events of the largest size; after
+	// that the rule is paused.
 	tenantGrowth    = 1_500_000
 	tenantAllowance = 30 * tenantGrowth
 	// allGrowth is by how much the allowances of all tenants grow together, in a second.

@@ -88,7 +88,7 @@ func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	}
 }
 
-// tickExpired returns the treatment of a tick that is found too late, and why; Run: it is in time.
+// tickExpired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
 func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) {
 	c, late := r.document.CatchUp, Duration(now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == Run {

@@ -37,7 +37,7 @@ func readYAML(text []byte) ([]node, Problems) {
 	return docs, nil
 }
 
-// survey refuses YAML features that a rule does not need and a YAML reader would misinterpret.
+// survey refuses too many documents, and YAML features that a rule does not need and a YAML reader would misinterpret.
 func survey(tokens token.Tokens) Problems {
 	var ps Problems
 	documents := 0
