@@ -7,50 +7,51 @@ import (
 	"deadman/checks"
 )
 
-// Event is one message of a stream, as intake hands it to the rules.
+// Event is one message of a stream, passed to the rules by ingest.
 type Event struct {
 	Stream  string
 	Subject string
 	Seq     uint64
-	At      time.Time // when the stream took it in
-	ID      string    // the producer's id for it, where it gave one
+	At      time.Time // when the stream stored it
+	ID      string    // set by the producer; may be empty
 	Header  map[string][]string
 	Data    []byte
 
-	StreamCreatedAt time.Time // sequences count within one stream, not within all of a name; zero: not known
+	StreamCreatedAt time.Time // distinguishes streams that reuse a name: sequences count within one stream; zero: unknown
 }
 
-// Effect is what one event, or a person, asks of one job.
+// Effect is one action on one job, requested by an event or by a person.
 type Effect struct {
 	Rule   *Rule
 	Ref    Ref
-	Event  *Event // nil: a person asks
-	Rev    *int32 // what the job has to be at, or it is missed; nil: any
-	Late   bool   // the event is out of its order: it says nothing of a wait that began after it
-	Apart  bool   // the event comes by another stream than the rule's triggers: its time puts it in order, within ClockSkew
+	Event  *Event // nil: requested by a person
+	Rev    *int32 // required revision of the job, otherwise the effect is missed; nil: any
+	Late   bool   // the event is out of order: it does not apply to a job that began after it
+	Apart  bool   // the event and the rule's triggers have different streams: its time orders it, within ClockSkew
 	Action Action
 }
 
-// Action is what is asked: Start, Lapse, Beat, End, Gather, Update, Pause, Resume, Snooze, Move or Acknowledge.
+// Action is the requested change: Start, StartExpired, Beat, End, AddMember, Update, Pause, Resume, Snooze,
+// MoveToVersion or Acknowledge.
 type Action interface {
-	// play is called with the job that waits for the effect's key, or nil.
+	// play applies the action to the pending job of the effect's key; s is nil if no job is pending.
 	play(f *fold, e Effect, s *foldedJob)
 }
 
-// CloseAlert drafts the alert that closes what was said about a job; nil: it stays unsaid.
+// CloseAlert drafts the alert that resolves a job's alerts. If nil, no alert is raised.
 type CloseAlert func(Job) alerts.Draft
 
-// Refusal is an event that a rule could not take in.
+// Refusal is an event that a rule rejected.
 type Refusal struct {
-	Rule   string // empty: no rule's fault
-	Part   Part   // of the rule; empty: all of it
+	Rule   string // empty: not caused by a rule
+	Part   Part   // of the rule; empty: the whole rule
 	Reason string
 }
 
-// Part is what of a rule an event is for.
+// Part is the part of a rule that an event matches.
 type Part string
 
-// The parts of a rule that events are for.
+// The parts of a rule that match events.
 const (
 	Triggers Part = "trigger"
 	Updates  Part = "update"
@@ -58,7 +59,7 @@ const (
 	Resolves Part = "resolve"
 )
 
-// Cancel is the effect of a person ending a job. by is who; empty: nobody knows.
+// Cancel returns the effect of a person ending a job. by names the person; empty if unknown.
 func Cancel(rule *Rule, ref Ref, by string) Effect {
 	reason := ""
 	if by != "" {
@@ -69,12 +70,12 @@ func Cancel(rule *Rule, ref Ref, by string) Effect {
 	}}
 }
 
-// Purge is the effect of a rule's deletion on a job of it. Nothing is said any more.
+// Purge returns the effect of a rule's deletion on one of its jobs. It raises no alert.
 func Purge(rule *Rule, ref Ref) Effect {
 	return Effect{Rule: rule, Ref: ref, Action: End{Outcome: checks.RuleDeleted}}
 }
 
-// closing is how the rule closes a job with a text; nil if it says nothing then.
+// closing returns a CloseAlert with the given text, or nil if the rule raises no closing alert.
 func (r *Rule) closing(text func(Job) string) CloseAlert {
 	if r.Closing == nil {
 		return nil

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Day is the span that every grid divides.
+// Day is the period that every grid divides.
 const Day = 24 * time.Hour
 
-// Grid is the resolution of a rule's slots: slots lie at its multiples, counted from
-// midnight UTC.
+// Grid is the resolution of a rule's slots: slots are its multiples, counted from midnight UTC.
 type Grid time.Duration
 
-// NewGrid returns the grid with a slot every d. It has to be whole seconds that divide a day.
+// NewGrid returns the grid with a slot every d. d must be whole seconds and divide a day.
 func NewGrid(d time.Duration) (Grid, error) {
 	switch {
 	case d < time.Second:
@@ -24,7 +23,7 @@ func NewGrid(d time.Duration) (Grid, error) {
 	return Grid(d), nil
 }
 
-// spell writes a span without the units that are zero: 7m, not 7m0s.
+// spell formats a duration without units that are zero: 7m, not 7m0s.
 func spell(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -36,7 +35,7 @@ func spell(d time.Duration) string {
 	return s
 }
 
-// dividing returns the longest time up to d that divides a day.
+// dividing returns the longest duration up to d that divides a day.
 func dividing(d time.Duration) time.Duration {
 	for s := min(d, Day).Truncate(time.Second); s > time.Second; s -= time.Second {
 		if Day%s == 0 {
@@ -46,12 +45,12 @@ func dividing(d time.Duration) time.Duration {
 	return time.Second
 }
 
-// Up returns the first slot at or after t. It is the only place that rounds.
+// Up returns the first slot at or after t. All rounding to slots is done here.
 func (g Grid) Up(t time.Time) time.Time {
 	step := time.Duration(g).Microseconds()
 	us := t.UnixMicro()
 	if t.Nanosecond()%1000 != 0 {
-		us++ // an instant just past a slot belongs to the next one
+		us++ // a time just past a slot belongs to the next one
 	}
 	past := us % step
 	if past < 0 {

@@ -7,58 +7,57 @@ import (
 	"time"
 )
 
-// LoadWidth is the width of what is counted of the past: slots of one minute are counted
-// together.
+// LoadWidth is the resolution of load counters: slots of the same minute are counted together.
 const LoadWidth = time.Minute
 
-// loadsApart is how many rules of one minute are counted apart each time that loads are taken;
-// the others of the minute are counted together. It bounds what is kept.
+// loadsApart is how many rules are counted separately per minute and TakeLoads; the other rules of the minute are
+// counted together. It bounds the stored rows.
 const loadsApart = 200
 
-// SlotLoad is what was checked of a rule's jobs whose slots lie in one minute.
+// SlotLoad counts the checks of a rule's jobs with slots in one minute.
 type SlotLoad struct {
 	At     time.Time // the beginning of the minute
-	RuleID int32     // 0: of rules that are not counted apart
-	Checks int64     // looks that were settled; what a job was tried again for counts again
-	Alerts int64     // that they decided
+	RuleID int32     // 0: the rules that are not counted separately
+	Checks int64     // settled checks; retries count again
+	Alerts int64     // raised by these checks
 	Lag    time.Duration
 }
 
-// BucketRange is a stretch of time in parts of one width.
+// BucketRange is a time range, divided into parts of one width.
 type BucketRange struct {
 	From  time.Time
-	Until time.Time // not part of it
+	Until time.Time // exclusive
 	Width time.Duration
-	Rule  string // empty: of all rules
+	Rule  string // empty: all rules
 }
 
-// Parts is how many parts the span has. The last one may reach past its end.
+// Parts returns the number of parts. The last one may reach past the end of the range.
 func (s BucketRange) Parts() int { return int((s.Until.Sub(s.From) + s.Width - 1) / s.Width) }
 
-// Part is the part that an instant lies in.
+// Part returns the index of the part that contains a time.
 func (s BucketRange) Part(at time.Time) int { return int(at.Sub(s.From) / s.Width) }
 
-// CheckedLoad is the past load of one part of a span.
+// CheckedLoad is the past load of one part of a range.
 type CheckedLoad struct {
 	Checks int64
 	Alerts int64
-	Lag    time.Duration // of the check that was the latest behind its slot
+	Lag    time.Duration // the largest of the checks
 }
 
-// PlannedLoad is how many pending jobs are due in one part of a span.
+// PlannedLoad is the number of pending jobs that are due in one part of a range.
 type PlannedLoad struct {
 	Jobs int64
 	More bool // there may be more: not all were counted
 }
 
-// add adds what the same minute and rule had besides.
+// add adds the counts of m, for the same minute and rule.
 func (l *SlotLoad) add(m SlotLoad) {
 	l.Checks += m.Checks
 	l.Alerts += m.Alerts
 	l.Lag = max(l.Lag, m.Lag)
 }
 
-// busy is the rank of a rule in its minute. What was counted together comes last.
+// busy returns the rank of a rule in its minute. Rules that are counted together come last.
 func (l *SlotLoad) busy() int64 {
 	if l.RuleID == 0 {
 		return -1
@@ -66,7 +65,7 @@ func (l *SlotLoad) busy() int64 {
 	return l.Checks
 }
 
-// loadCounter counts what is checked, until somebody takes it to where it is kept.
+// loadCounter counts checks until TakeLoads collects them.
 type loadCounter struct {
 	mu  sync.Mutex
 	all map[loadKey]*SlotLoad
@@ -77,7 +76,7 @@ type loadKey struct {
 	rule   int32
 }
 
-// count counts the decisions of a batch that were taken.
+// count counts the settled decisions of a batch.
 func (l *loadCounter) count(batch []*task, got Settled, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,11 +100,11 @@ func (l *loadCounter) add(m SlotLoad) {
 		have.add(m)
 		return
 	}
-	fresh := m // m itself would be on the heap each time
+	fresh := m // m itself would be allocated on the heap each time
 	l.all[key] = &fresh
 }
 
-// take takes out what was counted, by minute and rule.
+// take removes and returns the counts, by minute and rule.
 func (l *loadCounter) take() []SlotLoad {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +116,7 @@ func (l *loadCounter) take() []SlotLoad {
 	return bounded(all)
 }
 
-// putBack counts again what could not be kept.
+// putBack restores counts that could not be stored.
 func (l *loadCounter) putBack(all []SlotLoad) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,13 +125,13 @@ func (l *loadCounter) putBack(all []SlotLoad) {
 	}
 }
 
-// bounded counts the rules of each minute together that are not among the busiest of it.
+// bounded merges all but the busiest rules of each minute.
 func bounded(all []SlotLoad) []SlotLoad {
 	slices.SortFunc(all, func(a, b SlotLoad) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.busy(), a.busy()), cmp.Compare(a.RuleID, b.RuleID))
 	})
 	var kept []SlotLoad
-	apart := 0 // of the minute at hand
+	apart := 0 // in the current minute
 	for i, m := range all {
 		if i == 0 || !m.At.Equal(all[i-1].At) {
 			apart = 0
@@ -151,9 +150,9 @@ func bounded(all []SlotLoad) []SlotLoad {
 	return kept
 }
 
-// TakeLoads takes out what was checked since the last call, by minute and rule. Who can't keep
-// it puts it back.
+// TakeLoads removes and returns the counts since the last call, by minute and rule. A caller that cannot store them
+// returns them by PutBackLoads.
 func (s *Sweeper) TakeLoads() []SlotLoad { return s.loads.take() }
 
-// PutBackLoads has loads that were taken taken again.
+// PutBackLoads restores counts that were taken.
 func (s *Sweeper) PutBackLoads(all []SlotLoad) { s.loads.putBack(all) }

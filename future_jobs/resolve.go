@@ -7,14 +7,14 @@ import (
 	"deadman/checks"
 )
 
-// End ends a wait because it happened.
+// End ends a job because its expected event happened.
 type End struct {
 	Outcome checks.Outcome
 	Reason  string
 	Close   CloseAlert
-	Say     CloseAlert      // in the place of Close: what is said, also where nothing was before
-	Early   time.Duration   // how long it is remembered where nobody waits
-	State   json.RawMessage // what was known, for what is said; nil: what the job knows
+	Say     CloseAlert      // replaces Close: the alert to raise even if the job raised none before
+	Early   time.Duration   // how long the end is remembered if no job is pending
+	State   json.RawMessage // the state that the alert reports; nil: the job's state
 }
 
 func (a End) play(f *fold, e Effect, s *foldedJob) {
@@ -29,11 +29,11 @@ func (a End) play(f *fold, e Effect, s *foldedJob) {
 	}
 }
 
-// AddMember adds a member to a set, and ends the wait if that was the last one needed.
+// AddMember adds a member to a set, and ends the job once the set is complete.
 type AddMember struct {
-	Set    uint8 // which of the rule's sets
+	Set    uint8 // index of the rule's set
 	Member string
-	Need   func(Job) (int, error) // how many members the set has; 0: nobody knows yet
+	Need   func(Job) (int, error) // number of members that complete the set; 0: not known yet
 	End    End
 }
 
@@ -73,7 +73,7 @@ func (a AddMember) change(_ *fold, _ Effect, j *Job, _ *knowledge) {
 	}
 }
 
-// complete ends a wait whose set has all its members, and reports whether it did.
+// complete ends a job with a complete set, and reports whether it did.
 func (f *fold) complete(e Effect, s *foldedJob, a AddMember) bool {
 	need, err := a.Need(s.job)
 	if err != nil {

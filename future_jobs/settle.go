@@ -14,38 +14,38 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// task is a decided job on its way to the store, with the shard it flew from and the
-// rule set it was decided under.
+// task is a job on its way through the sweep, from its read to its settlement, with the held shard and the revision
+// of the rule set that the decision is based on.
 type task struct {
 	shard   *Shard
 	rule    *Rule
 	ruleSet int64
-	slot    time.Time // that is decided on
-	heard   time.Time // since when what the rule listens to is heard; zero: as far back as matters
-	through time.Time // up to when all streams that could change the job were read before it was; zero: none could
+	slot    time.Time // the slot being checked
+	heard   time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
+	through time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
 	Decision
-	unasked bool // the handler was not asked
+	unasked bool // the handler was not called
 
-	isGivenUp bool // the database refused the decision, and this one is in its place
-	isSlow    bool // an earlier decision on the job took longer than a transaction may, by itself
+	isGivenUp bool // the database refused the decision, and this one replaces it
+	isSlow    bool // an earlier decision about this job exceeded the transaction time on its own
 }
 
-// decideWithoutCheck decides on a job whose handler is not to be asked.
+// decideWithoutCheck decides jobs that need no call of their handler.
 func (v *task) decideWithoutCheck(now time.Time) {
 	v.unasked = v.rule.skipIfLate(&v.Decision, now)
 }
 
-// question is what the handler is asked at the time now.
+// question returns the check that is passed to the handler at the time now.
 func (v *task) question(now time.Time) checks.Check {
 	c := v.rule.checkOf(&v.Job, now)
 	c.HeardSince, c.ReadThrough = v.heard, v.through
 	return c
 }
 
-// needsLookup reports whether a source is to be asked about the job.
+// needsLookup reports whether the check needs a lookup in a source.
 func (v *task) needsLookup() bool { return !v.unasked && v.rule.Finder != nil }
 
-// dueAfter is when the job is due after its decision was settled, or was not; zero: never.
+// dueAfter returns the job's next due time after its decision was settled, or was not; zero: never.
 func (v *task) dueAfter(settled bool) time.Time {
 	switch {
 	case !settled:
@@ -56,12 +56,11 @@ func (v *task) dueAfter(settled bool) time.Time {
 	return v.Job.NextCheckAt
 }
 
-// waitsForIO reports whether the job is to wait for somebody else: a source, or a handler that finds out
-// by itself.
+// waitsForIO reports whether the check waits for a source or for a handler that does I/O.
 func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil || !isInline(v.rule)) }
 
-// settleBatch settles one batch, in parts that are as large as the database takes at a time. Decisions on jobs that were too
-// slow by themselves before go to alone, which settles one after the other, beside the settlers.
+// settleBatch settles one batch, in parts as large as the database can write at a time. Decisions about jobs that
+// were too slow on their own before go to alone, which settles them one after the other, beside the settlers.
 func (s *Sweeper) settleBatch(ctx context.Context, batch []*task, alone func(settle func())) {
 	for _, v := range batch {
 		if v.waitsForIO() {
@@ -90,11 +89,11 @@ func (s *Sweeper) settleBatch(ctx context.Context, batch []*task, alone func(set
 
 // writePart settles one part of a batch.
 //
-//  1. Where the database took too long, half as many are settled at a time, down to one. So are later batches, until
-//     it is fast again.
-//  2. A decision that takes too long alone rests. After a second one in a row the database is slow for all.
-//  3. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
-//  4. What is not settled is looked at again by a later sweep; the row stands as it was.
+//  1. If the database takes too long, the part is halved, down to one decision. Later batches are smaller, too, until
+//     the database is fast again.
+//  2. A single decision that takes too long rests. After a second one in a row the database is slow for all.
+//  3. If the database refuses a decision, bisection finds it, and its job ends without the refused data.
+//  4. Decisions that are not settled are checked again by a later sweep; their rows are unchanged.
 func (s *Sweeper) writePart(ctx context.Context, part []*task) {
 	hasRested := false
 	for len(part) > 0 {
@@ -118,7 +117,7 @@ func (s *Sweeper) writePart(ctx context.Context, part []*task) {
 		case errors.Is(err, ErrRefused):
 			s.unsettle(ctx, part[:n], err)
 		case err != nil:
-			s.unsettle(ctx, part, err) // the others would fare no better
+			s.unsettle(ctx, part, err) // the other decisions would fail as well
 			return
 		default:
 			hasRested = false
@@ -128,8 +127,8 @@ func (s *Sweeper) writePart(ctx context.Context, part []*task) {
 	}
 }
 
-// fitting is how many decisions are settled at a time: as many as the database was fast enough for, with as many bytes
-// as a settlement may have, or one. A source may have found more than the bodies of its jobs are long.
+// fitting returns how many decisions to settle at a time: as many as the database was fast enough for, within
+// settleBytes, but at least one. A source may return more bytes than the bodies of its jobs have.
 func (s *Sweeper) fitting(part []*task) int {
 	most, bytes := min(len(part), int(s.settleMost.Load())), 0
 	for n := range most {
@@ -140,7 +139,7 @@ func (s *Sweeper) fitting(part []*task) int {
 	return most
 }
 
-// settle settles decisions in one transaction, and observes them.
+// settle settles decisions in one transaction, and reports them to the Observer.
 func (s *Sweeper) settle(ctx context.Context, part []*task) error {
 	failpoints.Point("settle.write")
 	st := settlement(part)
@@ -169,9 +168,9 @@ func (s *Sweeper) settle(ctx context.Context, part []*task) error {
 	return nil
 }
 
-// unsettle has jobs looked at again whose decisions were not settled.
+// unsettle schedules another check of jobs with unsettled decisions.
 func (s *Sweeper) unsettle(ctx context.Context, part []*task, err error) {
-	soon := maxRetry // until they are looked at again
+	soon := maxRetry // until they are checked again
 	if errors.Is(err, ErrRulesChanged) {
 		err, soon = s.book.Refresh(ctx), minRetry
 	}
@@ -182,10 +181,10 @@ func (s *Sweeper) unsettle(ctx context.Context, part []*task, err error) {
 	time.AfterFunc(soon, s.Wake)
 }
 
-// rest has a job looked at again after a while whose decision took longer than a transaction may, though it was the only
-// one: another transaction may have locked its row. It stays in flight until then, so that it does not count as settled,
-// and its next decision is settled by itself, so that it holds up no other job. Where this comes to several jobs and
-// nothing is settled between, the database is to blame.
+// rest delays the next check of a job if its decision, though alone, exceeded the transaction time: another
+// transaction may have locked its row. The job stays in flight until then, so that it does not count as settled, and
+// its next decision is settled alone, so that it delays no other job. If several jobs rest and no decision is settled
+// in between, the database is at fault.
 func (s *Sweeper) rest(v *task, err error) {
 	s.log.Error("a decision takes too long to settle, though it is alone; looking at the job again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
 	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
@@ -198,8 +197,8 @@ func (s *Sweeper) rest(v *task, err error) {
 	})
 }
 
-// giveUp ends the job of a decision that the database refuses, with an alert. The alert has the key of the job and
-// nothing else of it: the refused part may be anything.
+// giveUp replaces a decision that the database refuses by the end of its job, with an alert. The alert contains
+// nothing of the job but its key: any other part may be the refused one.
 func (v *task) giveUp(refused error, now time.Time) {
 	j := v.Job
 	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
@@ -212,8 +211,8 @@ func (v *task) giveUp(refused error, now time.Time) {
 	v.Decision, v.isGivenUp = d, true
 }
 
-// splitByFence splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
-// the epoch that it was made in. In nearly all cases it comes to one part.
+// splitByFence splits a batch if a shard was lost and taken again meanwhile: the epoch of a decision has to be the
+// one it was made in. In nearly all cases it returns one part.
 func splitByFence(batch []*task) [][]*task {
 	if len(batch) == 0 {
 		return nil
@@ -239,8 +238,7 @@ func splitByFence(batch []*task) [][]*task {
 	return slices.Collect(maps.Values(parts))
 }
 
-// wakeForNext sees to it that jobs are looked at again which are due before the sweep would wake by
-// itself.
+// wakeForNext schedules a sweep for jobs that are due before the sweep would wake by itself.
 func (s *Sweeper) wakeForNext(batch []*task) {
 	var next time.Time
 	for _, v := range batch {
@@ -297,7 +295,7 @@ func (s *Sweeper) observe(batch []*task, got Settled) {
 	}
 }
 
-// setErr keeps what stands in the sweep's way, for Err, and says it when it changes.
+// setErr records a failure for Err, or its end if err is nil, and logs changes.
 func (s *Sweeper) setErr(doing string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

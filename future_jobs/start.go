@@ -7,26 +7,26 @@ import (
 	"deadman/alerts"
 )
 
-// Start begins a wait, unless there is one.
+// Start creates a job, unless one is pending.
 type Start struct {
-	Job     Job         // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
-	Restart bool        // one that is there ends, and another begins
-	Early   bool        // something may have happened before
-	Orders  bool        // other events come by other streams: the job remembers what puts them in order
-	ByHand  bool        // a person begins it
-	Named   bool        // the text of the rule names the key, or was saved with it: no quota refuses the job
-	Close   CloseAlert  // of the one that ends
-	Unsaid  CloseAlert  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
-	Sets    []AddMember // the rule's sets, for members that came before
+	Job     Job         // NextCheckAt: zero if the first check is at FirstCheckAt
+	Restart bool        // a pending job ends, and a new one begins
+	Early   bool        // its end may have been remembered before
+	Orders  bool        // other events have other streams: the job records their order
+	ByHand  bool        // started by a person
+	Named   bool        // the key is in the text of the rule, or was saved with it: no quota refuses the job
+	Close   CloseAlert  // for the job that ends
+	Unsaid  CloseAlert  // alert for the job that ends if it was due and not checked; nil: none
+	Sets    []AddMember // the rule's sets, for members that were received before
 
-	Merge func(known json.RawMessage) Merging // begins the merging of updates that came before; nil: none are remembered
-	Next  func(Job) time.Time                 // as of Resume, for resumes that came before; may be nil
+	Merge func(known json.RawMessage) Merging // begins the merging of updates received before; nil: none are remembered
+	Next  func(Job) time.Time                 // as of Resume, for resumes received before; may be nil
 
-	instead bool // of a job that ended just now
-	paid    bool // what it writes of its event is counted
+	instead bool // replaces a job that ended just now
+	paid    bool // the bytes it writes of its event are already counted
 }
 
-// first is the slot of the first look.
+// first returns the slot of the first check.
 func (a Start) first() time.Time {
 	if a.Job.NextCheckAt.IsZero() {
 		return a.Job.FirstCheckAt
@@ -86,7 +86,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	}
 }
 
-// afford returns why the start may not write of its event, if it may not.
+// afford returns the reason why the start may not store its event, or nil if it may.
 func (a Start) afford(f *fold, e Effect) error {
 	if a.paid {
 		return nil
@@ -94,36 +94,37 @@ func (a Start) afford(f *fold, e Effect) error {
 	return f.usage.afford(e, int64(len(a.Job.Event)))
 }
 
-// Beat says that came what has to come again and again.
+// Beat is the action of a heartbeat, a signal that must recur.
 type Beat struct {
-	// Play returns what the beat makes of the job that waits for it; nil: none does.
+	// Play returns the effect of the heartbeat on the job; nil: no job is pending.
 	Play func(*Job) (BeatResult, error)
-	// Bare is Play without the body of the beat's event; nil: as Play.
+	// Bare is Play without the body of the heartbeat's event; nil: same as Play.
 	Bare func(*Job) (BeatResult, error)
 }
 
-// BeatResult is what a beat makes of a job. Without anything in it the beat changes nothing.
+// BeatResult is the effect of a heartbeat on a job. The zero value changes nothing.
 type BeatResult struct {
-	Job  *Job      // the job as it goes on
-	Next time.Time // when it is looked at next; zero: when it was
-	News bool      // it has to be written even if that is when it was looked at anyway
+	Job  *Job      // the job as it continues
+	Next time.Time // the next check; zero: unchanged
+	News bool      // the job must be written even if its next check is unchanged
 
-	End   *End // the wait is over
-	Begin *Job // a wait begins, once the one that is there is over
+	End   *End // ends the job
+	Begin *Job // begins a job after the pending one has ended
 }
 
-// isCoalesced reports whether the beat changes nothing that is worth a write.
+// isCoalesced reports whether the heartbeat changes nothing that is worth a write.
 func (to BeatResult) isCoalesced(e Effect, s *foldedJob) bool {
 	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.afterSnooze(s.job, to.Next).Equal(s.job.due()))
 }
 
-// play coalesces beats: one that leaves the next look at its slot is not worth a write, unless the
-// job is written anyway. One that the rules of a tenant have no room to keep counts without its body: otherwise there would be a false alarm.
+// play coalesces heartbeats: one that leaves the next check at its slot is not worth a write, unless the job is
+// written anyway. If the tenant's quota has no capacity for its body, the heartbeat counts without it: otherwise it
+// would cause a false alert.
 func (a Beat) play(f *fold, e Effect, s *foldedJob) {
 	var pending *Job
 	if s != nil {
 		pending = &s.job
-		if pending.Since.Sub(f.now) > ahead { // by a clock that was ahead: this beat is newer
+		if pending.Since.Sub(f.now) > ahead { // set by a clock that was ahead: this heartbeat is newer
 			present := *pending
 			present.Since = f.now.Add(-ahead)
 			pending = &present
