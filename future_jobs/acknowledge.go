@@ -9,14 +9,14 @@ import (
 	"deadman/checks"
 )
 
-// ErrJobEnded means that an alert is not of a job that is pending: there is nothing to acknowledge.
+// ErrJobEnded means that the alert is not of a pending job, and cannot be acknowledged.
 var ErrJobEnded = errors.New("only an alert of a wait that goes on can be acknowledged")
 
-// Ack is that somebody knows of what was said about a job: its steps stay unsaid until an instant.
+// Ack is an acknowledgement. The job's steps are suppressed until Until.
 type Ack struct {
-	Alert alerts.ID // which one was acknowledged
+	Alert alerts.ID // the acknowledged alert
 	By    string
-	At    time.Time // zero, until it is applied
+	At    time.Time // zero until it is applied
 	Until time.Time // checks.Forever: for good
 	Note  string
 }
@@ -24,20 +24,20 @@ type Ack struct {
 // Active reports whether the acknowledgement is for good.
 func (a Ack) Active() bool { return a.Until.Equal(checks.Forever) }
 
-// Holds reports whether steps stay unsaid at an instant. One that is over is kept until the job's
-// next look, and means nothing.
+// Holds reports whether steps are suppressed at the given time. An expired acknowledgement is kept until the job's
+// next check, without effect.
 func (a Ack) Holds(now time.Time) bool { return now.Before(a.Until) }
 
-// AckOf is what became of the acknowledgement of a job.
+// AckOf is the change of a job's acknowledgement.
 type AckOf struct {
 	Shard int16
 	JobID int64
-	Ack   *Ack // nil: it was taken back
+	Ack   *Ack // nil: it was removed
 }
 
-// Acknowledge keeps the steps of a job unsaid until an instant, in the place of what was
-// acknowledged before, with its note and its name; or lets them speak again, where Until is zero. To take
-// back what was not acknowledged changes nothing. A job that did not say the alert is missed.
+// Acknowledge suppresses the steps of a job until a given time, and replaces an earlier acknowledgement with its note
+// and author. If Until is zero, it removes the acknowledgement. Removing a missing acknowledgement changes nothing.
+// If the job did not raise the alert, the effect is missed.
 type Acknowledge struct{ Ack Ack }
 
 func (a Acknowledge) play(f *fold, e Effect, s *foldedJob) {
@@ -66,8 +66,8 @@ func (a Acknowledge) play(f *fold, e Effect, s *foldedJob) {
 	f.net.Changed++
 }
 
-// advanceNextCheck looks at a job at a slot, or at the first after now, unless that is after it is
-// looked at anyway; zero leaves it.
+// advanceNextCheck moves the next check forward to a slot, or to the first slot after now, unless it is earlier
+// already. A zero slot changes nothing.
 func (j *Job) advanceNextCheck(r *Rule, slot, now time.Time) {
 	if slot.IsZero() {
 		return

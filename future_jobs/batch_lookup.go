@@ -9,22 +9,21 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// How many jobs of a version a source is asked about at once, and how long the first of them
-// waits for others while there is more to read.
+// Size of a lookup batch of one version, and how long its first job waits for others while more is read.
 const (
 	maxLookupBatch = 2000
 	lookupLinger   = 100 * time.Millisecond
 )
 
-// lookupBatch is jobs of one version on their way to a source. It has a place in the line there.
+// lookupBatch is a batch of jobs of one version for a lookup. It has a place in the source's queue.
 type lookupBatch struct {
 	jobs  []*task
-	bytes int // of their bodies
+	bytes int // of the bodies
 	begun time.Time
 }
 
-// reserveLookup sees to it that jobs of a version can be gathered; false: the line before their source
-// is full, and no more of the version is read in this pass.
+// reserveLookup makes sure that a version has an open lookup batch. It returns false if the queue of the source is
+// full; no more jobs of the version are read in this sweep then.
 func (s *Sweeper) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
 	made := VersionRef{rule.ID, rule.Version}
 	if p.finds[made] != nil {
@@ -39,8 +38,7 @@ func (s *Sweeper) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
 	return true
 }
 
-// addToLookup puts a job among those that its source is asked about, and asks about a batch that is
-// full.
+// addToLookup adds a job to the lookup batch of its version, and sends a full batch.
 func (p *sweepRun) addToLookup(v *task) {
 	made := VersionRef{v.rule.ID, v.rule.Version}
 	g := p.finds[made]
@@ -50,14 +48,14 @@ func (p *sweepRun) addToLookup(v *task) {
 	}
 }
 
-// flushLookup has the source asked about what was gathered of a version.
+// flushLookup sends the lookup batch of a version.
 func (p *sweepRun) flushLookup(made VersionRef) {
 	g := p.finds[made]
 	delete(p.finds, made)
 	p.search(g.jobs)
 }
 
-// flushOldLookups sends what has waited by now; all there is where now is the zero time.
+// flushOldLookups sends the batches older than lookupLinger, or all batches if now is zero.
 func (p *sweepRun) flushOldLookups(now time.Time) {
 	for made, g := range p.finds {
 		if now.IsZero() || now.Sub(g.begun) > lookupLinger {
@@ -66,9 +64,9 @@ func (p *sweepRun) flushOldLookups(now time.Time) {
 	}
 }
 
-// lookUp asks a source about jobs of one version, and their handler about each. Where ctx ends
-// first, nothing is decided: a node that stops waits for no source, since to look up has no
-// effects, and the next holder of the shard does so again.
+// lookUp does the lookup for jobs of one version, and calls their handler for each. If ctx ends first, nothing is
+// decided: a stopping node does not wait for sources, since lookups have no side effects, and the next holder of the
+// shard repeats them.
 func (s *Sweeper) lookUp(ctx context.Context, batch []*task, decided chan<- []*task) {
 	rule, now := batch[0].rule, s.clock.Now()
 	questions := make([]checks.Check, len(batch))
@@ -99,7 +97,7 @@ func (s *Sweeper) lookUp(ctx context.Context, batch []*task, decided chan<- []*t
 	s.capacityFreed()
 }
 
-// lookUp asks a source; a panic is an error of these checks and of no other.
+// lookUp does a lookup. A panic becomes an error of these checks alone.
 func lookUp(ctx context.Context, f checks.Finder, questions []checks.Check) (found []checks.Finding) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -12,13 +12,13 @@ import (
 	"deadman/checks"
 )
 
-// abandonGrace is how long a handler may take to return after its time is over.
+// abandonGrace is how long a handler may take to return after its timeout.
 const abandonGrace = 100 * time.Millisecond
 
-// errAbandoned means that a handler did not return when its time was over.
+// errAbandoned means that a handler did not return at its timeout.
 var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned: %w", context.DeadlineExceeded)
 
-// checkOf is what the handler is asked about a job at the time now.
+// checkOf returns the check of a job at the time now, as it is passed to the handler.
 func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
@@ -31,8 +31,8 @@ func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 	return c
 }
 
-// Check asks the rule's handler about a job, in line, and decides. now is the database's
-// time, not before the job's slot.
+// Check calls the rule's handler for a job, inline, and decides. now is the database's time, not before the job's
+// slot.
 func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
 	d := Decision{Job: j}
 	if r.skipIfLate(&d, now) {
@@ -47,8 +47,8 @@ func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
 	return d
 }
 
-// CheckNow asks about a job because a person wants to know. It may end the job, by the
-// effect that is returned, and takes no step; ends is false where the wait goes on.
+// CheckNow checks a job at a person's request. It may end the job, by the effect it returns, and takes no step; ends
+// is false if the job continues.
 func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
 	if isAtMostOnce(r) {
 		return Effect{}, false, errHasSideEffects
@@ -70,14 +70,14 @@ func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effec
 	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: end}, true, nil
 }
 
-// errHasSideEffects means that a handler has effects, which a look by hand is not to have: nothing keeps
-// it from being the second.
+// errHasSideEffects means that a handler has side effects and must not run in a manual check: nothing would prevent a
+// second run.
 var errHasSideEffects = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
 
-// errSourceBusy means that a source has as much to answer as it may.
+// errSourceBusy means that a source already has as many lookups as it allows.
 var errSourceBusy = errors.New("the source is busy with other looks; try again")
 
-// answer finds out what there is to find out about one check, and asks the handler.
+// answer does the lookup of one check, if the rule needs one, and calls the handler.
 func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	if r.Finder == nil {
 		return callHandler(ctx, r.Handler, c)
@@ -93,8 +93,7 @@ func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error
 	return callHandler(ctx, r.Handler, c)
 }
 
-// answerNow is answer for somebody who waits for it: a handler that ignores its timeout is
-// abandoned.
+// answerNow is answer for a waiting client: a handler that ignores its timeout is abandoned.
 func (r *Rule) answerNow(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	if r.Finder != nil || isInline(r) {
 		return r.answer(ctx, c)
@@ -111,7 +110,7 @@ type panicError struct {
 
 func (p panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", p.value) }
 
-// callHandler asks a handler; a panic is an error of this check and of no other.
+// callHandler calls a handler. A panic becomes an error of this check alone.
 func callHandler(ctx context.Context, h checks.Handler, c checks.Check) (a checks.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -121,8 +120,8 @@ func callHandler(ctx context.Context, h checks.Handler, c checks.Check) (a check
 	return h.Check(ctx, c)
 }
 
-// callWithTimeout asks a handler that may take up to timeout; returned is closed when it has
-// really returned, which may be much later.
+// callWithTimeout calls a handler that may take up to timeout. returned is closed when the handler has returned,
+// perhaps much later.
 func callWithTimeout(ctx context.Context, timeout time.Duration, h checks.Handler, c checks.Check) (a checks.Answer, returned <-chan struct{}, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -151,14 +150,14 @@ func callWithTimeout(ctx context.Context, timeout time.Duration, h checks.Handle
 	}
 }
 
-// isInline reports whether the rule's handler only computes.
+// isInline reports whether the rule's handler only computes, and waits for no I/O.
 func isInline(r *Rule) bool {
 	_, is := r.Handler.(checks.Inline)
 	return is
 }
 
-// Patience is how long after its slot a check may lawfully take: the rule's timeout where the check waits for a source
-// or a handler, and nothing where it only computes.
+// Patience returns how long after its slot a check may take: the rule's timeout if the check waits for a source or a
+// handler, and zero if it only computes.
 func (r *Rule) Patience() time.Duration {
 	if r.Finder == nil && isInline(r) {
 		return 0
@@ -166,11 +165,11 @@ func (r *Rule) Patience() time.Duration {
 	return r.Limits.Timeout
 }
 
-// done is a handler that has returned.
+// done is the returned channel of a handler that has returned.
 var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// check asks the handlers of a chunk. Those that only compute are asked in line and their
-// verdicts go on together; the others go their own way.
+// check calls the handlers of a chunk. Inline handlers run here and their decisions are passed on together; other
+// handlers run concurrently.
 func (s *Sweeper) check(ctx context.Context, chunk []*task, decided chan<- []*task) {
 	ready, now := chunk[:0], s.clock.Now()
 	for _, v := range chunk {
@@ -181,9 +180,9 @@ func (s *Sweeper) check(ctx context.Context, chunk []*task, decided chan<- []*ta
 		v.Job.Last.StartedAt = now
 		if isInline(v.rule) {
 			answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
-			now = s.decideTask(v, answer, err) // the next one is asked then: to decide takes less than a microsecond
+			now = s.decideTask(v, answer, err) // the start time of the next one: deciding takes less than a microsecond
 			if err != nil {
-				now = s.clock.Now() // but to log a stack
+				now = s.clock.Now() // but logging a stack takes longer
 			}
 			ready = append(ready, v)
 			continue
@@ -195,7 +194,7 @@ func (s *Sweeper) check(ctx context.Context, chunk []*task, decided chan<- []*ta
 	}
 }
 
-// checkAsync has a handler that may wait for something find out by itself, in a lane of its own.
+// checkAsync runs a handler that may wait for I/O, in a lane of its own.
 func (s *Sweeper) checkAsync(ctx context.Context, v *task, decided chan<- []*task) {
 	found := func(answer checks.Answer, err error) {
 		s.decideTask(v, answer, err)
@@ -223,7 +222,7 @@ func (s *Sweeper) checkAsync(ctx context.Context, v *task, decided chan<- []*tas
 	})
 }
 
-// decideTask decides on what a handler answered, and returns when that was.
+// decideTask decides on the answer of a handler, and returns the time of the decision.
 func (s *Sweeper) decideTask(v *task, answer checks.Answer, err error) (now time.Time) {
 	now = s.clock.Now()
 	look := v.Job.Last

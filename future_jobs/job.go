@@ -1,5 +1,5 @@
-// Package futurejobs holds the future job, the grid it is due on, the shards and leases
-// that say who looks, and the sweeper that does.
+// Package futurejobs implements pending jobs: the grid of their slots, the folding of events into jobs, the shards
+// and leases that distribute jobs over nodes, and the sweeper that checks due jobs.
 package futurejobs
 
 import (
@@ -11,62 +11,62 @@ import (
 	"deadman/checks"
 )
 
-// Ref names a job: there is at most one for a rule and a key.
+// Ref identifies a job: a rule has at most one pending job for a key.
 type Ref struct {
 	Shard  int16
 	RuleID int32
 	Key    string
 }
 
-// Job is the pending promise to look at one entity for one rule. Instants are UTC, to the
-// microsecond. There is no status: what a job is doing follows from its times.
+// Job is a pending future job: a rule waiting for one key of an entity. Times are UTC, to the microsecond. A job has
+// no status field: its state follows from its times.
 type Job struct {
 	Ref
 	ID        int64 // never reused
-	Rev       int32 // grows with every change but one of State and Members
-	Version   int32 // of the rule that made it
+	Rev       int32 // increases with every change except to State and Members
+	Version   int32 // of the rule
 	CreatedAt time.Time
-	Origin    alerts.Origin // of the event that created it; 0: none did
-	Since     time.Time     // when the wait began
+	Origin    alerts.Origin // of the event that created it; 0: no event did
+	Since     time.Time     // when the job began
 
-	FirstCheckAt time.Time // never changes; a slot
+	FirstCheckAt time.Time // a slot; never changes
 	NextCheckAt  time.Time // a slot
 	CheckCount   int       // decided checks
-	Undecided    int       // checks in a row that could not find out
+	Undecided    int       // undetermined checks in a row
 	Step         int       // steps taken
 
-	Event json.RawMessage // the trigger's body; nil when there was none
-	State json.RawMessage // nil while no update came: then it is Event
+	Event json.RawMessage // the trigger's body; nil: none
+	State json.RawMessage // nil until the first update: then Event is the state
 
-	Pauses     []checks.Pause // when time stood still, oldest first; the last may go on
-	PausedNext time.Time      // of a paused job: when it would have been due
+	Pauses     []checks.Pause // oldest first; the last may still be open
+	PausedNext time.Time      // of a paused job: the time of its next check without the pause
 	Members    Members        // of the sets that resolve it
-	AckedUntil time.Time      // until when its steps stay unsaid; zero: it is not acknowledged; checks.Forever: for good
+	AckedUntil time.Time      // its steps are suppressed until then; zero: not acknowledged; checks.Forever: for good
 
-	SnoozedUntil time.Time // before when it is not looked at, because somebody said so; zero, or past: as it comes
+	SnoozedUntil time.Time // snoozed by a person: no check before then; zero or past: not snoozed
 
-	Alerts []alerts.ID // what was said about this job, oldest first
+	Alerts []alerts.ID // raised by this job, oldest first
 
-	Order *Order // what it remembers of the order of events; nil: nothing. No look reads it
+	Order *Order // what the job records of the order of events; nil: nothing. Checks do not read it
 
-	// Trail has what is new where the job is written, and all that is kept where it is listed by its
-	// key. It is read nowhere else.
+	// Trail has the new entries if the job is written, and all stored entries if it is listed by its key. It is not
+	// read otherwise.
 	Trail Trail
 
 	Last CheckTimes
 	CheckStats
 }
 
-// CheckTimes is when the last check of a job went through which stage. A check has one of
-// CompletedAt and FailedAt; a zero time means that it did not come to that.
+// CheckTimes records the stages of a job's last check. A check has either CompletedAt or FailedAt; a zero time means
+// that the check did not reach the stage.
 type CheckTimes struct {
 	PickedAt    time.Time
 	StartedAt   time.Time
 	CompletedAt time.Time
-	FailedAt    time.Time // it could not find out
+	FailedAt    time.Time // the check was undetermined
 }
 
-// EndedAt is when the handler returned; zero: no check was made.
+// EndedAt returns when the handler returned; zero: no check was made.
 func (l CheckTimes) EndedAt() time.Time {
 	if l.CompletedAt.IsZero() {
 		return l.FailedAt
@@ -74,7 +74,7 @@ func (l CheckTimes) EndedAt() time.Time {
 	return l.CompletedAt
 }
 
-// Duration is how long the handler took.
+// Duration returns how long the handler took.
 func (l CheckTimes) Duration() time.Duration {
 	end := l.EndedAt()
 	if end.IsZero() || l.StartedAt.IsZero() {
@@ -83,25 +83,25 @@ func (l CheckTimes) Duration() time.Duration {
 	return end.Sub(l.StartedAt)
 }
 
-// CheckStats is what all checks of a job took, decided or not.
+// CheckStats sums up all checks of a job, decided or not.
 type CheckStats struct {
 	Checks       int
 	CheckTotal   time.Duration
 	CheckSlowest time.Duration
 }
 
-// add counts one more check.
+// add returns the stats with one more check.
 func (c CheckStats) add(d time.Duration) CheckStats {
 	return CheckStats{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
 }
 
-// Of is the job with another key.
+// Of returns a copy of the job with another key.
 func (j Job) Of(key string) Job {
 	j.Key = key
 	return j
 }
 
-// Known is the state that a condition sees: the trigger's body with the updates over it.
+// Known returns the state that conditions read: the trigger's body merged with the updates.
 func (j Job) Known() json.RawMessage {
 	if j.State != nil {
 		return j.State
@@ -109,11 +109,10 @@ func (j Job) Known() json.RawMessage {
 	return j.Event
 }
 
-// Size is how many bytes the job has of what may be large: its bodies, its sets, and what it remembers of the order of
-// events.
+// Size returns the bytes of the job's large parts: its bodies, its sets and its Order.
 func (j *Job) Size() int { return len(j.Event) + len(j.State) + len(j.Members) + j.Order.size() }
 
-// Bodies is the size of jobs together, in bytes.
+// Bodies returns the total Size of jobs.
 func Bodies(jobs []Job) (n int) {
 	for i := range jobs {
 		n += jobs[i].Size()
@@ -121,31 +120,31 @@ func Bodies(jobs []Job) (n int) {
 	return n
 }
 
-// Decision is what was made of one job: it goes on with new times, or it ends for a reason.
+// Decision is the result of a check: the job continues with new times, or it ends with an outcome.
 type Decision struct {
-	Job     Job            // as it is to be; Shard, ID and Rev as it was read
-	Outcome checks.Outcome // empty: the job goes on
-	Reason  string         // what a person should know beside the outcome
+	Job     Job            // the job after the decision; Shard, ID and Rev as read
+	Outcome checks.Outcome // empty: the job continues
+	Reason  string         // explains the outcome to people
 	Alerts  []alerts.Alert
-	Outage  string // what could not be asked, where that is why the attempts are spent
-	Again   bool   // they were spent before
+	Outage  string // the source or stream in outage that used up the attempts
+	Again   bool   // they were used up before
 }
 
-// Ends reports whether the job goes to history.
+// Ends reports whether the job moves to history.
 func (d Decision) Ends() bool { return d.Outcome != "" }
 
 // ShardOf returns the shard, out of n, of an entity's key.
 func ShardOf(entity, key string, n int) int16 { return int16(SpreadIndex(entity, key, n)) } //nolint:gosec // n is a number of shards
 
-// mix spreads a hash over all its bits: FNV's low ones are weak.
+// mix spreads a hash over all its bits: the low bits of FNV are weak.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
 }
 
-// SpreadIndex is which of n turns a key has among those of an owner, such as a rule or an entity, from 0:
-// always the same one, and all are taken alike.
+// SpreadIndex returns an index from 0 to n-1 for a key of an owner, such as a rule or an entity. It is stable, and
+// keys spread evenly over the indexes.
 func SpreadIndex(owner, key string, n int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(owner)) // a hash.Hash never returns an error

@@ -10,67 +10,65 @@ import (
 	"deadman/alerts"
 )
 
-// ErrCursorMoved means that somebody else advanced the cursor of a stream. Nothing was written.
+// ErrCursorMoved means that another node advanced the cursor of a stream. Nothing was written.
 var ErrCursorMoved = errors.New("the stream's cursor was moved by another node")
 
-// ErrJobDue means that a wait which would begin anew is due, and nobody has looked yet. Nothing was
-// written.
+// ErrJobDue means that a job which an effect would restart is due and not yet checked. Nothing was written.
 var ErrJobDue = errors.New("a wait that is due has to be looked at before it begins anew")
 
-// ErrRefused means that the database does not take what a batch would write, now or later,
-// because of a value in it. Nothing was written.
+// ErrRefused means that the database refuses a batch, now and later, because of a value in it. Nothing was written.
 var ErrRefused = errors.New("the database does not take it")
 
-// ErrTooSlow means that the database did not write a batch within the time that a transaction has, or did not send a
-// page of due jobs within that of a read. Nothing was written or returned; half of it may fit.
+// ErrTooSlow means that the database did not write a batch within the transaction time, or did not send a page of due
+// jobs within the read time. Nothing was written or returned; half of it may succeed.
 var ErrTooSlow = errors.New("it takes longer than a transaction or a read may")
 
-// Cursor is how far a stream was applied.
+// Cursor is the position up to which a stream was applied.
 type Cursor struct {
 	Stream          string
 	LastSeq         uint64
-	LastAt          time.Time // the stream's time of the last event applied
-	StreamCreatedAt time.Time // tells a recreated stream
-	ReadThrough     time.Time // the database time up to which nothing is pending
-	HeardSince      time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
-	Created         int64     // jobs that this stream's events created
-	Lost            int64     // events that the stream lost before they were read, which no alert says yet
-	LostSince       time.Time // the stream's time of the last event applied before those
+	LastAt          time.Time // the stream's time of the last applied event
+	StreamCreatedAt time.Time // identifies a recreated stream
+	ReadThrough     time.Time // the database time up to which no event is pending
+	HeardSince      time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
+	Created         int64     // jobs created by events of this stream
+	Lost            int64     // events that the stream lost before they were read, and that no alert reports yet
+	LostSince       time.Time // the stream's time of the last event applied before the lost ones
 }
 
-// DeadLetter is an event that could not be taken in.
+// DeadLetter is an event that could not be processed.
 type DeadLetter struct {
 	ID     int64
 	Event  Event
-	Rule   string // empty: no rule's fault
-	Part   Part   // of the rule; empty: all of it
+	Rule   string // empty: not caused by a rule
+	Part   Part   // of the rule; empty: the whole rule
 	Reason string
-	Size   int // bytes of the body where only its start is kept; 0: it is whole
+	Size   int // bytes of the body if only its start is stored; 0: the body is complete
 	At     time.Time
 
-	Omitted bool // of a list only: the headers and the body are left out, because they are larger than ListedMost
+	Omitted bool // only in lists: the headers and the body are larger than ListedMost and left out
 
-	Tries       int // how often it was tried again
+	Tries       int // number of retries
 	LastTriedAt time.Time
 }
 
-// DeadLetterReason is how many dead letters there are of one rule and one reason.
+// DeadLetterReason counts the dead letters of one rule and reason.
 type DeadLetterReason struct {
-	Rule    string // empty: no rule's fault
+	Rule    string // empty: not caused by a rule
 	Reason  string
 	Letters int64
-	Newest  int64 // the id of the newest of them
+	Newest  int64 // the id of the newest one
 	At      time.Time
 }
 
-// DeadLetterReasons is why events could not be taken in, most letters first.
+// DeadLetterReasons lists the reasons of dead letters, most frequent first.
 type DeadLetterReasons struct {
 	Reasons []DeadLetterReason
-	Letters int64 // that were counted: the newest
-	More    bool  // there may be older letters, which were not counted
+	Letters int64 // counted letters: the newest
+	More    bool  // there may be older letters that were not counted
 }
 
-// Deeds of packages that do not know the audit. access.Actions describes them.
+// Audit actions of packages that do not import the audit log. access.Actions describes them.
 const (
 	DeedMove  = "job.move"
 	DeedRetry = "dead-letter.retry"
@@ -79,39 +77,39 @@ const (
 // EffectBatch is a run of events of one stream, folded into effects.
 type EffectBatch struct {
 	Stream      string // empty: by hand, no cursor moves
-	After       uint64 // where the cursor has to stand
-	Last        uint64 // where it moves to
+	After       uint64 // the cursor's position before the batch
+	Last        uint64 // the cursor's position after the batch
 	LastAt      time.Time
-	Lost        int64   // events that the stream lost after After and up to Last, at most
-	RuleSet     int64   // the revision that was evaluated
-	Rules       []int32 // that were evaluated beside those of the effects; see RestsOn
+	Lost        int64   // events that the stream lost between After and Last, at most
+	RuleSet     int64   // the revision that the effects are based on
+	Rules       []int32 // rules evaluated in addition to those of the effects; see RestsOn
 	Effects     []Effect
 	DeadLetters []DeadLetter
-	AuditAction string // what a person did, for the audit: one of access.Actions, such as job.cancel; empty: nobody did
-	Bulk        bool   // the deed is one: it is audited once for each rule, with how many waits of it began
+	AuditAction string // a person's action for the audit log: one of access.Actions, such as job.cancel; empty: none
+	Bulk        bool   // the action is one: it is audited once for each rule, with the number of jobs that began
 
-	// Once is the request that the batch carries out; empty: none. What the batch came to is kept with
-	// the request in the transaction that writes the batch, and is the answer if it comes again.
+	// Once is the id of the request that the batch carries out; empty: none. The result is stored with the request in
+	// the transaction that writes the batch, and is returned if the request is repeated.
 	Once string
 
-	// Patient: nothing is written where a wait that would begin anew is due; that is ErrDue.
+	// Patient makes Apply write nothing and return ErrJobDue if an effect would restart a job that is due.
 	Patient bool
 
-	// Known are streams whose events the effects know of up to a sequence: their cursors have
-	// to stand there. Only of a batch by hand.
+	// Known maps streams to sequences that the effects depend on: the cursors of the streams have to be there. It is
+	// set for batches by hand only.
 	Known map[string]uint64
 
-	// Letter is the dead letter that the batch is another try of; nil: of none. It goes with
-	// what is applied. Where its rule refuses the event again it stays, with the new reason.
+	// Letter is the dead letter that the batch retries; nil: none. It is deleted if the retry is applied. If its rule
+	// refuses the event again, the letter stays with the new reason.
 	Letter *DeadLetter
 }
 
-// OfReaders reports whether the batch rests on all rules that read its stream: it is a run of events of the
-// broker, which may be for any of them. A stream of the broker has no slash in its name.
+// OfReaders reports whether the batch depends on all rules that read its stream: it is a run of events of the broker,
+// and each may match any of them. Names of broker streams contain no slash.
 func (b EffectBatch) OfReaders() bool { return b.Stream != "" && !strings.Contains(b.Stream, "/") }
 
-// RestsOn returns the rules that the batch rests on where it is not OfReaders, sorted: they have to be as they
-// were at RuleSet.
+// RestsOn returns the rules that the batch depends on if it is not OfReaders, sorted: they have to be unchanged since
+// RuleSet.
 func (b EffectBatch) RestsOn() []int32 {
 	if b.OfReaders() {
 		return nil
@@ -127,47 +125,44 @@ func (b EffectBatch) RestsOn() []int32 {
 	return slices.Compact(rules)
 }
 
-// ApplyResult is what a batch came to.
+// ApplyResult is the result of a batch.
 type ApplyResult struct {
 	EffectCounts
 	Said   []alerts.Alert
-	Stood  []int  // places of the effects of a deed that would begin a wait for a key that is waited for
-	Over   []int  // places of the effects of a deed that would begin a job for which a quota has no room
-	Before bool   // it came to that before, under the batch's Once; nothing was written now
-	Again  string // why the batch's Letter stays; empty: it went, or there was none
+	Stood  []int  // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
+	Over   []int  // indexes of the effects that would begin a job beyond a quota, of an action by hand
+	Before bool   // the request in the batch's Once was carried out before; nothing was written now
+	Again  string // the reason why the batch's Letter stays; empty: it was deleted, or there was none
 }
 
-// EffectStore is where events become jobs. Implementations are safe for concurrent use.
+// EffectStore applies events to jobs. Implementations are safe for concurrent use.
 type EffectStore interface {
-	// Cursor returns where a stream stands; ok is false when it was never read.
+	// Cursor returns the position of a stream; ok is false if the stream was never read.
 	Cursor(ctx context.Context, stream string) (c Cursor, ok bool, err error)
-	// OpenCursor starts reading a stream after c.LastSeq, unless it has a cursor; that one
-	// learns c.StreamCreatedAt if it did not know it.
+	// OpenCursor starts reading a stream after c.LastSeq. If the stream has a cursor already, only a missing
+	// StreamCreatedAt is set.
 	OpenCursor(ctx context.Context, c Cursor) error
-	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
-	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
-	// once for each effect or, in bulk, for each rule. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
-	// ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound where the batch's Letter is gone, having
-	// written nothing.
+	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters and
+	// the cursor in one transaction. Actions by hand are audited, once for each effect or, in bulk, for each rule. It
+	// returns ErrCursorMoved if a cursor is at another position, ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow,
+	// or ErrNotFound if the batch's Letter is gone; nothing is written then.
 	Apply(ctx context.Context, b EffectBatch) (ApplyResult, error)
-	// HoldOff keeps changes of the rules that read a stream waiting until the next batch of it is applied, or
-	// for a moment. What is evaluated after it stands until then.
+	// HoldOff delays changes of the rules that read a stream until its next batch is applied, or for a moment. Rules
+	// evaluated after HoldOff stay valid until then.
 	HoldOff(ctx context.Context, stream string) error
-	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
-	// StreamCreatedAt; otherwise it returns ErrMoved. It sets LastSeq, LastAt and
-	// StreamCreatedAt, and leaves ReadThrough and Created alone. It serves a stream that was
-	// recreated.
+	// ResetCursor replaces the cursor old by to, for a stream that was recreated. It returns ErrCursorMoved unless
+	// the cursor equals old in LastSeq and StreamCreatedAt. It sets LastSeq, LastAt and StreamCreatedAt, and keeps
+	// ReadThrough and Created.
 	ResetCursor(ctx context.Context, old, to Cursor) error
-	// JobsOf returns up to limit pending jobs of a rule, by (shard, key), after a ref. The
-	// rule may be deleted.
+	// JobsOf returns up to limit pending jobs of a rule, by (shard, key), after a ref. The rule may be deleted.
 	JobsOf(ctx context.Context, ruleID int32, after Ref, limit int) ([]Job, error)
-	// MarkRead records that nothing of the stream was pending at the instant through.
-	// It returns ErrMoved when the cursor does not stand at seq.
+	// MarkRead records that no event of the stream was pending at the time through. It returns ErrCursorMoved if the
+	// cursor is not at seq.
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
-	// ReportLost writes the alert of n lost events, which the cursor's Lost counts, and counts them
-	// no longer, in one transaction. said is false where it counts fewer: another node wrote it.
+	// ReportLost writes the alert of n lost events and subtracts them from the cursor's Lost, in one transaction.
+	// said is false if Lost is lower: another node wrote the alert.
 	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
-	// RecordGap records that what comes by a stream is heard since an instant, and was not all the
-	// while before. It is recorded before MarkRead tells of that time.
+	// RecordGap records that the stream was received without gaps only since the given time. It is recorded before
+	// MarkRead covers that time.
 	RecordGap(ctx context.Context, stream string, since time.Time) error
 }

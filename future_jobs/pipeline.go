@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// A settle batch is what is decided when it is cut: this many, or so many bytes, or after this long, or sooner
-// where no more is about to come. Postgres writes some 20 MB of alerts a second.
+// Limits of a settle batch: decisions, bytes, and the time to wait while more decisions are expected. Postgres writes
+// some 20 MB of alerts a second.
 const (
 	maxSettleBatch = 2000
 	settleBytes    = 8 << 20
 	settleWait     = 50 * time.Millisecond
 
-	chunkBytes = 2 << 20 // of bodies that a checker is given at a time
+	chunkBytes = 2 << 20 // of bodies passed to a checker at a time
 )
 
-// pipeline is the way of due jobs from the sweep to the settlers. What a source or a handler finds out by
-// itself joins it at decided.
+// pipeline moves due jobs from the sweep to the settlers. Results of sources and asynchronous handlers enter it at
+// decided.
 type pipeline struct {
 	due     chan []*task
 	decided chan []*task
-	coming  atomic.Int64  // chunks before decided, and one for a sweep that reads
-	still   chan struct{} // nothing is coming any more
+	coming  atomic.Int64  // chunks that are not decided yet, plus one for a running sweep
+	still   chan struct{} // signals that coming dropped to zero
 }
 
 func newPipeline() *pipeline {
 	return &pipeline{due: make(chan []*task, 8), decided: make(chan []*task, 8), still: make(chan struct{}, 1)}
 }
 
-// submit hands a chunk to the checkers, waiting while they are busy.
+// submit passes a chunk to the checkers, and blocks while they are busy.
 func (b *pipeline) submit(ctx context.Context, chunk []*task) error {
 	if len(chunk) == 0 {
 		return nil
@@ -44,23 +44,22 @@ func (b *pipeline) submit(ctx context.Context, chunk []*task) error {
 	}
 }
 
-// done says that a chunk is decided, or that a sweep has read all. It waits for nobody, so that sweeps go
-// on while settles hang.
+// done marks a chunk as decided, or a sweep as read. It does not block, so that sweeps continue while settling hangs.
 func (b *pipeline) done() {
 	if b.coming.Add(-1) > 0 {
 		return
 	}
 	select {
 	case b.still <- struct{}{}:
-	default: // it was said already
+	default: // already signalled
 	}
 }
 
-// pending reports whether more is about to come.
+// pending reports whether more decisions are expected.
 func (b *pipeline) pending() bool { return b.coming.Load() > 0 || len(b.decided) > 0 }
 
-// batches makes batches of what is decided, until that is closed. What waited for somebody else comes when it
-// does, and others like it may follow: it is given the time that a batch has.
+// batches collects decisions into batches, until decided is closed. Results of sources and handlers arrive at any
+// time, and similar ones may follow: such a batch is held for the full settleWait.
 func (b *pipeline) batches(out chan<- []*task) {
 	defer close(out)
 	cut := time.NewTimer(settleWait)
@@ -86,7 +85,7 @@ func (b *pipeline) batches(out chan<- []*task) {
 	}
 }
 
-// bytesOf is how many bytes the bodies have that a batch writes.
+// bytesOf returns the bytes of the alerts that a batch writes.
 func bytesOf(batch []*task) (n int) {
 	for _, v := range batch {
 		for i := range v.Alerts {

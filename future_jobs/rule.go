@@ -10,7 +10,7 @@ import (
 	"deadman/guards"
 )
 
-// Rule is what the engine has to know of one version of a rule.
+// Rule is one version of a rule, as far as the engine needs it.
 type Rule struct {
 	ID      int32
 	Version int32
@@ -19,42 +19,42 @@ type Rule struct {
 	Grid    Grid
 	Limits  guards.Limits
 	Handler checks.Handler
-	// Finder finds out what the handler is asked about, before it is asked; nil: nothing is.
+	// Finder does the lookup before the handler is called; nil: none.
 	Finder checks.Finder
 
-	// Labels are what alerts about a job carry; nil: nothing.
+	// Labels returns the labels of alerts about a job; nil: none.
 	Labels func(Job) map[string]string
-	// CatchUp is what becomes of a job that is found late.
+	// CatchUp configures late jobs.
 	CatchUp CatchUp
-	// Deleted: its jobs end unasked, and nothing is said.
+	// Deleted ends the rule's jobs without a check and without an alert.
 	Deleted bool
 
-	// Streams are those that can resolve or change a job of this rule. It is judged only
-	// once they are read past its slot.
+	// Streams can resolve or change a job of this rule. A job is checked only once they are read past its slot.
 	Streams []string
-	// Early is how long it is remembered what comes before its trigger is read; 0: it is not, as all comes by one stream.
+	// Early is how long events are remembered that are read before their trigger; 0: not at all, as all events are in
+	// one stream.
 	Early time.Duration
-	// Scattered: triggers come by several streams, so that an older trigger may be read after a newer one.
+	// Scattered means that several streams contain triggers, so that an older trigger may be read after a newer one.
 	Scattered bool
-	// Hears are the topics that the rule's beats come by: streams, and "" for pings. A beat counts
-	// as missing only where all of them were heard; nil: the rule waits for no beats.
+	// BeatStreams are the sources of the rule's heartbeats: streams, and "" for pings. A heartbeat counts as missing
+	// only if all of them were received without a gap; nil: the rule expects no heartbeats.
 	BeatStreams []string
-	// Upcoming is the slot at which the rule wants to look at a job next, as the job is at the
-	// instant now: it may have passed. Zero: it does not know. nil: it never does.
+	// Upcoming returns the slot of the rule's next check of a job, for the job's state at the time now. The slot may
+	// be past. Zero: unknown. nil: always unknown.
 	Upcoming func(j Job, now time.Time) time.Time
-	// NamesTimes: some of its steps are taken at a time of the clock on the wall.
+	// NamesTimes means that some of its steps have a wall-clock time.
 	NamesTimes bool
-	// NamesSince: it says when a wait began, by the clock of another.
+	// NamesSince means that the start of a job is read from the event, by the sender's clock.
 	NamesSince bool
-	// ShiftState moves the instants in the state of a job by a span; nil: there are none.
+	// ShiftState moves the times in the state of a job by a duration; nil: the state has none.
 	ShiftState func(state json.RawMessage, by time.Duration) json.RawMessage
-	// Closing drafts what closes what was said about a job; nil: it stays unsaid.
+	// Closing drafts the alert that resolves a job's alerts; nil: none is raised.
 	Closing func(j Job, text string) alerts.Draft
-	// Loudest is the severity of an alert about the look itself, not about the entity.
+	// Loudest is the severity of alerts about the check itself, not about the entity.
 	Loudest alerts.Severity
 }
 
-// labels are what an alert about a job carries.
+// labels returns the labels of an alert about a job.
 func (r *Rule) labels(j Job) map[string]string {
 	if r.Labels == nil {
 		return nil
@@ -62,24 +62,23 @@ func (r *Rule) labels(j Job) map[string]string {
 	return r.Labels(j)
 }
 
-// Book knows the rules. Implementations are safe for concurrent use.
+// Book provides the rules. Implementations are safe for concurrent use.
 type Book interface {
-	// Rule returns one version of a rule, also of a rule that was changed since.
-	// A version that cannot be read any more is an error.
+	// Rule returns one version of a rule, including older versions. An unreadable version is an error.
 	Rule(ctx context.Context, id, version int32) (*Rule, error)
-	// Revision is the revision of the rule set that answers are given from.
+	// Revision returns the revision of the current rule set.
 	Revision() int64
-	// RuleChangedAt is the revision of the last change of a rule.
+	// RuleChangedAt returns the revision of a rule's last change.
 	RuleChangedAt(id int32) int64
-	// NextSlot returns the first slot after t of any rule; the zero time when there is none.
+	// NextSlot returns the first slot after t of any rule; zero: none.
 	NextSlot(t time.Time) time.Time
 	// CriticalRules returns the rules with a version whose Loudest is critical, in order.
 	CriticalRules() []int32
-	// Refresh reads the rules anew if they changed.
+	// Refresh reloads the rules if they changed.
 	Refresh(ctx context.Context) error
 }
 
-// afterSnooze is a slot or, where somebody snoozed the job until after it, the first one after that.
+// afterSnooze returns the slot, or the first slot after the job's snooze if that is later.
 func (r *Rule) afterSnooze(j Job, slot time.Time) time.Time {
 	if slot.Before(j.SnoozedUntil) {
 		return r.Grid.Up(j.SnoozedUntil)
@@ -87,13 +86,12 @@ func (r *Rule) afterSnooze(j Job, slot time.Time) time.Time {
 	return slot
 }
 
-// isSnoozed reports whether the next look of a job is where a snooze put it: nobody knows when it would
-// be else.
+// isSnoozed reports whether a snooze determined the job's next check: the time without the snooze is unknown.
 func (r *Rule) isSnoozed(j Job) bool {
 	return !j.SnoozedUntil.IsZero() && j.due().Equal(r.Grid.Up(j.SnoozedUntil))
 }
 
-// notBeforeNextSlot is a slot that the sweep is still to come to.
+// notBeforeNextSlot returns the slot, or the first slot after now if the slot is past.
 func (r *Rule) notBeforeNextSlot(slot, now time.Time) time.Time {
 	if slot.After(now) {
 		return slot

@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// How much is read and handed on at a time.
+// Sizes of reads and chunks.
 const (
-	maxPage      = 4000     // rows that a read looks at, over all shards
-	minShardPage = 250      // of one shard, at the least
+	maxPage      = 4000     // rows that a read examines, over all shards
+	minShardPage = 250      // minimum for one shard
 	pageBytes    = 16 << 20 // of bodies that a read returns
-	scanMost     = 2_000    // rows that a read looks at which passes over some
-	maxChunk     = 250      // jobs one checker works on at a time
+	scanMost     = 2_000    // rows that a read examines if it skips most of them
+	maxChunk     = 250      // jobs passed to a checker at a time
 	settlers     = 3
 )
 
 // sweepRun is one sweep over the held shards.
 type sweepRun struct {
 	ctx        context.Context
-	now        time.Time // when it began
-	revision   int64     // of the rules when it began
+	now        time.Time // start of the sweep
+	revision   int64     // of the rules at the start
 	shards     map[int16]*Shard
 	through    map[string]StreamProgress // by stream
 	belt       *pipeline
-	horizons   map[VersionRef]horizon // of versions whose jobs wait
+	horizons   map[VersionRef]horizon // of versions with waiting jobs
 	finds      map[VersionRef]*lookupBatch
 	search     func([]*task)
-	page       []Job // the last page that was read
-	isLeaving  bool  // the shards are to be given back: no handler and no source is asked any more
-	isCutShort bool  // there is more to read, and the next sweep does so at once
+	page       []Job // the last page, reused as a buffer
+	isLeaving  bool  // the shards are to be given back: no handler and no source is called any more
+	isCutShort bool  // more jobs are due; the next sweep starts at once
 
-	left time.Time // the oldest slot that had to be left; zero: none
-	own  time.Time // the same, without what waits for a source or a handler
+	left time.Time // the oldest slot that was not handled; zero: none
+	own  time.Time // the same, without jobs that wait for a source or a handler
 }
 
-// leave notes the slot of a job that had to be left.
+// leave records the slot of a job that was not handled.
 func (p *sweepRun) leave(slot time.Time, isBusy bool) {
 	p.left = earliest(p.left, slot)
 	if !isBusy {
@@ -46,7 +46,7 @@ func (p *sweepRun) leave(slot time.Time, isBusy bool) {
 	}
 }
 
-// parkedRules are the rules with parked jobs.
+// parkedRules returns the rules with parked jobs.
 func (p *sweepRun) parkedRules() map[int32]bool {
 	rules := map[int32]bool{}
 	for _, sh := range p.shards {
@@ -55,10 +55,10 @@ func (p *sweepRun) parkedRules() map[int32]bool {
 	return rules
 }
 
-// stopping reports whether a read is to stop after a page, which is not at its end.
+// stopping reports whether a read stops after a page although more is due.
 type stopping func(q DueQuery, page []Job) bool
 
-// cut notes walks that are not at their end.
+// cut records walks that did not reach their end.
 func (p *sweepRun) cut(rest []ShardCursor) {
 	for _, w := range rest {
 		slot := w.At
@@ -70,7 +70,7 @@ func (p *sweepRun) cut(rest []ShardCursor) {
 	}
 }
 
-// passOver has a query pass over the jobs that have to wait, and parks them where it does.
+// passOver makes a query skip jobs that have to wait, and parks them.
 func (p *sweepRun) passOver(q *DueQuery) {
 	q.Not = q.Not[:0]
 	for made, h := range p.horizons {
@@ -88,8 +88,8 @@ func (p *sweepRun) passOver(q *DueQuery) {
 	}
 }
 
-// readThrough is up to when all the rule's streams are read; zero: it waits for none. The readings are older than
-// the jobs, so a job has every event before that instant.
+// readThrough returns the time up to which all streams of the rule are read; zero: it has no streams. through was
+// read before the jobs, so a job reflects every event before that time.
 func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
 	for _, stream := range r.Streams {
 		least = earliest(least, all[stream].Through)
@@ -97,20 +97,19 @@ func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
 	return least
 }
 
-// sweep reads all that is due in the held shards and hands it to the checkers. What has to
-// wait for its streams, a free lane or a source is parked: the oldest slot of it is returned, and
-// that it is read again is up to a later sweep.
+// sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
+// free lane or a source are parked for a later sweep; left is the oldest slot of these.
 //
-//  1. A page is read of what was parked and need not wait any more, or newer jobs would always be first.
-//  2. What became due since the last sweep is read, and what a round of reads that goes on has still to read.
-//  3. What was parked is read on, until the next slot: jobs that become due need not wait for it.
+//  1. Read one page of parked jobs that need not wait any more. Otherwise newer jobs would always be first.
+//  2. Read the jobs that became due since the last sweep, and the rest of a round of reads that is still open.
+//  3. Read parked jobs on, until the next slot: jobs that become due need not wait for them.
 func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards, leaving := s.owner.Open(), s.owner.Leaving()
 	if len(shards)+len(leaving) == 0 || now.IsZero() {
-		s.swept.Store(nil) // a node that holds nothing is behind with nothing
+		s.swept.Store(nil) // a node without shards is never behind
 		if len(s.owner.Holding()) == 0 {
-			s.setErr("settle", nil) // and what it could not settle is another's
+			s.setErr("settle", nil) // its unsettled jobs belong to another node now
 			s.setErr("rules", nil)
 			s.unreadable.clear()
 		}
@@ -140,7 +139,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task
 	if err := s.sweepShards(ctx, &leavingPass, leaving); err != nil {
 		return earliest(pass.left, leavingPass.left), err
 	}
-	left = earliest(pass.left, leavingPass.own) // what leaves with its shard is not waited for
+	left = earliest(pass.left, leavingPass.own) // jobs that leave with their shard are not waited for
 	s.last = now
 	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
 	s.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
@@ -149,7 +148,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task
 	return left, nil
 }
 
-// sweepShards is a pass over shards: those that stay, or those that leave.
+// sweepShards sweeps one set of shards: those that stay, or those that leave.
 func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard) error {
 	if len(shards) == 0 {
 		return nil
@@ -177,8 +176,8 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard)
 	return nil
 }
 
-// readDue reads what became due in each shard, and then what is left of its round of reads. A round that finds little
-// among many jobs which have to wait goes on in the next sweep.
+// readDue reads the jobs that became due in each shard, and then the rest of its round of reads. A round that finds
+// few ready jobs among many waiting ones continues in the next sweep.
 func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slotCame stopping) error {
 	fresh, old := DueQuery{Until: p.now}, DueQuery{Until: p.now}
 	isRecent := map[int16]bool{}
@@ -212,14 +211,14 @@ func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slo
 	return nil
 }
 
-// foundLittle reports whether a read passed over most of what it looked at.
+// foundLittle reports whether a read skipped most of the rows that it examined.
 func (q DueQuery) foundLittle(page []Job) bool {
 	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
 }
 
-// read reads what a query asks for, page by page, and hands it on, until stop ends it after a page. It returns the
-// walks that are not at their end. Where it finds itself behind, it begins again with the jobs of the loud rules:
-// they do not wait for all the others.
+// read reads the jobs of a query, page by page, and dispatches them, until stop ends it after a page. It returns the
+// walks that did not reach their end. If the sweep is behind, it first reads the jobs of the critical rules: they do
+// not wait for all the others.
 func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
 	most := maxPage
 	for isFirst := true; len(q.Walks) > 0; isFirst = false {
@@ -259,11 +258,11 @@ func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stoppi
 	return q.Walks, nil
 }
 
-// pageHalvings is how often a page is halved at the most: it has the bytes of one large job then.
+// pageHalvings is the maximum number of halvings of a page: it has the bytes of one large job then.
 const pageHalvings = 6
 
-// readPage reads a page. One that the database does not send in time, as over a narrow link, is read again in halves,
-// and so are those after it until a page has all that is due.
+// readPage reads a page. If the database does not send it in time, for example over a slow link, the page is halved
+// and read again. Later pages stay small until one contains all due jobs.
 func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
 	for {
 		q.Limit = max(1, max(most/len(q.Walks), minShardPage)>>s.halvings)
@@ -281,7 +280,7 @@ func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, e
 	}
 }
 
-// loudOf are the loud rules that a query asks for among others; none where it asks for no others.
+// loudOf returns the critical rules of a query; none if the query has no other rules.
 func (s *Sweeper) loudOf(q DueQuery) []int32 {
 	loud := s.book.CriticalRules()
 	if len(q.Of) == 0 {
@@ -294,16 +293,16 @@ func (s *Sweeper) loudOf(q DueQuery) []int32 {
 	return loud
 }
 
-// behindThreshold is how late a job is found by a sweep that is behind.
+// behindThreshold is the lateness of a job that makes a sweep count as behind.
 const behindThreshold = time.Minute
 
-// behind reports whether there is more than a page to read, and some of it is late.
+// behind reports whether more than a page is due, and some of it is late.
 func (q DueQuery) behind(jobs []Job) bool {
 	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindThreshold })
 }
 
-// stalled reports whether slots went by since the last sweep that came through, so many
-// that somebody may want to know before it goes on.
+// stalled reports whether slots have passed since the last completed sweep by more than maxTxDelay, so that
+// BeforeResume is called.
 func (s *Sweeper) stalled(now time.Time) bool {
 	if s.last.IsZero() {
 		return true
@@ -312,8 +311,8 @@ func (s *Sweeper) stalled(now time.Time) bool {
 	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
 }
 
-// streamBehindSince notes since when this node has found a stream behind a job's slot. Before that it may
-// have been the node that was away.
+// streamBehindSince records since when this node has seen a stream behind a job's slot. Before that, the node itself
+// may have been down.
 func (s *Sweeper) streamBehindSince(stream string, now time.Time) {
 	if _, known := s.behindSince[stream]; !known {
 		s.behindSince[stream] = now
@@ -327,14 +326,14 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// sweepProgress is how far a sweep came.
+// sweepProgress is the progress of a completed sweep.
 type sweepProgress struct {
-	through time.Time // it read what was due by then
-	left    time.Time // the oldest slot that it had to leave; zero: none
-	own     time.Time // the same, without what waits for a source or a handler
+	through time.Time // all jobs due by then were read
+	left    time.Time // the oldest slot that was not handled; zero: none
+	own     time.Time // the same, without jobs that wait for a source or a handler
 }
 
-// earliest returns the older of two slots, where the zero time is none.
+// earliest returns the earlier of two slots; a zero time is no slot.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -342,7 +341,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// dispatch hands the jobs of one read to the checkers, in chunks, and parks those that have to wait.
+// dispatch passes the jobs of one read to the checkers, in chunks, and parks jobs that have to wait.
 func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 	picked := s.clock.Now()
 	now := picked
@@ -379,8 +378,8 @@ func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 	return p.belt.submit(ctx, chunk)
 }
 
-// admit finds out who is to look at a job; ok is false for one that has to wait, for its rule, its streams or a lane,
-// and jobs of its version with later slots are passed over in this pass. One that need not wait has its lane.
+// admit prepares the task of a job. ok is false if the job has to wait for its rule, its streams or a lane; jobs of
+// its version with later slots are skipped in this sweep then. An admitted job has its lane.
 func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
 	made := VersionRef{j.RuleID, j.Version}
 	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
@@ -422,14 +421,14 @@ func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time)
 	return v, true
 }
 
-// wait notes that the jobs of a version have to wait after its horizon.
+// wait records that jobs of a version with slots after its horizon have to wait.
 func (s *Sweeper) wait(p *sweepRun, j *Job, h horizon) {
 	made := VersionRef{j.RuleID, j.Version}
 	p.horizons[made] = h
 	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
 }
 
-// met notes a job that has to wait, where its version is known to.
+// met records the slot of a waiting job, if its version is in waiting.
 func (s *Sweeper) met(j *Job) {
 	made := VersionRef{j.RuleID, j.Version}
 	if w, known := s.waiting[made]; known {
