@@ -11,30 +11,30 @@ import (
 	"deadman/checks"
 )
 
-// CheckStart is a check that is about to begin and must not begin twice.
+// CheckStart is a check that is about to start and must not start twice.
 type CheckStart struct {
 	HeldShard
 	JobID  int64
-	Checks int // that the job had before this one
+	Checks int // of the job before this one
 }
 
-// CheckStarts keeps which checks have begun. Implementations are safe for concurrent use.
+// CheckStarts records started checks. Implementations are safe for concurrent use.
 type CheckStarts interface {
-	// BeginCheck writes down that a check begins; ok is false where it began before. It returns
-	// ErrNotHeld when the shard is not held at the epoch any more.
+	// BeginCheck records the start of a check; ok is false if it started before. It returns ErrNotHeld if the shard
+	// is no longer held at the epoch.
 	BeginCheck(ctx context.Context, b CheckStart) (ok bool, err error)
 }
 
-// errAlreadyStarted means that a check with effects was begun before, and nobody knows how it went.
+// errAlreadyStarted means that a check with side effects was started before, with an unknown result.
 var errAlreadyStarted = errors.New("the check was begun before and not decided, as when the node crashed; it has effects and is not run twice")
 
-// isAtMostOnce reports whether no check of the rule may begin twice.
+// isAtMostOnce reports whether a check of the rule must not start twice.
 func isAtMostOnce(r *Rule) bool {
 	_, is := r.Handler.(checks.AtMostOnce)
 	return is
 }
 
-// recordStart writes down that a check begins, where that has to be.
+// recordStart records the start of a check, if its rule is at-most-once.
 func (s *Sweeper) recordStart(ctx context.Context, v *task) error {
 	if !isAtMostOnce(v.rule) {
 		return nil
@@ -49,25 +49,24 @@ func (s *Sweeper) recordStart(ctx context.Context, v *task) error {
 	return nil
 }
 
-// answerCache keeps what checks with effects answered until that is settled. A settlement may fall
-// through, as when a rule is saved meanwhile; the job is looked at again then, and the check is
-// not to run again.
+// answerCache keeps the answers of checks with side effects until they are settled. A settlement may fail, for
+// example if a rule is saved meanwhile; the job is checked again then, without a second run of its handler.
 type answerCache struct {
 	mu      sync.Mutex
 	answers map[int64]cachedAnswer // by job
 }
 
-// cachedAnswer is what a check answered.
+// cachedAnswer is the answer of a check.
 type cachedAnswer struct {
 	slot   time.Time
-	checks int // that the job had before it
+	checks int // of the job before this one
 	at     time.Time
 	answer checks.Answer
 	err    error
 }
 
-// answerCacheTTL is how long an answer is kept. What was not settled by then never will be: the job is
-// another node's, or is no more.
+// answerCacheTTL is how long an answer is kept. If it was not settled by then, it never will be: the job belongs to
+// another node, or has ended.
 const answerCacheTTL = time.Hour
 
 func (u *answerCache) keep(j Job, now time.Time, answer checks.Answer, err error) {
@@ -80,7 +79,7 @@ func (u *answerCache) keep(j Job, now time.Time, answer checks.Answer, err error
 	u.answers[j.ID] = cachedAnswer{j.NextCheckAt, j.Checks, now, answer, err}
 }
 
-// of is what the check that a job is about to have answered already.
+// of returns the answer of the job's next check, if that check has run already.
 func (u *answerCache) of(j Job) (g cachedAnswer, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -9,34 +9,33 @@ import (
 	"deadman/checks"
 )
 
-// CatchUp says what becomes of a job that is found later than After behind its slot.
+// CatchUp configures jobs that are checked later than After behind their slot.
 type CatchUp struct {
-	After time.Duration // 0: however late
+	After time.Duration // 0: no limit
 	Do    LateAction
 }
 
-// LateAction is what is done with a job that is found late.
+// LateAction is the treatment of a late job.
 type LateAction uint8
 
-// What is done with it.
+// The treatments of late jobs.
 const (
-	Run    LateAction = iota // it is looked at all the same
-	Skip                     // it is looked at a slot later
-	Expire                   // it ends, and that is said
+	Run    LateAction = iota // check it nevertheless
+	Skip                     // check it a slot later
+	Expire                   // end it with an alert
 )
 
-// defaultStreamTimeout is how long a job of a rule without catch_up.after waits for its streams.
+// defaultStreamTimeout is how long a job waits for its streams, for rules without catch_up.after.
 const defaultStreamTimeout = time.Hour
 
-// streamTimeout is how long a job waits for its streams.
+// streamTimeout returns how long a job waits for its streams.
 func (r *Rule) streamTimeout() time.Duration { return cmp.Or(r.CatchUp.After, defaultStreamTimeout) }
 
-// streamTimedOut decides on a job whose stream could not be read for too long: whether it happened is
-// not known.
+// streamTimedOut decides a job with a stream that could not be read for too long: its check is undetermined.
 func (r *Rule) streamTimedOut(d *Decision, stream string, now time.Time) {
 	j := &d.Job
 	if !r.Limits.Spent(j.Undecided) {
-		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it was waited for long enough
+		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it has waited long enough
 	}
 	slot := j.NextCheckAt
 	j.Last.FailedAt = now
@@ -46,7 +45,8 @@ func (r *Rule) streamTimedOut(d *Decision, stream string, now time.Time) {
 	d.addTrail(slot, now, checks.Answer{})
 }
 
-// skipIfLate decides on a job whose handler is not to be asked, and reports whether it is one.
+// skipIfLate decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
+// did.
 func (r *Rule) skipIfLate(d *Decision, now time.Time) bool {
 	j := &d.Job
 	slot := j.NextCheckAt

@@ -14,13 +14,13 @@ import (
 	"deadman/guards"
 )
 
-// decide turns what a handler answered into what becomes of the decision's job, which is there as
-// it was read. now is the database's time, not before the slot that was checked.
+// decide turns the answer of a handler into a decision; d.Job is the job as read. now is the database's time, not
+// before the slot that was checked.
 //
-//  1. No answer is undetermined, whatever the reason. One that only holds a step back is not
-//     counted.
-//  2. No next time ends the job, for the handler's reason.
-//  3. A next time that a guard forbids ends the job, and that is said.
+//  1. A failure makes the check undetermined, for any cause. An answer that only holds a step back
+//     is not counted.
+//  2. An answer without a next time ends the job, with the handler's outcome.
+//  3. A next time that a guard forbids ends the job, with an alert.
 //  4. Any other next time is rounded up to a slot after now.
 func (r *Rule) decide(d *Decision, look CheckTimes, answer checks.Answer, failure error, now time.Time) {
 	slot := d.Job.NextCheckAt
@@ -35,7 +35,7 @@ func (r *Rule) decide(d *Decision, look CheckTimes, answer checks.Answer, failur
 	d.addTrail(slot, now, answer)
 }
 
-// determined is for what was found out: steps 2 to 4.
+// determined handles a check with an answer: steps 2 to 4.
 func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time) {
 	j := &d.Job
 	j.Undecided = 0
@@ -64,11 +64,10 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	r.end(d, "", "", slot, answer.Due, now, answer.Alerts)
 }
 
-// undetermined looks again. When the attempts are spent it is said, once until a check decides
-// again, and ends the job if the rule wants that; if not, looks become rarer, since what cannot
-// be known now will hardly be known a second later. Where nobody can be found out about, the
-// outage says it for all jobs, for as long as it is open. What can't be found out about one of
-// them after that, it says itself.
+// undetermined schedules another check. Once the attempts are used up it raises an alert, one until a check is
+// decided again, and ends the job if the rule says so. Otherwise checks become rarer, as another attempt a second
+// later would hardly succeed. During an outage, the alert of the outage covers all its jobs while it is open. A job
+// that is undetermined for another reason afterwards raises its own alert.
 func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 	j := &d.Job
 	before := j.Undecided > 0 && r.attemptsExhausted(j.Undecided)
@@ -104,11 +103,11 @@ func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 	}})
 }
 
-// said reports whether one of the checks in a row of j that could not find out said so itself.
+// said reports whether one of the last undetermined checks of j raised an alert itself.
 func (r *Rule) said(j *Job) bool {
 	for check := j.Checks - j.Undecided; check <= j.Checks; check++ {
 		d := r.decision(j, check, alerts.Undetermined, j.Step, 0, time.Time{})
-		before := d // of a node of the version before, which knows no origins
+		before := d // raised by a node of the previous version, without origins
 		before.Origin = 0
 		if slices.ContainsFunc(j.Alerts, d.Matches) || slices.ContainsFunc(j.Alerts, before.Matches) {
 			return true
@@ -117,7 +116,7 @@ func (r *Rule) said(j *Job) bool {
 	return false
 }
 
-// outcomeOf is why a job ends that could not be found out about.
+// outcomeOf returns the outcome of a job that ends undetermined.
 func outcomeOf(failure error) checks.Outcome {
 	var outage *checks.Outage
 	if errors.Is(failure, context.DeadlineExceeded) && !errors.As(failure, &outage) {
@@ -126,25 +125,24 @@ func outcomeOf(failure error) checks.Outcome {
 	return checks.Undetermined
 }
 
-// byOutage has an outage speak for the job.
+// byOutage records that the alert of an outage covers the job.
 func (d *Decision) byOutage(o *checks.Outage) {
 	if o != nil {
 		d.Outage = o.Source
 	}
 }
 
-// attemptsExhausted reports whether that many checks in a row that could not find out are one too many.
-// One with effects is not tried again.
+// attemptsExhausted reports whether the number of undetermined checks in a row exceeds the attempts. A check with
+// side effects is not retried.
 func (r *Rule) attemptsExhausted(undecided int) bool {
 	return isAtMostOnce(r) || r.Limits.Spent(undecided)
 }
 
-// second is the finest grid there is.
+// second is the finest grid.
 const second = Grid(time.Second)
 
-// retries is the grid of the next look of a job that could not be found out about. While there
-// are attempts, asking again is for the moment after a hiccup, not for the next slot; what only
-// computes will come to the same until then.
+// retries returns the grid for the next check of an undetermined job. While attempts are left, the retry is soon
+// after a hiccup and does not wait for the next slot; an inline handler would fail the same way until then.
 func (r *Rule) retries(spent bool) Grid {
 	if spent || r.Finder == nil && isInline(r) {
 		return r.Grid
@@ -152,13 +150,11 @@ func (r *Rule) retries(spent bool) Grid {
 	return min(r.Grid, second)
 }
 
-// maxRetryDelay is the longest time between two looks that cannot find out, where slots are not
-// further apart.
+// maxRetryDelay is the longest time between two undetermined checks, unless slots are further apart.
 const maxRetryDelay = 5 * time.Minute
 
-// retryDelay is how long to wait, before the next slot, after the checks in a row of j that
-// could not find out: the rule's interval, doubled each time, while there are attempts; then
-// a slot, two, four and so on.
+// retryDelay returns how long to wait, before rounding to a slot, after the undetermined checks in a row of j: the
+// rule's interval, doubled each time, while attempts are left; then one slot, two, four and so on.
 func (r *Rule) retryDelay(j *Job) time.Duration {
 	over := j.Undecided - max(r.Limits.Attempts, 1)
 	if over <= 0 {
@@ -167,16 +163,15 @@ func (r *Rule) retryDelay(j *Job) time.Duration {
 	return min(time.Duration(r.Grid)<<min(over-1, 9), maxRetryDelay)
 }
 
-// chance is a number from 0 to 1 that is another for each job and attempt, and the same
-// whoever asks.
+// chance returns a number from 0 to 1 that differs for each job and attempt, and is the same on every node.
 func chance(j *Job) float64 {
 	return float64(mix(uint64(j.ID)*31+uint64(j.Undecided))>>11) / (1 << 53)
 }
 
-// reasonMost is how much of an error, in bytes, goes into history and alerts.
+// reasonMost is how much of an error, in bytes, is stored in history and alerts.
 const reasonMost = 1000
 
-// clip shortens the text of an error that somebody else wrote.
+// clip shortens the text of an external error.
 func clip(text string) string {
 	if len(text) <= reasonMost {
 		return text
@@ -184,7 +179,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:reasonMost], "") + "…"
 }
 
-// gaveUp drafts the alert that nobody is looking any more.
+// gaveUp drafts the alert that a job has ended without an answer.
 func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 	return alerts.Draft{
 		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
@@ -192,9 +187,8 @@ func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 	}
 }
 
-// end has the decision say what becomes of the job, and puts what is said on it. An alert that
-// resolves names all that was said before it. due is when the step was due that the check takes; zero: it takes none,
-// or does not know.
+// end completes a decision and adds its alerts to the job. A resolved alert closes all earlier alerts. due is when
+// the step taken by the check was due; zero: none was taken, or unknown.
 func (r *Rule) end(d *Decision, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
 	j := &d.Job
 	before := j.Alerts
@@ -213,7 +207,7 @@ func (r *Rule) end(d *Decision, outcome checks.Outcome, reason string, slot, due
 	}
 }
 
-// mergeState has the alerts carry what was known when they were decided; nil: what the job knows.
+// mergeState sets the state of the alerts to the state at the decision; nil: the job's state.
 func (d *Decision) mergeState(state json.RawMessage) {
 	if state == nil {
 		return
@@ -223,9 +217,9 @@ func (d *Decision) mergeState(state json.RawMessage) {
 	}
 }
 
-// alertsOf makes alerts of drafts: what a handler cannot know is filled in. check is the number
-// of the check that decided (0: an event did), slot the slot it looked at, and planned when the
-// alerts were to be raised.
+// alertsOf turns drafts into alerts and fills in the fields that a handler does not know. check is the number of the
+// check that decided (0: an event did), slot is the checked slot, and planned the time at which the alerts were to be
+// raised.
 func (r *Rule) alertsOf(j *Job, check int, slot, planned, now time.Time, drafts []alerts.Draft) []alerts.Alert {
 	if len(drafts) == 0 {
 		return nil
@@ -250,9 +244,8 @@ func (r *Rule) alertsOf(j *Job, check int, slot, planned, now time.Time, drafts 
 	return said
 }
 
-// alertID is the id of the alert of a decision about a job. The alerts of a job sort in the order in
-// which they are decided. known: the job has the alert already, from the stream, because the database
-// that raised it was lost.
+// alertID returns the id of an alert. The alerts of a job sort in the order of their decisions. known reports that
+// the job has the alert already, from the stream, because the database that raised it was lost.
 func (r *Rule) alertID(j *Job, d alerts.Decision) (id alerts.ID, known bool) {
 	id = d.ID()
 	if j.Origin == 0 || len(j.Alerts) == 0 {
@@ -268,7 +261,7 @@ func (r *Rule) alertID(j *Job, d alerts.Decision) (id alerts.ID, known bool) {
 	return id, false
 }
 
-// decision is what the id of an alert about a job is made of.
+// decision returns the parts of an alert's id.
 func (r *Rule) decision(j *Job, check int, status alerts.Status, step, place int, at time.Time) alerts.Decision {
 	return alerts.Decision{
 		Origin: j.Origin, RuleID: r.ID, Rule: r.Name, Key: j.Key, JobID: j.ID, CreatedAt: j.CreatedAt,
@@ -276,14 +269,13 @@ func (r *Rule) decision(j *Job, check int, status alerts.Status, step, place int
 	}
 }
 
-// planned is when an alert was to be raised that a check of a slot decides: the same instant when
-// the job is created again, later, by its event. due is when the step was due that the check takes;
-// zero: it takes none, or does not know.
+// planned returns when an alert, raised by the check of a slot, was to be raised: the same time if the job is created
+// again, later, by its event. due is when the step taken by the check was due; zero: none was taken, or unknown.
 //
-//  1. A step is taken at the slot after it is due, unless a person put it off. It is never due before
-//     the event: a wait may have begun long before its event came.
-//  2. A job that was created after its first slot is checked at the slot after that. Its first slot is
-//     the one that was planned.
+//  1. A step is taken at the slot after its due time, unless a person delayed it. It is never due before
+//     the event: a job's Since may be long before its event.
+//  2. A job that was created after its first slot is checked at the slot after its creation. The planned
+//     time is its first slot.
 //  3. Any other slot was planned.
 func (r *Rule) planned(j *Job, slot, due time.Time) time.Time {
 	if j.Origin == 0 {

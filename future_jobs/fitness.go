@@ -2,29 +2,30 @@ package futurejobs
 
 import "time"
 
-// How long a node that was unfit holds no shards, in leases. It cannot prove that it is fit without holding some, so
-// each relapse doubles the rest: a node that stays broken costs a lease's time of lateness once in restMost.
+// Rest periods of a node that was unfit, in leases. A node cannot prove its fitness without holding shards, so each
+// relapse doubles the rest: a permanently broken node causes one lease of lateness in every restMost.
 const (
 	restLeast = 2
 	restMost  = 40
 )
 
-// fitness decides whether a node is to hold shards. It is used by Owner.Run alone.
+// fitness decides whether a node should hold shards. It is used by Owner.Run alone.
 type fitness struct {
 	lease time.Duration
 
-	reason    string        // why the node is unfit, or rests after it was; empty: it is fit
-	shed      bool          // it has held no shards since it became unfit, so that nothing proves it fit
+	reason    string        // why the node is unfit, or rests afterwards; empty: it is fit
+	shed      bool          // it has held no shards since it became unfit, so that nothing proves its fitness
 	rest      time.Duration // after the last reason; zero: the node was never unfit
-	until     time.Time     // it rests until then, by the local clock
-	recovered time.Time     // when it was last found fit again
+	until     time.Time     // end of the rest, by the local clock
+	recovered time.Time     // when the node last became fit
 }
 
-// judge takes in why the node is unfit at the moment, empty where it is not, and returns why it is to hold no shards:
+// judge takes the current reason against the node's fitness, if any, and returns the reason why it should hold no
+// shards:
 //
-//  1. a reason counts at once, and the rest after it begins anew;
+//  1. a reason counts at once, and restarts the rest;
 //  2. without one, a node that kept its shards has proved itself and is fit;
-//  3. one that gave its shards away rests first.
+//  3. a node that gave its shards away rests first.
 func (f *fitness) judge(now time.Time, reason string, holds bool) string {
 	if reason != "" {
 		if f.reason == "" {
@@ -42,7 +43,7 @@ func (f *fitness) judge(now time.Time, reason string, holds bool) string {
 	return f.reason
 }
 
-// relapse chooses the rest: twice the last one where the node was fit for less than that, and the least otherwise.
+// relapse sets the rest: twice the last one if the node became unfit soon again, and the minimum otherwise.
 func (f *fitness) relapse(now time.Time) {
 	if f.rest > 0 && now.Sub(f.recovered) < max(f.rest, restMost*f.lease/2) {
 		f.rest = min(2*f.rest, restMost*f.lease)

@@ -6,24 +6,23 @@ import (
 	"deadman/alerts"
 )
 
-// Fold plays effects in their order over what is known, and returns the net effect. now is
-// the database's time.
+// Fold plays effects in order over known jobs, and returns the net effect. now is the database's time.
 //
-//  1. A start for a key that is waited for is kept out, or ends that wait and begins another.
-//  2. A start puts the first check on its slot, or on the first slot after now. One that is
-//     not newer than an end that is remembered ends at once.
-//  3. An end takes the job away, and closes what was said about it.
-//  4. A pause takes the next check away, and a resume puts it back, later by the pause.
-//  5. An event that comes late, or by another stream than the trigger, does not apply to a job that began after it happened. An end
-//     leaves the wait of a trigger that was kept and came after it.
-//  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
-//     brings no look forward but one that another snooze put off.
+//  1. A start for a key with a pending job is ignored, or restarts the job.
+//  2. A start puts the first check on its slot, or on the first slot after now. A start that is not newer
+//     than a remembered end ends at once.
+//  3. An end removes the job and closes its alerts.
+//  4. A pause suspends the next check, and a resume restores it, later by the length of the pause.
+//  5. An event that is late, or from another stream than the trigger, does not apply to a job that began after it.
+//     An end leaves the job of a kept trigger that is newer.
+//  6. A snoozed job is not checked before the end of the snooze, whatever events arrive. A snooze moves no check forward,
+//     except one that another snooze delayed.
 func Fold(effects []Effect, known FoldInput, now time.Time) FoldResult {
 	return FoldWithin(nil, effects, known, now)
 }
 
-// FoldWithin is Fold within quotas: a job that one has no room for does not begin, and its event becomes a dead letter of the rule. A
-// job that is pending goes on, is changed and ends whatever the quotas say. nil: there are none.
+// FoldWithin is Fold within quotas: a job beyond a quota does not begin, and its event becomes a dead letter of the
+// rule. A pending job continues, changes and ends in any case. nil: no quotas.
 func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time) FoldResult {
 	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: quotas}}
 	f.met = make([]*foldedJob, 0, len(effects))
@@ -39,7 +38,7 @@ func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time)
 			continue
 		}
 		if _, isUpdate := e.Action.(Update); s != nil && !isUpdate {
-			s.endRun() // what follows may change what is known
+			s.endRun() // later effects may change the state
 		}
 		e.Action.play(f, e, s)
 	}
@@ -50,10 +49,10 @@ func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time)
 type fold struct {
 	now   time.Time
 	known FoldInput
-	place int                // of the effect that is played
-	fresh []foldedJob        // room for those to come: a bulk has thousands
-	at    map[Ref]*foldedJob // jobs as they stand; nil: ended
-	met   []*foldedJob       // the jobs of at, and those that ended, as they were met
+	place int                // of the current effect
+	fresh []foldedJob        // preallocated for later jobs: a bulk has thousands
+	at    map[Ref]*foldedJob // current jobs; nil: ended
+	met   []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
 	order ordering
 	usage usage
 	net   FoldResult
@@ -64,20 +63,20 @@ type foldedJob struct {
 	job     Job
 	isNew   bool // it is not in the table yet
 	gone    bool
-	changed bool // its rev has to grow
+	changed bool // its rev has to increase
 	updated bool
 	known   knowledge
-	kept    []knowledge // of the triggers that job.Order keeps; nil: it is in them
+	kept    []knowledge // of the triggers in job.Order.Kept; nil: stored there already
 
-	uses    []*QuotaUse // what the rule of the job counts toward
-	counted int64       // bytes of the job that are counted there
+	uses    []*QuotaUse // quotas of the job's rule
+	counted int64       // bytes of the job counted there
 
-	reordered bool // what it remembers of the order of events has changed
+	reordered bool // the job's Order has changed
 
-	ack *AckOf // nil: no acknowledgement was made or taken back
+	ack *AckOf // nil: no acknowledgement was added or removed
 }
 
-// put gives the job, and the triggers that it keeps, what is known after the updates so far.
+// put stores the state after the updates so far in the job and in its kept triggers.
 func (s *foldedJob) put() {
 	s.known.put(&s.job.State)
 	for i := range s.kept {
@@ -91,7 +90,7 @@ func (s *foldedJob) endRun() {
 	s.known, s.kept = knowledge{}, nil
 }
 
-// reorder is the job's memory of the order of events, to be changed.
+// reorder returns the job's Order, to be changed.
 func (s *foldedJob) reorder() *Order {
 	o := Order{}
 	if s.job.Order != nil {
@@ -114,8 +113,8 @@ func (f *fold) lookup(e Effect) *foldedJob {
 	return s
 }
 
-// foldAllocChunk is for how many jobs room is made at once. The runtime has no spare room of more than 32 kB, and clears
-// such room anew.
+// foldAllocChunk is the number of jobs allocated at once. Go caches no allocations above 32 kB, and clears each of
+// them.
 const foldAllocChunk = 48
 
 func (f *fold) track(ref Ref, as foldedJob) *foldedJob {
@@ -130,7 +129,7 @@ func (f *fold) track(ref Ref, as foldedJob) *foldedJob {
 	return s
 }
 
-// result is the net effect once all is played.
+// result returns the net effect after all effects.
 func (f *fold) result() FoldResult {
 	creates := 0
 	for _, s := range f.met {
@@ -165,7 +164,7 @@ func (f *fold) result() FoldResult {
 	return f.net
 }
 
-// miss counts an effect that finds no job, and remembers it where that may be read later.
+// miss counts an effect that finds no job, and remembers it if its trigger may be read later.
 func (f *fold) miss(e Effect) {
 	if f.order.missed(e) {
 		f.net.Remembered++
@@ -174,8 +173,8 @@ func (f *fold) miss(e Effect) {
 	}
 }
 
-// deadLetter makes a dead letter of the event. What a person asks is refused before it comes
-// here, but for want of room.
+// deadLetter turns the event into a dead letter. A person's action is validated earlier, and is refused here only by
+// quotas.
 func (f *fold) deadLetter(e Effect, part Part, err error) {
 	f.net.Refused++
 	if e.Event == nil {
@@ -187,7 +186,7 @@ func (f *fold) deadLetter(e Effect, part Part, err error) {
 	}
 }
 
-// eventTime is when it happened what asks for an effect.
+// eventTime returns the time of the effect's event, or now for a person's action.
 func (f *fold) eventTime(e Effect) time.Time {
 	if e.Event == nil {
 		return f.now
@@ -195,7 +194,7 @@ func (f *fold) eventTime(e Effect) time.Time {
 	return e.Event.At.UTC().Truncate(time.Microsecond)
 }
 
-// end takes a job away. Of a rule that was deleted nothing is said any more.
+// end removes a job. A deleted rule raises no alert.
 func (f *fold) end(e Effect, s *foldedJob, a End) {
 	s.gone = true
 	f.at[e.Ref] = nil
@@ -217,8 +216,8 @@ func (f *fold) end(e Effect, s *foldedJob, a End) {
 	f.net.End = append(f.net.End, d)
 }
 
-// decidedAt is when an effect was decided: when the stream took in its event, or the time of its
-// tick. What a person asks is decided now.
+// decidedAt returns when an effect was decided: when the stream stored its event, or the time of its tick. A person's
+// action is decided now.
 func (f *fold) decidedAt(e Effect) time.Time {
 	var began alerts.Origin
 	switch ask := e.Action.(type) {
@@ -249,11 +248,12 @@ func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	d.Job.Alerts = append(before[:len(before):len(before)], said[0].ID)
 }
 
-// checkAhead bounds how much later than the start of an event's transaction a check may end that the transaction waits for.
+// checkAhead bounds how long after the start of an event's transaction a check may end while the transaction waits
+// for it.
 const checkAhead = 10 * time.Second
 
-// afterCheck returns now, or the instant after the last check of the job where that ended later: the transaction of the
-// event began before the check ended, and waited for its settlement. Alerts are published again in the order of their
+// afterCheck returns now, or the instant after the job's last check if that ended later: the event's transaction
+// began before the check ended, and waited for its settlement. Alerts are republished in the order of their
 // decisions. A check that ended later than checkAhead was dated by a clock that has been set back since.
 func afterCheck(last CheckTimes, now time.Time) time.Time {
 	end := last.EndedAt()

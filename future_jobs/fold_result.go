@@ -2,53 +2,53 @@ package futurejobs
 
 import "time"
 
-// FoldResult is what a run of effects comes to.
+// FoldResult is the net effect of a run of effects.
 type FoldResult struct {
 	Create          []*Job     // new jobs, without an id
-	End             []Decision // of jobs that were pending before
-	StartedAndEnded []Decision // of jobs that began and ended within the run: history only
-	Change          []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
-	Acks            []AckOf    // of jobs that go on: what is acknowledged of them now
-	Update          []Job      // of which more is known: State, Members; rev stays
+	End             []Decision // jobs that were pending before
+	StartedAndEnded []Decision // jobs that began and ended within the run: history only
+	Change          []Job      // jobs with changed fields, except immutable ones and those that checks write; rev increases
+	Acks            []AckOf    // changed acknowledgements of continuing jobs
+	Update          []Job      // jobs with changed State or Members; rev stays
 
-	Reorder []Job // that go on and remember something else of the order of events; each may be in Change or Update, too
+	Reorder []Job // jobs with a changed Order; a job may also be in Change or Update
 
-	Remember       []EarlyEvent // what happened before anybody waited for it
-	Forget         []Ref        // whose Early somebody waited for
-	AlreadyPending []int        // places of the starts that a person asked for, of keys that were waited for already
-	Over           []int        // places of the starts that a person asked for, and that a quota has no room for
-	Unbegun        []Unbegun    // jobs that did not begin, as a quota had no room for them
+	Remember       []EarlyEvent // events that arrived before their trigger
+	Forget         []Ref        // keys with an EarlyEvent that was used up
+	AlreadyPending []int        // indexes of starts by a person for keys with a pending job
+	Over           []int        // indexes of starts by a person beyond a quota
+	Unbegun        []Unbegun    // jobs refused by a quota
 	DeadLetters    []DeadLetter // events that could not be played
-	Quotas         []QuotaUse   // what the run comes to for quotas
+	Quotas         []QuotaUse   // the run's use of quotas
 	EffectCounts
 }
 
-// Unbegun is a job that did not begin for want of room. It is remembered that it did not, so that an end that comes before the dead
-// letter of its event is retried is remembered, too.
+// Unbegun is a job that a quota refused. It is remembered, so that an end is remembered, too, if it arrives before
+// the dead letter of the job's event is retried.
 type Unbegun struct {
 	Ref
-	At    time.Time // when the event came
-	Until time.Time // how long that is remembered; zero: a person asked for the job, and it is not
+	At    time.Time // the time of the event
+	Until time.Time // remembered until then; zero: requested by a person, and not remembered
 }
 
-// EffectCounts counts what became of effects.
+// EffectCounts counts effects by result.
 type EffectCounts struct {
 	Created    int
 	Ended      int
-	Kept       int // triggers for keys that were waited for already
-	Missed     int // effects on keys that nobody waited for
+	Kept       int // triggers for keys with a pending job
+	Missed     int // effects on keys without a pending job
 	Restarted  int
-	Updated    int // and gathered
+	Updated    int // includes members of sets
 	Paused     int
 	Resumed    int
-	Remembered int // ends, and members of sets, that came before anybody waited
+	Remembered int // ends and members of sets that arrived before the trigger
 	Changed    int // by hand: snoozed, moved, acknowledged
-	Beaten     int // put off by a beat, or brought forward
-	Coalesced  int // beats that left the job as it was
+	Beaten     int // delayed by a heartbeat, or moved forward
+	Coalesced  int // heartbeats that left the job unchanged
 	Refused    int
 }
 
-// FoldInput is what a run of effects finds: the jobs and what is remembered, of its refs.
+// FoldInput has the pending jobs and early events of a run's keys.
 type FoldInput struct {
 	Pending map[Ref]Job
 	Early   map[Ref]EarlyEvent

@@ -9,31 +9,31 @@ import (
 	"deadman/checks"
 )
 
-// Bounds of what is remembered of the order of events.
+// Bounds of the stored order of events.
 const (
-	maxKept        = 8         // triggers of a job, the newest
-	maxKeptBytes   = 512 << 10 // of their bodies; the newest trigger is kept whatever its size
-	maxEndings     = 32        // of a key, the newest
-	maxChanges     = 8         // of a job or a key, the newest
-	maxChangeBytes = 64 << 10  // of their bodies; the newest change is remembered whatever its size
+	maxKept        = 8         // newest triggers of a job
+	maxKeptBytes   = 512 << 10 // of their bodies; the newest trigger is kept at any size
+	maxEndings     = 32        // newest ends of a key
+	maxChanges     = 8         // newest changes of a job or a key
+	maxChangeBytes = 64 << 10  // of their bodies; the newest change is kept at any size
 )
 
-// Order is what a job remembers of the order of events that come by several streams, which are read at different
-// speeds. A job whose events all come by the stream of its trigger has none: they are read in their order.
+// Order records the order of a job's events if they are in several streams, as streams are read at different speeds.
+// A job with all its events in the stream of its trigger has none: they are read in order.
 type Order struct {
-	At      time.Time `json:"at,omitzero"`       // when the trigger was taken in; zero: at the job's Since
+	At      time.Time `json:"at,omitzero"`       // when the trigger was stored; zero: at the job's Since
 	ByHand  bool      `json:"by_hand,omitempty"` // a person began the job: it has no place in any stream
 	After   bool      `json:"after,omitempty"`   // another job of the key was open until this one began
 	Resumed time.Time `json:"resumed,omitzero"`  // the newest resume that found the job not paused
-	Kept    []Kept    `json:"kept,omitempty"`    // the triggers that were kept since, oldest first
-	Changes Changes   `json:"changes,omitempty"` // that came by other streams than the trigger
-	Forgot  bool      `json:"forgot,omitempty"`  // there were more changes
+	Kept    []Kept    `json:"kept,omitempty"`    // triggers since then, oldest first
+	Changes Changes   `json:"changes,omitempty"` // from other streams than the trigger's
+	Forgot  bool      `json:"forgot,omitempty"`  // older changes were dropped
 }
 
-// Kept is a trigger that changed nothing, because its key had a job: the job that would have begun with it. An end that
-// is older than the trigger, and is read after it, leaves that job.
+// Kept is a trigger that changed nothing, because its key had a job: it stores the job that would have begun. An end
+// that is older than the trigger, and is read after it, leaves that job.
 type Kept struct {
-	At         time.Time       `json:"at"` // when the trigger was taken in
+	At         time.Time       `json:"at"` // when the trigger was stored
 	Since      time.Time       `json:"since"`
 	First      time.Time       `json:"first"`
 	Next       time.Time       `json:"next"`
@@ -46,7 +46,7 @@ type Kept struct {
 	Members    Members         `json:"members,omitempty"`
 }
 
-// size is how many bytes of bodies and sets it has.
+// size returns the bytes of bodies and sets.
 func (o *Order) size() (n int) {
 	if o == nil {
 		return 0
@@ -61,7 +61,7 @@ func (o *Order) size() (n int) {
 	return n
 }
 
-// keep remembers a trigger. Of many the newest are kept.
+// keep stores a trigger. Beyond the bounds, the oldest are dropped.
 func (o *Order) keep(kept Kept) {
 	i := len(o.Kept)
 	for i > 0 && o.Kept[i-1].At.After(kept.At) {
@@ -78,7 +78,7 @@ func (o *Order) keep(kept Kept) {
 	}
 }
 
-// newerThan returns the triggers that came after an instant.
+// newerThan returns the triggers after the given time.
 func (o *Order) newerThan(at time.Time) []Kept {
 	newer := o.Kept
 	for len(newer) > 0 && !newer[0].At.After(at) {
@@ -87,7 +87,7 @@ func (o *Order) newerThan(at time.Time) []Kept {
 	return newer
 }
 
-// job is the job that would have begun with the trigger.
+// job returns the job that the trigger would have begun.
 func (k *Kept) job(ref Ref) Job {
 	return Job{
 		Ref: ref, Version: k.Version, Origin: k.Origin, Since: k.Since, FirstCheckAt: k.First, NextCheckAt: k.Next, Event: k.Event, State: k.State,
@@ -95,14 +95,14 @@ func (k *Kept) job(ref Ref) Job {
 	}
 }
 
-// change changes the job that would have begun with the trigger.
+// change changes the job that the trigger would have begun.
 func (k *Kept) change(ref Ref, by func(*Job)) {
 	j := k.job(ref)
 	by(&j)
 	k.Version, k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.Version, j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
 }
 
-// beganAt is the job's place in the order of events: when the trigger was taken in, or the job's Since where that is
+// beganAt returns the job's place in the order of events: when the trigger was stored, or the job's Since if that is
 // earlier.
 func (j *Job) beganAt() time.Time {
 	if j.Order != nil && !j.Order.At.IsZero() && j.Order.At.Before(j.Since) {
@@ -111,8 +111,8 @@ func (j *Job) beganAt() time.Time {
 	return j.Since
 }
 
-// Change is an update, a pause or a resume that came by another stream than the triggers. It is remembered for a
-// trigger that is older and is read later.
+// Change is an update, a pause or a resume from another stream than the triggers. It is stored for an older trigger
+// that is read later.
 type Change struct {
 	At      time.Time       `json:"at"`
 	Kind    EntryKind       `json:"kind"`           // Updated, Paused or Resumed
@@ -122,7 +122,7 @@ type Change struct {
 	Seq     uint64          `json:"seq,omitempty"`
 }
 
-// changeOf is what a change is remembered as; ok is false for an effect that is none, or is not remembered.
+// changeOf returns the change to store for an effect; ok is false if the effect is no change, or is not stored.
 func changeOf(e Effect, at time.Time) (c Change, ok bool) {
 	if !e.Apart || e.Event == nil || e.Rule.Early <= 0 {
 		return c, false
@@ -141,7 +141,7 @@ func changeOf(e Effect, at time.Time) (c Change, ok bool) {
 	return c, true
 }
 
-// effect is the effect of the change on a job that a trigger begins.
+// effect returns the effect of the change on a job that a trigger begins.
 func (c *Change) effect(a Start, trigger Effect) Effect {
 	e := Effect{Rule: trigger.Rule, Ref: trigger.Ref, Event: c.event(), Apart: true}
 	switch c.Kind {
@@ -155,15 +155,15 @@ func (c *Change) effect(a Start, trigger Effect) Effect {
 	return e
 }
 
-// event is the event of the change.
+// event returns the event of the change.
 func (c *Change) event() *Event {
 	return &Event{Stream: c.Stream, Subject: c.Subject, Seq: c.Seq, At: c.At, Data: c.News}
 }
 
-// Changes are changes, oldest first; those of one stream are in its order.
+// Changes is a list of changes, oldest first; those of one stream are in its order.
 type Changes []Change
 
-// add adds a change. Of many the newest are remembered; forgot: one is not.
+// add adds a change. Beyond the bounds, the oldest are dropped; forgot reports that.
 func (c Changes) add(change Change) (all Changes, forgot bool) {
 	i := len(c)
 	for i > 0 && c[i-1].At.After(change.At) && c[i-1].Stream != change.Stream {
@@ -180,7 +180,7 @@ func (c Changes) add(change Change) (all Changes, forgot bool) {
 	return all, false
 }
 
-// since returns the changes at an instant or later.
+// since returns the changes at the given time or later.
 func (c Changes) since(at time.Time) Changes {
 	for len(c) > 0 && c[0].At.Before(at) {
 		c = c[1:]
@@ -188,32 +188,32 @@ func (c Changes) since(at time.Time) Changes {
 	return c
 }
 
-// EarlyEvent is what happened before anybody waited for it: an outcome, members of sets, or changes.
+// EarlyEvent stores events of a key that arrived without a pending job: an outcome, members of sets, or changes.
 type EarlyEvent struct {
 	Ref
-	At      time.Time      // when it happened, the last of what is no change
-	Until   time.Time      // how long it is remembered
+	At      time.Time      // time of the last event that is not a change
+	Until   time.Time      // it is stored until then
 	Outcome checks.Outcome // of the last end
 	Members Members
-	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
+	Ends    []Ending // oldest first; nil: the only end is Outcome at At, if Outcome is set
 	Changes Changes
 
-	TurnedAway bool // a quota had no room for a job of the key, whose event may be retried
+	TurnedAway bool // a quota refused a job of the key, and its event may be retried
 }
 
-// isEmpty reports whether nothing is remembered.
+// isEmpty reports whether nothing is stored.
 func (e *EarlyEvent) isEmpty() bool {
 	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0 && !e.TurnedAway
 }
 
-// Ending is an end that was read, and whose trigger may be read later.
+// Ending is an end with a trigger that may be read later.
 type Ending struct {
 	At      time.Time      `json:"at"`
 	Outcome checks.Outcome `json:"outcome"`
-	From    time.Time      `json:"from,omitzero"` // when the job began that it ended; zero: it found none
+	From    time.Time      `json:"from,omitzero"` // start of the job that it ended; zero: it found no job
 }
 
-// add remembers an end. Of many the newest are remembered.
+// add stores an end. Beyond maxEndings, the oldest are dropped.
 func (e *EarlyEvent) add(end Ending) {
 	e.Ends = append(slices.Clone(e.Ends), end)
 	slices.SortStableFunc(e.Ends, func(a, b Ending) int { return a.At.Compare(b.At) })
@@ -221,7 +221,7 @@ func (e *EarlyEvent) add(end Ending) {
 	e.Outcome = e.Ends[len(e.Ends)-1].Outcome
 }
 
-// find returns the place of the first end that came after an instant at which a job began; -1: none did.
+// find returns the index of the first end after a job's beginning; -1: none.
 func (e *EarlyEvent) find(began time.Time, skew time.Duration) int {
 	return slices.IndexFunc(e.Ends, func(end Ending) bool {
 		if !end.From.IsZero() {
@@ -231,7 +231,7 @@ func (e *EarlyEvent) find(began time.Time, skew time.Duration) int {
 	})
 }
 
-// covers reports whether a trigger came while a job was open that has ended by now.
+// covers reports whether a trigger arrived during a job that has ended by now.
 func (e *EarlyEvent) covers(began time.Time) bool {
 	i := e.find(began, 0)
 	return i >= 0 && !e.Ends[i].From.IsZero() && !began.Before(e.Ends[i].From)

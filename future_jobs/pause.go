@@ -6,13 +6,13 @@ import (
 	"deadman/checks"
 )
 
-// FarFuture is when a paused job is due. It is a slot of every grid.
+// FarFuture is the due time of a paused job. It is a slot of every grid.
 var FarFuture = checks.Forever
 
-// maxPauses bounds how many pauses a job tells apart; the oldest are taken together.
+// maxPauses bounds the pauses that a job stores separately; the oldest are merged.
 const maxPauses = 100
 
-// PausedAt is when time began to stand still for the job; zero: it goes on.
+// PausedAt returns when the job was paused; zero: it is not paused.
 func (j Job) PausedAt() time.Time {
 	if n := len(j.Pauses); n > 0 && j.Pauses[n-1].To.IsZero() {
 		return j.Pauses[n-1].From
@@ -20,11 +20,11 @@ func (j Job) PausedAt() time.Time {
 	return time.Time{}
 }
 
-// pause takes the next check away.
+// pause suspends the next check.
 func (j *Job) pause(at time.Time) {
 	before := j.Pauses
 	if len(before) >= maxPauses {
-		// The second follows the first at once: the sum is what counts.
+		// The second pause is appended to the first: only the sum matters.
 		first := before[0]
 		first.To = first.To.Add(before[1].To.Sub(before[1].From))
 		before = append([]checks.Pause{first}, before[2:]...)
@@ -33,8 +33,7 @@ func (j *Job) pause(at time.Time) {
 	j.PausedNext, j.NextCheckAt = j.NextCheckAt, FarFuture
 }
 
-// resume ends the pause and returns when the check is due that it took away. The caller
-// puts it on a slot.
+// resume ends the pause and returns when the suspended check is due. The caller rounds it to a slot.
 func (j *Job) resume(at time.Time) time.Time {
 	n := len(j.Pauses) - 1
 	p := checks.Pause{From: j.Pauses[n].From, To: at}
@@ -47,7 +46,7 @@ func (j *Job) resume(at time.Time) time.Time {
 	return next
 }
 
-// due is when the job is looked at next, were it not paused.
+// due returns the time of the next check, ignoring a pause.
 func (j Job) due() time.Time {
 	if j.PausedAt().IsZero() {
 		return j.NextCheckAt

@@ -8,46 +8,46 @@ import (
 	"time"
 )
 
-// ErrRulesChanged means that the rules are no longer as they were evaluated. Nothing was written; refresh the
-// rules and decide again.
+// ErrRulesChanged means that the rules have changed since they were evaluated. Nothing was written; refresh the rules
+// and decide again.
 var ErrRulesChanged = errors.New("the rules changed meanwhile")
 
-// HeldShard is a shard that a node holds, at the epoch it holds it.
+// HeldShard is a shard that a node holds, and the epoch of its lease.
 type HeldShard struct {
 	Shard int16
 	Epoch int64
 }
 
-// ShardCursor is where a sweep of one shard stands: due jobs after (At, ID) are still to be read.
+// ShardCursor is the position of a sweep in one shard: due jobs after (At, ID) are still to be read.
 type ShardCursor struct {
 	Shard int16
 	At    time.Time
 	ID    int64
 }
 
-// DueQuery asks for due jobs.
+// DueQuery is a query for due jobs.
 type DueQuery struct {
-	Walks []ShardCursor // one a shard
-	Until time.Time     // jobs due up to and including this instant
-	Not   []Unready     // jobs that are left out
-	Of    []int32       // the rules whose jobs are asked for; empty: all
-	Limit int           // of the rows that a read looks at, for each shard
-	Bytes int           // of bodies, over all shards; 0: as many as there are
-	Room  []Job         // of an earlier page, which what is read may be written over
+	Walks []ShardCursor // one for each shard
+	Until time.Time     // inclusive limit of due times
+	Not   []Unready     // excluded jobs
+	Of    []int32       // the rules of the jobs; empty: all
+	Limit int           // of rows that a read examines, for each shard
+	Bytes int           // of bodies, over all shards; 0: no limit
+	Room  []Job         // buffer of an earlier page, which may be overwritten
 }
 
-// Unready are the jobs of one version of a rule whose slots are after an instant: they have to wait.
+// Unready are the waiting jobs of one version of a rule: those with slots after the given time.
 type Unready struct {
 	VersionRef
 	After time.Time
 }
 
-// isFiltered reports whether a read passes over rows.
+// isFiltered reports whether a read skips rows.
 func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 
-// Advance returns the walks after a page: each goes on after its last job of the page, and one that is read to its
-// end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
-// than the limit. A page that has as many bytes as were asked for ends at its last job.
+// Advance returns the walks after a page: each continues after its last job of the page, and finished walks are
+// removed. A shard is finished if a filtered query returns no row of it, and any other query fewer rows than the
+// limit. A page that reaches the limit of bytes ends at its last job.
 func (q DueQuery) Advance(page []Job) (walks []ShardCursor) {
 	if len(page) == 0 {
 		return nil
@@ -66,8 +66,8 @@ func (q DueQuery) Advance(page []Job) (walks []ShardCursor) {
 	return walks
 }
 
-// ofShard is the part of a page that is of one shard. A page is in the order of its shards, and it is large: few of its
-// jobs are looked at.
+// ofShard returns the part of a page that belongs to one shard. A page is sorted by shard and large, so the search is
+// binary.
 func ofShard(page []Job, shard int16) []Job {
 	begin := sort.Search(len(page), func(i int) bool { return page[i].Shard >= shard })
 	end := sort.Search(len(page), func(i int) bool { return page[i].Shard > shard })
@@ -77,43 +77,41 @@ func ofShard(page []Job, shard int16) []Job {
 // VersionRef is one version of a rule.
 type VersionRef struct{ RuleID, Version int32 }
 
-// Settlement is a batch of decisions, and what must still hold for them to count.
+// Settlement is a batch of decisions with the preconditions for writing them.
 type Settlement struct {
 	Held      []HeldShard // the shards of the decisions
-	RuleSet   int64       // the revision that was evaluated; of several, the lowest
+	RuleSet   int64       // the lowest revision that the decisions are based on
 	Decisions []*Decision
 }
 
-// Settled says which decisions were taken. The others found their job changed or their
-// shard lost; nothing of them was written, alerts included.
+// Settled reports the decisions that were written. For the others the job had changed or the shard was lost; nothing
+// of them was written, including alerts.
 type Settled struct {
 	Jobs   map[int64]bool // by job id
 	Alerts int            // alert rows written
 	Lost   []int16        // shards no longer held
-	Moved  []int32        // rules whose decisions were not taken, because what they rest on changed; refresh the rules
+	Moved  []int32        // rules with rejected decisions because their preconditions changed; refresh the rules
 }
 
-// StreamProgress is how a stream is listened to.
+// StreamProgress is the reading progress of a stream.
 type StreamProgress struct {
-	Through    time.Time // the database time up to which nothing of it is pending; zero: it was never read to its end
-	HeardSince time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
+	Through    time.Time // the database time up to which no event is pending; zero: it was never read to its end
+	HeardSince time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
 }
 
-// Queue is the future_job table as the sweeper sees it. Implementations are safe for
-// concurrent use.
+// Queue is the sweeper's interface to the future_job table. Implementations are safe for concurrent use.
 type Queue interface {
-	// Due returns due jobs in the order of (shard, next_check_at, id), without Last. It looks at up to
-	// Limit rows of each shard. Of a query with Not or Of it returns those that are asked for, and also the
-	// row at the limit, whatever it is, so that Advance knows how far the read came. Where Bytes are asked
-	// for, the page ends with the job whose bodies reach them. Errors: ErrTooSlow.
+	// Due returns due jobs in the order of (shard, next_check_at, id), without Last. It examines up to Limit rows of
+	// each shard. For a query with Not or Of it returns the matching jobs, and also the row at the limit, matching or
+	// not, so that Advance knows how far the read came. If Bytes is set, the page ends with the job that reaches it.
+	// Errors: ErrTooSlow.
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
-	// Settle writes decisions, their history and their alerts in one transaction, under
-	// the fence: shards held at their epoch and not expired, jobs at their rev, and no rule
-	// deleted, or reading its ending events from other streams, since RuleSet. Other changes, of the
-	// same rule or of another one, disturb nothing. Where all rules have moved it returns ErrRulesChanged,
-	// and else ErrRefused or ErrTooSlow.
+	// Settle writes decisions, their history and their alerts in one transaction, under the fence: shards are held at
+	// their epoch and not expired, jobs have their rev, and since RuleSet no rule was deleted or changed the streams
+	// of its ending events. Other changes, of the same rule or of another one, do not matter. If all rules have
+	// changed it returns ErrRulesChanged; other errors are ErrRefused and ErrTooSlow.
 	Settle(ctx context.Context, s Settlement) (Settled, error)
-	// ReadThrough returns, by stream, how far intake has read it; pings are under the empty name.
+	// ReadThrough returns the reading progress of ingest by stream; pings are under the empty name.
 	ReadThrough(ctx context.Context) (map[string]StreamProgress, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)

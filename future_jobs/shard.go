@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// maxTxDelay is how late a transaction may make a due job appear behind the sweep. The low
-// water stays this far behind now.
+// maxTxDelay is how late a transaction may make a due job visible behind the sweep. The low water stays this far
+// behind now.
 const maxTxDelay = 10 * time.Second
 
-// fullScanInterval is how often a shard is swept from its very beginning, for rows that
-// appeared behind the low water in spite of everything.
+// fullScanInterval is how often a shard is swept from its beginning, for rows that appeared behind the low water
+// nevertheless.
 const fullScanInterval = 5 * time.Minute
 
-// Shard is a shard that this node holds, with what it is doing there.
+// Shard is a shard that this node holds, with the state of its sweeps.
 type Shard struct {
 	HeldShard
 
 	mu       sync.Mutex
-	until    time.Time          // by the local clock; counted from before the renewal was sent
-	leaving  time.Time          // since when it is to be given back, and nothing new is read; zero: it stays
-	lowWater position           // where a round of reads begins: behind it nothing is left but what is parked
-	round    round              // the reads since then
+	until    time.Time          // end of the lease, by the local clock; counted from before the renewal was sent
+	leaving  time.Time          // since then the shard is to be given back, and nothing new is read; zero: it stays
+	lowWater position           // start of a round of reads: behind it are only parked jobs
+	round    round              // the current round of reads
 	parked   map[int32]*parking // by rule
-	swept    time.Time          // through by the last sweep that ended, also of another holder: what was due by then was read
-	caughtUp time.Time          // when it was last swept from the beginning; zero: not by this holder
-	flights  map[int64]inFlight // the jobs being looked at
+	swept    time.Time          // all jobs due by then were read by the last completed sweep, also of another holder
+	caughtUp time.Time          // the last sweep from the beginning; zero: not by this holder
+	flights  map[int64]inFlight // the jobs being checked
 	landed   []landing          // decided since the last read; still in flights
-	flown    position           // the first of what was forgotten since the walk began and is there still; zero: none
-	sweeps   int                // that began
+	flown    position           // the first place of a job that was removed from flights during this round and is still pending; zero: none
+	sweeps   int                // number of sweeps begun
 	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
 
-// maxSetbacks bounds how many jobs of a shard are remembered as not settled. Jobs are read in the order of their slots,
-// so that those that are remembered come first.
+// maxSetbacks bounds the unsettled jobs that a shard remembers. Jobs are read in the order of their slots, so the
+// remembered ones come first.
 const maxSetbacks = 1000
 
 // setback is a job that was decided and could not be settled.
 type setback struct {
 	micros int64 // of its slot, since 1970
-	sweep  int   // the last one in which it was found due
-	isSlow bool  // its decision took longer than a transaction may, by itself
+	sweep  int   // the last sweep that found it due
+	isSlow bool  // its decision exceeded the transaction time on its own
 }
 
 func newShard(l Lease, until time.Time) *Shard {
@@ -54,18 +54,18 @@ func newShard(l Lease, until time.Time) *Shard {
 	}
 }
 
-// position is a place in the order in which a shard's jobs are due. One with a zero instant is none.
+// position is a place in the order of a shard's due jobs. A zero time means no place.
 type position struct {
 	at time.Time
 	id int64
 }
 
-// isBefore reports whether a place comes before another one, or there is no other.
+// isBefore reports whether p comes before other, or other is zero.
 func (p position) isBefore(other position) bool {
 	return other.at.IsZero() || cmp.Or(p.at.Compare(other.at), cmp.Compare(p.id, other.id)) < 0
 }
 
-// first returns the one of two places that comes first.
+// first returns the earlier of two positions; a zero position is no place.
 func first(a, b position) position {
 	if a.at.IsZero() || !b.at.IsZero() && cmp.Or(b.at.Compare(a.at), cmp.Compare(b.id, a.id)) < 0 {
 		return b
@@ -76,17 +76,16 @@ func first(a, b position) position {
 // landing is a job that was decided.
 type landing struct {
 	id int64
-	at time.Time // where it is to be found again; zero: it has ended
+	at time.Time // its next due time; zero: it has ended
 }
 
-// inFlight is a job that is being looked at. It holds no pointer, so that the garbage collector need not look
-// through the flights.
+// inFlight is a job being checked. It contains no pointer, so the garbage collector need not scan the flights.
 type inFlight struct {
 	micros int64 // of its slot, since 1970
 	rule   int32
-	asks   bool // a source
-	out    bool // it waits for a source, or for a handler that finds out by itself
-	landed bool // it is decided, and stays here until the next read begins
+	asks   bool // needs a lookup in a source
+	out    bool // waits for a source or an asynchronous handler
+	landed bool // decided; stays here until the next read begins
 	rests  bool // its decision takes too long to settle
 }
 
@@ -94,10 +93,10 @@ func (f inFlight) slot() time.Time { return fromMicros(f.micros) }
 
 func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// nextCursor is what a sweep reads in the shard: first what became due since the low water, or since the round of reads began
-// that is open, and then the rest of that round; nil: there is none. Where no round is open it begins one: of all that
-// is due by now behind the low water, or from the beginning where that has not been done since the shard's turn, or not
-// by this holder. A read from the beginning may pass over very many jobs that wait, so it is never the first.
+// nextCursor returns the reads of a sweep in the shard: first the jobs that became due since the low water, or since
+// the open round of reads began, and then the rest of that round; nil: none. Without an open round it begins one: of
+// all jobs due by now from the low water, or from the beginning if that has not been done since the shard's turn, or
+// not by this holder. A read from the beginning may skip very many waiting jobs, so it is never the first.
 func (s *Shard) nextCursor(now time.Time) (recent ShardCursor, rest *ShardCursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,9 +111,9 @@ func (s *Shard) walkFrom(p position) ShardCursor {
 	return ShardCursor{Shard: s.Shard, At: p.at, ID: p.id}
 }
 
-// beginRound begins a round of reads, and reports whether it goes back behind the low water. The shard is locked.
+// beginRound begins a round of reads, and reports whether it starts before the low water. The shard is locked.
 func (s *Shard) beginRound(now time.Time) (isFull bool) {
-	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > maxClockJump { // of a clock that was ahead: what is before it is not known
+	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > maxClockJump { // set by a clock that was ahead: the jobs before it are unknown
 		s.lowWater, s.caughtUp = position{}, time.Time{}
 		clear(s.parked)
 	}
@@ -130,15 +129,15 @@ func (s *Shard) beginRound(now time.Time) (isFull bool) {
 	return false
 }
 
-// fullScanAt is when the last turn of the shard began to be swept from its beginning. An old transaction may have
-// the database keep all that was ever there, so the shards take turns, each at a place of its own in
-// catchUpEvery: the next of 2ⁿ shards is halfway between two others, with the bits of its number reversed.
+// fullScanAt returns the start of the shard's last turn for a full scan. An old transaction may keep the database
+// from removing dead rows, so the shards take turns, spread over fullScanInterval: the next of 2ⁿ shards is halfway
+// between two others, by reversing the bits of its number.
 func (s *Shard) fullScanAt(now time.Time) time.Time {
 	place := fullScanInterval * time.Duration(bits.Reverse16(uint16(s.Shard))) >> 16
 	return now.Add(-place).Truncate(fullScanInterval).Add(place)
 }
 
-// isInFlight reports whether a job is being looked at.
+// isInFlight reports whether a job is being checked.
 func (s *Shard) isInFlight(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +145,8 @@ func (s *Shard) isInFlight(id int64) bool {
 	return flying
 }
 
-// begin marks a job as being looked at. What was decided without asking may have moved the job already; its row
-// is at its slot.
+// begin marks a job as being checked. A decision without a check may have moved the job already; its row is at
+// v.slot.
 func (s *Shard) begin(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,8 @@ func (s *Shard) begin(v *task) {
 	}
 }
 
-// answered marks a job in flight whose source or handler has answered: from now on it waits for its settlement alone.
+// answered marks the source or handler of a job in flight as having answered: the job now waits for its settlement
+// only.
 func (s *Shard) answered(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,9 +168,9 @@ func (s *Shard) answered(id int64) {
 	}
 }
 
-// finish marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
-// it was and goes on, and zero where it has ended. It stays among the flights until the next read begins, because
-// one that is under way may show the job as it was. A job behind the low water is parked, or no read would find it.
+// finish marks a job as decided. Its row is now at the given time: its slot if it was not settled, its next slot if
+// it continues, and zero if it ended. The job stays in flights until the next read begins, because a running read may
+// return its old row. A job behind the low water is parked; otherwise no read would find it.
 func (s *Shard) finish(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,8 @@ func (s *Shard) landLocked(id int64, at time.Time) {
 	}
 }
 
-// landUnsettled is land for a job that was decided and could not be settled. At no moment is it neither in flight nor
-// set back: the shard would seem to be settled.
+// landUnsettled is finish for a job that was decided and could not be settled. Flights and setBack change under one
+// lock: otherwise the shard would seem settled for a moment.
 func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.putBack(id, slot, false)
 }
 
-// rest keeps a job in flight whose decision takes too long to settle.
+// rest keeps a job in flight if its decision takes too long to settle.
 func (s *Shard) rest(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,14 +209,14 @@ func (s *Shard) rest(id int64, slot time.Time) {
 	s.putBack(id, slot, true)
 }
 
-// putBack notes that a job was decided and not settled. The shard is locked.
+// putBack records that a job was decided and not settled. The shard is locked.
 func (s *Shard) putBack(id int64, slot time.Time, isSlow bool) {
 	if set, is := s.setBack[id]; is || len(s.setBack) < maxSetbacks {
 		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps, isSlow: isSlow || set.isSlow}
 	}
 }
 
-// dropFinished forgets the jobs that have landed: a read that begins now shows them as they are.
+// dropFinished removes the decided jobs from flights: a read that begins now returns their current rows.
 func (s *Shard) dropFinished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,8 +227,8 @@ func (s *Shard) dropFinished() {
 	s.landed = s.landed[:0]
 }
 
-// oldest is the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits for
-// no source and no handler; zero where there is none.
+// oldest returns the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits
+// for no source and no handler; zero: none.
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,16 +241,16 @@ func (s *Shard) oldest() (slot, own time.Time) {
 			own = earliest(own, f.slot())
 		}
 	}
-	for _, set := range s.setBack { // also while their handlers are asked again
+	for _, set := range s.setBack { // even while their handlers are called again
 		slot, own = earliest(slot, fromMicros(set.micros)), earliest(own, fromMicros(set.micros))
 	}
 	return slot, own
 }
 
-// raiseLowWater moves the low water up after a round of reads that began at now: to then less what a slow transaction may
-// take, but never past a job that is in flight, or was and may be due behind what was read since: it could not be
-// settled, or took so long that its next slot is over. And never down: what is in flight from behind the low water
-// is parked when it lands. Parked jobs ahead of the low water are no longer parked: each round reads them.
+// raiseLowWater moves the low water up after a round of reads that began at now: to now less maxTxDelay, but never
+// past a job that is in flight, or that was in flight and may be due behind the reads since: it could not be settled,
+// or took so long that its next slot has passed. It never moves down: a job in flight from behind the low water is
+// parked when it lands. Parked jobs ahead of the low water are unparked: each round reads them.
 func (s *Shard) raiseLowWater(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Shard) raiseLowWater(now time.Time) {
 	maps.DeleteFunc(s.parked, func(_ int32, p *parking) bool { return !p.from.isBefore(s.lowWater) })
 }
 
-// firstInFlight is the place before the first job in flight that is not behind the low water.
+// firstInFlight returns the position before the first job in flight that is not behind the low water.
 func (s *Shard) firstInFlight() (p position) {
 	for id, f := range s.flights {
 		if at := (position{f.slot(), id - 1}); s.lowWater.at.IsZero() || !at.isBefore(s.lowWater) {
@@ -277,7 +277,7 @@ func (s *Shard) firstInFlight() (p position) {
 	return p
 }
 
-// forget forgets how far the shard is swept, since the clock stepped: the next sweep begins at its beginning.
+// forget resets the sweep progress of the shard after a clock step: the next sweep starts at the beginning.
 func (s *Shard) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,15 +285,15 @@ func (s *Shard) forget() {
 	clear(s.parked)
 }
 
-// beginSweep counts a sweep that begins, so that it is known which jobs it finds.
+// beginSweep counts a sweep, so that setbacks record the last sweep that found them.
 func (s *Shard) beginSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweeps++
 }
 
-// sweptThrough notes that a sweep of the shard came through, which began at now. A job that could not be settled and
-// was not found due any more is forgotten: another transaction changed or ended it, or it waits for its stream.
+// sweptThrough records that a sweep of the shard, begun at now, completed. A setback that was no longer found due is
+// removed: another transaction changed or ended the job, or it waits for its stream.
 func (s *Shard) sweptThrough(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +304,8 @@ func (s *Shard) sweptThrough(now time.Time) {
 	})
 }
 
-// lease is the shard as the lease table should have it. Its low water is that of all jobs, also of those that are
-// parked or in flight.
+// lease returns the shard's row for the lease table. Its low water covers all jobs, including parked ones and those
+// in flight.
 func (s *Shard) lease() Lease {
 	settled := s.settledThrough()
 	s.mu.Lock()
@@ -322,11 +322,10 @@ func (s *Shard) lease() Lease {
 	return Lease{HeldShard: s.HeldShard, LowWater: low.at, Swept: settled}
 }
 
-// settledThrough is how far the shard is swept: what was due by then was read, and settled unless it waits for its
-// stream, for a source or for a handler. It may go back, where a job appears late or a round of reads is still open.
+// settledThrough returns the sweep progress of the shard: all jobs due by then were read, and settled unless they
+// wait for a stream, a source or a handler. It may go back if a job appears late or a round of reads is still open.
 //
-// A job of the slot that was just swept, which was not refused before, may be settled this very moment: it counts after a
-// second.
+// A job of the last slot that was not refused before may be settled at this moment: it counts only after a second.
 func (s *Shard) settledThrough() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,10 +357,10 @@ func (s *Shard) renew(until time.Time) {
 // maxRelease is how long a shard that is to be given back waits for sources, and that of an unfit node for handlers.
 const maxRelease = 10 * time.Second
 
-// startRelease begins to give the shard back, and reports whether it can go: nothing is in flight any
-// more, or for too long nothing but jobs that ask a source, or rest. The next holder looks at
-// them again; meanwhile all other jobs of the shard would wait.
-// An unfit node waits no longer for anything: it may be unable to settle what its handlers answer.
+// startRelease begins to give the shard back, and reports whether it can be released: nothing is in flight, or for
+// longer than maxRelease only jobs that wait for a source, or rest. The next holder checks these again; meanwhile all
+// other jobs of the shard would be delayed. An unfit node waits no longer for anything: it may be unable to settle
+// the answers of its handlers.
 func (s *Shard) startRelease(now time.Time, unfit bool) (free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,9 +397,9 @@ func (s *Shard) open(now time.Time) bool {
 	return s.leaving.IsZero() && now.Before(s.until)
 }
 
-// computes reports whether jobs of the shard may be read and decided at the local time now whose rules only compute. It
-// is to be given back, and waits for a handler or a source, which may take minutes. Once that has answered, nothing
-// more is read, so that the shard can go.
+// computes reports whether, at the local time now, jobs of inline rules may still be read and decided in a shard that
+// is to be given back and waits for a handler or a source, perhaps for minutes. After the answer nothing more is
+// read, so that the shard can be released.
 func (s *Shard) computes(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,7 +414,7 @@ func (s *Shard) computes(now time.Time) bool {
 	return false
 }
 
-// valid reports whether the lease still stands at the local time now.
+// valid reports whether the lease is still held at the local time now.
 func (s *Shard) valid(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

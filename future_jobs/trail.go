@@ -12,38 +12,38 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Trail is what became of a job between its beginning and its end, for people who ask why: an
-// entry a line, oldest first. The store adds to it by text, so that no look has to read it.
+// Trail is the log of a pending job, shown to people: an entry per line, oldest first. The store appends to it as
+// text, so that checks need not read it.
 type Trail string
 
-// TrailMost is how many entries are kept of a job, the newest.
+// TrailMost is how many entries of a job are kept, the newest.
 const TrailMost = 16
 
-// entryMost is how much of a trail an entry takes, in bytes.
+// entryMost is the maximum size of an entry, in bytes.
 const entryMost = 300
 
-// Entry is one thing that happened to a job: a look after which it goes on or of which no alert
-// tells, or something else that changed it.
+// Entry is one event in a job's life: a check after which the job continues or that no alert reports, or another
+// change.
 type Entry struct {
 	Kind    EntryKind
-	At      time.Time      // the slot of a look; else when it happened
-	Late    time.Duration  // of a look: how long after its slot it was decided
-	Saw     string         // what the condition saw, such as: state.status = "OPEN"
-	Took    string         // the step that was taken, by its name
-	Held    bool           // a step was due, and stayed unsaid
-	Why     string         // why it could not be found out, or was not looked at
-	Outcome checks.Outcome // of a look that ended the job
-	Next    time.Time      // when it is looked at next
-	By      string         // the subject of the event that did it, or who; empty: nobody knows
+	At      time.Time      // the slot of a check; otherwise the time of the change
+	Late    time.Duration  // of a check: how long after its slot it was decided
+	Saw     string         // values that the condition read, such as: state.status = "OPEN"
+	Took    string         // the name of the step that was taken
+	Held    bool           // a step was due and suppressed
+	Why     string         // why it was undetermined or skipped
+	Outcome checks.Outcome // of a check that ended the job
+	Next    time.Time      // the time of the next check
+	By      string         // the subject of the event, or the person; empty: unknown
 }
 
-// EntryKind is what an entry is about.
+// EntryKind is the kind of an entry.
 type EntryKind string
 
 // The kinds of entries.
 const (
 	Looked       EntryKind = "look"
-	Updated      EntryKind = "update" // also a member of a set; only the first until something else follows
+	Updated      EntryKind = "update" // also a member of a set; only the first of a run of updates
 	Paused       EntryKind = "pause"
 	Resumed      EntryKind = "resume"
 	Snoozed      EntryKind = "snooze"
@@ -52,8 +52,8 @@ const (
 	Reopened     EntryKind = "unacknowledge"
 )
 
-// trailLine is an entry as it is kept. Instants are milliseconds since 1970. The kind comes last, so
-// that the end of a trail tells what its last entry is about.
+// trailLine is the stored form of an entry. Times are milliseconds since 1970. The kind comes last, so that the end
+// of a trail shows the kind of its last entry.
 type trailLine struct {
 	At      int64  `json:"at"`
 	Late    int64  `json:"late"` // ms
@@ -64,10 +64,10 @@ type trailLine struct {
 	Outcome string `json:"outcome"`
 	Next    int64  `json:"next"`
 	By      string `json:"by"`
-	Kind    string `json:"kind"` // absent: a look
+	Kind    string `json:"kind"` // absent: a check
 }
 
-// Trail is a trail of this entry alone. What of it is long is cut short.
+// Trail returns a trail of this entry alone. Long fields are shortened.
 func (e Entry) Trail() Trail {
 	l := trailLine{
 		At: e.At.UnixMilli(), Late: e.Late.Milliseconds(), Saw: e.Saw, Took: e.Took, Held: e.Held, Why: e.Why,
@@ -90,7 +90,7 @@ func (e Entry) Trail() Trail {
 	return Trail(text)
 }
 
-// text is a line without its end.
+// text returns the line without its newline.
 func (l trailLine) text() string {
 	o := make(configfile.ObjectEncoder, 0, 160)
 	o.Number("at", l.At)
@@ -106,17 +106,17 @@ func (l trailLine) text() string {
 	return string(o.End())
 }
 
-// shorter is a text without some bytes of its end, and with a mark that it was longer.
+// shorter removes bytes from the end of a text and marks it as shortened.
 func shorter(text string, by int) string {
 	const mark = "…"
 	return strings.ToValidUTF8(text[:max(len(text)-by-len(mark), 0)], "") + mark
 }
 
-// UpdateEnds is how the line of an update ends, and no other.
+// UpdateEnds is the end of each line of an update, and of no other.
 const UpdateEnds = `"kind":"update"}`
 
-// With is the trail with an entry that came after it. It is what the store makes of both. Of
-// updates that follow each other the first is kept: a job may get many between two looks.
+// With returns the trail with an entry appended, in the same way as the store does. Of consecutive updates the first
+// is kept: a job may receive many between two checks.
 func (t Trail) With(news Trail) Trail {
 	switch {
 	case t == "" || news == "":
@@ -128,7 +128,7 @@ func (t Trail) With(news Trail) Trail {
 	return Trail(strings.Join(lines[max(len(lines)-TrailMost, 0):], "\n"))
 }
 
-// Entries are the entries, oldest first. A line that can't be read is left out.
+// Entries returns the entries, oldest first. Unreadable lines are skipped.
 func (t Trail) Entries() []Entry {
 	if t == "" {
 		return nil
@@ -151,7 +151,7 @@ func (t Trail) Entries() []Entry {
 	return all
 }
 
-// addTrail has the job keep what an effect did to it. Of several effects of one run it keeps the last.
+// addTrail records an effect in the trail of its job. Of several effects in one run the last is kept.
 func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
 	entry := Entry{Kind: kind, At: f.eventTime(e)}
 	if kind != Updated && s.job.PausedAt().IsZero() {
@@ -169,9 +169,8 @@ func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
 	s.job.Trail = entry.Trail()
 }
 
-// addTrail has the job keep what a look at slot came to. What ends a job is in its history, and
-// what is said in its alert: a look that ends it leaves no entry, unless nothing else tells what
-// the condition saw.
+// addTrail records a check in the trail of its job. The end of a job is in its history, and an alert has its own
+// record: a check that ends the job adds no entry, unless the values read by the condition would be lost.
 func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	d.Job.Trail = ""
 	if d.Ends() && (answer.Saw == "" || len(d.Alerts) > 0) {
