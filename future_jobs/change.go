@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Update merges news into what is known.
+// Update merges news into the state of a job.
 type Update struct {
-	// Merge returns what is known after the news, from what was known before. nil: Begin does.
+	// Merge returns the state after the news. nil: Begin is used.
 	Merge func(known json.RawMessage) (json.RawMessage, error)
-	// Begin takes apart what is known, for News and those of later updates of the same run.
+	// Begin parses the state, for News and for later updates of the same run.
 	Begin func(known json.RawMessage) Merging
 	News  json.RawMessage
-	Sets  []AddMember // the rule's sets: news may say how many members they have
+	Sets  []AddMember // the rule's sets: news may contain the number of their members
 }
 
-// changing is an ask that changes a job, and may change a job that would have begun with a kept trigger.
+// changing is an action that changes a job, and may change a job that a kept trigger would have begun.
 type changing interface {
 	Action
-	// change changes a job of which known may know more than the job itself.
+	// change changes a job; known may be ahead of the job's State.
 	change(f *fold, e Effect, j *Job, known *knowledge)
 }
 
@@ -38,7 +38,7 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 	for _, news := range f.order.newer(e, &s.job) {
 		again := a
 		again.News = news
-		_ = again.merge(&s.job, &s.known) // they were merged before
+		_ = again.merge(&s.job, &s.known) // they were merged before without an error
 	}
 	s.updated = true
 	f.order.changeKept(e, s, a)
@@ -47,7 +47,7 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 	f.net.Updated++
 	for _, set := range a.Sets {
 		if s.job.Members.count(set.Set) == 0 {
-			continue // it is not complete, however many it needs
+			continue // an empty set is not complete
 		}
 		if s.put(); f.complete(e, s, set) {
 			return
@@ -56,10 +56,10 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 }
 
 func (a Update) change(_ *fold, _ Effect, j *Job, known *knowledge) {
-	_ = a.merge(j, known) // what a job that has not begun knows is no less right without it
+	_ = a.merge(j, known) // without the news, the state of a kept trigger is still valid
 }
 
-// merge merges the news into what is known.
+// merge merges the news into the state.
 func (a Update) merge(j *Job, known *knowledge) error {
 	if a.Begin == nil {
 		known.put(&j.State)
@@ -77,28 +77,28 @@ func (a Update) merge(j *Job, known *knowledge) error {
 	return err
 }
 
-// knowledge is what is known of a job while updates follow each other.
+// knowledge is the state of a job during a run of updates.
 type knowledge struct {
-	merging Merging // nil: it is in the job
-	isAhead bool    // merging knows more than the job
+	merging Merging // nil: the state is in the job
+	isAhead bool    // merging is ahead of the job
 }
 
-// put writes down what is known after the updates so far.
+// put stores the state after the updates so far.
 func (k *knowledge) put(state *json.RawMessage) {
 	if k.isAhead {
 		*state, k.isAhead = k.merging.Text(), false
 	}
 }
 
-// Merging is what is known of a job, taken apart so that many updates of a run cost little more than one.
+// Merging is a parsed state, so that many updates of a run cost little more than one.
 type Merging interface {
-	// Merge merges news. Where it returns an error, what is known is as it was.
+	// Merge merges news. On an error, the state is unchanged.
 	Merge(news json.RawMessage) error
-	// Text is what is known now.
+	// Text returns the current state.
 	Text() json.RawMessage
 }
 
-// Pause makes time stand still.
+// Pause pauses a job.
 type Pause struct{}
 
 func (a Pause) play(f *fold, e Effect, s *foldedJob) {
@@ -127,12 +127,11 @@ func (Pause) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	}
 }
 
-// Resume lets time go on.
+// Resume ends a pause.
 type Resume struct {
-	// Apart: pauses come by several streams, so that the pause may be read after its resume.
+	// Apart means that pauses are in several streams, so that a pause may be read after its resume.
 	Apart bool
-	// Next is when to look at the job now that it was paused for longer; zero: as much later
-	// as it was paused. It may be nil.
+	// Next returns the next check after the longer pause; zero: the old time plus the pause. It may be nil.
 	Next func(Job) time.Time
 }
 
@@ -166,7 +165,7 @@ func (a Resume) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	}
 }
 
-// resume lets time go on for a job.
+// resume ends the pause of a job.
 func (a Resume) resume(f *fold, e Effect, j *Job) {
 	next := j.resume(f.eventTime(e))
 	if a.Next != nil {
@@ -177,11 +176,11 @@ func (a Resume) resume(f *fold, e Effect, j *Job) {
 	j.NextCheckAt = e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, e.Rule.Grid.Up(next)), f.now)
 }
 
-// Snooze puts the next look off until an instant, before which nothing but another snooze brings it
-// forward. A look that is later anyhow stays where it is.
+// Snooze delays the next check until the given time; only another snooze moves it forward again. A later check stays
+// at its time.
 type Snooze struct {
 	Until time.Time
-	By    string // the person who wants it; empty: unknown
+	By    string // the person; empty: unknown
 }
 
 func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
@@ -200,9 +199,9 @@ func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
 	f.net.Changed++
 }
 
-// MoveToVersion takes a job to the version of the effect's rule.
+// MoveToVersion moves a job to the version of the effect's rule.
 type MoveToVersion struct {
-	// Next is when to look at it next, at that version; zero: as before.
+	// Next returns the next check at that version; zero: unchanged.
 	Next func(Job) time.Time
 }
 

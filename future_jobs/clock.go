@@ -9,93 +9,93 @@ import (
 	"time"
 )
 
-// How the clock judges the database's answers.
+// Tolerances for the database's answers.
 const (
-	// maxClockJump is how far an answer may be off the time that passed since the last one.
+	// maxClockJump is how far an answer may deviate from the time that passed since the last one.
 	maxClockJump = time.Second
-	// drift is the part of the time that passed by which two clocks that run evenly may differ besides.
+	// drift limits the additional deviation of two even clocks to the elapsed time divided by it.
 	drift = 1000
-	// confirmFor is how long a step of the database's clock has to last until the engine goes by it.
+	// confirmFor is how long a step of the database's clock has to last before the engine adopts it.
 	confirmFor = 10 * time.Second
 	// confirmEvery is how often the database is asked for the time.
 	confirmEvery = 500 * time.Millisecond
-	// rememberFor is how long the clock knows the time from before a step.
+	// rememberFor is how long the clock remembers the time from before a step.
 	rememberFor = Day
-	// ahead is how far an instant of another server may lie in the future.
+	// ahead is how far a time from another server may lie in the future.
 	ahead = 5 * time.Second
 )
 
-// Clock tells the time that the engine goes by, without asking for it each time: the last answer of the database
-// that was believed, plus the monotonic time since it arrived. So it is late by the answer's way, and never early. It goes
-// back only by a step, and where an answer shows that it was ahead; never because an answer took longer than the one before.
+// Clock is the engine's time, available without a query each time: the last accepted answer of the database, plus the
+// monotonic time since it arrived. So it is late by the latency of the answer, and never early. It goes back only by
+// a step, or if an answer shows that it was ahead; never because an answer took longer than the one before.
 //
-// A step of the database's clock is believed once it has lasted for 10 s, or at once where it takes back the last
-// step. Until then the clock goes on by the time that passed. See docs/adr/0049.
+// A step of the database's clock is adopted once it has lasted for 10 s, or at once if it undoes the last step. Until
+// then the clock runs on by the elapsed time. See docs/adr/0049.
 type Clock struct {
 	ask   func(ctx context.Context) (time.Time, error)
 	local func() time.Time
 
-	// Changed is called when a step is seen, believed or over. Set before Run.
+	// Changed is called when a step is seen, adopted or over. Set before Run.
 	Changed func()
-	// Follow is called with a step before the clock goes by it; isBack: it takes back the last one. The step stays in doubt
-	// while Follow fails. Set before Run.
+	// Follow is called before the clock adopts a step; isBack: it undoes the last one. The step stays in doubt while
+	// Follow fails. Set before Run.
 	Follow func(ctx context.Context, by time.Duration, isBack bool) error
 
-	sync  sync.Mutex   // one answer is judged at a time
-	apart atomic.Int64 // after which step another server's clock was found not to have stepped
+	sync  sync.Mutex   // serializes the judgement of answers
+	apart atomic.Int64 // number of the step that another server's clock did not make
 	state atomic.Pointer[clockState]
 }
 
-// clockState is what the clock knows. It does not change; the next one replaces it.
+// clockState is the state of the clock. It is immutable; the next state replaces it.
 type clockState struct {
-	last   *clockSample // that is believed; nil: there was none
-	former *clockSample // the last from before the last step; nil: none
+	last   *clockSample // the accepted sample; nil: none yet
+	former *clockSample // the last sample before the last step; nil: none
 	doubt  *doubt       // nil: the database's clock runs evenly
-	steps  int64        // that were believed
-	latest Step         // that was seen
-	seen   int64        // steps, whether they were believed or not
-	isBack bool         // the last step that was believed took back the one before
+	steps  int64        // adopted steps
+	latest Step         // the last seen step
+	seen   int64        // number of seen steps, adopted or not
+	isBack bool         // the last adopted step undid the one before
 }
 
 // clockSample is an answer of the database.
 type clockSample struct {
 	said          time.Time     // in UTC
-	sent, arrived time.Time     // between when and when, by the local clock
-	lead          time.Duration // by how much the clock was after said when the answer arrived; it is caught up with slowly
+	sent, arrived time.Time     // by the local clock; the answer was given between them
+	lead          time.Duration // how far the clock was ahead of said when the answer arrived; reduced slowly
 }
 
-// doubt is that the database's answers do not fit the time that passed.
+// doubt holds the database's answers that contradict the elapsed time.
 type doubt struct{ first, last *clockSample }
 
-// Step is a step of the database's clock: what it showed, and what it had to show by the time that passed.
+// Step is a step of the database's clock: its time after the step, and the expected time.
 type Step struct {
 	From, To time.Time
-	At       time.Time // when it was seen, by the time that the engine goes by then
+	At       time.Time // when it was seen, by the engine's time
 	Over     bool      // the clock runs evenly again
-	Believed bool      // the engine goes by it
+	Believed bool      // the engine adopted it
 }
 
-// By is how far the clock stepped: ahead, or back where negative.
+// By returns the size of the step; negative: back.
 func (s Step) By() time.Duration { return s.To.Sub(s.From) }
 
-// NewClock returns a clock over the database's. local is a monotonic clock such as
-// time.Now. Until the first Sync the clock shows the zero time, at which nothing is due.
+// NewClock returns a clock based on the database's. local is a monotonic clock such as time.Now. Until the first Sync
+// the clock shows the zero time, and nothing is due.
 func NewClock(ask func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
 	c := &Clock{ask: ask, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }}
 	c.state.Store(&clockState{})
 	return c
 }
 
-// ClockJumpError is the error of a database clock that did not pass as time did.
+// ClockJumpError means that the database's clock contradicts the elapsed time.
 type ClockJumpError struct {
-	By time.Duration // ahead, or back where negative
+	By time.Duration // negative: back
 }
 
 func (j ClockJumpError) Error() string {
 	return fmt.Sprintf("the database's clock stepped by %s; checks go by the time that passed until the clock is back, or for %s", j.By, confirmFor)
 }
 
-// Run asks the database twice a second until ctx ends. An answer that does not come is no error: the clock goes on.
+// Run asks the database twice a second until ctx ends. A missing answer is no error: the clock runs on.
 func (c *Clock) Run(ctx context.Context) error {
 	tick := time.NewTicker(confirmEvery)
 	defer tick.Stop()
@@ -106,21 +106,21 @@ func (c *Clock) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		before := c.state.Load()
-		_ = c.syncWithin(ctx, maxClockJump) // the sweep says what keeps the database from answering
+		_ = c.syncWithin(ctx, maxClockJump) // the sweep reports errors of the database
 		if after := c.state.Load(); after.steps != before.steps || after.seen != before.seen || (after.doubt == nil) != (before.doubt == nil) {
 			c.Changed()
 		}
 	}
 }
 
-// syncWithin is Sync that does not wait for an answer for longer than d: one that takes long says little.
+// syncWithin is Sync with a timeout d: a slow answer is imprecise.
 func (c *Clock) syncWithin(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return c.Sync(ctx)
 }
 
-// Sync asks the database. It returns Jumped while the answers do not fit the time that passed.
+// Sync asks the database for its time. It returns a ClockJumpError while the answers contradict the elapsed time.
 func (c *Clock) Sync(ctx context.Context) error {
 	sent := c.local()
 	t, err := c.ask(ctx)
@@ -140,13 +140,13 @@ func (c *Clock) Sync(ctx context.Context) error {
 	return c.Err()
 }
 
-// await returns once the clock goes by each step that Follow was called with.
+// await returns after all running calls of Follow, once the clock has adopted their steps.
 func (c *Clock) await() {
 	c.sync.Lock()
 	c.sync.Unlock() //nolint:gocritic,staticcheck // nothing is guarded, only waited for
 }
 
-// follow tells of the step that is about to be believed.
+// follow calls Follow for the step that is about to be adopted.
 func (c *Clock) follow(ctx context.Context, next *clockState) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)
 	defer cancel()
@@ -156,11 +156,11 @@ func (c *Clock) follow(ctx context.Context, next *clockState) error {
 	return nil
 }
 
-// judge is the state after an answer:
+// judge returns the state after an answer:
 //
-//  1. one that fits the time that passed is believed;
-//  2. one that takes back the last step is believed: the time that passed since before it says the same;
-//  3. one that fits the answers in doubt is believed once they have lasted long enough;
+//  1. an answer that fits the elapsed time is accepted;
+//  2. one that undoes the last step is accepted: it fits the time that passed since before the step;
+//  3. one that fits the answers in doubt is accepted once they have lasted long enough;
 //  4. any other is in doubt from now on.
 func (s *clockState) judge(fresh *clockSample) *clockState {
 	next := *s
@@ -191,39 +191,39 @@ func (s *clockState) judge(fresh *clockSample) *clockState {
 	return &next
 }
 
-// see notes a step.
+// see records a step.
 func (s *clockState) see(fresh *clockSample) {
 	s.seen++
 	s.latest = Step{From: s.last.at(fresh.arrived), To: fresh.said, At: s.last.at(fresh.arrived)}
 }
 
-// believe goes by an answer from now on.
+// believe adopts a step with its sample.
 func (s *clockState) believe(fresh *clockSample) {
 	s.former, s.last, s.doubt = s.last, fresh, nil
 	s.steps++
 	s.latest.Over, s.latest.Believed = true, true
 }
 
-// after is the reading that the clock goes by after an earlier one. When the answer arrived, it was between said and said plus
-// the answer's trip. Where the clock shows a time between, the answer does not say that it is wrong, so it does not go back: it
-// goes a little slower until the answer's time has caught up with it.
+// after returns the sample to use after an earlier one. When the answer arrived, the database's time was between said
+// and said plus the round trip. If the clock is within that range, the answer does not prove it wrong, so the clock
+// does not go back: it runs a little slower until the answer's time has caught up.
 func (r *clockSample) after(earlier *clockSample) *clockSample {
 	next := *r
 	next.lead = min(max(earlier.at(r.arrived).Sub(r.said), 0), r.arrived.Sub(r.sent))
 	return &next
 }
 
-// at is the time at a local instant, by the reading.
+// at returns the time at a local time, by the sample.
 func (r *clockSample) at(local time.Time) time.Time {
 	passed := local.Sub(r.arrived)
 	return r.said.Add(passed + max(r.lead-passed/drift, 0)).Truncate(time.Microsecond)
 }
 
-// age is how long before another one the reading was.
+// age returns how much older the sample is than another one.
 func (r *clockSample) age(fresh *clockSample) time.Duration { return fresh.arrived.Sub(r.arrived) }
 
-// off is how far another reading is off the time that passed since r; 0: no more than clocks that run evenly are.
-// Each answer was given between its sending and its arrival; what is beyond both trips is the clock's own doing.
+// off returns how far another sample deviates from the elapsed time since r; 0: within the tolerance. Each answer was
+// given between its sending and its arrival; a deviation beyond both round trips is due to the database's clock.
 func (r *clockSample) off(fresh *clockSample) time.Duration {
 	slack := maxClockJump + r.age(fresh).Abs()/drift
 	early := r.said.Add(fresh.sent.Sub(r.arrived)).Sub(fresh.said)
@@ -237,7 +237,7 @@ func (r *clockSample) off(fresh *clockSample) time.Duration {
 	return 0
 }
 
-// Err is Jumped while the database's clock is in doubt, and else nil.
+// Err returns a ClockJumpError while the database's clock is in doubt, and nil otherwise.
 func (c *Clock) Err() error {
 	s := c.state.Load()
 	if s.doubt == nil {
@@ -246,25 +246,25 @@ func (c *Clock) Err() error {
 	return ClockJumpError{By: s.last.off(s.doubt.last)}
 }
 
-// InDoubt reports whether the database's answers do not fit the time that passed.
+// InDoubt reports whether the database's answers contradict the elapsed time.
 func (c *Clock) InDoubt() bool { return c.state.Load().doubt != nil }
 
-// Steps is how many steps were believed so far.
+// Steps returns the number of adopted steps.
 func (c *Clock) Steps() int64 { return c.state.Load().steps }
 
-// Latest returns the last step that was seen, and how many there were, believed or not.
+// Latest returns the last seen step and the number of seen steps, adopted or not.
 func (c *Clock) Latest() (last Step, seen int64) {
 	s := c.state.Load()
 	return s.latest, s.seen
 }
 
-// Stale reports whether the last answer that was believed is older than d.
+// Stale reports whether the last accepted answer is older than d.
 func (c *Clock) Stale(d time.Duration) bool {
 	last := c.state.Load().last
 	return last == nil || c.local().Sub(last.arrived) > d
 }
 
-// Now is the time that the engine goes by; the database's, or a little before it.
+// Now returns the engine's time: the database's, or slightly before it.
 func (c *Clock) Now() time.Time {
 	last := c.state.Load().last
 	if last == nil {
@@ -273,8 +273,8 @@ func (c *Clock) Now() time.Time {
 	return last.at(c.local())
 }
 
-// Correct returns the time that the engine goes by when said is the database's time: said itself, unless it is off by more
-// than an answer takes.
+// Correct returns the engine's time for a time said by the database: said itself, unless it deviates by more than the
+// latency of an answer.
 func (c *Clock) Correct(said time.Time) time.Time {
 	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*maxClockJump {
 		return now
@@ -282,24 +282,24 @@ func (c *Clock) Correct(said time.Time) time.Time {
 	return said
 }
 
-// sharedEvery is how old the last answer may be that something stamped by the database's clock is placed by.
+// sharedEvery is the maximum age of the last answer that places a timestamp of the database's clock.
 const sharedEvery = 10 * time.Millisecond
 
-// PlaceShared is Place of an instant by the database's own clock, which is asked where it was not just now.
+// PlaceShared is Place for a time of the database's own clock, after a Sync if the last answer is not recent.
 func (c *Clock) PlaceShared(ctx context.Context, at time.Time) time.Time {
 	if c.Stale(sharedEvery) {
-		_ = c.syncWithin(ctx, maxClockJump) // what is not known is not put right; the sweep says what is wrong
+		_ = c.syncWithin(ctx, maxClockJump) // without an answer the time is not corrected; the sweep reports the error
 	}
 	return c.Place(at, true)
 }
 
-// Place is when something happened that another server says happened at an instant.
+// Place corrects the time of an event as another server reports it.
 //
-//  1. Nothing happened later than now.
-//  2. What a server that shares the database's clock stamped while that was wrong is put right. A step that no node
+//  1. No event is later than now.
+//  2. Times from a server that shares the database's clock are corrected if the clock was wrong. A step that no node
 //     has seen yet is unknown here; PlaceShared asks.
-//  3. What a server stamped that did not step ahead when the database did is put ahead: no clock that stepped ever
-//     showed the instants between.
+//  3. Times from a server that did not step ahead with the database are moved ahead: no clock that stepped ever
+//     showed the times in between.
 func (c *Clock) Place(at time.Time, shared bool) time.Time {
 	now, s := c.Now(), c.state.Load()
 	if now.IsZero() {

@@ -8,56 +8,55 @@ import (
 	"time"
 )
 
-// When a node could not hear.
+// Parameters of gap detection.
 const (
-	// gapCheckInterval is less than the sweep pauses when the database's clock jumped.
+	// gapCheckInterval is shorter than the pause of the sweep after a jump of the database's clock.
 	gapCheckInterval = maxClockJump / 2
-	// gapThreshold is how long the node may have stood still, or the database not have answered,
-	// before it counts: nobody waits longer for a ping to be taken.
+	// gapThreshold is how long the process may stand still, or the database not answer, before that counts as a gap:
+	// senders of pings wait no longer.
 	gapThreshold = 3 * time.Second
 	dbTimeout    = 2 * time.Second
 )
 
-// GapStore is where it stands since when is heard what tells of life. Implementations are safe for
-// concurrent use.
+// GapStore records since when heartbeats have been received without a gap. Implementations are safe for concurrent
+// use.
 type GapStore interface {
-	// RecordGap records that what comes by a topic, a stream or "" for pings, is heard since an
-	// instant, and was not all the while before.
+	// RecordGap records that a topic, a stream or "" for pings, was received without gaps only since the given time.
 	RecordGap(ctx context.Context, topic string, since time.Time) error
-	// OtherNodeAlive reports whether another node than this was alive after an instant.
+	// OtherNodeAlive reports whether another node than this one was alive after the given time.
 	OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// GapDetector notices when this node could not take pings, and has it recorded before anybody is
-// judged by their absence: before its first sweep, unless another node took them meanwhile; after
-// the process stood still; after the database could not be reached. It is safe for concurrent use.
+// GapDetector detects times in which this node could not receive pings, and records them before heartbeats are
+// checked: before the first sweep, unless another node received pings meanwhile; after the process stood still; after
+// the database was unreachable. It is safe for concurrent use.
 type GapDetector struct {
 	ears  GapStore
 	node  string
 	local func() time.Time
 	log   *slog.Logger
 
-	missed atomic.Bool // a ping could not be kept
+	missed atomic.Bool // a ping could not be stored
 
 	mu       sync.Mutex
-	began    time.Time // by the database's time; zero: it has not answered yet
-	swept    bool      // whether somebody else heard before this node did was looked at
-	ran      time.Time // when the process was last seen to run, by the local clock
-	awake    time.Time // since when it runs, by the local clock
-	answered time.Time // when the database was last asked what it answered, by the local clock
-	told     time.Time // what it answered; zero: nothing yet
-	deaf     bool      // there was a gap that is not recorded
+	began    time.Time // by the database's time; zero: the database has not answered yet
+	swept    bool      // begin has checked for other nodes
+	ran      time.Time // when the process was last known to run, by the local clock
+	awake    time.Time // since when the process has run, by the local clock
+	answered time.Time // when the last answered query was sent to the database, by the local clock
+	told     time.Time // the database's last answer; zero: none yet
+	deaf     bool      // a gap is not recorded yet
 }
 
-// NewGapDetector returns the hearing of a node that begins to listen now. local is a monotonic clock.
+// NewGapDetector returns the detector of a node that starts to receive pings now. local is a monotonic clock.
 func NewGapDetector(e GapStore, node string, local func() time.Time, log *slog.Logger) *GapDetector {
 	now := local()
 	return &GapDetector{ears: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
 }
 
-// Run looks twice a second until ctx ends.
+// Run checks twice a second until ctx ends.
 func (h *GapDetector) Run(ctx context.Context) error {
 	tick := time.NewTicker(gapCheckInterval)
 	defer tick.Stop()
@@ -71,7 +70,7 @@ func (h *GapDetector) Run(ctx context.Context) error {
 	}
 }
 
-// Flush returns once a gap until now is recorded. With an error, one is not.
+// Flush returns once a gap up to now is recorded. On an error, a gap may be unrecorded.
 func (h *GapDetector) Flush(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,10 +81,10 @@ func (h *GapDetector) Flush(ctx context.Context) error {
 	return h.record(ctx)
 }
 
-// MarkMissed says that a ping came and could not be kept.
+// MarkMissed reports a ping that could not be stored.
 func (h *GapDetector) MarkMissed() { h.missed.Store(true) }
 
-// Uptime is how long the process has run without standing still.
+// Uptime returns how long the process has run without standing still.
 func (h *GapDetector) Uptime() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,18 +92,18 @@ func (h *GapDetector) Uptime() time.Duration {
 	return h.local().Sub(h.awake)
 }
 
-// noteRunning notes that the process runs, and whether it stood still until now. Whoever comes first
-// afterwards notices.
+// noteRunning records that the process runs, and detects a standstill before now. The first caller afterwards detects
+// it.
 func (h *GapDetector) noteRunning() {
 	now := h.local()
 	if now.Sub(h.ran) > gapThreshold {
 		h.awake = now
 	}
-	h.deaf = h.deaf || now.Sub(h.answered) > gapThreshold // it answers nobody who stands still
+	h.deaf = h.deaf || now.Sub(h.answered) > gapThreshold // a process that stood still received no answer
 	h.ran = now
 }
 
-// poll asks the database, and records what was missed.
+// poll queries the database, and records a gap if one was detected.
 func (h *GapDetector) poll(ctx context.Context) {
 	h.mu.Lock()
 	h.noteRunning()
@@ -122,11 +121,11 @@ func (h *GapDetector) poll(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		h.deaf = true // pings that came meanwhile were not kept either
+		h.deaf = true // pings received meanwhile were not stored either
 		return
 	case h.began.IsZero():
 		h.began = now
-	case now.Sub(h.told)-asked.Sub(h.answered) > gapThreshold: // a machine that slept counts no time by its own clock
+	case now.Sub(h.told)-asked.Sub(h.answered) > gapThreshold: // the local clock of a suspended machine does not advance
 		h.deaf = true
 	}
 	h.answered, h.told = asked, now
@@ -138,8 +137,8 @@ func (h *GapDetector) poll(ctx context.Context) {
 	}
 }
 
-// begin finds out whether somebody heard before this node did. A node that is seen after this one
-// began heard until then.
+// begin checks whether another node received pings before this node started. A node seen alive after the start of
+// this one covers the time before it.
 func (h *GapDetector) begin(ctx context.Context) error {
 	if h.swept {
 		return nil
@@ -160,7 +159,7 @@ func (h *GapDetector) begin(ctx context.Context) error {
 	return nil
 }
 
-// record records a gap, if there was one.
+// record records a pending gap.
 func (h *GapDetector) record(ctx context.Context) error {
 	h.deaf = h.missed.Swap(false) || h.deaf
 	if !h.deaf {
@@ -180,8 +179,8 @@ func (h *GapDetector) record(ctx context.Context) error {
 	return nil
 }
 
-// present takes what readings say of the future for what it is: by a clock that was wrong. A stream is not read
-// through it, and what was not heard until then may be heard from now on.
+// present corrects progress times in the future, set by a wrong clock: the stream counts as not read, and its
+// gap-free period starts now.
 func present(through map[string]StreamProgress, now time.Time) {
 	for stream, r := range through {
 		if r.Through.Sub(now) > 2*maxClockJump {
@@ -194,8 +193,8 @@ func present(through map[string]StreamProgress, now time.Time) {
 	}
 }
 
-// receivingSince is since when all that the rule's beats come by is heard; zero: as far back as
-// matters.
+// receivingSince returns when the current gap-free period began for all streams of the rule's heartbeats; zero means
+// no gap matters.
 func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
 	for _, topic := range r.BeatStreams {
 		since = latest(since, through[topic].HeardSince)

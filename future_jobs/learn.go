@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// learnEvery is how often a node that starts looks whether another one beats.
+// learnEvery is how often a starting node polls for heartbeats of other nodes.
 const learnEvery = 250 * time.Millisecond
 
-// Learn has the clock begin with the time of the nodes that run. The database's clock may have stepped before this node
-// started: then the running nodes go by the time from before the step, and this node has to, too.
+// Learn initializes the clock with the time of the running nodes. The database's clock may have stepped before this
+// node started: then the running nodes use the time from before the step, and this node has to, too.
 //
-// nodes returns the nodes that did not leave, and interval is how often they beat. Learn returns at once where there is no
-// other node, or one of them beat within the interval by the database's clock. Otherwise it waits for a beat, for the
-// interval and two seconds: the nodes crashed, or the clock stepped. An error of nodes or of the database is returned.
+// nodes returns the nodes that did not leave, and interval is the time between their heartbeats. Learn returns at
+// once if no other node is listed, or the last heartbeat of one is within the interval by the database's clock.
+// Otherwise it waits for a heartbeat, for the interval and two seconds: the nodes crashed, or the clock stepped. It
+// returns errors of nodes and of the database.
 func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, error), interval time.Duration) error {
 	c.state.Store(&clockState{})
 	if err := c.Sync(ctx); err != nil {
@@ -56,7 +57,7 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 	return nil
 }
 
-// isRecent reports whether one of the nodes beat within the interval, by the clock.
+// isRecent reports whether the last heartbeat of a node is within the interval, by the clock.
 func (c *Clock) isRecent(seen map[string]time.Time, interval time.Duration) bool {
 	for _, at := range seen {
 		if c.Now().Sub(at).Abs() <= interval+maxClockJump {
@@ -66,7 +67,7 @@ func (c *Clock) isRecent(seen map[string]time.Time, interval time.Duration) bool
 	return false
 }
 
-// seenAt is when the nodes were last seen, by id.
+// seenAt returns when the nodes were last seen, by id.
 func seenAt(ctx context.Context, nodes func(context.Context) ([]Node, error)) (map[string]time.Time, error) {
 	all, err := nodes(ctx)
 	if err != nil {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// limiter bound the checks that wait for something: so many in all, and for one rule no more than
-// half of what the others leave, so that rules whose handlers hang leave room. A handler that
-// was abandoned keeps a lane of its rule until it has really returned, and none of the others'.
+// limiter bounds the asynchronous checks: a total, and for one rule at most half of the lanes that other rules leave
+// free, so that rules with hanging handlers leave capacity. An abandoned handler occupies a lane of its rule until it
+// has really returned, and none of the other rules.
 type limiter struct {
 	most  int
-	freed func() // is called when there is room again
+	freed func() // called when a lane becomes free
 
 	mu      sync.Mutex
-	all     int           // without those that were abandoned
-	rules   map[int32]int // with them
-	left    map[int32]int // those that were abandoned
+	all     int           // without abandoned handlers
+	rules   map[int32]int // with abandoned handlers
+	left    map[int32]int // abandoned handlers
 	running map[int64]running
 	idle    sync.WaitGroup
 }
@@ -46,7 +46,7 @@ func (l *limiter) acquire(rule int32) bool {
 	return true
 }
 
-// abandon leaves the lane to a handler that has not returned.
+// abandon moves a handler that has not returned from the total to the abandoned ones.
 func (l *limiter) abandon(rule int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *limiter) abandon(rule int32) {
 	l.left[rule]++
 }
 
-// abandoned is how many handlers were abandoned and have not returned.
+// abandoned returns the number of abandoned handlers that have not returned.
 func (l *limiter) abandoned() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *limiter) abandoned() int {
 	return n
 }
 
-// release frees the lane of a handler that has returned, however late.
+// release frees the lane of a handler that has returned.
 func (l *limiter) release(rule int32, abandoned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,7 @@ func (l *limiter) release(rule int32, abandoned bool) {
 	}
 }
 
-// run runs a check in the lane that was entered for it, and frees the lane when the
-// handler has returned.
+// run runs a check in the lane acquired for it, and frees the lane when the handler has returned.
 func (l *limiter) run(rule *Rule, j Job, check func() (returned <-chan struct{})) {
 	l.mu.Lock()
 	l.running[j.ID] = running{rule.ID, rule.Name, rule.Entity, j.Key, j.Last.StartedAt}
@@ -112,11 +111,10 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// wait waits until every check has its answer or was abandoned, which each check's timeout
-// bounds.
+// wait blocks until every check has an answer or was abandoned; the timeout of each check bounds it.
 func (l *limiter) wait() { l.idle.Wait() }
 
-// runningJSON describes some of the running checks as JSON; empty when there are none.
+// runningJSON describes some of the running checks as JSON; empty: none.
 func (l *limiter) runningJSON() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,61 +8,61 @@ import (
 	"deadman/checks"
 )
 
-// ErrNotFound means that there is no such job, alert, rule or letter.
+// ErrNotFound means that the job, alert, rule or dead letter does not exist.
 var ErrNotFound = errors.New("not found")
 
-// ErrExists means that a key is waited for already.
+// ErrExists means that a job is already pending for the rule and key.
 var ErrExists = errors.New("there is a pending job for this rule and key already")
 
-// ErrPaused means that time stands still for a job.
+// ErrPaused means that a job is paused.
 var ErrPaused = errors.New("the job is paused: time stands still for it until an event lets it go on")
 
-// ErrBadCursor means that a cursor was not made by the list it is given to.
+// ErrBadCursor means that a cursor belongs to another list.
 var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out to begin at the start")
 
-// MaxLimit is the most that one page of a list holds.
+// MaxLimit is the maximum number of items of a page.
 const MaxLimit = 500
 
-// ListedMost is how many bytes the event and the state of an item of a list have at the most, together with what else is
-// kept beside them. An item that has more is listed without them, and marked.
+// ListedMost bounds the bytes of the event, the state and further data of a listed item. A larger item is listed
+// without them, and marked.
 const ListedMost = 16 << 10
 
-// Filter narrows a list. Zero values narrow nothing.
+// Filter narrows a list. Zero values have no effect.
 type Filter struct {
 	Rule       string
-	RulePrefix string // what the names of rules begin with
+	RulePrefix string // prefix of rule names
 	Entity     string
 	Key        string
-	KeyPrefix  string    // jobs only: what keys begin with
+	KeyPrefix  string    // jobs only: prefix of keys
 	DueAfter   time.Time // jobs only, inclusive
 	DueBefore  time.Time // jobs only, exclusive
 
-	After    time.Time       // history and alerts: ended or decided then or later
+	After    time.Time       // history and alerts: ended or decided at this time or later
 	Before   time.Time       // history and alerts: ended or decided before
 	Outcome  checks.Outcome  // history only
 	Status   alerts.Status   // alerts only
 	Severity alerts.Severity // alerts only
-	Open     bool            // alerts only: the newest of each pending job that said something, and of each open outage
+	Open     bool            // alerts only: the newest alert of each pending job with alerts, and of each open outage
 	Subject  string          // dead letters only
 	Reason   string          // dead letters only
 
-	Cursor string // where the last page ended; opaque
+	Cursor string // the end of the last page; opaque
 	Limit  int    // 1 to MaxLimit; 0: 50
 }
 
 // Page is a part of a list.
 type Page[T any] struct {
 	Items []T
-	Next  string // empty: that was all
+	Next  string // empty: last page
 }
 
-// ListedJob is a pending job as people see it.
+// ListedJob is a pending job in a list.
 type ListedJob struct {
 	Job
 	Rule    string
 	Entity  string
-	Ack     *Ack // nil: nobody acknowledged what was said
-	Omitted bool // what it carries is left out, because it is large
+	Ack     *Ack // nil: not acknowledged
+	Omitted bool // event and state are left out, because they are large
 }
 
 // EndedJob is a job in history.
@@ -73,37 +73,37 @@ type EndedJob struct {
 	EndedAt time.Time
 }
 
-// ListedAlert is an alert with what became of it.
+// ListedAlert is an alert in a list, with its delivery status.
 type ListedAlert struct {
 	alerts.Alert
 	Published bool // it is in the stream
-	Withheld  bool // a quota had no room for it in the stream
-	Ack       *Ack // of a list of open ones only: who acknowledged what its job said; nil: nobody
-	Omitted   bool // the event and the state are left out: they are larger than ListedMost
+	Withheld  bool // a quota kept it out of the stream
+	Ack       *Ack // only in lists of open alerts: the acknowledgement of its job; nil: none
+	Omitted   bool // the event and the state are larger than ListedMost and left out
 }
 
-// RuleJobs is how many jobs of a rule are waited for, and how they do.
+// RuleJobs counts the jobs of a rule.
 type RuleJobs struct {
-	Waiting      int64     // all that are pending
-	Alerting     int64     // about which something was said
-	Undetermined int64     // of which the last look could not find out
-	GaveUp       int64     // ended by a guard, whose slot was in the last 24 hours
-	NextCheckAt  time.Time // zero: time stands still for all of them, or there are none
+	Waiting      int64     // all pending jobs
+	Alerting     int64     // jobs with alerts
+	Undetermined int64     // jobs with an undetermined last check
+	GaveUp       int64     // ended by a guard, with a slot in the last 24 hours
+	NextCheckAt  time.Time // zero: no jobs, or all paused
 }
 
-// OutcomeCount is how many jobs of one rule ended in one hour, in one way.
+// OutcomeCount is the number of jobs of one rule that ended in one hour with one outcome.
 type OutcomeCount struct {
-	Hour    time.Time // when it begins
+	Hour    time.Time // start of the hour
 	Rule    string
 	Entity  string
 	Outcome checks.Outcome
 	Jobs    int64
 }
 
-// ListedOutage is an outage as people see it.
+// ListedOutage is an outage in a list.
 type ListedOutage struct {
 	Outage
 	ID       int64
 	Rule     string
-	ClosedAt time.Time // zero: it is not over
+	ClosedAt time.Time // zero: still open
 }

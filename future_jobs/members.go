@@ -6,22 +6,22 @@ import (
 	"hash/fnv"
 )
 
-// Members are the members of a job's sets: eight bytes each, the set's number and seven
-// bytes of a hash of the member's name. Seven tell ten thousand names apart.
+// Members are the members of a job's sets, in eight bytes each: the set's number and seven bytes of a hash of the
+// member's name. Seven bytes distinguish ten thousand names.
 type Members []byte
 
 const memberSize = 8
 
-// MaxMembers is the most members that are kept of a set.
+// MaxMembers is the maximum number of stored members of a set.
 const MaxMembers = 10_000
 
-// errFull means that a set has all the members that are kept.
+// errFull means that a set already has MaxMembers members.
 var errFull = fmt.Errorf("the set has %d members already, and no more are kept", MaxMembers)
 
-// full reports whether a set takes no more members.
+// full reports whether a set is full.
 func (m Members) full(set uint8) bool { return m.count(set) >= MaxMembers }
 
-// add adds a member, and reports whether it was not there.
+// add adds a member, and reports whether it is new.
 func (m Members) add(set uint8, name string) (Members, bool) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash.Hash never returns an error
@@ -34,7 +34,7 @@ func (m Members) add(set uint8, name string) (Members, bool) {
 	return binary.BigEndian.AppendUint64(m[:len(m):len(m)], member), true
 }
 
-// count is how many members a set has.
+// count returns the number of members of a set.
 func (m Members) count(set uint8) int {
 	n := 0
 	for i := 0; i < len(m); i += memberSize {
@@ -45,5 +45,5 @@ func (m Members) count(set uint8) int {
 	return n
 }
 
-// Count is how many members the set of that number has.
+// Count returns the number of members of the set with that number.
 func (m Members) Count(set int) int { return m.count(uint8(set)) }

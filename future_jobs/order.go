@@ -8,10 +8,10 @@ import (
 	"deadman/alerts"
 )
 
-// ClockSkew is how far the clocks of two sources of events may be apart: of the servers that lead two streams, or
-// of such a server and the database. Events of two sources that are further apart are put in the order of their
-// times. An event that seems to be older than its trigger by no more than this belongs to the trigger, unless another
-// job was open until the trigger came, which the event may belong to as well.
+// ClockSkew is the maximum difference between the clocks of two sources of events: of the leaders of two streams, or
+// of such a leader and the database. Events of two sources that are further apart are ordered by their times. An
+// event that seems older than its trigger by no more than this belongs to the trigger, unless another job was open
+// until the trigger, as the event may belong to that job as well.
 const ClockSkew = 100 * time.Millisecond
 
 // ordering puts events in order that come by several streams, which are read at different speeds. Each rule of the
@@ -33,12 +33,12 @@ const ClockSkew = 100 * time.Millisecond
 // What the rules rest on is remembered beside the job (Order) or, where there is none, for the key (Early).
 type ordering struct {
 	fold  *fold
-	early map[Ref]*EarlyEvent // what was remembered in this run, or used up (nil)
-	away  map[Ref]bool        // whose jobs a quota had no room for in this run
+	early map[Ref]*EarlyEvent // stored or used up (nil) in this run
+	away  map[Ref]bool        // keys with a job refused by a quota in this run
 }
 
-// isOlder reports whether the event of an effect came before the job began, so that it does not apply to the job.
-// Events of the trigger's own stream are read in their order, and never older.
+// isOlder reports whether the event of an effect is older than the job, so that it does not apply. Events of the
+// trigger's own stream are read in order, and never older.
 func (o *ordering) isOlder(e Effect, j *Job) bool {
 	at := o.fold.eventTime(e)
 	if e.Late && at.Before(j.Since) {
@@ -47,15 +47,15 @@ func (o *ordering) isOlder(e Effect, j *Job) bool {
 	if e.Event == nil || !e.Apart && (j.Order == nil || !j.Order.ByHand) {
 		return false
 	}
-	if j.beganAt().Sub(o.fold.now) > ahead { // by a clock that was ahead, and the job is not moved yet
+	if j.beganAt().Sub(o.fold.now) > ahead { // set by a clock that was ahead, and the job is not moved yet
 		return false
 	}
 	by := j.beganAt().Sub(at)
 	return by > ClockSkew || by > 0 && j.Order != nil && j.Order.After
 }
 
-// begin puts a job in the order of events, where its Since does not: after is whether another job of the key was open
-// until now.
+// begin sets the order of a new job, unless its Since determines it. after reports whether another job of the key was
+// open until now.
 func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
 	order := Order{ByHand: a.ByHand}
 	if a.Orders {
@@ -70,7 +70,7 @@ func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
 	}
 }
 
-// isCovered reports whether a trigger came while a job was open that has ended by now, so that it begins none.
+// isCovered reports whether a trigger arrived during a job that has ended by now, so that it begins none.
 func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
 	if !a.Orders || a.Restart || e.Event == nil {
 		return false
@@ -79,7 +79,7 @@ func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
 	return early != nil && early.covers(j.beganAt())
 }
 
-// recall has what happened before a trigger was read end the job, or change it.
+// recall applies remembered events to a job with a trigger that was read after them.
 func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 	early := o.remembered(e.Ref)
 	if early == nil {
@@ -100,7 +100,7 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 	}
 }
 
-// recallEnd ends a job by the i-th end that is remembered.
+// recallEnd ends a job by the i-th remembered end.
 func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, i int) {
 	end := early.Ends[i]
 	o.early[e.Ref] = nil
@@ -113,7 +113,7 @@ func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, 
 	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
 }
 
-// recallMembers gives a job the members of its sets, and reports whether they end it.
+// recallMembers adds remembered members to the job's sets, and reports whether they end the job.
 func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEvent) bool {
 	s.job.Members, early.Members = early.Members, nil
 	o.put(e.Ref, early)
@@ -130,7 +130,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEve
 	return false
 }
 
-// recallChanges plays the changes that are remembered since an instant.
+// recallChanges plays the remembered changes since a time.
 func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Time) {
 	early := o.remembered(e.Ref)
 	if early == nil || a.Merge == nil {
@@ -144,7 +144,7 @@ func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Tim
 	rest.Changes = early.Changes[:len(early.Changes)-len(changes)]
 	o.put(e.Ref, rest)
 	for i := range changes {
-		if s.gone { // an update said that a set was complete
+		if s.gone { // an update completed a set
 			o.rememberChange(e, changes[i])
 			continue
 		}
@@ -152,14 +152,14 @@ func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Tim
 	}
 }
 
-// replay plays a change that was remembered.
+// replay plays a remembered change.
 func (o *ordering) replay(e Effect, s *foldedJob) {
 	s.endRun()
 	e.Action.play(o.fold, e, s)
 }
 
-// precede has a job begin with a trigger that is read after the job's own and is older, and keeps the job's own. It
-// reports false where it does not: the job was checked, or had ended by then.
+// precede replaces the trigger of a job by an older one that is read later, and keeps the job's own. It returns false
+// if it does not: the job was checked, or the job of the older trigger had ended before.
 func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 	f, j, at, began := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
 	if a.Restart || !a.Orders || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
@@ -192,7 +192,7 @@ func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 	return true
 }
 
-// keep has the job remember a trigger that changed nothing.
+// keep stores a trigger that changed nothing in the job's Order.
 func (o *ordering) keep(a Start, e Effect, s *foldedJob) {
 	begins := a.Job
 	kept := Kept{At: o.fold.eventTime(e), Since: begins.Since, First: begins.FirstCheckAt, Next: a.first(), Version: begins.Version, Event: begins.Event}
@@ -209,7 +209,7 @@ func (o *ordering) keep(a Start, e Effect, s *foldedJob) {
 	order.keep(kept)
 }
 
-// changeKept has an event change the jobs that would have begun with the triggers before it.
+// changeKept applies an event to the jobs that earlier kept triggers would have begun.
 func (o *ordering) changeKept(e Effect, s *foldedJob, by changing) {
 	if e.Event == nil {
 		return
@@ -217,12 +217,12 @@ func (o *ordering) changeKept(e Effect, s *foldedJob, by changing) {
 	o.changeKeptThat(e, s, by, func(k *Kept) bool { return !e.Apart || !k.At.After(o.fold.eventTime(e)) })
 }
 
-// moveKept takes the jobs that would have begun with the triggers of older versions to the version of a move.
+// moveKept moves the jobs of kept triggers of older versions to the version of a move.
 func (o *ordering) moveKept(e Effect, s *foldedJob, by MoveToVersion) {
 	o.changeKeptThat(e, s, by, func(k *Kept) bool { return k.Version < e.Rule.Version })
 }
 
-// changeKeptThat changes the jobs that would have begun with some of the kept triggers.
+// changeKeptThat changes the jobs of the kept triggers for which is returns true.
 func (o *ordering) changeKeptThat(e Effect, s *foldedJob, by changing, is func(*Kept) bool) {
 	if s.job.Order == nil || len(s.job.Order.Kept) == 0 {
 		return
@@ -238,7 +238,7 @@ func (o *ordering) changeKeptThat(e Effect, s *foldedJob, by changing, is func(*
 	}
 }
 
-// note has the job remember a change.
+// note stores a change in the job's Order.
 func (o *ordering) note(e Effect, s *foldedJob) {
 	c, ok := changeOf(e, o.fold.eventTime(e))
 	if !ok {
@@ -249,7 +249,7 @@ func (o *ordering) note(e Effect, s *foldedJob) {
 	order.Changes, order.Forgot = changes, order.Forgot || forgot
 }
 
-// newer returns the news that the job knows from other streams and that came after those of an effect.
+// newer returns the news of other streams in the job's Order that are newer than the effect.
 func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 	if !e.Apart || e.Event == nil || j.Order == nil {
 		return nil
@@ -263,7 +263,7 @@ func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 	return news
 }
 
-// finish ends a job by an event, and begins the job of the first trigger that was kept and is newer than the event.
+// finish ends a job by an event, and begins the job of the first kept trigger that is newer than the event.
 func (o *ordering) finish(e Effect, s *foldedJob, a End) {
 	f, newer := o.fold, []Kept(nil)
 	if e.Event != nil && (e.Apart && a.Early > 0 || o.wasTurnedAway(e.Ref)) {
@@ -290,8 +290,8 @@ func (o *ordering) finish(e Effect, s *foldedJob, a End) {
 	f.usage.begin(e.Rule, f.track(e.Ref, foldedJob{job: job, isNew: true}))
 }
 
-// release remembers the changes of a job that ends which are newer than its end: the job of the first kept trigger has
-// those that are newer than that.
+// release remembers the changes of an ending job that are newer than its end. The job of the first kept trigger has
+// the changes that are newer than that trigger.
 func (o *ordering) release(e Effect, s *foldedJob, kept []Kept) {
 	if e.Event == nil || e.Rule.Early <= 0 || s.job.Order == nil {
 		return
@@ -303,9 +303,9 @@ func (o *ordering) release(e Effect, s *foldedJob, kept []Kept) {
 	}
 }
 
-// missed remembers a change that finds no job, or an end or a change that is older than the job; it reports
-// false where it does not. An end or a change that is older than the job matters only where triggers come by several
-// streams: an older trigger may be read later.
+// missed remembers a change that finds no job, or an end or a change that is older than the job, and reports whether
+// it did. An end or a change that is older than the job matters only if triggers are in several streams: an older
+// trigger may be read later.
 func (o *ordering) missed(e Effect) bool {
 	if c, ok := changeOf(e, o.fold.eventTime(e)); ok {
 		o.rememberChange(e, c)
@@ -333,7 +333,7 @@ func (o *ordering) older(e Effect, s *foldedJob) {
 	o.fold.net.Missed++
 }
 
-// remember notes that something happened that no job waits for, for a while.
+// remember stores an event that arrived before its trigger, for a limited time.
 func (o *ordering) remember(e Effect, keep time.Duration) *EarlyEvent {
 	early := o.hold(e.Ref, keep)
 	if at := o.fold.eventTime(e); at.After(early.At) || len(early.Ends)+len(early.Members) == 0 {
@@ -342,7 +342,7 @@ func (o *ordering) remember(e Effect, keep time.Duration) *EarlyEvent {
 	return early
 }
 
-// rememberChange notes a change that no job waits for.
+// rememberChange stores a change without a pending job.
 func (o *ordering) rememberChange(e Effect, c Change) {
 	early := o.hold(e.Ref, e.Rule.Early)
 	if early.At.IsZero() {
@@ -351,7 +351,7 @@ func (o *ordering) rememberChange(e Effect, c Change) {
 	early.Changes, _ = early.Changes.add(c)
 }
 
-// hold is what is remembered of a key, to be added to.
+// hold returns the early event of a key, to be added to.
 func (o *ordering) hold(ref Ref, keep time.Duration) *EarlyEvent {
 	early := o.remembered(ref)
 	if early == nil {
@@ -369,11 +369,11 @@ func (o *ordering) hold(ref Ref, keep time.Duration) *EarlyEvent {
 	return early
 }
 
-// turnedAwayFor is how long it is remembered that a quota had no room for a job: longer than the dead letter of its event is kept, by
-// default.
+// turnedAwayFor is how long a job refused by a quota is remembered: longer than the dead letter of its event is kept,
+// by default.
 const turnedAwayFor = 30 * Day
 
-// turnedAway notes that a quota had no room for a job.
+// turnedAway records a job refused by a quota.
 func (o *ordering) turnedAway(e Effect) {
 	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
 	if e.Event != nil {
@@ -386,8 +386,8 @@ func (o *ordering) turnedAway(e Effect) {
 	o.fold.net.Unbegun = append(o.fold.net.Unbegun, gone)
 }
 
-// wasTurnedAway reports whether a quota had no room for a job of a key, whose event may be retried: what ends a job of the key then is
-// remembered.
+// wasTurnedAway reports whether a quota refused a job of a key, and its event may be retried: ends for the key are
+// remembered then.
 func (o *ordering) wasTurnedAway(ref Ref) bool {
 	if o.away[ref] {
 		return true
@@ -396,7 +396,7 @@ func (o *ordering) wasTurnedAway(ref Ref) bool {
 	return early != nil && early.TurnedAway
 }
 
-// put puts what is remembered of a key in the place of what was.
+// put replaces the early event of a key.
 func (o *ordering) put(ref Ref, early EarlyEvent) {
 	o.early[ref] = nil
 	if !early.isEmpty() {
@@ -404,7 +404,7 @@ func (o *ordering) put(ref Ref, early EarlyEvent) {
 	}
 }
 
-// remembered is what is remembered of a key, nil if nothing is.
+// remembered returns the early event of a key; nil: none.
 func (o *ordering) remembered(ref Ref) *EarlyEvent {
 	if early, met := o.early[ref]; met {
 		return early
@@ -418,7 +418,7 @@ func (o *ordering) remembered(ref Ref) *EarlyEvent {
 	return nil
 }
 
-// sum adds what is remembered of keys once all is played, and what is forgotten.
+// sum adds the stored and the used-up early events to the net effect.
 func (o *ordering) sum(net *FoldResult) {
 	for ref, early := range o.early {
 		if early != nil {

@@ -14,64 +14,63 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// StreamSource is what a stream is called as a source that can't be asked.
+// StreamSource returns the source name of a stream, for outages.
 func StreamSource(stream string) string { return streamPrefix + stream }
 
 const streamPrefix = "stream/"
 
-// Outage is a source or a stream that can't be asked on behalf of a rule. While it is open it
-// speaks for all jobs that cannot be found out about because of it.
+// Outage is a source or a stream that cannot be reached for a rule. While it is open, its alert covers all jobs that
+// are undetermined because of it.
 type Outage struct {
 	Source   string
 	RuleID   int32
-	Version  int32 // of the rule, when it was opened
+	Version  int32 // of the rule at the opening
 	OpenedAt time.Time
-	SeenAt   time.Time // when a job was last met by it
-	Jobs     int       // how many were met by it so far
-	More     bool      // there may be more jobs; only where Jobs counts those that are due
-	Reason   string    // of the first
+	SeenAt   time.Time // when it last affected a job
+	Jobs     int       // affected jobs so far
+	More     bool      // there may be more jobs; only if Jobs counts due jobs
+	Reason   string    // the first error
 }
 
-// OutageHit is that jobs could not be found out about because of an outage.
+// OutageHit reports jobs that are undetermined because of an outage.
 type OutageHit struct {
-	Held    []HeldShard // one of them has to stand
-	RuleSet int64       // the revision that was evaluated
+	Held    []HeldShard // at least one has to be held
+	RuleSet int64       // the revision that the checks are based on
 	Outage  Outage      // without times
-	Again   int         // jobs that were spoken of before, and keep it open or have it opened again
-	// Say makes the alert that it is open. Jobs is then how many jobs of the rule are due.
+	Again   int         // jobs that were reported before, and keep the outage open or reopen it
+	// Say returns the opening alert. Jobs is the number of due jobs of the rule then.
 	Say func(Outage) alerts.Alert
 }
 
-// OutageStore keeps what can't be asked. At most one outage is open for a source and a rule.
-// Implementations are safe for concurrent use.
+// OutageStore stores outages. At most one is open for a source and a rule. Implementations are safe for concurrent
+// use.
 type OutageStore interface {
-	// RecordOutage opens an outage with its alert where none is open, and otherwise counts its jobs
-	// to those of the open one. It returns the alert if it was written; ErrRulesChanged when
-	// the rule set moved, and ErrNotHeld when no shard is held any more.
+	// RecordOutage opens an outage with its alert if none is open, and otherwise adds the jobs to the open one. It
+	// returns the alert if it was written; ErrRulesChanged if the rule set changed, and ErrNotHeld if no shard is
+	// held any more.
 	RecordOutage(ctx context.Context, m OutageHit) (said []alerts.Alert, err error)
-	// Outages returns those that are open.
+	// Outages returns the open outages.
 	Outages(ctx context.Context) ([]Outage, error)
-	// CloseOutage closes an outage with an alert; ended is false where it is not open any more.
+	// CloseOutage closes an outage with an alert; ended is false if it was not open any more.
 	CloseOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error)
 }
 
 // ErrNotHeld means that the shards are held by another node. Nothing was written.
 var ErrNotHeld = errors.New("the shards are held by another node")
 
-// OpeningAlert is the alert that an outage of a rule was opened with, as far as the outage tells it: it has
-// its id, and what it is about.
+// OpeningAlert returns the opening alert of an outage, as far as the outage determines it: its id and its subject.
 func (o Outage) OpeningAlert(rule, entity string) alerts.Alert {
 	return o.alert(rule, entity, alerts.Undetermined, o.OpenedAt)
 }
 
-// outageTopic is how the key of an alert about an outage begins, before the source.
+// outageTopic is the prefix of the key of an outage's alert, before the source.
 const outageTopic = "outage/"
 
-// IsOutage reports whether an alert is about an outage, and not about a job. Nobody acknowledges one: it
-// closes by itself.
+// IsOutage reports whether an alert is about an outage instead of a job. It cannot be acknowledged: it closes by
+// itself.
 func IsOutage(a alerts.Alert) bool { return a.Source != "" && a.Key == outageTopic+a.Source }
 
-// alert is an alert about an outage of a rule. Its id follows from when the outage was opened.
+// alert returns an alert about an outage of a rule. Its id is derived from the opening time.
 func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) alerts.Alert {
 	a := alerts.SystemAlert{
 		Topic: outageTopic + o.Source, Step: rule, Status: status, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
@@ -80,7 +79,7 @@ func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) a
 	return a
 }
 
-// outageAlert is what is said about an outage.
+// outageAlert returns the complete alert about an outage.
 func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
 	a := o.alert(r.Name, r.Entity, status, now)
 	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.Loudest
@@ -99,7 +98,7 @@ func (o Outage) text(status alerts.Status, entity string) string {
 	if stream, is := strings.CutPrefix(source, streamPrefix); is {
 		source = "the stream " + stream
 	}
-	if status == alerts.Resolved && o.Jobs == 0 { // it went on for those that were spoken of before
+	if status == alerts.Resolved && o.Jobs == 0 { // it was reopened for jobs that were reported before
 		return source + " can be asked again"
 	}
 	if status == alerts.Resolved {
@@ -119,11 +118,11 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// outageCache is what a sweeper knows of open outages and of the answers of their sources.
+// outageCache is a sweeper's view of open outages and of the last answers of sources.
 type outageCache struct {
 	mu    sync.Mutex
 	open  map[outageKey]Outage
-	works map[outageKey]bool // the source of an open outage answered since the outage was opened
+	works map[outageKey]bool // the source of an open outage has answered since the opening
 	last  map[outageKey]answered
 }
 
@@ -132,18 +131,18 @@ type outageKey struct {
 	source string
 }
 
-// answered is the last answer of a source to a rule, whether an outage was known to be open or not.
+// answered is the last answer of a source to a rule, with or without a known outage.
 type answered struct {
 	at    time.Time
 	works bool
 }
 
-// answersKept is how long the last answer of a source without an open outage is kept: longer than a
-// failed check waits for its settlement, which opens the outage.
+// answersKept is how long the last answer of a source without an open outage is kept: longer than a failed check
+// waits for its settlement, which opens the outage.
 const answersKept = 10 * time.Minute
 
-// sourceOf returns where the last answer of a source is kept. All handlers of a rule share one place:
-// a check does not say which of them it asked.
+// sourceOf returns the key of a source's last answer. All handlers of a rule share one key: a check does not report
+// the handler that it called.
 func sourceOf(of outageKey) outageKey {
 	if isHandler(of.source) {
 		of.source = checks.HandlerSource("")
@@ -151,8 +150,8 @@ func sourceOf(of outageKey) outageKey {
 	return of
 }
 
-// replace takes in the outages that are open in the database at now. An answer that came after an outage was
-// opened, and before this node read so, counts.
+// replace sets the outages that are open in the database at now. An answer counts if it arrived after the opening of
+// an outage, even before this node read the outage.
 func (o *outageCache) replace(open []Outage, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,8 +172,8 @@ func (o *outageCache) replace(open []Outage, now time.Time) {
 	}
 }
 
-// isOpen takes in that an outage is open, which this node wrote. A success that followed the failed check
-// counts, also one from before the outage was written.
+// isOpen adds an outage that this node wrote. A success after the failed check counts, even before the outage was
+// written.
 func (o *outageCache) isOpen(one Outage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,8 +187,8 @@ func (o *outageCache) isOpen(one Outage) {
 	}
 }
 
-// noteFindings takes in what a source answered. An error of a key says nothing about the source: it may
-// not have been asked about that.
+// noteFindings records the answer of a source. An error of a single key does not count: the source may not have been
+// queried for it.
 func (o *outageCache) noteFindings(r *Rule, found []checks.Finding, now time.Time) {
 	fails := slices.ContainsFunc(found, func(f checks.Finding) bool { return isOutage(f.Err) })
 	if !fails && !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.Err == nil }) {
@@ -198,14 +197,13 @@ func (o *outageCache) noteFindings(r *Rule, found []checks.Finding, now time.Tim
 	o.note(outageKey{r.ID, r.Finder.Source()}, !fails, now)
 }
 
-// noteAnswer takes in how a handler that finds out by itself did. One that does not answer in time
-// can be asked no more than before.
+// noteAnswer records the result of an asynchronous handler. A timeout counts as a failure.
 func (o *outageCache) noteAnswer(r *Rule, err error, now time.Time) {
 	works := !isOutage(err) && !errors.Is(err, context.DeadlineExceeded)
 	o.note(outageKey{r.ID, checks.HandlerSource("")}, works, now)
 }
 
-// note keeps whether a source works, also for an outage that this node does not know yet.
+// note records whether a source works, also for an outage that this node does not know yet.
 func (o *outageCache) note(of outageKey, works bool, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,8 +222,8 @@ func (o *outageCache) note(of outageKey, works bool, now time.Time) {
 	}
 }
 
-// outageError is an error of a check while an outage of its rule is open, which speaks for jobs
-// that it met before.
+// outageError wraps a check error if an outage of its rule is open, which already covers the jobs that it affected
+// before.
 type outageError struct{ error }
 
 func (s outageError) Unwrap() error { return s.error }
@@ -235,7 +233,7 @@ func isSpokenFor(err error) bool {
 	return errors.As(err, &spoken)
 }
 
-// attribute marks the error of a check whose rule has an outage open.
+// attribute wraps the error of a check if its rule has an open outage.
 func (o *outageCache) attribute(r *Rule, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,10 +250,10 @@ func isOutage(err error) bool {
 	return errors.As(err, &outage)
 }
 
-// isHandler reports whether a source is a handler, which finds out by itself.
+// isHandler reports whether a source is an asynchronous handler.
 func isHandler(source string) bool { return strings.HasPrefix(source, checks.HandlerSource("")) }
 
-// outageHits is what a batch of decisions says about outages, once for a source and a rule.
+// outageHits collects the outages in a batch of decisions, one hit for each source and rule.
 func outageHits(batch []*task, held []HeldShard) []OutageHit {
 	var all []OutageHit
 	at := map[outageKey]int{}
@@ -284,13 +282,13 @@ func outageHits(batch []*task, held []HeldShard) []OutageHit {
 	return all
 }
 
-// recordOutages writes what a settlement says about outages, before it: whoever reads that a job could
-// not be found out about finds the outage that speaks for it.
+// recordOutages writes the outages of a settlement before it: a reader of an undetermined job then finds the outage
+// that covers it.
 func (s *Sweeper) recordOutages(ctx context.Context, batch []*task, held []HeldShard) error {
 	for _, m := range outageHits(batch, held) {
 		said, err := s.queue.RecordOutage(ctx, m)
 		if errors.Is(err, ErrNotHeld) {
-			return nil // the settlement finds that out for each job
+			return nil // the settlement detects that for each job
 		}
 		if err != nil {
 			return fmt.Errorf("write an outage: %w", err)
@@ -304,16 +302,16 @@ func (s *Sweeper) recordOutages(ctx context.Context, batch []*task, held []HeldS
 	return nil
 }
 
-// How outages are looked after.
+// Intervals for closing outages.
 const (
 	outageEvery = 5 * time.Second
-	outageSlack = time.Minute // between when a look is due and when it is settled
-	reachMost   = time.Second // that it takes to try a source
+	outageSlack = time.Minute // between the due time of a check and its settlement
+	reachMost   = time.Second // timeout for reaching a source
 )
 
-// outageIdle is how long an outage of the rule meets no job before none is left that would meet it:
-// each asks again within rarest, at a slot. Only then is what can be reached taken for what
-// can be asked, since a host may be there that answers nothing.
+// outageIdle returns how long an outage of the rule affects no job before none is left that it could affect: each
+// retries within maxRetryDelay, at a slot. Only then is a reachable source assumed to answer, since a host may accept
+// connections and answer nothing.
 func (r *Rule) outageIdle() time.Duration {
 	if r.Limits.End {
 		return maxRetryDelay
@@ -321,7 +319,7 @@ func (r *Rule) outageIdle() time.Duration {
 	return maxRetryDelay + time.Duration(r.Grid) + outageSlack
 }
 
-// closeOutages ends the outages that are over, now and then until ctx ends.
+// closeOutages closes outages that are over, every outageEvery until ctx ends.
 func (s *Sweeper) closeOutages(ctx context.Context) {
 	tick := time.NewTicker(outageEvery)
 	defer tick.Stop()
@@ -335,12 +333,12 @@ func (s *Sweeper) closeOutages(ctx context.Context) {
 	}
 }
 
-// closeRecovered reads the open outages, and ends each
+// closeRecovered reads the open outages, and closes each outage
 //
-//  1. whose source was heard of by this node,
-//  2. whose stream is read past the last job that met it,
-//  3. that met no job for so long that none can be left, and whose source can be reached or is
-//     asked by nobody. A handler can't be tried without a check.
+//  1. with a source that answered this node,
+//  2. with a stream that is read past the last affected job,
+//  3. that affected no job for outageIdle, and has a source that is reachable or not used
+//     any more. A handler cannot be tried without a check.
 func (s *Sweeper) closeRecovered(ctx context.Context) error {
 	open, err := s.queue.Outages(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -355,7 +353,7 @@ func (s *Sweeper) closeRecovered(ctx context.Context) error {
 		return err
 	}
 	present(through, s.clock.Now())
-	var errs []error // of one outage, which is in no other's way
+	var errs []error // an error of one outage does not stop the others
 	tried := reachProbes{}
 	for _, o := range open {
 		rule, err := s.book.Rule(ctx, o.RuleID, o.Version)
@@ -367,7 +365,7 @@ func (s *Sweeper) closeRecovered(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reachProbes are whether sources can be reached, each tried once for all rules that wait for it.
+// reachProbes caches whether sources are reachable, each tried once for all its rules.
 type reachProbes map[string]bool
 
 func (t reachProbes) reach(ctx context.Context, f checks.Finder) bool {

@@ -19,32 +19,31 @@ type Owner struct {
 	local  func() time.Time
 	log    *slog.Logger
 
-	// Doing describes what the node is checking at the moment, as JSON. Set before Run.
+	// Doing describes the node's running checks, as JSON. Set before Run.
 	Doing func() string
-	// Changed is called when shards came or went. Set before Run.
+	// Changed is called when shards were taken or given back. Set before Run.
 	Changed func()
-	// Unfit says why this node should hold no shards, in a sentence without secrets; empty: nothing speaks against it.
-	// While another live node is fit, the node gives its shards back. It is called at each look at the leases, and
-	// has to return at once. Set before Run.
+	// Unfit returns why this node should hold no shards, in a sentence without secrets; empty: it is fit. While
+	// another live node is fit, an unfit node gives its shards back. Unfit is called at each step, and has to return
+	// at once. Set before Run.
 	Unfit func() (reason string)
 	// Unreadable describes the versions of rules that this node cannot read, as JSON. Set before Run.
 	Unreadable func(ctx context.Context) string
 
 	fitness fitness              // used by Run alone
-	beaten  time.Time            // when the last beat was sent, by the local clock; used by Run alone
-	told    time.Time            // when the other nodes were first told that this one is unfit; zero: it is fit; used by Run alone
-	unlike  map[int16]unlikeness // leases that last longer than any should, by shard; used by Run alone
+	beaten  time.Time            // when the last heartbeat was sent, by the local clock; used by Run alone
+	told    time.Time            // when a heartbeat first reported this node as unfit; zero: it is fit; used by Run alone
+	unlike  map[int16]unlikeness // leases that last too long, by shard; used by Run alone
 
 	mu     sync.RWMutex
 	shards map[int16]*Shard
 	total  int
 	nodes  []Node
-	unfit  string // why this node should hold no shards, as of the last look; empty: it is fit
-	err    error  // what keeps the node from renewing; nil: nothing
+	unfit  string // why this node should hold no shards, as of the last step; empty: it is fit
+	err    error  // the error that prevents renewals; nil: none
 }
 
-// NewOwner returns the owner of a node that holds each shard for lease at a time. local is
-// a monotonic clock.
+// NewOwner returns the owner of a node that holds each shard for lease at a time. local is a monotonic clock.
 func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, log *slog.Logger) *Owner {
 	return &Owner{
 		leases: l, node: node, lease: lease, local: local, log: log,
@@ -54,8 +53,8 @@ func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, 
 	}
 }
 
-// Run keeps the share until ctx ends, then gives everything back. Leases are renewed at a
-// third of their length and looked at every fifteenth.
+// Run keeps the share until ctx ends, then gives everything back. It renews leases after a third of their length and
+// reads the table every fifteenth.
 func (o *Owner) Run(ctx context.Context) error {
 	tick := time.NewTicker(o.lease / 15)
 	defer tick.Stop()
@@ -71,7 +70,7 @@ func (o *Owner) Run(ctx context.Context) error {
 	}
 }
 
-// fail keeps the error for Err and says it once.
+// fail stores the error for Err and logs it once.
 func (o *Owner) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,19 +80,19 @@ func (o *Owner) fail(err error) {
 	o.err = err
 }
 
-// Err is what keeps the node from renewing its leases.
+// Err returns the error that prevents this node from renewing its leases.
 func (o *Owner) Err() error {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.err
 }
 
-// step is one look at the leases:
+// step maintains the leases once:
 //
-//  1. beat and renew, when a third of the lease is over or the node became fit or unfit;
-//  2. end leases that were given by a clock that was ahead, and that no node renews;
-//  3. give back what is more than the share;
-//  4. take what is free or expired, up to the share.
+//  1. send a heartbeat and renew, when a third of the lease has passed or the node became fit or unfit;
+//  2. end leases that were granted by a clock that was ahead, and that no node renews;
+//  3. give back shards beyond the share;
+//  4. take free or expired shards, up to the share.
 func (o *Owner) step(ctx context.Context) error {
 	table, err := o.leases.Leases(ctx)
 	if err != nil {
@@ -129,14 +128,14 @@ func (o *Owner) step(ctx context.Context) error {
 	return nil
 }
 
-// UnfitFor is why this node should hold no shards, or rests after that; empty: it is fit.
+// UnfitFor returns why this node should hold no shards, or rests afterwards; empty: it is fit.
 func (o *Owner) UnfitFor() string {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.unfit
 }
 
-// noteFitness keeps whether the node is fit, and logs when that changes.
+// noteFitness stores whether the node is fit, and logs changes.
 func (o *Owner) noteFitness(was, is string) {
 	o.mu.Lock()
 	o.unfit = is
@@ -149,18 +148,18 @@ func (o *Owner) noteFitness(was, is string) {
 	}
 }
 
-// longest is how many of its own leases another node's may last. Were it more, no node could take over from one that
+// longest bounds the lease of another node, in leases of this node. Without it, no node could take over from one that
 // died while the database's clock was ahead.
 const longest = 2
 
-// unlikeness is a lease that lasts longer than any should.
+// unlikeness is a lease that lasts longer than it should.
 type unlikeness struct {
 	held    HeldShard
 	expires time.Time
 	since   time.Time // when it was first seen, by the local clock
 }
 
-// end ends the leases of other nodes that last longer than any should and were not renewed for as long.
+// end ends leases of other nodes that last longer than longest and were not renewed for that time.
 func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 	for i, l := range table {
 		seen := o.unlike[l.Shard]
@@ -187,7 +186,7 @@ func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 
 func free(l Lease) bool { return l.Node == "" || l.Expired }
 
-// heartbeat registers the node and renews what it holds. What was lost is forgotten.
+// heartbeat registers the node, renews its shards, and drops the lost ones.
 func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
 	node.Doing, node.Unfit, node.Unreadable = o.Doing(), o.fitness.reason, o.Unreadable(ctx)
@@ -230,8 +229,8 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 	return nil
 }
 
-// share is how many of n shards are this node's: as many as those of each fit node, and one more for the first
-// nodes by id while some are left over. An unfit node has none. Where no node is fit, all share.
+// share returns how many of n shards belong to this node: all fit nodes have the same number, and the first ones by
+// id have one more if a remainder is left. An unfit node has none. If no node is fit, all share.
 func (o *Owner) share(n int) int {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -250,17 +249,17 @@ func (o *Owner) share(n int) int {
 	return share
 }
 
-// isWaiting reports whether the node became unfit so lately that others, unfit for the same cause, may not have said
-// so yet. Until then the node neither gives nor takes shards.
+// isWaiting reports whether the node became unfit so recently that other nodes, unfit for the same cause, may not
+// have reported it yet. Until then the node neither gives nor takes shards.
 func (o *Owner) isWaiting(now time.Time) bool {
 	return !o.told.IsZero() && now.Sub(o.told) < o.Interval()
 }
 
-// Interval is how long it takes at the most until the node beats again.
+// Interval returns the maximum time between two heartbeats of a node.
 func (o *Owner) Interval() time.Duration { return o.lease/3 + o.lease/15 }
 
-// releaseExcess gives shards back, the highest first, until share are left. A shard goes when
-// nothing of it is in flight.
+// releaseExcess gives shards back, the highest first, until share are left. A shard is released when none of its jobs
+// is in flight.
 func (o *Owner) releaseExcess(ctx context.Context, share int) error {
 	shards := o.all()
 	for _, s := range shards[:min(share, len(shards))] {
@@ -333,7 +332,7 @@ func numbers(leases []Lease) []int16 {
 	return n
 }
 
-// leave gives everything back and takes the node out of the table.
+// leave gives all shards back and removes the node from the table.
 func (o *Owner) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -345,7 +344,7 @@ func (o *Owner) leave(ctx context.Context) error {
 	return errors.Join(o.release(ctx, gone), o.leases.Leave(ctx, o.node.ID))
 }
 
-// all returns the shards in order, whether their leases still stand or not.
+// all returns the shards in order, with valid leases or not.
 func (o *Owner) all() []*Shard {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -357,14 +356,14 @@ func (o *Owner) all() []*Shard {
 	return shards
 }
 
-// Open returns the shards whose jobs may be looked at.
+// Open returns the shards with jobs that may be checked.
 func (o *Owner) Open() []*Shard {
 	now := o.local()
 	return slices.DeleteFunc(o.all(), func(s *Shard) bool { return !s.open(now) })
 }
 
-// Leaving returns the shards that are to be given back and wait for a handler or a source: jobs of rules that only
-// compute may be looked at. An unfit node has none.
+// Leaving returns the shards that are to be given back and wait for a handler or a source: jobs of inline rules may
+// still be checked. An unfit node has none.
 func (o *Owner) Leaving() []*Shard {
 	if o.UnfitFor() != "" {
 		return nil
@@ -393,7 +392,7 @@ func (o *Owner) Holds(shard int16) bool {
 	return s != nil && s.valid(o.local())
 }
 
-// Count is the number of shards there are; 0 until the first look at the table.
+// Count returns the total number of shards; 0 before the first heartbeat.
 func (o *Owner) Count() int {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

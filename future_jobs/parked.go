@@ -9,33 +9,32 @@ import (
 	"time"
 )
 
-// round is the reads of one shard from its low water, or from its beginning, to an instant. One that passes over very
-// many jobs which have to wait goes on in later sweeps, so that jobs which became due meanwhile need not wait for its
-// end.
+// round is a series of reads of one shard from its low water, or from its beginning, up to a time. A round that skips
+// very many waiting jobs continues in later sweeps, so that newly due jobs need not wait for its end.
 type round struct {
-	began  time.Time // zero: none is open
-	at     position  // it has read up to here
-	recent position  // what became due since it began, or since the low water before it, is read up to here
+	began  time.Time // zero: no round is open
+	at     position  // the position of the round
+	recent position  // the position of reads of jobs that became due since its start, or since the low water before it
 }
 
 func (r round) isOpen() bool { return !r.began.IsZero() }
 
-// parking is where jobs of one rule lie behind the low water of a shard and have to wait: for their streams, for a
-// source, or until their version can be read. A round of reads does not come by them, and no list of them is kept:
-// what waits for a stream is read once the stream is read further, up to there.
+// parking marks jobs of one rule behind the low water of a shard that have to wait: for their streams, for a source,
+// or until their version is readable. A round of reads does not cover them, and they are not listed one by one: jobs
+// that wait for a stream are read once the stream is read further, up to that time.
 //
 // Jobs are parked by rule and not by version, since a change of the rule may give a job another version.
 type parking struct {
 	from    position // before the first of them
-	added   position // before the first that was parked since a read of them began; zero: none was
-	isReady bool     // some of them need not wait, such as one whose decision was not settled
-	isRead  bool     // a read of them is under way
+	added   position // before the first job parked since a read of them began; zero: none
+	isReady bool     // some of them need not wait, for example an unsettled one
+	isRead  bool     // a read of them is running
 }
 
 // beginning is before all slots.
 var beginning = time.Unix(0, 0).UTC()
 
-// park parks the jobs of a rule after a place. The shard is locked.
+// park parks the jobs of a rule after a position. The shard is locked.
 func (s *Shard) park(rule int32, from position) *parking {
 	if from.at.Before(beginning) {
 		from.at = beginning
@@ -54,14 +53,14 @@ func (s *Shard) park(rule int32, from position) *parking {
 	return p
 }
 
-// passOver parks the jobs of a rule after a place that were met or passed over.
+// passOver parks the jobs of a rule after a position.
 func (s *Shard) passOver(rule int32, from position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.park(rule, from)
 }
 
-// suspend notes how far the round of reads came, or the read of what became due since it began.
+// suspend records the position of the round of reads, or of the reads of recently due jobs.
 func (s *Shard) suspend(w ShardCursor, isRecent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *Shard) suspend(w ShardCursor, isRecent bool) {
 	}
 }
 
-// roundBegan is when the round of reads began.
+// roundBegan returns when the round of reads began.
 func (s *Shard) roundBegan() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +87,8 @@ func (s *Shard) addParked(rules map[int32]bool) {
 	}
 }
 
-// beginParked begins a read of the jobs of some rules that are parked and due by an instant; onlyReady: of those
-// rules alone of which some jobs need not wait. ok is false where there are none.
+// beginParked begins a read of the parked jobs of some rules that are due by until. With onlyReady, rules without a
+// ready job are left out. ok is false if no job matches.
 func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w ShardCursor, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +104,7 @@ func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w S
 	return ShardCursor{Shard: s.Shard, At: from.at, ID: from.id}, !from.at.IsZero()
 }
 
-// endParked notes how far a read of parked jobs came. What was parked meanwhile stays parked.
+// endParked records the position of a read of parked jobs. Jobs parked meanwhile stay parked.
 func (s *Shard) endParked(rules []int32, to position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *Shard) endParked(rules []int32, to position) {
 	}
 }
 
-// endOf is the place after all jobs that are due at an instant, as far as they are there for good.
+// endOf returns the position after all jobs due by a time, as far as no transaction can still add to them.
 func endOf(until, now time.Time) position {
 	if settled := now.Add(-maxTxDelay); until.After(settled) {
 		return position{at: settled}
@@ -131,26 +130,26 @@ func endOf(until, now time.Time) position {
 	return position{at: until, id: math.MaxInt64}
 }
 
-// horizon is how far the jobs of a version may be decided.
+// horizon is the time up to which the jobs of a version may be decided.
 type horizon struct {
-	at     time.Time // slots up to here; those after it have to wait
-	err    error     // why the version cannot be read; nil: it can
-	isBusy bool      // the jobs wait for a source or a handler, or for their place before it
+	at     time.Time // later slots have to wait
+	err    error     // why the version is unreadable; nil: readable
+	isBusy bool      // the jobs wait for a source or a handler, or in its queue
 }
 
-// probeEvery is how long a version whose jobs wait is taken at its word: after that one page of its jobs is read
-// again, to see whether there are any.
+// probeEvery is how long a version with waiting jobs is skipped: after that one page of its jobs is read again, to
+// check whether any are left.
 const probeEvery = time.Minute
 
-// unready is what is known of a version whose jobs wait.
+// unready describes a version with waiting jobs.
 type unready struct {
-	slot     time.Time // the oldest that was met
-	met      time.Time // when the first of them was met, since the last probe
-	revision int64     // of the rules by then
+	slot     time.Time // the oldest one found
+	met      time.Time // when the first was found, since the last probe
+	revision int64     // of the rules at that time
 }
 
-// horizonOf is how far the jobs of a rule may be decided at the instant now: as far as all of its streams are read,
-// or up to the slots that have waited for them long enough. It returns the stream that is read least far.
+// horizonOf returns the time up to which the jobs of a rule may be decided: the time up to which all of its streams
+// are read, or the slots that have waited for them long enough. It also returns the stream that is furthest behind.
 func (s *Sweeper) horizonOf(rule *Rule, through map[string]StreamProgress, now time.Time) (at time.Time, stream string) {
 	at = now
 	if rule.Deleted {
@@ -174,9 +173,9 @@ func (s *Sweeper) horizonOf(rule *Rule, through map[string]StreamProgress, now t
 	return at, stream
 }
 
-// horizons are those of the versions whose jobs are known to wait. Versions whose jobs need not wait any more are
-// forgotten, and so are those to probe: their rules are returned. A version is probed each minute, and when its rule
-// changed, since its jobs may be of another version now.
+// horizons sets the horizons of versions with waiting jobs. Versions with jobs that need not wait any more are
+// removed, and so are those to probe: their rules are returned. A version is probed each minute, and after a change
+// of its rule, since its jobs may have another version now.
 func (s *Sweeper) horizons(p *sweepRun) (probe []int32) {
 	for made, w := range s.waiting {
 		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
@@ -184,7 +183,7 @@ func (s *Sweeper) horizons(p *sweepRun) (probe []int32) {
 		if err == nil {
 			var stream string
 			h.at, stream = s.horizonOf(rule, p.through, p.now)
-			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot came since the horizon
+			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot since the horizon
 				delete(s.waiting, made)
 				continue
 			}
@@ -202,7 +201,7 @@ func (s *Sweeper) horizons(p *sweepRun) (probe []int32) {
 }
 
 // readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop ends it,
-// or one page where stop is nil; of versions to probe it reads one page.
+// or one page if stop is nil; of versions to probe it reads one page.
 func (s *Sweeper) readParked(ctx context.Context, p *sweepRun, probe []int32, stop stopping) error {
 	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}
 	for made, h := range p.horizons {
@@ -234,8 +233,8 @@ func (s *Sweeper) readParked(ctx context.Context, p *sweepRun, probe []int32, st
 	return nil
 }
 
-// readRules reads the parked jobs of some rules that are due by an instant, or only of those of which some jobs
-// need not wait.
+// readRules reads the parked jobs of some rules that are due by until. With onlyReady, rules without a ready job are
+// left out.
 func (s *Sweeper) readRules(ctx context.Context, p *sweepRun, rules []int32, until time.Time, onlyReady bool, stop stopping) error {
 	q := DueQuery{Until: until, Of: rules}
 	for _, sh := range p.shards {
@@ -265,7 +264,7 @@ func (s *Sweeper) readRules(ctx context.Context, p *sweepRun, rules []int32, unt
 	return err
 }
 
-// walkOf is the walk of a shard; nil: it is at its end.
+// walkOf returns the walk of a shard; nil: it reached its end.
 func walkOf(walks []ShardCursor, shard int16) *ShardCursor {
 	for i := range walks {
 		if walks[i].Shard == shard {

@@ -4,57 +4,57 @@ import (
 	"fmt"
 )
 
-// JobQuota bounds how many pending jobs the rules of a prefix have together, or how many bytes those jobs have (Job.Size). It is safe for
-// concurrent use.
+// JobQuota bounds the number of pending jobs of all rules with a prefix, or the bytes of those jobs (Job.Size). It is
+// safe for concurrent use.
 type JobQuota interface {
-	// Bytes reports whether bytes are bounded, and not the number of jobs. Room for bytes is not reserved.
+	// Bytes reports whether the quota bounds bytes instead of jobs. Capacity for bytes is not reserved.
 	Bytes() bool
-	// Reserve takes room for some jobs that are about to begin, until Settle, and reports whether there was that much. A number below 0
-	// announces that jobs are about to end, and makes no room yet.
+	// Reserve reserves capacity for jobs that are about to begin, until Settle, and reports whether it was available.
+	// A negative number announces jobs that are about to end, and frees no capacity yet.
 	Reserve(jobs int64) bool
-	// Room returns how many more jobs may begin, or how many more bytes they may have; no job begins where it is not above 0.
+	// Room returns the remaining capacity in jobs or bytes; no job begins unless it is positive.
 	Room() int64
-	// Refusal is why a job of a rule does not begin, with the limit and the remedy.
+	// Refusal returns the error for a refused job of a rule, with the limit and the remedy.
 	Refusal(rule string) error
-	// Settle gives back the room that was reserved, and takes in what was committed: by how many jobs or bytes the pending jobs grew, and
-	// how many jobs did not begin for want of room.
+	// Settle frees the reserved capacity, and adds the committed changes: the growth of pending jobs, in jobs or
+	// bytes, and the number of refused jobs.
 	Settle(reserved, grown, refused int64)
 }
 
-// Quotas says which quotas a rule counts toward. Implementations are safe for concurrent use.
+// Quotas maps rules to quotas. Implementations are safe for concurrent use.
 type Quotas interface {
-	// OfJobs returns the quotas that the jobs of a rule count toward, by the rule's name; nil: none.
+	// OfJobs returns the quotas for the jobs of a rule, by the rule's name; nil: none.
 	OfJobs(rule string) []JobQuota
-	// Tenant returns whose a rule is, by its name; empty: nobody's.
+	// Tenant returns the tenant of a rule, by its name; empty: none.
 	Tenant(rule string) string
 }
 
-// QuotaUse is what a run of effects comes to for one quota.
+// QuotaUse is the use of one quota by a run of effects.
 type QuotaUse struct {
 	Quota   JobQuota
-	Grown   int64 // jobs that began, less those that ended, or their bytes
-	Refused int64 // jobs that did not begin for want of room
-	held    int64 // room that is reserved; below 0: what was announced to end
-	room    int64 // when the run began
+	Grown   int64 // jobs begun minus jobs ended, or their bytes
+	Refused int64 // jobs refused by the quota
+	held    int64 // reserved capacity; negative: announced ends
+	room    int64 // capacity at the start of the run
 	bytes   bool
 }
 
-// Use has the quotas take in what was committed.
+// Use adds the committed use to the quotas.
 func (n FoldResult) Use() {
 	for _, u := range n.Quotas {
 		u.Quota.Settle(u.held, u.Grown, u.Refused)
 	}
 }
 
-// Release gives back the room for jobs that were not committed.
+// Release frees the reserved capacity of jobs that were not committed.
 func (n FoldResult) Release() {
 	for _, u := range n.Quotas {
 		u.Quota.Settle(u.held, 0, 0)
 	}
 }
 
-// take makes sure of room for one more job. What the run ended makes room, unless the quota is exceeded all the same. A quota of bytes
-// that has room has it for a job of any size.
+// take reserves capacity for one more job. Jobs that the run ended free capacity, unless the quota is exceeded
+// nevertheless. A quota of bytes with any capacity left accepts a job of any size.
 func (u *QuotaUse) take() bool {
 	if u.bytes {
 		return u.Grown < u.room
@@ -70,7 +70,7 @@ func (u *QuotaUse) take() bool {
 	return true
 }
 
-// giveBack gives back the room that is not needed for what the run comes to so far.
+// giveBack frees capacity beyond the run's use so far.
 func (u *QuotaUse) giveBack() {
 	if spare := u.held - max(u.Grown, 0); spare > 0 {
 		u.Quota.Settle(spare, 0, 0)
@@ -82,19 +82,19 @@ func (u *QuotaUse) giveBack() {
 type usage struct {
 	quotas Quotas
 	uses   []*QuotaUse
-	rules  map[*Rule]*ruleUse // nil: no rule of the run counts toward any
+	rules  map[*Rule]*ruleUse // nil: no rule of the run has a quota
 	last   *Rule
 	lastOf *ruleUse
 	share  share
 }
 
-// ruleUse is what a rule counts toward.
+// ruleUse has the quotas of a rule.
 type ruleUse struct {
 	uses   []*QuotaUse
 	tenant string
 }
 
-// find returns what a rule counts toward; nil: nothing.
+// find returns the quotas of a rule; nil: none.
 func (u *usage) find(r *Rule) *ruleUse {
 	if u.quotas == nil {
 		return nil
@@ -119,7 +119,7 @@ func (u *usage) find(r *Rule) *ruleUse {
 	return found
 }
 
-// of returns the quotas that a rule counts toward.
+// of returns the quota uses of a rule.
 func (u *usage) of(r *Rule) []*QuotaUse {
 	if found := u.find(r); found != nil {
 		return found.uses
@@ -138,7 +138,7 @@ func (u *usage) use(q JobQuota) *QuotaUse {
 	return use
 }
 
-// begin counts a job of a rule that begins, and end one that ends.
+// begin counts a job that begins.
 func (u *usage) begin(r *Rule, s *foldedJob) {
 	s.uses, s.counted = u.of(r), 0
 	for _, use := range s.uses {
@@ -154,14 +154,14 @@ func (u *usage) end(r *Rule, s *foldedJob) {
 	s.uses = nil
 }
 
-// meet takes note of the size that a pending job had.
+// meet records the size of a pending job.
 func (u *usage) meet(r *Rule, s *foldedJob) {
 	if s.uses = u.of(r); s.uses != nil {
 		s.counted = int64(s.job.Size())
 	}
 }
 
-// count counts by how much a job grew since that was last counted.
+// count counts the growth of a job since the last call.
 func (s *foldedJob) count() {
 	if s.uses == nil {
 		return
@@ -180,7 +180,7 @@ func (u *QuotaUse) add(jobs, bytes int64) {
 	u.Grown += jobs
 }
 
-// refuse returns why no job of the rule may begin; nil: there is room for one, which is reserved.
+// refuse returns why no job of the rule may begin; nil: capacity for one is reserved.
 func (u *usage) refuse(r *Rule) error {
 	uses := u.of(r)
 	for i, use := range uses {
@@ -207,8 +207,9 @@ func (u *usage) sum() (all []QuotaUse) {
 	return all
 }
 
-// Scarce returns whether a rule may lack room for what the effects begin. Then it has to be known which of its jobs are pending
-// before the effects are played: a trigger of a pending job is not refused. nil: all have room.
+// Scarce returns a function that reports whether a rule may lack capacity for the jobs that the effects begin. The
+// pending jobs of such a rule have to be read before the effects are played: a trigger of a pending job is not
+// refused. nil: all rules have capacity.
 func Scarce(quotas Quotas, effects []Effect) func(*Rule) bool {
 	if quotas == nil {
 		return nil
@@ -239,7 +240,8 @@ func Scarce(quotas Quotas, effects []Effect) func(*Rule) bool {
 	}
 }
 
-// mostBytes is by how much the effect makes a job grow at most, as far as that counts before others of the run begin.
+// mostBytes returns the maximum growth of a job by the effect, as far as it matters before other jobs of the run
+// begin.
 func (e *Effect) mostBytes() int64 {
 	if start, is := e.Action.(Start); is {
 		return int64(start.Job.Size())
@@ -250,17 +252,18 @@ func (e *Effect) mostBytes() int64 {
 	return int64(len(e.Event.Data))
 }
 
-// shareBytes is how many bytes the rules of a tenant may write into jobs for one event.
+// shareBytes is how many bytes of one event the rules of a tenant may write into jobs.
 const shareBytes = 4 << 20
 
-// share counts what the rules of tenants write of the event that is played. The effects of an event follow each other.
+// share counts the bytes that the rules of tenants write of the current event. The effects of an event are
+// consecutive.
 type share struct {
 	event *Event
 	by    map[string]int // bytes by tenant
 }
 
-// afford counts so many bytes of the event of an effect that are to be written into a job. Where the rules of the tenant would write too
-// many together it returns why they are not written.
+// afford counts bytes of the effect's event that are to be written into a job. If the tenant's rules would write too
+// many together it returns an error.
 func (u *usage) afford(e Effect, bytes int64) error {
 	rule := u.find(e.Rule)
 	if rule == nil || rule.tenant == "" || e.Event == nil {

@@ -7,8 +7,8 @@ import (
 	"deadman/checks"
 )
 
-// endOfPrevious is how the wait ends that is there. One that was due, and at which nobody looked in time, is
-// not just begun anew.
+// endOfPrevious returns the end of the pending job. A job that was due and not checked in time expires, instead of
+// being restarted silently.
 func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
 		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
@@ -16,8 +16,7 @@ func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 	return End{Outcome: checks.Restarted, Close: a.Close}
 }
 
-// RestartsDueJob reports whether one of the effects would begin a wait anew that is due, and at which
-// nobody has looked yet.
+// RestartsDueJob reports whether an effect would restart a job that is due and not yet checked.
 func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
 	return slices.ContainsFunc(effects, func(e Effect) bool {
 		start, begins := e.Action.(Start)

@@ -10,62 +10,59 @@ import (
 	"deadman/checks"
 )
 
-// TickingRule is a rule that ticks. It is as the rules were at one revision, and safe for
-// concurrent use.
+// TickingRule is a rule with a schedule, at one revision of the rules. It is safe for concurrent use.
 type TickingRule interface {
 	Name() string
 	RuleID() int32
-	// Emits reports whether its newest version emits. What its older versions left may still be
-	// the other.
+	// Emits reports whether its newest version emits events. Older versions may differ.
 	Emits() bool
-	// From is the instant after which the rule ticks, for one of which no tick was applied yet.
+	// From returns the time after which the rule ticks, for a rule without an applied tick.
 	From() time.Time
-	// Next is the first tick after an instant; false: there is none any more.
+	// Next returns the first tick after a time; false: none.
 	Next(after time.Time) (time.Time, bool)
-	// Due is what comes of the ticks after one instant and not after another; ok is false where
-	// there are none. An error is that of a version that can't be run at the moment.
+	// Due returns the ticks in (after, now]; ok is false if the range has none. An error means that a version cannot
+	// be run at the moment.
 	Due(after, now time.Time) (d DueTicks, ok bool, err error)
 }
 
-// DueTicks is what comes of ticks that were not applied yet: the last of them counts, and the others
-// are missed.
+// DueTicks is the result of ticks that were not applied yet: the last one counts, and the others are missed.
 type DueTicks struct {
-	At      time.Time // the nominal time of the last of them
-	Missed  int       // those before it
+	At      time.Time // the nominal time of the last tick
+	Missed  int       // number of ticks before it
 	Outcome TickOutcome
 	Effects []Effect
 	Emit    *Emission            // nil: nothing is published
-	Remarks []alerts.SystemAlert // what people have to know
+	Remarks []alerts.SystemAlert // alerts about the schedule
 }
 
-// TickOutcome is what becomes of a tick.
+// TickOutcome is the outcome of a tick.
 type TickOutcome string
 
-// What becomes of ticks.
+// The outcomes of ticks.
 const (
-	TickBegan   TickOutcome = "began"   // waits
+	TickBegan   TickOutcome = "began"   // jobs
 	TickEmitted TickOutcome = "emitted" // an event
 	TickResting TickOutcome = "resting" // nothing: the rule is paused or disabled
-	TickSkipped TickOutcome = "skipped" // nothing: it was found late, as catch_up wants
-	TickExpired TickOutcome = "expired" // waits that ended at once: it was found late, as catch_up wants
-	TickMissed  TickOutcome = "missed"  // nothing: a later one was due by the time it was found
+	TickSkipped TickOutcome = "skipped" // nothing: the tick was late, and catch_up skips it
+	TickExpired TickOutcome = "expired" // jobs that ended at once: the tick was late, and catch_up expires it
+	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already
 )
 
 // Emission is an event that a tick publishes.
 type Emission struct {
 	Rule    string
 	Subject string
-	ID      string // the same whoever publishes it, and however often
+	ID      string // the same for every publisher and retry
 	Data    json.RawMessage
 	At      time.Time // the nominal time of the tick
 	Missed  int
 }
 
-// Size is how many bytes the event has, without the headers that all such events have.
+// Size returns the bytes of the event, without the headers common to all such events.
 func (e Emission) Size() int { return len(e.Subject) + len(e.Data) }
 
-// StartExpired begins a wait of which it was found out too late that it had to begin. It ends at once,
-// as expired, unless it happened meanwhile. One that is there already and is kept goes on.
+// StartExpired begins a job too late. It ends at once, as expired, unless its end was remembered. A pending job that
+// is kept continues.
 type StartExpired struct {
 	Start
 	Reason string
@@ -78,14 +75,14 @@ func (a StartExpired) play(f *fold, e Effect, s *foldedJob) {
 	}
 }
 
-// TickStream names the cursor of a rule's ticks, whose sequence is the second of the last tick that
-// was applied. No stream of a broker has a slash in its name.
+// TickStream returns the name of the cursor of a rule's ticks. Its sequence is the Unix second of the last applied
+// tick. Names of broker streams contain no slash.
 func TickStream(ruleID int32) string { return tickStreams + strconv.Itoa(int(ruleID)) }
 
 const tickStreams = "schedule/"
 
-// HoldTickFor is how long changes of a rule wait at the most for an event that one of its ticks publishes.
+// HoldTickFor is how long changes of a rule wait at most for an event that one of its ticks publishes.
 const HoldTickFor = 3 * time.Second
 
-// ErrHeld means that an event of the rule may still be on its way from an earlier try. It passes.
+// ErrHeld means that an event of the rule may still be in transit from an earlier attempt. It is temporary.
 var ErrHeld = errors.New("an earlier event of the rule may still be on its way")

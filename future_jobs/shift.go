@@ -12,25 +12,24 @@ import (
 	"deadman/checks"
 )
 
-// Shift moves the jobs of one shard by a step of the database's clock that the engine follows. A wait lasts as long as it
-// did, whatever the clock shows. There are three kinds:
+// Shift moves the jobs of one shard by a step of the database's clock that the engine follows. The duration of a job
+// does not depend on the clock. A step has one of three kinds:
 //
 //   - The clock went back and stays there: the jobs from before go back with it.
-//   - The clock went back to where it was before it went ahead: the jobs that were written meanwhile go back.
-//   - The clock went ahead to where it was before it went back: the jobs that went back, and those that were written
-//     meanwhile, go ahead.
+//   - The clock went back after it had gone ahead: the jobs written meanwhile go back.
+//   - The clock went ahead after it had gone back: the jobs that went back, and those written meanwhile, go ahead.
 type Shift struct {
-	Step   int32 // in the order in which steps were followed
+	Step   int32 // number, in the order of adoption
 	By     time.Duration
-	At     time.Time // what the clock showed when the step was followed
-	Undoes int32     // the step that this one takes back; 0: none
+	At     time.Time // the clock's time when the step was adopted
+	Undoes int32     // the step that this one undoes; 0: none
 	Shard  int16
-	LastID int64 // the last job of the shard when the step was followed
-	Before int64 // the last job of the shard when the step was followed that this one takes back
-	Jobs   int64 // that were moved so far
+	LastID int64 // the last job of the shard when the step was adopted
+	Before int64 // the last job of the shard when the undone step was adopted
+	Jobs   int64 // moved so far
 }
 
-// Shiftable is what says whether a shift moves a job.
+// Shiftable is the part of a job that decides whether a shift moves it.
 type Shiftable struct {
 	VersionRef
 	ID        int64
@@ -43,50 +42,50 @@ type Shiftable struct {
 	Shifted   int32 // the last step that moved the job; 0: none
 }
 
-// Shifts keeps which jobs are to be moved. Implementations are safe for concurrent use.
+// Shifts stores pending shifts. Implementations are safe for concurrent use.
 type Shifts interface {
-	// Shifts returns what is not done, in the order of steps, of the steps that this node follows: jobs that it moved
-	// before would be checked by the time from before.
+	// Shifts returns the pending shifts, in the order of steps. Only steps that this node has adopted are included:
+	// otherwise it would check moved jobs by the time from before.
 	Shifts(ctx context.Context) ([]Shift, error)
-	// Shiftables returns up to limit pending jobs of a shard after a place, in the order of their slots.
+	// Shiftables returns up to limit pending jobs of a shard after a position, in the order of their slots.
 	Shiftables(ctx context.Context, after ShardCursor, limit int) ([]Shiftable, error)
-	// ShiftJobs has move change the instants of jobs, and what they remember of instants, writes them in one transaction,
-	// and notes that the step moved them. It leaves a job out whose Rev has changed, and returns how many it wrote.
+	// ShiftJobs calls move to change the times of jobs, including those in Order, writes them in one transaction, and
+	// records the step. It skips a job with a changed Rev, and returns the number of written jobs.
 	ShiftJobs(ctx context.Context, s Shift, jobs []Shiftable, move func(*Job)) (int, error)
-	// EndShift notes that a shift is done.
+	// EndShift records that a shift is done.
 	EndShift(ctx context.Context, s Shift) error
 }
 
-// How a shift tells instants of two times apart.
+// Tolerances that separate the times before and after a step.
 const (
-	// shiftSlack is how far the instants of one time are apart that nodes take for now.
+	// shiftSlack is how far the current times of two nodes may differ.
 	shiftSlack = 2 * time.Second
-	// lateNodes is how long after a step another node may go by the time from before it.
+	// lateNodes is how long after a step another node may use the time from before it.
 	lateNodes = 3 * time.Second
 	// lateWrites is how long after a step back a job may be written by the time from before it.
 	lateWrites = 10 * time.Second
 )
 
-// motion is what a shift does with a job.
+// motion is the effect of a shift on a job.
 type motion int
 
 const (
 	stays motion = iota
 	isMoved
-	isMarked // its instants are of the new time already
+	isMarked // its times are of the new time already
 	isPutBack
 )
 
-// of is what the shift does with a job of a rule.
+// of returns the effect of the shift on a job of a rule.
 //
-//  1. What a clock that was ahead wrote goes back with it: it is of the future.
-//  2. A step back moves every job from before. A heartbeat that beat since is of the new time.
-//  3. A job that was checked by a clock that was ahead has its times, but perhaps for when it is checked next.
-//  4. A step ahead that takes a step back away moves the jobs which that one moved, and those written since.
+//  1. Jobs written by a clock that was ahead go back with it: their times are in the future.
+//  2. A step back moves every job from before. A job with a heartbeat since then is of the new time.
+//  3. A job that was checked by a clock that was ahead keeps its times, except perhaps its next check.
+//  4. A step ahead that undoes a step back moves the jobs that were moved back, and those written since.
 func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	latest := now.Add(shiftSlack)
 	isOfFuture := j.CreatedAt.After(latest) || j.Origin != 0 && !r.NamesSince && j.Since.After(latest) && j.Origin.At().After(latest)
-	if r.BeatStreams != nil { // it may have beaten since
+	if r.BeatStreams != nil { // it may have had a heartbeat since
 		isOfFuture = j.Since.After(latest)
 	}
 	switch {
@@ -95,7 +94,7 @@ func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	case j.Shifted >= s.Step:
 		return stays
 	case s.By < 0 && s.Undoes == 0 && j.ID <= s.LastID:
-		if r.BeatStreams != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the beat may have been stamped a little before
+		if r.BeatStreams != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the heartbeat may have been stamped slightly before
 			return isMarked
 		}
 		return isMoved
@@ -116,7 +115,8 @@ func (s Shift) isOfPast(j Shiftable) bool {
 	return j.Origin != 0 && j.CreatedAt.Before(s.At.Add(lateWrites)) && age > -shiftSlack && age < lateWrites
 }
 
-// span is by how much a job is moved. One that would be of the future still, as another step wrote it, began now.
+// span returns by how much a job is moved. A job that would still be in the future, because another step wrote it,
+// began now.
 func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 	began := j.CreatedAt
 	switch {
@@ -131,7 +131,7 @@ func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 	return s.By
 }
 
-// shift moves the instants of a job, whose rule it is, by a span.
+// shift moves the times of a job of the rule.
 func (r *Rule) shift(j *Job, s Shift, how motion, now time.Time) {
 	if how == isPutBack {
 		if r.Upcoming == nil || !r.afterSnooze(*j, r.Upcoming(*j, now)).Equal(j.due()) {
@@ -199,18 +199,18 @@ func shifted(pauses []checks.Pause, by func(*time.Time)) []checks.Pause {
 	return pauses
 }
 
-// ErrShifting means that a shard's jobs are of a time that the clock does not show any more, and seem to be due.
+// ErrShifting means that the jobs of a shard have times from before a clock step, and seem to be due.
 var ErrShifting = errors.New("jobs are moved by the step of the database's clock")
 
-// How a shifter works.
+// Interval and page sizes of a shifter.
 const (
 	shiftEvery = time.Second
-	shiftPage  = 1000 // jobs that are looked at at a time
-	shiftMost  = 100  // jobs that are moved at a time
+	shiftPage  = 1000 // jobs read at a time
+	shiftMost  = 100  // jobs moved at a time
 )
 
-// Shifter moves the jobs of the shards that this node holds by the steps of the clock that the engine follows. More
-// nodes than one may move the jobs of a shard: each job is moved once.
+// Shifter moves the jobs of the shards that this node holds by the clock steps that the engine adopts. Several nodes
+// may move the jobs of a shard: each job is moved once.
 type Shifter struct {
 	shifts Shifts
 	book   Book
@@ -218,10 +218,10 @@ type Shifter struct {
 	clock  *Clock
 	log    *slog.Logger
 
-	// Moved is called when a shard's jobs are moved. Set before Run.
+	// Moved is called when jobs of a shard were moved. Set before Run.
 	Moved func()
 
-	open atomic.Pointer[[]Shift] // that are not done, of all shards
+	open atomic.Pointer[[]Shift] // pending, of all shards
 }
 
 // NewShifter returns a shifter.
@@ -253,7 +253,7 @@ func (f *Shifter) Run(ctx context.Context) error {
 	}
 }
 
-// step moves what is to be moved in the shards of this node.
+// step runs the pending shifts of this node's shards.
 func (f *Shifter) step(ctx context.Context) error {
 	if err := f.Refresh(ctx); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (f *Shifter) step(ctx context.Context) error {
 	return f.Refresh(ctx)
 }
 
-// Refresh reads what is to be moved.
+// Refresh reads the pending shifts.
 func (f *Shifter) Refresh(ctx context.Context) error {
 	open, err := f.shifts.Shifts(ctx)
 	if err == nil {
@@ -279,7 +279,7 @@ func (f *Shifter) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Open returns the shifts that are not done, of all shards.
+// Open returns the pending shifts of all shards.
 func (f *Shifter) Open() []Shift { return *f.open.Load() }
 
 // Ready returns ErrShifting while jobs of a shard that this node holds seem to be due and are not.
@@ -292,8 +292,8 @@ func (f *Shifter) Ready() error {
 	return nil
 }
 
-// run moves the jobs of a shard, soonest first, until a run through all of them finds none, and no node can have
-// written one by the old time any more.
+// run moves the jobs of a shard, soonest first, until a pass through all of them finds none, and no node can still
+// write one by the old time.
 func (f *Shifter) run(ctx context.Context, s Shift) error {
 	left := true
 	for left {
@@ -319,7 +319,7 @@ func (f *Shifter) run(ctx context.Context, s Shift) error {
 	return nil
 }
 
-// walk runs through the jobs of a shard, and moves them. more: it moved some, or could not move one.
+// walk moves the jobs of a shard in one pass. more: it found jobs to move.
 func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err error) {
 	after := ShardCursor{Shard: s.Shard, At: beginning}
 	for {
@@ -349,7 +349,7 @@ func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err erro
 	}
 }
 
-// ruleOf is the rule of a version. Of one that cannot be read nothing is known.
+// ruleOf returns a version of a rule, or a placeholder if it is unreadable.
 func (f *Shifter) ruleOf(ctx context.Context, made VersionRef) *Rule {
 	r, err := f.book.Rule(ctx, made.RuleID, made.Version)
 	if err != nil {

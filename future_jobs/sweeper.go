@@ -14,30 +14,29 @@ import (
 	"deadman/alerts"
 )
 
-// MaxIdle is how long the sweep rests where no rule has a slot earlier.
+// MaxIdle is the maximum pause between sweeps if no rule has an earlier slot.
 const MaxIdle = time.Minute
 
-// How soon a sweep follows one that had to leave jobs behind: soon at first, then less and
-// less.
+// Delays before the sweep that follows one with unhandled jobs: short at first, then longer.
 const (
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
-	restFor  = 10 * time.Second // until a decision is settled again that took too long by itself
+	restFor  = 10 * time.Second // pause before a decision that was too slow on its own is settled again
 )
 
-// syncEvery is how long the clock goes on without asking the database.
+// syncEvery is how long the clock runs without an answer of the database.
 const syncEvery = 5 * time.Second
 
-// unevenFor is how long after a step of the clock the sweep looks every second: what was to wake it at an instant
-// wakes it at another one.
+// unevenFor is how long after a clock step the sweep runs every second: its wake-up times refer to the clock before
+// the step.
 const unevenFor = 10 * time.Minute
 
-// Observer is told what was decided. Implementations are safe for concurrent use.
+// Observer receives decisions. Implementations are safe for concurrent use.
 type Observer interface {
-	// Checked counts one check; outcome is the job's, or "waiting", "undetermined",
-	// "skipped" where it was found too late, or "dropped" where the job or its shard had changed meanwhile.
+	// Checked counts one check; outcome is the job's, or "waiting", "undetermined", "skipped" if it was late, or
+	// "dropped" if the job or its shard had changed meanwhile.
 	Checked(rule, outcome string, took time.Duration)
-	// Alerted is told of an alert that was written.
+	// Alerted receives an alert that was written.
 	Alerted(a alerts.Alert)
 }
 
@@ -49,45 +48,44 @@ type Sweeper struct {
 	clock *Clock
 	log   *slog.Logger
 
-	// Observer is told what was decided. Set before Run.
+	// Observer receives the decisions. Set before Run.
 	Observer Observer
-	// Resuming is called before the first sweep, and before one that comes late: what was due
-	// meanwhile is still as it was. The sweep waits for it. Set before Run.
+	// BeforeResume is called before the first sweep, and before a late one: jobs that became due meanwhile are
+	// unchanged. The sweep waits for it. Set before Run.
 	BeforeResume func(ctx context.Context)
-	// Listening is called before each sweep. Once it returned nil, what the node could not hear
-	// of until then is in the database. Set before Run.
+	// BeforeSweep is called before each sweep. If it returns nil, all gaps of this node until then are in the
+	// database. Set before Run.
 	BeforeSweep func(ctx context.Context) error
-	// Stepped is called after the clock stepped. The sweep goes on once it returned nil: the instants that were
-	// written by the old time, and that would hold something up, are put right. Set before Run.
+	// Stepped is called after a clock step. The sweep continues once it returned nil: stored times from before the
+	// step that would cause delays are corrected. Set before Run.
 	Stepped func(ctx context.Context) error
 
 	wake        chan struct{}
 	slow        *limiter
 	settleMost  atomic.Int64 // decisions that are settled at a time
-	rested      atomic.Int64 // the last job whose decision was too slow by itself; 0: something was settled since
-	crowded     atomic.Bool  // the line before a source was full, or all lanes were
+	rested      atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
+	crowded     atomic.Bool  // the queue of a source was full, or all lanes were taken
 	loads       loadCounter
 	outages     outageCache
 	unsettled   answerCache
 	unreadable  unreadable
-	waiting     map[VersionRef]unready // versions whose jobs wait; used by Run alone
+	waiting     map[VersionRef]unready // versions with waiting jobs; used by Run alone
 	behindSince map[string]time.Time   // by stream; used by Run alone
-	paused      bool                   // the clock is not to be trusted; used by Run alone
-	behind      time.Duration          // the last wait for what was left behind; used by Run alone
+	paused      bool                   // the clock cannot be trusted; used by Run alone
+	behind      time.Duration          // the last delay because of unhandled jobs; used by Run alone
 	isCutShort  bool                   // the last sweep left more to read; used by Run alone
-	last        time.Time              // when the last sweep began that came through; used by Run alone
-	halvings    int                    // of the pages that are read, as larger ones took too long; used by Run alone
-	steps       int64                  // of the clock that the sweep knows of; used by Run alone
-	uneven      time.Time              // when the clock stepped last, by the local clock; used by Run alone
+	last        time.Time              // start of the last completed sweep; used by Run alone
+	halvings    int                    // of pages, because larger ones took too long; used by Run alone
+	steps       int64                  // clock steps that the sweep has handled; used by Run alone
+	uneven      time.Time              // time of the last clock step, by the local clock; used by Run alone
 
-	swept        atomic.Pointer[sweepProgress] // by the last sweep; nil: there was none yet
+	swept        atomic.Pointer[sweepProgress] // by the last sweep; nil: none yet
 	mu           sync.Mutex
 	errs         map[string]error
 	failingSince map[string]time.Time // by the local clock, for each of errs
 }
 
-// NewSweeper returns a sweeper that runs up to workers checks that wait for something at
-// once; those that only compute are not counted.
+// NewSweeper returns a sweeper that runs up to workers asynchronous checks at once; inline checks are not counted.
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
@@ -106,23 +104,23 @@ type nopObserver struct{}
 func (nopObserver) Checked(string, string, time.Duration) {}
 func (nopObserver) Alerted(alerts.Alert)                  {}
 
-// Wake makes the next sweep begin at once: a hint that a stream was read or shards came.
+// Wake makes the next sweep begin at once, because a stream was read or shards were taken.
 func (s *Sweeper) Wake() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is going to wake
+	default: // a wake-up is pending
 	}
 }
 
-// capacityFreed has jobs that were left for want of room read again, now that there is some.
+// capacityFreed wakes the sweep if it skipped jobs because all workers or a source's queue were busy.
 func (s *Sweeper) capacityFreed() {
 	if s.crowded.Swap(false) {
 		s.Wake()
 	}
 }
 
-// Run sweeps at every slot until ctx ends; then it settles what is in hand and returns.
-// drain bounds that: handlers still running when it ends are cut off.
+// Run sweeps at every slot until ctx ends; then it settles the running checks and returns. drain bounds that: when it
+// ends, running handlers are cancelled.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
 	belt := newPipeline()
 	batches := make(chan []*task)
@@ -166,7 +164,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	return nil
 }
 
-// loop sweeps at each slot of any rule, and sooner when jobs were left behind.
+// loop sweeps at each slot of any rule, and sooner if jobs were not handled.
 func (s *Sweeper) loop(ctx context.Context, belt *pipeline, search func([]*task)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -185,13 +183,13 @@ func (s *Sweeper) loop(ctx context.Context, belt *pipeline, search func([]*task)
 	}
 }
 
-// followClock looks at the clock, and reports whether the sweep may go on. One that stepped is waited for a little: others
-// have to notice it, too.
+// followClock synchronizes the clock, and reports whether the sweep may continue. After a step it returns false once:
+// other nodes have to detect the step, too.
 func (s *Sweeper) followClock(ctx context.Context) bool {
 	if s.paused || s.clock.Stale(syncEvery) || s.clock.Err() != nil {
 		err := s.clock.Sync(ctx)
 		if errors.As(err, new(ClockJumpError)) {
-			err = nil // the time that passed is known
+			err = nil // the elapsed time is known
 		}
 		s.setErr("clock", err)
 		if s.paused = err != nil; s.paused {
@@ -210,10 +208,10 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 	return false
 }
 
-// errStepped ends a sweep that began by the time from before a step: jobs that were moved by the step may seem to be due.
+// errStepped ends a sweep that began before a clock step: jobs moved by the step may seem to be due.
 var errStepped = errors.New("the database's clock stepped during the sweep; what is due is read again")
 
-// startAnew forgets all that was found out by the time from before a step.
+// startAnew resets the state that depends on the time from before a clock step.
 func (s *Sweeper) startAnew(steps int64) {
 	s.steps, s.uneven = steps, s.clock.local()
 	s.last, s.behind = time.Time{}, 0
@@ -225,7 +223,7 @@ func (s *Sweeper) startAnew(steps int64) {
 	}
 }
 
-// soon is how long the next round may be away because of the clock.
+// soon returns the maximum pause until the next sweep, as far as it depends on the clock.
 func (s *Sweeper) soon() time.Duration {
 	switch {
 	case s.clock.Err() != nil:
@@ -236,7 +234,7 @@ func (s *Sweeper) soon() time.Duration {
 	return MaxIdle
 }
 
-// step looks at the clock, sweeps by it, and says how long to wait for the next round.
+// step synchronizes the clock, sweeps, and returns the pause until the next sweep.
 func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)) time.Duration {
 	if !s.followClock(ctx) {
 		return maxClockJump
@@ -245,30 +243,30 @@ func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)
 	left, err := s.sweep(ctx, belt, search)
 	s.setErr("sweep", err)
 	wait := s.soon()
-	if slot := s.book.NextSlot(began); !slot.IsZero() { // also one that came during the sweep, which did not read it
+	if slot := s.book.NextSlot(began); !slot.IsZero() { // includes a slot that came during the sweep, which did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))
 	}
 	switch {
 	case err == nil && s.isCutShort:
-		return time.Millisecond // there is more to read
+		return time.Millisecond // more jobs are due
 	case err == nil && left.IsZero():
 		s.behind = 0
-	default: // it delays no other node at the next slot
+	default: // no other node is delayed at the next slot
 		s.behind = min(max(2*s.behind, minRetry), maxRetry)
 		wait = min(wait, s.behind)
 	}
 	return max(wait, time.Millisecond)
 }
 
-// Err is what stands in the sweep's way.
+// Err returns the errors that block the sweep.
 func (s *Sweeper) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(slices.Collect(maps.Values(s.errs))...)
 }
 
-// Unfit says why another node should hold this node's shards: due jobs could not be read, or decided jobs not be settled,
-// for d or longer. It is a sentence without secrets; empty: there is no reason.
+// Unfit returns why another node should hold this node's shards: due jobs could not be read, or decided jobs not be
+// settled, for d or longer. It is a sentence without secrets; empty: the node is fit.
 func (s *Sweeper) Unfit(d time.Duration) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,8 +281,8 @@ func (s *Sweeper) Unfit(d time.Duration) (reason string) {
 	return ""
 }
 
-// SweptThrough is when the last sweep began that came through: what was due by then was read. It is
-// zero while the node holds nothing, or has not swept yet.
+// SweptThrough returns when the last completed sweep began: all jobs due by then were read. It is zero while the node
+// holds no shards, or has not swept yet.
 func (s *Sweeper) SweptThrough() time.Time {
 	if swept := s.swept.Load(); swept != nil {
 		return swept.through
@@ -292,13 +290,13 @@ func (s *Sweeper) SweptThrough() time.Time {
 	return time.Time{}
 }
 
-// Lag is how far the sweep is behind: the age of the oldest due slot that is not decided.
+// Lag returns how far the sweep is behind: the age of the oldest due slot that is not decided.
 func (s *Sweeper) Lag() time.Duration {
 	lag, _ := s.lags()
 	return lag
 }
 
-// OwnLag is Lag but for what waits for a source or a handler: another node would do no better.
+// OwnLag is Lag without jobs that wait for a source or a handler: another node would be no faster.
 func (s *Sweeper) OwnLag() time.Duration {
 	_, own := s.lags()
 	return own
@@ -318,7 +316,7 @@ func (s *Sweeper) lags() (lag, own time.Duration) {
 	return s.since(oldest), s.since(oldestOwn)
 }
 
-// since is how long ago a slot was; 0 for none, and for one that is yet to come.
+// since returns the age of a slot; 0 for a zero or future slot.
 func (s *Sweeper) since(slot time.Time) time.Duration {
 	if slot.IsZero() {
 		return 0
@@ -326,8 +324,8 @@ func (s *Sweeper) since(slot time.Time) time.Duration {
 	return max(s.clock.Now().Sub(slot), 0)
 }
 
-// Abandoned is how many handlers ignored their timeout and have not returned.
+// Abandoned returns the number of handlers that ignored their timeout and have not returned.
 func (s *Sweeper) Abandoned() int { return s.slow.abandoned() }
 
-// RunningJSON describes up to 20 checks that are running, as JSON.
+// RunningJSON describes up to 20 running checks, as JSON.
 func (s *Sweeper) RunningJSON() string { return s.slow.runningJSON() }

@@ -9,16 +9,16 @@ import (
 	"deadman/guards"
 )
 
-// Trial is what came of asking a handler about a job that there is not.
+// Trial is the result of calling a handler with a made-up job.
 type Trial struct {
 	Answer   checks.Answer
-	Err      error           // why there is no answer
-	Breach   string          // why a guard would end a job for the answer; empty: none would
-	Returned <-chan struct{} // closed when the handler has returned, which may be much later
+	Err      error           // the reason why no answer was returned
+	Breach   string          // why a guard would end a job with this answer; empty: no guard would
+	Returned <-chan struct{} // closed when the handler has returned, perhaps much later
 }
 
-// Try asks the rule's handler once about a job that is made up, as a person does who wants to
-// know. Nothing comes of it. A handler with effects is not asked.
+// Try calls the rule's handler once with a made-up job, at a person's request, without any effect on jobs. A handler
+// with side effects is not called.
 func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 	if isAtMostOnce(r) {
 		return Trial{Err: errTrialOnce, Returned: done}
@@ -40,5 +40,5 @@ func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 	return t
 }
 
-// errTrialOnce means that a handler has effects, which a trial is not to have.
+// errTrialOnce means that a handler has side effects and must not run in a trial.
 var errTrialOnce = errors.New("the handler has effects (at_most_once), and a trial is not to have any; send an event to a rule that names it")

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Unreadable is a version of a rule that a node cannot read although jobs of it are due, as when a calendar is gone or
-// a newer program saved it.
+// Unreadable is a version of a rule that a node cannot read although jobs of it are due, for example because a
+// calendar is gone or a newer program saved it.
 type Unreadable struct {
 	VersionRef
-	Since  time.Time // the oldest slot of a job that was met
+	Since  time.Time // the oldest slot of an affected job
 	Reason string
 }
 
-// maxUnreadable bounds how many versions are remembered as unreadable.
+// maxUnreadable bounds the number of stored versions.
 const maxUnreadable = 50
 
-// unreadable keeps the versions that cannot be read. The sweep reads no further jobs of a version once it met one, so
-// a version stays until it can be read.
+// unreadable stores the unreadable versions. The sweep reads no further jobs of such a version, so it stays until it
+// can be read.
 type unreadable struct {
 	mu  sync.Mutex
 	all map[VersionRef]Unreadable
 }
 
-// note takes in that the version of a job could not be read.
+// note records that the version of a job could not be read.
 func (u *unreadable) note(made VersionRef, slot time.Time, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,7 +43,7 @@ func (u *unreadable) note(made VersionRef, slot time.Time, err error) {
 	u.all[made] = Unreadable{VersionRef: made, Since: slot, Reason: err.Error()}
 }
 
-// recheck forgets the versions that can be read now.
+// recheck removes the versions that can be read now.
 func (u *unreadable) recheck(ctx context.Context, book Book) {
 	for _, v := range u.list() {
 		if _, err := book.Rule(ctx, v.RuleID, v.Version); err == nil {
@@ -54,7 +54,7 @@ func (u *unreadable) recheck(ctx context.Context, book Book) {
 	}
 }
 
-// err says which versions cannot be read, in one order, so that the same error is logged once.
+// err joins the reasons in a fixed order, so that the same error is logged once.
 func (u *unreadable) err() error {
 	var errs []error
 	for _, v := range u.list() {
