@@ -15,8 +15,8 @@ import (
 //  4. A pause suspends the next check, and a resume restores it, later by the length of the pause.
 //  5. An event that is late, or from another stream than the trigger, does not apply to a job that began after it.
 //     An end leaves the job of a kept trigger that is newer.
-//  6. A snoozed job is not checked before the end of the snooze, whatever events arrive. A snooze moves no check forward,
-//     except one that another snooze delayed.
+//  6. A snoozed job is not checked before the end of the snooze, even after further events. A snooze moves no check
+//     forward, except one that another snooze delayed.
 func Fold(effects []Effect, known FoldInput, now time.Time) FoldResult {
 	return FoldWithin(nil, effects, known, now)
 }
@@ -49,10 +49,10 @@ func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time)
 type fold struct {
 	now   time.Time
 	known FoldInput
-	place int                // of the current effect
-	fresh []foldedJob        // preallocated for later jobs: a bulk has thousands
+	place int // of the current effect
+	fresh []foldedJob // preallocated for later jobs: a bulk has thousands
 	at    map[Ref]*foldedJob // current jobs; nil: ended
-	met   []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
+	met   []*foldedJob // the jobs of at, and ended ones, in the order of their first effect
 	order ordering
 	usage usage
 	net   FoldResult
@@ -69,7 +69,7 @@ type foldedJob struct {
 	kept    []knowledge // of the triggers in job.Order.Kept; nil: stored there already
 
 	uses    []*QuotaUse // quotas of the job's rule
-	counted int64       // bytes of the job counted there
+	counted int64 // bytes of the job counted there
 
 	reordered bool // the job's Order has changed
 

@@ -14,23 +14,23 @@ import (
 // until the trigger, as the event may belong to that job as well.
 const ClockSkew = 100 * time.Millisecond
 
-// ordering puts events in order that come by several streams, which are read at different speeds. Each rule of the
-// order is a method of it; a new rule belongs here:
+// ordering sorts events of several streams, as streams are read at different speeds. Each rule of the order is a method;
+// add new rules here:
 //
-//	isOlder     An event that is older than a job says nothing of it.
-//	precede     A trigger that is older than the job, and is read after the job's own, takes the place of that one.
+//	isOlder     An event that is older than a job does not apply to it.
+//	precede     A trigger that is older than the job, and is read after the job's own, replaces the job's trigger.
 //	begin       A job's place in the order is that of its trigger.
-//	isCovered   A trigger that is read after the end of the job that it came in is kept out.
-//	recall      What happened after a trigger, and was read before it, is played once the trigger is read.
-//	keep        A trigger that was kept out leaves the job that would have begun with it.
-//	changeKept  What changes a job changes the jobs that would have begun with the triggers before it, too.
-//	moveKept    A move to a version takes the jobs along that would have begun with triggers of older versions.
-//	note        A change is remembered for a trigger that is older and is read later.
-//	newer       News that are older than others of another stream are merged below them.
+//	isCovered   A trigger that arrived during a job, and is read after the end of that job, is ignored.
+//	recall      Events after a trigger that were read before it are played once the trigger is read.
+//	keep        An ignored trigger is kept with the job that it would have begun.
+//	changeKept  A change of a job also changes the jobs of older kept triggers.
+//	moveKept    A move to a version also moves the jobs of kept triggers of older versions.
+//	note        A change is stored for an older trigger that is read later.
+//	newer       News that are older than news of another stream are merged below them.
 //	finish      An end that is older than a kept trigger leaves the job of that trigger.
-//	missed      An end or a change that finds no job is remembered for a trigger that is read later.
+//	missed      An end or a change that finds no job is stored for a trigger that is read later.
 //
-// What the rules rest on is remembered beside the job (Order) or, where there is none, for the key (Early).
+// The order is stored with the job (Order) or, without a job, for the key (EarlyEvent).
 type ordering struct {
 	fold  *fold
 	early map[Ref]*EarlyEvent // stored or used up (nil) in this run

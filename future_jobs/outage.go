@@ -27,17 +27,17 @@ type Outage struct {
 	Version  int32 // of the rule at the opening
 	OpenedAt time.Time
 	SeenAt   time.Time // when it last affected a job
-	Jobs     int       // affected jobs so far
-	More     bool      // there may be more jobs; only if Jobs counts due jobs
-	Reason   string    // the first error
+	Jobs     int // affected jobs so far
+	More     bool // there may be more jobs; only if Jobs counts due jobs
+	Reason   string // the first error
 }
 
 // OutageHit reports jobs that are undetermined because of an outage.
 type OutageHit struct {
 	Held    []HeldShard // at least one has to be held
-	RuleSet int64       // the revision that the checks are based on
-	Outage  Outage      // without times
-	Again   int         // jobs that were reported before, and keep the outage open or reopen it
+	RuleSet int64 // the revision that the checks are based on
+	Outage  Outage // without times
+	Again   int // jobs that were reported before, and keep the outage open or reopen it
 	// Say returns the opening alert. Jobs is the number of due jobs of the rule then.
 	Say func(Outage) alerts.Alert
 }
@@ -138,7 +138,7 @@ type answered struct {
 }
 
 // answersKept is how long the last answer of a source without an open outage is kept: longer than a failed check
-// waits for its settlement, which opens the outage.
+// waits for the settlement that opens the outage.
 const answersKept = 10 * time.Minute
 
 // sourceOf returns the key of a source's last answer. All handlers of a rule share one key: a check does not report
@@ -222,8 +222,7 @@ func (o *outageCache) note(of outageKey, works bool, now time.Time) {
 	}
 }
 
-// outageError wraps a check error if an outage of its rule is open, which already covers the jobs that it affected
-// before.
+// outageError wraps a check error if an open outage of its rule already covers the jobs that it affected before.
 type outageError struct{ error }
 
 func (s outageError) Unwrap() error { return s.error }

@@ -60,7 +60,7 @@ func (v *task) dueAfter(settled bool) time.Time {
 func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil || !isInline(v.rule)) }
 
 // settleBatch settles one batch, in parts as large as the database can write at a time. Decisions about jobs that
-// were too slow on their own before go to alone, which settles them one after the other, beside the settlers.
+// were too slow on their own before are passed to alone, to be settled one after the other, beside the settlers.
 func (s *Sweeper) settleBatch(ctx context.Context, batch []*task, alone func(settle func())) {
 	for _, v := range batch {
 		if v.waitsForIO() {
