@@ -8,7 +8,7 @@ import (
 	"deadman/checks"
 )
 
-// said is a job of orderRule's that said something and is looked at again at six.
+// said returns a job of orderRule with one alert and its next check at six.
 func said() (rule *Rule, job Job, alert alerts.ID) {
 	rule, pending := waiting()
 	job = pending[Ref{RuleID: 1, Key: "1"}]

@@ -17,8 +17,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// source is asked before its handler, which ends what it finds and goes on with what is not
-// there.
+// source does a lookup before its handler runs; the handler ends jobs that are found and continues the others.
 type source struct {
 	most int // batches at once
 
@@ -82,14 +81,14 @@ func (s *source) answer(key string) checks.Finding {
 	return s.find(key)
 }
 
-// counts are the batches so far, and how often the line was full.
+// counts returns the batches so far, and how often the queue was full.
 func (s *source) counts() (batches []int, refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.batches), s.refused
 }
 
-// answers changes what is found from now on.
+// answers changes the findings from now on.
 func (s *source) answers(find func(key string) checks.Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,12 +145,12 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 	})
 }
 
-// What waits for a source is late, and the node is not behind: another one would do no better.
+// Jobs that wait for a source are late, but the node is not behind: another node would be no faster.
 func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &source{most: 1, delay: time.Minute, find: known}
 		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.happen("asks.created", keys(3000)...) // one batch flies, and the rest is left in the database
+		e.happen("asks.created", keys(3000)...) // one batch is in flight, and the rest is left in the database
 		e.happen("other.created", "1")
 		time.Sleep(40 * time.Second)
 		if lag, own := e.sweeper.Lag(), e.sweeper.OwnLag(); lag < 30*time.Second || own > time.Second {
@@ -160,7 +159,7 @@ func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 	})
 }
 
-// While a node stops, nobody looks at the jobs of its shards.
+// While a node stops, no other node checks the jobs of its shards.
 func TestStoppingWaitsForNoSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &source{most: 1, delay: time.Minute, find: known}
@@ -180,7 +179,7 @@ func TestStoppingWaitsForNoSource(t *testing.T) {
 	})
 }
 
-// Jobs that wait in the database for a source, however long, make no slot of others late.
+// Jobs that wait in the database for a source, for any time, make no slot of other rules late.
 func TestAFullLineMakesNoOtherSlotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &source{most: 0}
@@ -204,7 +203,7 @@ func TestAFullLineMakesNoOtherSlotLate(t *testing.T) {
 	})
 }
 
-// retriesOf are the batches of one: the job that could not be found out about, again.
+// retriesOf returns the number of batches of one: retries of the undetermined job.
 func retriesOf(batches []int) (ones []int) {
 	for _, n := range batches[1:] {
 		if n == 1 {
@@ -248,7 +247,7 @@ func TestAnOutageIsSaidOnceAndItsEnd(t *testing.T) {
 	})
 }
 
-// An outage that no job meets any more ends when its source can be reached.
+// An outage that affects no job any more ends when its source is reachable.
 func TestAnOutageEndsWithoutJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
@@ -266,7 +265,7 @@ func TestAnOutageEndsWithoutJobs(t *testing.T) {
 	})
 }
 
-// A source that comes back before anybody has read that it was away is heard of all the same.
+// A source that recovers before any node has read its outage counts as recovered.
 func TestAShortOutageEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
@@ -301,8 +300,7 @@ func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
 	})
 }
 
-// What a stream can't tell for longer than its rule waits is not known; it is known again when
-// the stream is read.
+// If a stream is behind for longer than its rule waits, checks are undetermined, until the stream is read again.
 func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
@@ -316,7 +314,7 @@ func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
 		if len(said) != 1 || said[0].Status != alerts.Undetermined || said[0].Source != "stream/S" || said[0].Count != 20 {
 			t.Fatalf("said %+v, want that the stream cannot be read", said)
 		}
-		for range 600 { // as intake does, from now on
+		for range 600 { // as ingest does, from now on
 			e.read()
 			time.Sleep(time.Second)
 		}
@@ -358,7 +356,7 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := leases[crashed.Shard].HeldShard // a check begins, and the node that began it is gone
+		held := leases[crashed.Shard].HeldShard // a check starts, and its node crashes
 		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.CheckStart{HeldShard: held, JobID: crashed.ID, Checks: crashed.Checks}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -386,7 +384,7 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// What a check with effects answered counts, also where it could not be settled at first.
+// The answer of a check with side effects counts, even if it could not be settled at first.
 func TestACheckWithEffectsThatAnsweredIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine

@@ -13,7 +13,7 @@ import (
 	"deadman/guards"
 )
 
-// answering is a handler with one answer, that counts how often it was asked.
+// answering is a handler with one answer that counts its calls.
 type answering struct {
 	answer checks.Answer
 	err    error
@@ -105,7 +105,7 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 	}
 }
 
-// A person who asks is not left waiting by a handler that ignores its deadline.
+// A manual check does not hang if the handler ignores its deadline.
 func TestALookByHandIsAbandonedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})

@@ -32,10 +32,10 @@ slot: 1s
 `
 )
 
-// outing is a time in which the database's clock is off.
+// outing is a period in which the database's clock is off.
 type outing struct{ from, to, off time.Duration }
 
-// offset draws how far a clock is off: by seconds to a year, in either direction.
+// offset draws a clock offset: seconds to a year, in either direction.
 func offset(random *rand.Rand) time.Duration {
 	scale := []time.Duration{3 * time.Second, time.Minute, time.Hour, futurejobs.Day, 365 * futurejobs.Day}[random.IntN(5)]
 	off := scale + time.Duration(random.Int64N(int64(scale)))
@@ -45,23 +45,23 @@ func offset(random *rand.Rand) time.Duration {
 	return off
 }
 
-// expected is when a stable clock would have an alert raised, since the beginning.
+// expected is the time since the beginning at which a stable clock would raise an alert.
 type expected struct {
 	at    time.Duration
 	never bool
 }
 
-// world is an engine whose database's clock is off now and then.
+// world is an engine with a database clock that is off at times.
 type world struct {
 	*engine
 	begun  time.Time
 	want   map[string]expected      // by rule and key
-	raised map[string]time.Duration // by rule and key, since the beginning; the first
+	raised map[string]time.Duration // first alert by rule and key, since the beginning
 }
 
 func (w *world) since() time.Duration { return time.Since(w.begun) }
 
-// event takes in an event as a broker in the same process stamps it.
+// event applies an event, stamped by a broker on the database's machine.
 func (w *world) event(subject, key string) { w.stamped(subject, key, w.wall.Now()) }
 
 func (w *world) stamped(subject, key string, at time.Time) {
@@ -80,7 +80,7 @@ func (w *world) stamped(subject, key string, at time.Time) {
 	}
 }
 
-// look marks the stream as read, and notes which alerts are new.
+// look marks the stream as read, and records new alerts.
 func (w *world) look() {
 	w.Helper()
 	if err := w.store.MarkRead(w.Context(), "S", w.seq, w.clock.Now()); err != nil {
@@ -94,7 +94,7 @@ func (w *world) look() {
 	}
 }
 
-// play lets the clock be off as planned while things happen, until an end.
+// play runs the planned clock outings together with events, until end.
 func play(t *testing.T, outings []outing, end time.Duration) *world {
 	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
 	e := w.engine
@@ -162,8 +162,8 @@ type quietTicks struct{}
 func (quietTicks) Ticked(string, futurejobs.TickOutcome, int) {}
 func (quietTicks) Alerted(alerts.Alert)                       {}
 
-// The clock of the database flickers: it is off for up to 10 s, again and again, by seconds to a year. Every
-// alert comes when it would by a stable clock, and no other.
+// The database's clock flickers: it is off for up to 10 s, again and again, by seconds to a year. Every alert is
+// raised at the same time as with a stable clock, and no other alert.
 func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 	}
 }
 
-// agree compares what was raised with what a stable clock has raised, at most so much later.
+// agree compares the alerts with those of a stable clock, allowing a maximum delay.
 func (w *world) agree(late time.Duration, outings []outing) {
 	w.Helper()
 	for name, want := range w.want {
@@ -206,7 +206,7 @@ func (w *world) agree(late time.Duration, outings []outing) {
 	}
 }
 
-// ticked requires that each tick had its alert, once.
+// ticked requires one alert for each tick.
 func (w *world) ticked(end time.Duration) {
 	w.Helper()
 	n := 0
@@ -220,8 +220,8 @@ func (w *world) ticked(end time.Duration) {
 	}
 }
 
-// The clock of the database is off for longer than a flicker, and right again: what began before or meanwhile is
-// late by no more than that and 10 s, and what begins afterwards is as it should be.
+// The database's clock is off for longer than a flicker, and right again: jobs from before or meanwhile are late by
+// at most that time plus 10 s, and later jobs are on time.
 func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -233,13 +233,13 @@ func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 				w := play(t, outings, end)
 				for name, want := range w.want {
 					at, raised := w.raised[name]
-					followed := want.at > 40*time.Second && !(want.at > 40*time.Second+lasts) // it began by the time that was wrong
+					followed := want.at > 40*time.Second && !(want.at > 40*time.Second+lasts) // it began by the wrong time
 					if off > 0 && followed {
-						continue // it keeps the times of that
+						continue // it keeps those times
 					}
 					afterwards := want.at > 30*time.Second+lasts+25*time.Second // all of it came after
 					switch {
-					case strings.HasPrefix(name, "beating/"): // heartbeats may begin anew
+					case strings.HasPrefix(name, "beating/"): // heartbeats may restart
 					case want.never && raised && afterwards:
 						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
 					case want.never:
@@ -257,7 +257,7 @@ func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 	}
 }
 
-// The clock of the database is set for good: what begins afterwards is alerted of in time.
+// The database's clock is set permanently: alerts of later jobs are on time.
 func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

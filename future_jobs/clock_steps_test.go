@@ -14,21 +14,21 @@ import (
 	"deadman/internal/store"
 )
 
-// wall is the clock of a machine, which may be set.
+// wall is the clock of a machine. It can be set.
 type wall struct{ offset atomic.Int64 }
 
-// Now is what the clock shows.
+// Now returns the clock's time.
 func (w *wall) Now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
 
-// set sets the clock this far off from the time that passes.
+// set sets the offset of the clock from the elapsed time.
 func (w *wall) set(offset time.Duration) { w.offset.Store(int64(offset)) }
 
-// trigger begins waits at the time that the engine goes by.
+// trigger begins jobs at the engine's time.
 func (e *engine) trigger(subject string, keys ...string) {
 	e.Helper()
 	now, err := e.store.Time(e.Context())
 	if err == nil {
-		err = e.book.Refresh(e.Context()) // as the intake does
+		err = e.book.Refresh(e.Context()) // as ingest does
 	}
 	if err != nil {
 		e.Fatal(err)
@@ -43,7 +43,7 @@ func (e *engine) beside(id string) (stop func()) {
 	return stop
 }
 
-// startNode runs a node on a store until it is stopped. Handlers that are at work then are waited for.
+// startNode runs a node on a store until it is stopped. Stopping waits for running handlers.
 func startNode(tb testing.TB, s *store.Store, book futurejobs.Book, id string, log *slog.Logger) (
 	owner *futurejobs.Owner, sweeper *futurejobs.Sweeper, stop func(),
 ) {
@@ -64,7 +64,7 @@ func startNode(tb testing.TB, s *store.Store, book futurejobs.Book, id string, l
 	}
 }
 
-// raisedAfter waits until there is an alert for a key, and returns how long that took.
+// raisedAfter waits for an alert for a key, and returns how long that took.
 func (e *engine) raisedAfter(key string, most time.Duration) time.Duration {
 	e.Helper()
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -98,7 +98,7 @@ func TestSweepSurvivesClockSetBack(t *testing.T) {
 	}
 }
 
-// oneStep begins to wait for things, and alerts after 30 minutes.
+// oneStep raises an alert after 30 minutes.
 const oneStep = `
 name: half
 entity: thing
@@ -107,7 +107,7 @@ escalate: [{after: 30m, step: only, severity: error}]
 slot: 1s
 `
 
-// The clock of the database is off for 10 s, in either direction: no step is early, and none late.
+// The database's clock is off for 10 s, in either direction: no step is early, and none late.
 func TestVirtualSweepOverlooksClockFlicker(t *testing.T) {
 	for _, off := range []time.Duration{5 * time.Second, -5 * time.Second, time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestVirtualSweepOverlooksClockFlicker(t *testing.T) {
 	}
 }
 
-// A step ahead that lasts is gone by after 10 s: what is due by the new time is not held up for longer.
+// A permanent step ahead is adopted after 10 s: jobs due by the new time are not delayed for longer.
 func TestSweepFollowsClockSetAhead(t *testing.T) {
 	for _, by := range []time.Duration{2 * time.Minute, time.Hour, 365 * futurejobs.Day} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestSweepFollowsClockSetAhead(t *testing.T) {
 	}
 }
 
-// Who takes a shard over from a node whose clock was ahead does not begin where that node was.
+// A node that takes a shard over from one with a clock ahead does not start at that node's low water.
 func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
@@ -165,7 +165,7 @@ func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range leases { // as a node would have left it that was an hour ahead
+		for i := range leases { // as left by a node that was an hour ahead
 			leases[i].LowWater, leases[i].Swept = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 			leases[i].Expired = false
 		}
@@ -183,11 +183,11 @@ func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 	})
 }
 
-// A node that dies while the clock is ahead leaves leases that last for as long. They end all the same.
+// A node that dies while the clock is ahead leaves leases that last as long. They end nevertheless.
 func TestLeasesOfFutureEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
-		time.Sleep(time.Minute + 300*time.Millisecond) // between two looks at the leases
+		time.Sleep(time.Minute + 300*time.Millisecond) // between two steps of the owner
 		leases, err := e.store.Leases(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -211,8 +211,8 @@ func TestLeasesOfFutureEnd(t *testing.T) {
 	})
 }
 
-// A node that starts while the clock is wrong goes by the time of the nodes that run. One that starts after a crash of
-// all nodes goes by the database's clock, whatever it shows.
+// A node that starts while the clock is wrong uses the time of the running nodes. One that starts after a crash of
+// all nodes uses the database's clock.
 func TestVirtualNodeLearnsTheTimeOfTheOthers(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestVirtualNodeLearnsTheTimeOfTheOthers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				nodes = func(context.Context) ([]futurejobs.Node, error) { return crashed, nil } // none beats any more
+				nodes = func(context.Context) ([]futurejobs.Node, error) { return crashed, nil } // no node sends heartbeats any more
 				e.wall.set(2 * off)
 				if is, took := learn(); is != 2*off || took < 8*time.Second || took > 9*time.Second {
 					t.Errorf("after a crash: off by %s, after %s", is, took)

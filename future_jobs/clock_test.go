@@ -9,18 +9,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-// While clocks run evenly, the time is never ahead, and never goes back: a check that began in its slot is not decided before it.
+// While clocks run evenly, the time is never ahead, and never goes back: a check that began in its slot is not
+// decided before it.
 func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		local, truth := noon, noon.Add(time.Duration(rapid.Int64Range(-1e15, 1e15).Draw(t, "offset")))
-		const most = 100 // parts in a million by which the clocks run apart
+		const most = 100 // maximum drift of the clocks in parts per million
 		apart := rapid.Int64Range(-most, most).Draw(t, "apart")
 		pass := func(d time.Duration) {
 			local, truth = local.Add(d+d/1e6*time.Duration(apart)), truth.Add(d)
 		}
 		trip := rapid.Int64Range(0, int64(3*time.Second))
 		var clock *Clock
-		var meanwhile time.Time // what the clock shows while an answer is on its way
+		var meanwhile time.Time // the clock's time while an answer is in transit
 		clock = NewClock(func(context.Context) (time.Time, error) {
 			pass(time.Duration(trip.Draw(t, "there")))
 			said := truth
@@ -33,11 +34,11 @@ func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 			if err := clock.Sync(t.Context()); err != nil {
 				t.Fatalf("an even clock: %v", err)
 			}
-			if now := clock.Now(); now.Before(meanwhile) && apart <= 0 { // a clock that runs fast may be shown to be ahead
+			if now := clock.Now(); now.Before(meanwhile) && apart <= 0 { // an answer may show that a fast clock is ahead
 				t.Fatalf("it went back by %s", meanwhile.Sub(now))
 			}
 			pass(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "wait")))
-			const drifted = most * 70 * time.Microsecond // in a minute, and while an answer is on its way
+			const drifted = most * 70 * time.Microsecond // in a minute, and while an answer is in transit
 			if now := clock.Now(); now.After(truth.Add(drifted)) {
 				t.Fatalf("it shows %s, %s early", now, now.Sub(truth))
 			} else if truth.Sub(now) > 3*time.Second+drifted {
@@ -47,10 +48,10 @@ func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 	})
 }
 
-// steps are how far a clock may step, in either direction.
+// steps are clock steps, in either direction.
 var steps = []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 365 * Day, -365 * Day}
 
-// setClock is a clock whose database can be set, and the time that passes.
+// setClock is a clock with a settable database clock and a simulated elapsed time.
 type setClock struct {
 	*Clock
 	*testing.T
@@ -69,7 +70,7 @@ func newSetClock(t *testing.T) *setClock {
 	return c
 }
 
-// pass lets time pass, and asks as often as Run does.
+// pass advances the elapsed time, and syncs as often as Run does.
 func (c *setClock) pass(d time.Duration) {
 	for end := c.local + d; c.local < end; {
 		c.local += min(confirmEvery, end-c.local)
@@ -80,7 +81,7 @@ func (c *setClock) pass(d time.Duration) {
 	}
 }
 
-// shows is how far the clock is off the time that passed.
+// shows returns the clock's offset from the elapsed time.
 func (c *setClock) shows() time.Duration { return c.Now().Sub(noon.Add(c.local)) }
 
 func TestClockGoesByTimeThatPassedUntilStepHasLasted(t *testing.T) {
@@ -130,7 +131,7 @@ func TestClockTakesStepBackAtOnce(t *testing.T) {
 	}
 }
 
-// A clock that is never the same is not believed.
+// A clock that changes all the time is not trusted.
 func TestClockOverlooksErraticTime(t *testing.T) {
 	c := newSetClock(t)
 	for i := range 100 {
@@ -157,7 +158,7 @@ func TestClockFollowsSlowClock(t *testing.T) {
 	}
 }
 
-// The node's own wall clock is of no account: only the time that passes is.
+// The node's own wall clock does not matter: only the elapsed time does.
 func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
 	c := newSetClock(t)
 	c.offset = time.Hour
@@ -201,7 +202,7 @@ func TestClockPlacesWhatAnotherServerStamped(t *testing.T) {
 	}
 }
 
-// A server elsewhere does not step when the database does.
+// Another server's clock does not step with the database's.
 func TestClockPutsAheadWhatDidNotStep(t *testing.T) {
 	for _, by := range []time.Duration{4 * time.Second, 90 * time.Second, 365 * Day} {
 		c := newSetClock(t)

@@ -10,8 +10,7 @@ import (
 	"deadman/guards"
 )
 
-// TestAlertsCarryWhatWasFound decides with and without an answer's state, on each way on which
-// something is said.
+// TestAlertsCarryWhatWasFound decides with and without a state in the answer, on each path that raises an alert.
 func TestAlertsCarryWhatWasFound(t *testing.T) {
 	said := []alerts.Draft{{Status: alerts.Firing}}
 	job := Job{State: json.RawMessage(`{"status":"OLD"}`), CheckCount: 1}
@@ -42,7 +41,7 @@ func TestAlertsCarryWhatWasFound(t *testing.T) {
 	}
 }
 
-// TestALookByHandSaysWhatItFound ends a job by an effect that knows more than the job does.
+// TestALookByHandSaysWhatItFound ends a job by an effect with a newer state than the job's.
 func TestALookByHandSaysWhatItFound(t *testing.T) {
 	rule := orderRule()
 	ref := Ref{RuleID: 1, Key: "1"}

@@ -13,21 +13,21 @@ import (
 	"deadman/guards"
 )
 
-// computing only computes.
+// computing is an inline handler.
 type computing struct{ checks.Handler }
 
 func (computing) Prompt() {}
 
-// asking asks somebody.
+// asking is an asynchronous handler.
 var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
 
-// told is a job that could not be found out about in a row of checks, and said so at one of them.
+// told returns a job with undetermined checks in a row, one of them with an alert.
 func told(at, undecided int) Job {
 	d := alerts.Decision{JobID: 1, CreatedAt: noon.Add(-time.Hour), Check: at, Status: alerts.Undetermined, At: noon.Add(-time.Minute)}
 	return Job{Undecided: undecided, CheckStats: CheckStats{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
 
-// decided is what becomes of a job.
+// decided returns the decision about a job.
 func decided(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
 	d := Decision{Job: j}
 	r.decide(&d, look, answer, failure, now)
@@ -44,11 +44,11 @@ func TestDecide(t *testing.T) {
 		job     Job
 		answer  checks.Answer
 		err     error
-		late    time.Duration // how long after the slot it is decided
+		late    time.Duration // time of the decision after the slot
 		outcome checks.Outcome
-		next    time.Duration // after the slot; for jobs that go on
+		next    time.Duration // after the slot; for jobs that continue
 		says    []alerts.Status
-		handler checks.Handler // nil: one that only computes
+		handler checks.Handler // nil: an inline one
 		outage  string
 	}{
 		{name: "goes on at a slot", answer: in(90 * time.Second), next: 2 * time.Minute},

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/store"
 )
 
-// member is a node of a cluster that does nothing but hold shards.
+// member is a node of a cluster that only holds shards.
 type member struct {
 	*futurejobs.Owner
 	reason atomic.Pointer[string]
@@ -57,7 +57,7 @@ func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[str
 	})
 }
 
-// wantShares wants each of the nodes to hold so many shards: one figure for all, or one for each in the order of ids.
+// wantShares requires the number of shards of each node: one figure for all, or one for each in the order of ids.
 func wantShares(t *testing.T, nodes map[string]*member, when string, want ...int) {
 	t.Helper()
 	synctest.Wait()
@@ -85,11 +85,11 @@ func TestUnfitNodeHandsOverItsShards(t *testing.T) {
 	}, "a", "b", "c")
 }
 
-// What all nodes suffer from is no reason to give shards to a node that is not better.
+// If all nodes are unfit for the same cause, no shards move.
 func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
 	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
 		begun := time.Now()
-		for _, id := range []string{"a", "b", "c"} { // they do not notice at the same time
+		for _, id := range []string{"a", "b", "c"} { // they do not detect it at the same time
 			nodes[id].become("it cannot reach the broker")
 			time.Sleep(1300 * time.Millisecond)
 		}
@@ -107,7 +107,7 @@ func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
 	}, "a", "b", "c")
 }
 
-// A node that fails again whenever it holds shards holds them less and less often.
+// A node that fails again each time it holds shards holds them less and less often.
 func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
 		b := nodes["b"]
@@ -137,7 +137,7 @@ func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 	}, "a", "b")
 }
 
-// A node that finds itself unfit and was the only one goes on, and so it does when another node comes and goes.
+// An unfit node continues if it is the only one, also after another node joined and left.
 func TestUnfitNodeGoesOnAlone(t *testing.T) {
 	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
 		nodes["a"].become("it cannot settle")

@@ -49,10 +49,10 @@ func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time)
 type fold struct {
 	now   time.Time
 	known FoldInput
-	place int // of the current effect
-	fresh []foldedJob // preallocated for later jobs: a bulk has thousands
+	place int                // of the current effect
+	fresh []foldedJob        // preallocated for later jobs: a bulk has thousands
 	at    map[Ref]*foldedJob // current jobs; nil: ended
-	met   []*foldedJob // the jobs of at, and ended ones, in the order of their first effect
+	met   []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
 	order ordering
 	usage usage
 	net   FoldResult
@@ -69,7 +69,7 @@ type foldedJob struct {
 	kept    []knowledge // of the triggers in job.Order.Kept; nil: stored there already
 
 	uses    []*QuotaUse // quotas of the job's rule
-	counted int64 // bytes of the job counted there
+	counted int64       // bytes of the job counted there
 
 	reordered bool // the job's Order has changed
 

@@ -9,8 +9,7 @@ import (
 	"deadman/checks"
 )
 
-// beaten is a beat that has the job looked at next at a slot, and another way where something was
-// said.
+// beaten returns a heartbeat that sets the job's next check; news requires a write.
 func beaten(next time.Time, news bool) Effect {
 	return one(orderRule(), Beat{Play: func(j *Job) (BeatResult, error) {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"deadman/checks"
 )
 
-// waiting is a job of orderRule's, due in three hours.
+// waiting returns a pending job of orderRule, due in three hours.
 func waiting() (*Rule, map[Ref]Job) {
 	rule := orderRule()
 	ref := Ref{RuleID: 1, Key: "1"}
@@ -53,7 +53,7 @@ func TestAPauseMovesTheNextCheckByItsLength(t *testing.T) {
 		t.Errorf("pauses %v", job.Pauses)
 	}
 
-	// Resumed long ago: nothing is written behind the sweep.
+	// Resumed long ago: no check is scheduled behind the sweep.
 	late := noon.Add(24 * time.Hour)
 	net = folded([]Effect{one(rule, Pause{}).by(paused), one(rule, Resume{}).by(resumed)}, pending, late)
 	if want := late.Add(time.Minute); !net.Change[0].NextCheckAt.Equal(want) {
@@ -102,7 +102,7 @@ func TestAnUpdateLeavesTheRevAlone(t *testing.T) {
 	}
 }
 
-// listing is a state that lists its news. It was taken apart once.
+// listing is a state that lists its news. It was parsed once.
 type listing struct{ news []string }
 
 func (l *listing) Merge(news json.RawMessage) error {
@@ -114,8 +114,8 @@ func (l *listing) Text() json.RawMessage {
 	return json.RawMessage("[" + strings.Join(l.news, ",") + "]")
 }
 
-// A run of updates takes what is known of a job apart once, and that of the jobs of the triggers that it keeps: with each
-// update 2,000 of a large state took 20 s a trigger.
+// A run of updates parses the state of a job once, and that of its kept triggers: parsing a large state for each of
+// 2,000 updates took 20 s per trigger.
 func TestARunOfUpdatesTakesAStateApartOnce(t *testing.T) {
 	rule, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}
@@ -233,7 +233,7 @@ func TestASetEndsWithItsLastMember(t *testing.T) {
 		t.Errorf("net %+v", net)
 	}
 
-	// Files that come before the batch is announced.
+	// Files that arrive before the batch is announced.
 	begin := start(rule, "1", noon.Add(time.Hour))
 	starting := begin.Action.(Start)
 	starting.Early, starting.Sets = true, []AddMember{file("x").Action.(AddMember)}
@@ -270,8 +270,7 @@ func TestWhatAPersonDoes(t *testing.T) {
 	}
 }
 
-// Playing effects in one run comes to the same jobs as playing them one at a time, each on
-// what the one before left.
+// Playing effects in one run has the same result as playing them one at a time, each on the result of the one before.
 func TestFoldAtOnceIsFoldOneByOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := orderRule()
@@ -305,7 +304,7 @@ func TestFoldAtOnceIsFoldOneByOne(t *testing.T) {
 	})
 }
 
-// write does to what is known what a store does, and returns how jobs ended.
+// write applies a net effect in the same way as a store, and returns the ends of jobs.
 func (k *FoldInput) write(net FoldResult, sum *EffectCounts) (ended []string) {
 	for _, d := range slices.Concat(net.End, net.StartedAndEnded) {
 		delete(k.Pending, d.Job.Ref)
@@ -365,7 +364,7 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 	return e.asking(Snooze{Until: at.Add(2 * time.Hour)})
 }
 
-// Nothing is said about a job of a rule that was deleted, whoever ends it.
+// Jobs of a deleted rule raise no alert, for any kind of end.
 func TestWhatEndsAJobOfADeletedRuleIsNotSaid(t *testing.T) {
 	rule, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}
@@ -382,7 +381,7 @@ func TestWhatEndsAJobOfADeletedRuleIsNotSaid(t *testing.T) {
 	}
 }
 
-// A set whose need nobody can tell, or that nobody waits for, does not grow without end.
+// A set without a known size, or without a pending job, does not grow without bound.
 func TestMembersAreBounded(t *testing.T) {
 	rule, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}

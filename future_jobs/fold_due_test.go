@@ -8,7 +8,7 @@ import (
 	"deadman/checks"
 )
 
-// A wait that is due is not begun anew without a word: it is looked at first, or said to be unsaid.
+// A job that is due is not restarted silently: it is checked first, or raises an alert.
 func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
 	rule, pending := waiting()
 	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "nobody looked"} }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tenantQuota is a quota with room for some jobs, which the rules of a prefix share.
+// tenantQuota is a quota for some jobs, shared by the rules of a prefix.
 type tenantQuota struct {
 	prefix         string
 	room           int64
@@ -73,7 +73,7 @@ func TestFoldWithinQuotas(t *testing.T) {
 		ask.Named = true
 		return e.asking(ask)
 	}
-	// beat puts a pending job off, or begins one; over: it ends the pending one, and begins another.
+	// beat delays a pending job, or begins one; with over, it ends the pending one and begins another.
 	beat := func(key string, over bool) Effect {
 		return start(rule, key, first).asking(Beat{Play: func(j *Job) (BeatResult, error) {
 			begun := Job{Version: 1, Since: noon, FirstCheckAt: first}
@@ -156,7 +156,8 @@ func TestScarce(t *testing.T) {
 	}
 }
 
-// The bytes of jobs are counted as they begin, learn and end; beyond the quota no job begins, and those that are pending go on.
+// Bytes of jobs are counted when jobs begin, change and end; beyond the quota no job begins, and pending jobs
+// continue.
 func TestFoldCountsBytes(t *testing.T) {
 	rule, first := orderRule(), noon.Add(time.Hour)
 	sized := func(key string, bytes int) Effect {
@@ -199,8 +200,8 @@ func TestFoldCountsBytes(t *testing.T) {
 	}
 }
 
-// The rules of a tenant write a bounded part of one event. What is beyond is a dead letter of that rule alone, and a beat counts without
-// its body.
+// The rules of a tenant write a bounded part of one event. Beyond it, the event becomes a dead letter of that rule
+// alone, and a heartbeat counts without its body.
 func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	first, body := noon.Add(time.Hour), make([]byte, shareBytes/4)
 	shared := &Event{Stream: "S", Subject: "s", Seq: 7, At: noon, Data: body}
@@ -222,9 +223,9 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	}
 	update := Update{News: body, Merge: func(json.RawMessage) (json.RawMessage, error) { return body, nil }}
 	effects = append(effects,
-		begin(90, "acme-again", shared), // pending: it goes on
+		begin(90, "acme-again", shared), // pending: it continues
 		asking(91, "acme-learns", "k", shared, update),
-		asking(92, "acme-unmet", "k", shared, update), // nobody waits: nothing to write
+		asking(92, "acme-unmet", "k", shared, update), // no pending job: nothing to write
 		asking(93, "acme-beats", "k", shared, Beat{Play: beat(body), Bare: beat(nil)}),
 		asking(94, "acme-ends", "k", shared, End{Outcome: "resolved"}),
 		begin(20, "zenith-a", shared), begin(21, "plain", shared))

@@ -30,7 +30,7 @@ func end(rule *Rule, key string) Effect {
 	}}
 }
 
-// by makes the effect one that an event asks for.
+// by sets the event of the effect.
 func (e Effect) by(at time.Time) Effect {
 	e.Event = &Event{Stream: "S", Subject: "s", At: at}
 	return e
@@ -84,7 +84,7 @@ func TestFoldClosesWhatWasSaid(t *testing.T) {
 	}
 }
 
-// Any run of effects comes to what playing them one at a time comes to.
+// Any run of effects has the same result as playing them one at a time.
 func TestFoldIsThePlayOneByOne(t *testing.T) {
 	rule := orderRule()
 	rapid.Check(t, func(t *rapid.T) {
@@ -166,8 +166,8 @@ func TestFoldLeavesALaterWaitAlone(t *testing.T) {
 	}
 }
 
-// The transaction of an event began before a check ended, and waited for its settlement: its alert comes after that of the
-// check when alerts are published again. A check of a time that was set back since does not date it.
+// An event's transaction began before a check ended, and waited for its settlement: its alert comes after that of the
+// check when alerts are republished. A check dated by a clock that was set back since does not matter.
 func TestAnEventIsDecidedAfterTheCheckThatItWaitedFor(t *testing.T) {
 	rule := orderRule()
 	for ahead, want := range map[time.Duration]time.Duration{

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/store"
 )
 
-// listener is a hearing on a real SQLite store, which can be away, whose clock can jump, and a
-// local clock that can.
+// listener is a gap detector on a real SQLite store that can be unreachable. The database's clock and the local clock
+// can jump.
 type listener struct {
 	*store.Store
 	t *testing.T
@@ -33,7 +33,7 @@ func (l *listener) Now(ctx context.Context) (time.Time, error) {
 	return now.Add(time.Duration(l.ahead.Load())), err
 }
 
-// listening plays a node that listens, in virtual time, until play returns.
+// listening runs a detector in virtual time until play returns.
 func listening(t *testing.T, play func(l *listener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func listening(t *testing.T, play func(l *listener)) {
 	})
 }
 
-// since is since when pings are heard, once that is what the sweep goes by.
+// since returns the start of the gap-free period of pings, once the sweep uses it.
 func (l *listener) since() time.Time {
 	l.t.Helper()
 	if err := l.Flush(l.t.Context()); err != nil {
@@ -78,8 +78,7 @@ func (l *listener) beat(node string) {
 	}
 }
 
-// TestHearing: whatever kept a node from hearing is recorded before the next sweep, and nothing
-// else is.
+// TestHearing: every gap is recorded before the next sweep, and nothing else is.
 func TestHearing(t *testing.T) {
 	for name, c := range map[string]struct {
 		gap  func(l *listener)
@@ -101,7 +100,7 @@ func TestHearing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			listening(t, func(l *listener) {
-				l.beat("other") // which heard before this node swept
+				l.beat("other") // which received pings before this node swept
 				before := l.since()
 				if !before.IsZero() {
 					t.Fatalf("another node heard, and it is heard since %s", before)
@@ -124,7 +123,7 @@ func TestHearing(t *testing.T) {
 	}
 }
 
-// TestHearingBegins: a node that begins was not heard by before, unless another one was there.
+// TestHearingBegins: a starting node has a gap before its start, unless another node was alive.
 func TestHearingBegins(t *testing.T) {
 	for name, c := range map[string]struct {
 		others func(l *listener)
@@ -153,7 +152,7 @@ func (l *listener) leave(node string) {
 	}
 }
 
-// TestAwake says for how long a process has run that stood still.
+// TestAwake checks the uptime of a process that stood still.
 func TestAwake(t *testing.T) {
 	listening(t, func(l *listener) {
 		time.Sleep(time.Hour)

@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// A kept trigger belongs to the version that was in charge when it came, also where the rule was saved before the end
+// A kept trigger belongs to the version that was current at its arrival, even if the rule was saved before the end
 // was read that leaves its job: the first step of version 1 is after 48 hours, and that of version 2 after 24.
 func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
@@ -24,8 +24,8 @@ func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
 		closed := func(second int) happening { return event("door.closed", second, "") }
 		for name, c := range map[string]struct {
 			triggers      string
-			before, after []happening       // the save
-			unread        map[string]uint64 // events that came before the save, and are read after it
+			before, after []happening       // relative to the save
+			unread        map[string]uint64 // events from before the save that are read after it
 			since         int
 			version       int32
 			pause         time.Duration
@@ -76,7 +76,7 @@ func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
 	})
 }
 
-// bound is a binder of subjects whose streams are known.
+// bound is a binder of subjects with known streams.
 type bound struct {
 	rules.Binder
 	reads []rules.StreamBinding
@@ -85,8 +85,8 @@ type bound struct {
 func (b bound) Bind(context.Context, []string) ([]rules.StreamBinding, error)  { return b.reads, nil }
 func (b bound) Routes(context.Context, []string) ([]rules.SubjectRoute, error) { return nil, nil }
 
-// Where pending jobs go on with a new version, so does the job of a trigger that was kept: it would be pending, had the end
-// been read in its place.
+// If pending jobs move to a new version, so does the job of a kept trigger: it would be pending if the end had been
+// read in order.
 func TestAKeptTriggerGoesOnWithTheVersionThatItsJobIsMovedTo(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s, at := newSources(t, db, "door", "keep", "A", "B", "C"), anHourAgo()

@@ -16,7 +16,7 @@ import (
 	"deadman/rules"
 )
 
-// residentMB is the memory of the process, in MB; 0 where the system does not say.
+// residentMB returns the memory of the process, in MB; 0 if the system does not report it.
 func residentMB() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -29,8 +29,8 @@ func residentMB() int64 {
 	return pages * int64(os.Getpagesize()) >> 20
 }
 
-// Hundreds of jobs with the largest bodies that are due in one slot are decided, and a small job of another rule
-// beside them, in bounded memory. None of 500 was decided after 100 s, in 2 GB.
+// Hundreds of jobs with the largest bodies, due in one slot, are decided in bounded memory, together with a small job
+// of another rule. Before, none of 500 was decided after 100 s, in 2 GB.
 func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 	const jobs, size = 500, 250 << 10
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -95,7 +95,7 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 	}
 }
 
-// noise is a body that can't be compressed.
+// noise returns an incompressible body.
 func noise(serial, size int) string {
 	var b strings.Builder
 	b.Grow(size)

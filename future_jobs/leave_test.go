@@ -13,8 +13,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// A node joins while a handler that takes five minutes is at work in each shard that it is to get: the jobs of other
-// rules are decided meanwhile, by the node that has the shard still, and the handler is asked once.
+// A node joins while a handler that takes five minutes runs in each shard that it is to get: jobs of other rules are
+// decided meanwhile by the current holder, and the handler is called once.
 func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := strings.Replace(fmt.Sprintf(noResolve, "slow", "slow"), "timeout: 2s", "timeout: 10m", 1)
@@ -30,14 +30,14 @@ func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
 				}
 			}),
 		}, slow, fmt.Sprintf(noResolve, "fast", "fast"))
-		var leaving []string // keys of the shards that are given away
+		var leaving []string // keys of the shards to be given away
 		for i := 0; len(leaving) < 4; i++ {
 			if k := fmt.Sprint("s", i); futurejobs.ShardOf("thing", k, 4) >= 2 {
 				leaving = append(leaving, k)
 			}
 		}
 		e.happen("slow.created", leaving...)
-		time.Sleep(15 * time.Second) // their handlers are at work
+		time.Sleep(15 * time.Second) // their handlers are running
 
 		owner, _, stop := startNode(t, e.store, e.book, "z", slog.New(slog.DiscardHandler))
 		defer stop()

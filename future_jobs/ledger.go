@@ -31,8 +31,8 @@ type Cursor struct {
 	StreamCreatedAt time.Time // identifies a recreated stream
 	ReadThrough     time.Time // the database time up to which no event is pending
 	HeardSince      time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
-	Created         int64 // jobs created by events of this stream
-	Lost            int64 // events that the stream lost before they were read, and that no alert reports yet
+	Created         int64     // jobs created by events of this stream
+	Lost            int64     // events that the stream lost before they were read, and that no alert reports yet
 	LostSince       time.Time // the stream's time of the last event applied before the lost ones
 }
 
@@ -41,7 +41,7 @@ type DeadLetter struct {
 	ID     int64
 	Event  Event
 	Rule   string // empty: not caused by a rule
-	Part   Part // of the rule; empty: the whole rule
+	Part   Part   // of the rule; empty: the whole rule
 	Reason string
 	Size   int // bytes of the body if only its start is stored; 0: the body is complete
 	At     time.Time
@@ -65,7 +65,7 @@ type DeadLetterReason struct {
 type DeadLetterReasons struct {
 	Reasons []DeadLetterReason
 	Letters int64 // counted letters: the newest
-	More    bool // there may be older letters that were not counted
+	More    bool  // there may be older letters that were not counted
 }
 
 // Audit actions of packages that do not import the audit log. access.Actions describes them.
@@ -80,13 +80,13 @@ type EffectBatch struct {
 	After       uint64 // the cursor's position before the batch
 	Last        uint64 // the cursor's position after the batch
 	LastAt      time.Time
-	Lost        int64 // events that the stream lost between After and Last, at most
-	RuleSet     int64 // the revision that the effects are based on
+	Lost        int64   // events that the stream lost between After and Last, at most
+	RuleSet     int64   // the revision that the effects are based on
 	Rules       []int32 // rules evaluated in addition to those of the effects; see RestsOn
 	Effects     []Effect
 	DeadLetters []DeadLetter
 	AuditAction string // a person's action for the audit log: one of access.Actions, such as job.cancel; empty: none
-	Bulk        bool // the action is one: it is audited once for each rule, with the number of jobs that began
+	Bulk        bool   // the action is one: it is audited once for each rule, with the number of jobs that began
 
 	// Once is the id of the request that the batch carries out; empty: none. The result is stored with the request in
 	// the transaction that writes the batch, and is returned if the request is repeated.
@@ -129,9 +129,9 @@ func (b EffectBatch) RestsOn() []int32 {
 type ApplyResult struct {
 	EffectCounts
 	Said   []alerts.Alert
-	Stood  []int // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
-	Over   []int // indexes of the effects that would begin a job beyond a quota, of an action by hand
-	Before bool // the request in the batch's Once was carried out before; nothing was written now
+	Stood  []int  // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
+	Over   []int  // indexes of the effects that would begin a job beyond a quota, of an action by hand
+	Before bool   // the request in the batch's Once was carried out before; nothing was written now
 	Again  string // the reason why the batch's Letter stays; empty: it was deleted, or there was none
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLoadsAreBounded: of each minute the busiest rules are counted apart and the others together,
-// and nothing is lost, be it put back or not.
+// TestLoadsAreBounded: the busiest rules of each minute are counted separately and the others together, and no count
+// is lost, with or without PutBackLoads.
 func TestLoadsAreBounded(t *testing.T) {
 	at := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	var l loadCounter

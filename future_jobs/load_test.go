@@ -8,7 +8,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestLoads: what was decided is counted in the minute of its slot, however late it was.
+// TestLoads: decisions are counted in the minute of their slot, however late they were.
 func TestLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, `
@@ -21,7 +21,7 @@ slot: 10s
 `)
 		begin := time.Now().UTC()
 		e.happen("orders.created", "1", "2", "3")
-		time.Sleep(2 * time.Minute) // the stream is not read, so that nobody is judged
+		time.Sleep(2 * time.Minute) // the stream is not read, so that no job is checked
 		e.read()
 		time.Sleep(time.Minute)
 		all := e.sweeper.TakeLoads()

@@ -11,7 +11,7 @@ import (
 	"deadman/checks"
 )
 
-// asked notes the order in which handlers that only compute are asked.
+// asked records the order of calls of inline handlers.
 type asked struct {
 	mu    sync.Mutex
 	order []string // rule/key
@@ -35,8 +35,8 @@ escalate: [{after: %s, step: only, severity: %s}]
 slot: 1s
 `
 
-// Of what was left for minutes, those who are called first are looked at first, though their slot
-// came last. Nobody is left out, and nobody is asked twice.
+// If jobs were left for minutes, those of critical rules are checked first, though their slot came last. Each job is
+// checked exactly once.
 func TestVirtualLoudRulesAreReadFirst(t *testing.T) {
 	const calm, loud, early = 6000, 40, 40
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestVirtualLoudRulesAreReadFirst(t *testing.T) {
 				last = i
 			}
 		}
-		if last >= 1000 { // a page of the calm has 4000; some are asked beside the loud
+		if last >= 1000 { // a page of the calm rule has 4000; some are checked together with the critical ones
 			t.Errorf("the last of the loud was asked as number %d of %d", last, len(a.order))
 		}
 		if all := calm + loud + early; len(seen) != all || len(a.order) != all {

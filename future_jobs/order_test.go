@@ -8,7 +8,7 @@ import (
 	"deadman/rules"
 )
 
-// readThrough marks the stream as read up to an instant.
+// readThrough marks the stream as read up to a time.
 func (e *engine) readThrough(at time.Time) {
 	e.Helper()
 	if err := e.store.MarkRead(e.Context(), "S", e.seq, at.UTC()); err != nil {
@@ -16,7 +16,7 @@ func (e *engine) readThrough(at time.Time) {
 	}
 }
 
-// steps are the names of the steps that were taken.
+// steps returns the names of the steps that were taken.
 func (e *engine) steps() []string {
 	var names []string
 	for _, s := range e.said() {
@@ -39,7 +39,7 @@ slot: 1s
 		e := run(t, nil, rule)
 		e.happen("touch.on", "1")
 		time.Sleep(3 * time.Second)
-		e.read()                     // and then ingest stands still
+		e.read()                     // then ingest stops
 		time.Sleep(20 * time.Second) // a repeat may be in the stream
 		if steps := e.steps(); len(steps) != 0 {
 			t.Fatalf("steps %v were taken before the stream was read past the slot", steps)
@@ -52,7 +52,7 @@ slot: 1s
 	})
 }
 
-// A version without a restart waits for the trigger's stream as soon as a newer one restarts its jobs.
+// A version without a restart waits for the trigger's stream as soon as a newer version restarts its jobs.
 func TestAJobWaitsForTheTriggerOfTheVersionThatRestartsIt(t *testing.T) {
 	const rule = `
 name: touch
@@ -76,8 +76,8 @@ slot: 1s
 	})
 }
 
-// The first step's slot was read past, the second's was not: so it is where a node takes shards over
-// before it takes their streams over.
+// The stream is read past the first step's slot, but not past the second's: this is the case if a node takes shards
+// over before it takes their streams over.
 func TestALateCheckTakesNoStepThatItsStreamsAreNotReadPast(t *testing.T) {
 	const rule = `
 name: two
@@ -99,7 +99,7 @@ slot: 1s
 		if steps := e.steps(); len(steps) != 1 || steps[0] != "first" {
 			t.Errorf("steps %v were taken, want the first alone: the stream is not read past the second", steps)
 		}
-		e.happen("two.done", "1") // it came before the second step's slot, and is read now
+		e.happen("two.done", "1") // its time is before the second step's slot, and it is read now
 		e.read()
 		time.Sleep(5 * time.Second)
 		for _, said := range e.said() {

@@ -27,17 +27,17 @@ type Outage struct {
 	Version  int32 // of the rule at the opening
 	OpenedAt time.Time
 	SeenAt   time.Time // when it last affected a job
-	Jobs     int // affected jobs so far
-	More     bool // there may be more jobs; only if Jobs counts due jobs
-	Reason   string // the first error
+	Jobs     int       // affected jobs so far
+	More     bool      // there may be more jobs; only if Jobs counts due jobs
+	Reason   string    // the first error
 }
 
 // OutageHit reports jobs that are undetermined because of an outage.
 type OutageHit struct {
 	Held    []HeldShard // at least one has to be held
-	RuleSet int64 // the revision that the checks are based on
-	Outage  Outage // without times
-	Again   int // jobs that were reported before, and keep the outage open or reopen it
+	RuleSet int64       // the revision that the checks are based on
+	Outage  Outage      // without times
+	Again   int         // jobs that were reported before, and keep the outage open or reopen it
 	// Say returns the opening alert. Jobs is the number of due jobs of the rule then.
 	Say func(Outage) alerts.Alert
 }

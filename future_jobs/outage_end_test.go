@@ -15,12 +15,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// reachable is a source whose host is there, whatever it answers, as that of a web service is.
+// reachable is a source with a reachable host and any answers, like a web service.
 type reachable struct{ *source }
 
 func (reachable) Reach(context.Context) error { return nil }
 
-// hanging is a source that can't be reached, and takes all the time there is to say so.
+// hanging is an unreachable source that takes the full timeout to fail.
 type hanging struct {
 	*source
 	tries atomic.Int32
@@ -32,7 +32,7 @@ func (h *hanging) Reach(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// However many rules wait for a source, it is tried once for all of them.
+// A source is tried once for all of its rules.
 func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &hanging{source: &source{most: 40, find: down}}
@@ -58,7 +58,7 @@ func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
 	})
 }
 
-// That a host can be reached does not mean that it answers.
+// A reachable host does not imply an answer.
 func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 	for name, find := range map[string]func(string) checks.Finding{
 		"down": down,
@@ -77,7 +77,7 @@ func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				for i, a := range e.said() {
 					if a.Source == "" && a.Key == "7" {
-						continue // the key says it itself
+						continue // the key has its own alert
 					}
 					if a.Status != alerts.Undetermined || i > 1 {
 						t.Errorf("said %s about %q: %s", a.Status, a.Source, a.Text)
@@ -97,8 +97,8 @@ func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// What can't be found out about one job when its source is back is said, though the outage spoke
-// for that job before: it is over, and nobody would know.
+// A job that stays undetermined when its source is back raises an alert, though the outage covered it before: the
+// outage is over, so its alert no longer covers the job.
 func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
@@ -128,8 +128,8 @@ func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
 	})
 }
 
-// While an outage is open it speaks for the jobs that it met, whatever becomes of them: of a
-// source that is tried now and then, each try would have another job say that it hangs.
+// An open outage covers the jobs that it affected, whatever their later errors: otherwise each try of a source would
+// raise the alert of another job.
 func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
@@ -146,8 +146,8 @@ func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
 	})
 }
 
-// A source may answer before this node has read that another node opened the outage. The answer ends the
-// outage all the same; otherwise it would stay open for as long as failed jobs are checked again (6 min).
+// A source may answer before this node has read that another node opened the outage. The answer ends the outage
+// nevertheless; otherwise it would stay open for as long as failed jobs are checked again (6 min).
 func TestOutageEndsByAnAnswerThatPrecedesItsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := reachable{&source{most: 4, find: known}}

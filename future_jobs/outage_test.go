@@ -9,8 +9,7 @@ import (
 	"deadman/checks"
 )
 
-// A handler finds out by itself, so that its outage is over once it answered a check, and not
-// while nobody has heard of it.
+// The outage of an asynchronous handler ends once it answers a check, and not before.
 func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
 	open := []Outage{{Source: down.Source, RuleID: 1}, {Source: "shop", RuleID: 1}, {Source: down.Source, RuleID: 2}}
@@ -36,8 +35,8 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	}
 }
 
-// A success between a failed check and the writing of its outage ends the outage; a success from before the
-// failed check does not, and neither does one from before another node opened the outage.
+// A success between a failed check and the writing of its outage ends the outage; a success before the failed check
+// does not, nor does one before another node opened the outage.
 func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 	start := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
 	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
@@ -45,7 +44,7 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 	rule := orderRule()
 	rule.ID = 1
 	for name, c := range map[string]struct {
-		errs []error // one a second, from the start on
+		errs []error // one a second, from start
 		by   func(*outageCache)
 		over bool
 	}{
@@ -71,8 +70,8 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 	}
 }
 
-// Jobs meet an outage before it is written. What is said of it is decided when it is opened, and
-// not earlier, or a reader would find an alert older than what it is about.
+// Jobs are affected by an outage before it is written. Its alert is dated when the outage is opened, and not earlier;
+// otherwise the alert would be older than its outage.
 func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
 	v := &task{rule: orderRule(), Decision: Decision{Job: Job{Last: CheckTimes{FailedAt: met}}, Outage: "shop"}}

@@ -13,7 +13,7 @@ import (
 
 type leases interface{ futurejobs.Leases }
 
-// slow is the lease table, whose answers are late, and which is out of reach after some renewals.
+// slow is a lease table with late answers, unreachable after some renewals.
 type slow struct {
 	leases
 	late     time.Duration
@@ -38,12 +38,12 @@ func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, 
 	return kept, err
 }
 
-// A lease is counted from before it was asked for. Counted from the answer, a node would go on reading a
-// stream that another node has taken over.
+// A lease is counted from before the request. Counted from the answer, a node would continue to read a stream that
+// another node has taken over.
 func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
 	const lease = 15 * time.Second
 	for name, on := range map[string]slow{
-		"taken":   {late: 9 * time.Second, renewals: 1}, // the first beat renews nothing
+		"taken":   {late: 9 * time.Second, renewals: 1}, // the first heartbeat renews nothing
 		"renewed": {late: 9 * time.Second, renewals: 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"deadman/rules"
 )
 
-// BenchmarkJobsBesideManyThatWait says how late the jobs of a rule are decided while very many of another rule wait,
-// for a stream that is not read or for a version that cannot be read: the quantiles of 400 jobs, after the first minute
-// and in it. Run it with -benchtime 1x; ten million take 5 GB and some minutes to begin.
+// BenchmarkJobsBesideManyThatWait measures the lateness of a rule's jobs while very many jobs of another rule wait,
+// for a stream that is not read or for an unreadable version: the quantiles of 400 jobs, after the first minute and
+// in it. Run it with -benchtime 1x; ten million take 5 GB and some minutes to set up.
 func BenchmarkJobsBesideManyThatWait(b *testing.B) {
 	for what, save := range map[string]func(*store.Store){
 		"stream": func(s *store.Store) { saveIn(b, s, withResolve) },
@@ -39,7 +39,7 @@ func BenchmarkJobsBesideManyThatWait(b *testing.B) {
 	}
 }
 
-// besideWaiting saves the rule of those that wait, the first.
+// besideWaiting saves the rule of the waiting jobs first.
 func besideWaiting(b *testing.B, n int, save func(*store.Store)) {
 	dsn := storetest.Postgres(b)
 	s, err := store.Open(b.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
@@ -65,7 +65,7 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 			b.Fatal(err)
 		}
 	}
-	// Gigabytes that were just written go to the disk now, and not beside what is measured.
+	// Sync gigabytes of recent writes to disk now, so that they do not disturb the measurement.
 	if err := exec.Command("sync").Run(); err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"deadman/rules"
 )
 
-// mark says that a stream is read up to an instant.
+// mark marks a stream as read up to a time.
 func (e *engine) mark(stream string, through time.Time) {
 	e.Helper()
 	seq := uint64(0)
@@ -25,7 +25,7 @@ func (e *engine) mark(stream string, through time.Time) {
 	}
 }
 
-// lagging is a stream whose mark is behind the time, by more or less.
+// lagging is a stream with a mark that is behind, by a varying lag.
 type lagging struct {
 	least, most time.Duration
 	marks       []mark
@@ -33,7 +33,7 @@ type lagging struct {
 
 type mark struct{ at, through time.Time }
 
-// next is the mark of the stream now. It never goes back.
+// next returns the current mark of the stream. It never goes back.
 func (l *lagging) next(random *rand.Rand) time.Time {
 	now := time.Now().UTC()
 	through := now.Add(-l.least - time.Duration(random.Int64N(int64(l.most-l.least+1))))
@@ -44,7 +44,7 @@ func (l *lagging) next(random *rand.Rand) time.Time {
 	return through
 }
 
-// passed is when the stream was read past a slot.
+// passed returns when the stream was read past a slot.
 func (l *lagging) passed(slot time.Time) time.Time {
 	for _, m := range l.marks {
 		if !m.through.Before(slot) {
@@ -54,8 +54,8 @@ func (l *lagging) passed(slot time.Time) time.Time {
 	return time.Now().UTC()
 }
 
-// However the streams lag behind, and however short the slots are against that, each job is decided soon after its
-// streams were read past its slot, in all shards alike, and jobs that wait for no stream soon after their slot.
+// For any lag of the streams and any length of slots, each job is decided soon after its streams were read past its
+// slot, in all shards alike, and jobs without streams soon after their slot.
 func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -124,10 +124,10 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 	}
 }
 
-// saidAll are all alerts.
+// saidAll returns all alerts.
 func (e *engine) saidAll() []futurejobs.ListedAlert { return saidIn(e.T, e.store) }
 
-// saidIn are all alerts of a store, page by page.
+// saidIn returns all alerts of a store, read page by page.
 func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
 	tb.Helper()
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
@@ -144,8 +144,8 @@ func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
 	}
 }
 
-// A stream is marked as read at slots, so that its mark is nearly always before now. Nothing waits for it all the same
-// while no slot came since.
+// A stream is marked as read at slots, so that its mark is nearly always before now. This delays no job while no slot
+// came since.
 func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, strings.Replace(withResolve, "slot: 1s", "slot: 10m", 1))
@@ -166,7 +166,7 @@ func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
 	})
 }
 
-// Jobs that wait are read again when their own rule changes, and not when others do.
+// Waiting jobs are read again when their own rule changes, and not when others do.
 func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, withResolve)
@@ -194,7 +194,7 @@ func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 	})
 }
 
-// A shard is read from its beginning now and then, past all that waits there. What just became due is read before that.
+// A shard is read from its beginning at times, past all waiting jobs. Newly due jobs are read before that.
 func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, withResolve, fmt.Sprintf(noResolve, "prompt", "prompt"))
@@ -205,7 +205,7 @@ func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 		e.happen("slow.created", waiting...)
 		time.Sleep(2 * time.Minute) // their slot has come, their stream is not read, and each shard was read from its beginning
 		slow := func(futurejobs.DueQuery) { time.Sleep(250 * time.Millisecond) }
-		e.queue.after.Store(&slow) // past all that waits, it takes three seconds
+		e.queue.after.Store(&slow) // a read past all waiting jobs takes three seconds
 		created := 0
 		for second := range 310 {
 			keys := make([]string, 8)
@@ -227,7 +227,7 @@ func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 	})
 }
 
-// A version whose last waiting job was ended by an event is forgotten within a minute, though its stream stays behind.
+// A version is removed within a minute after an event ended its last waiting job, though its stream stays behind.
 func TestAVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, withResolve)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What nobody adds to any more is settled at once: a slot with a few jobs is not to wait until a batch is full.
+// A batch is settled at once if no more decisions are expected: a slot with a few jobs does not wait for a full
+// batch.
 func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 	type cut struct {
 		size  int
@@ -16,9 +17,9 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 	moment := settleWait / 2
 	for _, test := range []struct {
 		name   string
-		chunks []int         // that one sweep hands on
-		reads  time.Duration // after them
-		found  int           // what handlers that wait for somebody find after that, one every 3 ms
+		chunks []int         // chunks submitted by one sweep
+		reads  time.Duration // duration of reads after them
+		found  int           // results of asynchronous handlers after that, one every 3 ms
 		want   []cut
 	}{
 		{"one chunk, and nothing more to read", []int{3}, 0, 0, []cut{{3, 0}}},
@@ -47,11 +48,11 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 					b.done()
 					for range test.found {
 						b.decided <- []*task{waited}
-						b.coming.Add(1) // each leaves room, and a sweep looks for more
+						b.coming.Add(1) // each frees a lane, and a sweep reads more
 						b.done()
 						time.Sleep(3 * time.Millisecond)
 					}
-					time.Sleep(time.Hour) // nothing but the end of what comes, or the time, cuts a batch
+					time.Sleep(time.Hour) // only the end of expected decisions, or the time, cuts a batch
 					close(b.decided)
 				}()
 				var got []cut
@@ -70,7 +71,7 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 	}
 }
 
-// Settles that hang do not keep the sweep from finding nothing due, and from saying so.
+// Settles that hang do not keep the sweep from finding nothing due, and from reporting it.
 func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, swept := newPipeline(), 0

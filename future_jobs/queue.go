@@ -28,12 +28,12 @@ type ShardCursor struct {
 // DueQuery is a query for due jobs.
 type DueQuery struct {
 	Walks []ShardCursor // one for each shard
-	Until time.Time // inclusive limit of due times
-	Not   []Unready // excluded jobs
-	Of    []int32 // the rules of the jobs; empty: all
-	Limit int // of rows that a read examines, for each shard
-	Bytes int // of bodies, over all shards; 0: no limit
-	Room  []Job // buffer of an earlier page, to be overwritten
+	Until time.Time     // inclusive limit of due times
+	Not   []Unready     // excluded jobs
+	Of    []int32       // the rules of the jobs; empty: all
+	Limit int           // of rows that a read examines, for each shard
+	Bytes int           // of bodies, over all shards; 0: no limit
+	Room  []Job         // buffer of an earlier page, to be overwritten
 }
 
 // Unready are the waiting jobs of one version of a rule: those with slots after the given time.
@@ -80,7 +80,7 @@ type VersionRef struct{ RuleID, Version int32 }
 // Settlement is a batch of decisions with the preconditions for writing them.
 type Settlement struct {
 	Held      []HeldShard // the shards of the decisions
-	RuleSet   int64 // the lowest revision that the decisions are based on
+	RuleSet   int64       // the lowest revision that the decisions are based on
 	Decisions []*Decision
 }
 
@@ -88,9 +88,9 @@ type Settlement struct {
 // of them was written, including alerts.
 type Settled struct {
 	Jobs   map[int64]bool // by job id
-	Alerts int // alert rows written
-	Lost   []int16 // shards no longer held
-	Moved  []int32 // rules with rejected decisions because their preconditions changed; refresh the rules
+	Alerts int            // alert rows written
+	Lost   []int16        // shards no longer held
+	Moved  []int32        // rules with rejected decisions because their preconditions changed; refresh the rules
 }
 
 // StreamProgress is the reading progress of a stream.

@@ -16,7 +16,7 @@ import (
 	"deadman/internal/store"
 )
 
-// A decision that the database refuses holds up no other one. Its job ends, which is recorded and alerted.
+// A decision that the database refuses delays no other. Its job ends, with a record and an alert.
 func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
 	dir := t.TempDir()
 	refuseAlerts(t, dir, `NEW.detail LIKE '%"id":"7"%'`)
@@ -46,7 +46,7 @@ func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
 	})
 }
 
-// refuseAlerts has the database in a directory refuse the alerts that a condition is true of.
+// refuseAlerts makes the database in a directory refuse alerts that match a condition.
 func refuseAlerts(t *testing.T, dir, condition string) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})

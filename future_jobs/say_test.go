@@ -8,7 +8,7 @@ import (
 	"deadman/checks"
 )
 
-// A job that got an alert back from the stream takes its step and does not raise the alert once more.
+// A job that got an alert back from the stream takes its step and does not raise the alert again.
 func TestAnAlertThatTheJobHasIsNotRaisedAgain(t *testing.T) {
 	rule := orderRule()
 	job := Job{
@@ -35,8 +35,7 @@ func TestAnAlertThatTheJobHasIsNotRaisedAgain(t *testing.T) {
 	}
 }
 
-// The alerts of a job sort in the order in which they are decided, also where a step was due before
-// what was raised last.
+// The alerts of a job sort in the order of their decisions, even if a step was due before the last alert.
 func TestAlertsOfAJobSortInTheOrderOfTheirDecisions(t *testing.T) {
 	rule := orderRule()
 	job := Job{

@@ -28,10 +28,10 @@ type TickingRule interface {
 // DueTicks is the result of ticks that were not applied yet: the last one counts, and the others are missed.
 type DueTicks struct {
 	At      time.Time // the nominal time of the last tick
-	Missed  int // number of ticks before it
+	Missed  int       // number of ticks before it
 	Outcome TickOutcome
 	Effects []Effect
-	Emit    *Emission // nil: nothing is published
+	Emit    *Emission            // nil: nothing is published
 	Remarks []alerts.SystemAlert // alerts to raise
 }
 
@@ -40,12 +40,12 @@ type TickOutcome string
 
 // The outcomes of ticks.
 const (
-	TickBegan   TickOutcome = "began" // jobs
+	TickBegan   TickOutcome = "began"   // jobs
 	TickEmitted TickOutcome = "emitted" // an event
 	TickResting TickOutcome = "resting" // nothing: the rule is paused or disabled
 	TickSkipped TickOutcome = "skipped" // nothing: the tick was late, and catch_up skips it
 	TickExpired TickOutcome = "expired" // jobs that ended at once: the tick was late, and catch_up expires it
-	TickMissed  TickOutcome = "missed" // nothing: a later tick was due already
+	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already
 )
 
 // Emission is an event that a tick publishes.

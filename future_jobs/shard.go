@@ -22,18 +22,18 @@ type Shard struct {
 	HeldShard
 
 	mu       sync.Mutex
-	until    time.Time // end of the lease, by the local clock; counted from before the renewal was sent
-	leaving  time.Time // since then the shard is to be given back, and nothing new is read; zero: it stays
-	lowWater position // start of a round of reads: behind it are only parked jobs
-	round    round // the current round of reads
+	until    time.Time          // end of the lease, by the local clock; counted from before the renewal was sent
+	leaving  time.Time          // since then the shard is to be given back, and nothing new is read; zero: it stays
+	lowWater position           // start of a round of reads: behind it are only parked jobs
+	round    round              // the current round of reads
 	parked   map[int32]*parking // by rule
-	swept    time.Time // all jobs due by then were read by the last completed sweep, also of another holder
-	caughtUp time.Time // the last sweep from the beginning; zero: not by this holder
+	swept    time.Time          // all jobs due by then were read by the last completed sweep, also of another holder
+	caughtUp time.Time          // the last sweep from the beginning; zero: not by this holder
 	flights  map[int64]inFlight // the jobs being checked
-	landed   []landing // decided since the last read; still in flights
-	flown    position // the first place of a job that was removed from flights during this round and is still pending; zero: none
-	sweeps   int // number of sweeps begun
-	setBack  map[int64]setback // jobs that were decided and could not be settled, up to maxSetbacks
+	landed   []landing          // decided since the last read; still in flights
+	flown    position           // the first place of a job that was removed from flights during this round and is still pending; zero: none
+	sweeps   int                // number of sweeps begun
+	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
 
 // maxSetbacks bounds the unsettled jobs that a shard remembers. Jobs are read in the order of their slots, so the
@@ -43,8 +43,8 @@ const maxSetbacks = 1000
 // setback is a job that was decided and could not be settled.
 type setback struct {
 	micros int64 // of its slot, since 1970
-	sweep  int // the last sweep that found it due
-	isSlow bool // its decision exceeded the transaction time on its own
+	sweep  int   // the last sweep that found it due
+	isSlow bool  // its decision exceeded the transaction time on its own
 }
 
 func newShard(l Lease, until time.Time) *Shard {

@@ -8,7 +8,7 @@ import (
 	"deadman/checks"
 )
 
-// roundOf is where the round of reads of a shard goes on at now, or begins.
+// roundOf returns the position of a shard's round of reads at now, or begins one.
 func roundOf(s *Shard, now time.Time) ShardCursor {
 	recent, rest := s.nextCursor(now)
 	if rest != nil {
@@ -24,7 +24,7 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 	s.nextCursor(now)
 	s.dropFinished()
 	s.begin(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
-	s.finish(1, slot) // it could not be settled, say; the row stands as it was
+	s.finish(1, slot) // it could not be settled, for example; the row is unchanged
 	s.dropFinished()  // of the next page, which begins after the job
 	s.raiseLowWater(now)
 	if at := roundOf(s, now).At; at.After(slot) {
@@ -38,8 +38,8 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 	}
 }
 
-// What was settled is not read again with all that is due at its slot: a slot of a million jobs leaves as many
-// rows that are gone.
+// Settled rows are not read again with all other jobs of their slot: a slot of a million jobs leaves as many dead
+// rows.
 func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
@@ -49,13 +49,13 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 	}
 	for _, step := range []struct {
 		lands int64
-		at    time.Time // where it is found again
+		at    time.Time // its next due time
 		want  ShardCursor
 	}{
 		{1, time.Time{}, ShardCursor{Shard: 1, At: slot, ID: 1}},                            // it ended, and the second is in flight
-		{3, slot, ShardCursor{Shard: 1, At: slot, ID: 1}},                                   // it stands as it was
+		{3, slot, ShardCursor{Shard: 1, At: slot, ID: 1}},                                   // it is unchanged
 		{2, slot.Add(time.Hour), ShardCursor{Shard: 1, At: slot, ID: 3}},                    // the walk from here read the third again
-		{4, slot.Add(time.Second), ShardCursor{Shard: 1, At: slot.Add(time.Second), ID: 3}}, // it goes on at a slot that is long over
+		{4, slot.Add(time.Second), ShardCursor{Shard: 1, At: slot.Add(time.Second), ID: 3}}, // it continues at a slot that passed long ago
 	} {
 		s.finish(step.lands, step.at)
 		s.dropFinished()
@@ -71,8 +71,8 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 	}
 }
 
-// A shard that is to be given back waits for what a handler does, which may have effects, and not
-// for a source that takes long: nobody looks at the other jobs of the shard meanwhile.
+// A shard that is to be given back waits for running handlers, as they may have side effects, and not for a slow
+// source: no other job of the shard is checked meanwhile.
 func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	handled, asks := orderRule(), orderRule()
@@ -100,7 +100,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	}
 }
 
-// lookedUp stands for a source that nobody asks.
+// lookedUp is a source that is never queried.
 type lookedUp struct{ checks.Finder }
 
 func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
@@ -129,13 +129,13 @@ func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 	}
 }
 
-// A shard is swept from its beginning at once where its holder is new, and then every five minutes, and
-// the shards take turns in that.
+// A shard is swept from its beginning at once for a new holder, and then every five minutes, and the shards take
+// turns.
 func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
 	for _, c := range []struct {
 		shards int
 		every  time.Duration // between sweeps
-		most   int           // that one sweep may read from the beginning
+		most   int           // shards that one sweep may read from the beginning
 	}{
 		{3, time.Second, 1},
 		{16, time.Second, 1},

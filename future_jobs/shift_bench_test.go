@@ -14,7 +14,7 @@ import (
 	"deadman/rules"
 )
 
-// BenchmarkShift says how many pending jobs a second one node moves after a step back of the database's clock.
+// BenchmarkShift measures how many pending jobs a second one node moves after a step back of the database's clock.
 func BenchmarkShift(b *testing.B) {
 	const jobs = 100_000
 	b.Run("postgres", func(b *testing.B) {

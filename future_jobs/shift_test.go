@@ -11,7 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// The clock is set back and stays there. A job from before is due when it would be by a stable clock.
+// The clock is set back permanently. A job from before is due at the same time as with a stable clock.
 func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
 	for _, back := range []time.Duration{15 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
 	}
 }
 
-// The clock is set back, followed, and set right again: jobs from before and from meanwhile are due in time.
+// The clock is set back, adopted, and set right again: jobs from before and from meanwhile are due on time.
 func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 	for _, back := range []time.Duration{time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
@@ -62,9 +62,9 @@ func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 	}
 }
 
-// Flickers, a time of up to a minute in which the clock is off, and steps back that last follow each other. Each alert comes
-// when it would by a stable clock, and at the most as late as the clock was off and 10 s. None comes early, but where the
-// engine followed a clock that was ahead.
+// Flickers, periods of up to a minute with a wrong clock, and permanent steps back follow each other. Each alert is
+// raised at the same time as with a stable clock, or late by at most the length of the period plus 10 s. None is
+// early, except while the engine followed a clock that was ahead.
 func TestVirtualClockStepsAreMadeGood(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -82,7 +82,8 @@ func TestVirtualClockStepsAreMadeGood(t *testing.T) {
 				}
 				for name, want := range w.want {
 					at, raised := w.raised[name]
-					// By a clock that is ahead, what began before and meanwhile is due, and nothing that happens to it is in time.
+					// By a clock that is ahead, jobs from before and meanwhile are due, and no event for them is in
+					// time.
 					ahead := outing.off > 0 && want.at > outing.from && want.at < outing.to+30*time.Second
 					switch {
 					case want.never && raised && !ahead:
@@ -102,7 +103,7 @@ func TestVirtualClockStepsAreMadeGood(t *testing.T) {
 	}
 }
 
-// plan draws how far the clock is off, and when.
+// plan draws clock offsets and their times.
 func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
 	base := time.Duration(0)
 	isOut := random.IntN(3) > 0
@@ -114,7 +115,7 @@ func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
 			o.off, o.to = base+offset(random), at+11*time.Second+time.Duration(random.Int64N(int64(40*time.Second)))
 			off = o
 			off.off -= base
-		case kind <= 1: // for good
+		case kind <= 1: // permanent
 			base -= offset(random).Abs()
 			o.off, o.to = base, at+15*time.Second
 		default:

@@ -25,7 +25,7 @@ import (
 	"deadman/rules"
 )
 
-// weighing notes what is read from its database, and settled, at a time.
+// weighing records the sizes of reads and settlements.
 type weighing struct {
 	*store.Store
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ type weighing struct {
 	settled []settled
 }
 
-// settled is one settlement, and what came of it.
+// settled is one settlement and its result.
 type settled struct {
 	decisions, bytes int
 	err              error
@@ -69,7 +69,7 @@ func (w *weighing) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	return got, err
 }
 
-// slowly has each alert take some seconds on a Postgres.
+// slowly makes the insertion of each alert take some seconds on Postgres.
 func slowly(t *testing.T, dsn string, seconds float64) {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -83,8 +83,8 @@ CREATE TRIGGER slow BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION slow()`
 	}
 }
 
-// sweeping has jobs with bodies of a size due in one slot, and sweeps until all are decided. prepare gets the database
-// ready, once there is a schema; nil: it is. handler decides; nil: the rule does.
+// sweeping creates jobs with bodies of a size due in one slot, and sweeps until all are decided. prepare prepares the
+// database after its schema was created; it may be nil. handler decides; nil: the rule's own.
 func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func(), handler checks.Handler) *weighing {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -177,12 +177,12 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 	return w
 }
 
-// Decisions that a database is too slow to write in the time of one transaction are settled in several, down to one each.
+// Decisions that take too long for one transaction are settled in several, down to one each.
 func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobs    int
-		seconds float64 // that each alert takes; a transaction has 8
-	}{"to a half": {28, 0.8}, "to one": {4, 5}} { // too much for one transaction also where a slot comes in two batches
+		seconds float64 // per alert; a transaction has 8
+	}{"to a half": {28, 0.8}, "to one": {4, 5}} { // too much for one transaction even if a slot is split into two batches
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := storetest.Postgres(t)
@@ -206,7 +206,7 @@ func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 	}
 }
 
-// A job whose row another transaction has locked holds up no other: it is settled by itself, once the lock is gone.
+// A job with a row locked by another transaction delays no other: it is settled alone, once the lock is released.
 func TestDecisionThatTakesTooLongByItselfHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	const jobs, lock = 2, 7
@@ -287,7 +287,7 @@ func TestPagesThatTakeTooLongAreReadInHalves(t *testing.T) {
 	}
 }
 
-// finding is a handler whose source finds much of each entity.
+// finding is a handler with a source that finds much data for each entity.
 type finding struct {
 	*source
 	found string
@@ -298,13 +298,13 @@ func (f finding) Check(context.Context, checks.Check) (checks.Answer, error) {
 	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{said}}, nil
 }
 
-// Of jobs with large bodies that are due in one slot, and of large things that a source finds of them, a read returns,
-// a source is asked about, and a settlement writes so much and no more.
+// The bytes of a read, a lookup and a settlement are bounded, for jobs with large bodies that are due in one slot,
+// and for large findings.
 func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 	const page, question, settlement = 16 << 20, 8 << 20, 8 << 20
 	for name, c := range map[string]struct {
 		jobs, size int
-		found      int // bytes that a source finds of each; 0: none is asked
+		found      int // bytes that a source finds for each; 0: no source
 	}{
 		"bodies":           {200, 250_000, 0},
 		"bodies and found": {200, 250_000, 100},

@@ -7,7 +7,7 @@ import (
 	"deadman/alerts"
 )
 
-// What would bring the next look forward leaves a snooze alone; what would have it later is later.
+// Events that would move the next check forward do not affect a snooze; those that would delay it do.
 func TestASnoozeHolds(t *testing.T) {
 	rule, job, alert := said()
 	newer := *rule
@@ -46,7 +46,7 @@ func TestASnoozeHolds(t *testing.T) {
 	}
 }
 
-// A snooze brings no look forward but one that another snooze put off.
+// A snooze moves no check forward, except one that another snooze delayed.
 func TestASnoozeBringsNoLookForward(t *testing.T) {
 	rule, _, _ := said()
 	late := noon.Add(6*time.Hour + 30*time.Minute)
@@ -77,7 +77,7 @@ func TestASnoozeBringsNoLookForward(t *testing.T) {
 	}
 }
 
-// Beats that leave the look where the snooze put it are not worth a write.
+// Heartbeats that leave the check at the end of the snooze are not worth a write.
 func TestBeatsOfASnoozedJobCoalesce(t *testing.T) {
 	_, pending := waiting()
 	for ref, j := range pending {
@@ -89,7 +89,7 @@ func TestBeatsOfASnoozedJobCoalesce(t *testing.T) {
 	}
 }
 
-// A snooze is of its wait: the next one is looked at as it comes.
+// A snooze ends with its job: the next job is not snoozed.
 func TestASnoozeEndsWithItsWait(t *testing.T) {
 	_, pending := waiting()
 	for ref, j := range pending {

@@ -22,7 +22,7 @@ import (
 	"deadman/rules"
 )
 
-// door is a rule whose trigger, resolve and changes come by the streams that a test reads them from.
+// door is a rule with a trigger, a resolve and changes in streams that a test chooses.
 const door = `
 name: %s
 entity: door
@@ -35,7 +35,7 @@ slot: 1s
 again: %s
 `
 
-// sources are the streams of a rule, which are read side by side.
+// sources are the streams of a rule, which are read concurrently.
 type sources struct {
 	*testing.T
 	store *store.Store
@@ -45,8 +45,8 @@ type sources struct {
 	rule  string
 }
 
-// newSources saves a rule of the name that reads the subjects of the door from streams of its own: its triggers, its ends,
-// and its changes. Triggers of two streams, such as AB, come on a subject of each.
+// newSources saves a rule that reads the door's triggers, ends and changes from the given streams. With two streams
+// of triggers, such as AB, each has a subject of its own.
 func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, changes string) *sources {
 	t.Helper()
 	of := map[string]string{"door.closed": ends, "door.seen": changes, "door.held": changes}
@@ -60,7 +60,7 @@ func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, chang
 	return sourcesOf(t, s, name, fmt.Sprintf(door, name, "door.opened.*", again), of)
 }
 
-// sourcesOf saves a rule that reads subjects from streams whose names begin with the rule's.
+// sourcesOf saves a rule that reads subjects from streams prefixed with the rule's name.
 func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *sources {
 	t.Helper()
 	src := &sources{T: t, store: s, book: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
@@ -71,7 +71,7 @@ func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[strin
 	return src
 }
 
-// save saves the next version of the rule. Of some streams events are unread that came before it.
+// save saves the next version of the rule. unread has the number of older events in a stream that are not read yet.
 func (s *sources) save(document string, unread map[string]uint64) {
 	s.Helper()
 	documents, err := rules.Parse([]byte(document), "test.yaml")
@@ -101,7 +101,7 @@ type happening struct {
 	subject string
 	key     string
 	at      time.Time // by the clock of its stream
-	body    string    // beside the id
+	body    string    // in addition to the id
 }
 
 // take applies events of one stream in one batch.
@@ -127,7 +127,7 @@ func (s *sources) take(all ...happening) futurejobs.ApplyResult {
 	return applied
 }
 
-// job is the pending job of a key; nil: there is none.
+// job returns the pending job of a key; nil: none.
 func (s *sources) job(key string) *futurejobs.Job {
 	s.Helper()
 	l, err := s.store.Job(s.Context(), s.rule, key)
@@ -140,7 +140,7 @@ func (s *sources) job(key string) *futurejobs.Job {
 	return &l.Job
 }
 
-// created is how many jobs of a key there are and were.
+// created returns the number of jobs of a key, pending and ended.
 func (s *sources) created(key string) int {
 	s.Helper()
 	history, err := s.store.History(s.Context(), futurejobs.Filter{Key: key, Rule: s.rule, Limit: futurejobs.MaxLimit})
@@ -172,10 +172,10 @@ func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	}
 }
 
-// anHourAgo is when events of a test begin: all of them are over.
+// anHourAgo returns the time of a test's first event: all of its events are past.
 func anHourAgo() time.Time { return time.Now().Add(-time.Hour).UTC().Truncate(time.Second) }
 
-// The door was opened, closed and opened again, and is open: in whatever order the streams are read.
+// A door that was opened, closed and opened again is open, for any order of reading the streams.
 func TestAnEndLeavesTheJobOfATriggerAfterIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		for _, again := range []string{"keep", "restart"} {
@@ -205,7 +205,7 @@ func TestAnEndLeavesTheJobOfATriggerAfterIt(t *testing.T) {
 	})
 }
 
-// A trigger that was kept out stays out when its end is read before it.
+// An ignored trigger stays ignored if its end is read before it.
 func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "keep", "A", "B", "B")
@@ -241,8 +241,8 @@ func TestWhatIsOlderThanAJobDoesNotChangeIt(t *testing.T) {
 	})
 }
 
-// Within the tolerance an end belongs to the trigger that it seems to be older than, whichever is read first;
-// but not where another job was open that it may have ended.
+// Within the tolerance an end belongs to the trigger that it seems to be older than, in any order of reading, unless
+// another job was open that it may have ended.
 func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		const near = futurejobs.ClockSkew - 10*time.Millisecond
@@ -281,7 +281,7 @@ func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
 	})
 }
 
-// The order of one stream is its own: its times do not count.
+// Events of one stream are applied in its order: their times do not matter.
 func TestEventsOfOneStreamAreInItsOrder(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "keep", "A", "A", "A")
@@ -298,7 +298,7 @@ func TestEventsOfOneStreamAreInItsOrder(t *testing.T) {
 	})
 }
 
-// A job that a person began is not ended by what came before it.
+// A job that a person began is not ended by an older event.
 func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "keep", "A", "A", "A")
@@ -328,8 +328,8 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 	})
 }
 
-// An update and a pause of another stream that are read before their trigger change its job, whether a job was pending
-// when they were read or not.
+// An update and a pause of another stream that are read before their trigger change its job, with or without a
+// pending job at that time.
 func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		at := anHourAgo()
@@ -368,7 +368,7 @@ func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 	})
 }
 
-// A change that was read ahead goes on from job to job until its own is there.
+// A change that was read early is carried from job to job until its own job begins.
 func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		at := anHourAgo()
@@ -400,7 +400,7 @@ func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
 	})
 }
 
-// A pause and its resume come by two streams, and are read in any order: time stands still between them.
+// A pause and its resume are in two streams, read in any order: the job is paused between them.
 func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		document := strings.Replace(fmt.Sprintf(door, "door", "door.opened", "keep"), "pause: {event: door.held, key: event.id, if: event.held == true}",
@@ -454,14 +454,15 @@ func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
 		if known := string(s.job("front").Known()); !strings.Contains(known, `"new"`) || !strings.Contains(known, `"tried":true`) {
 			t.Errorf("the job knows %s, want the lock of the later news, and what the older ones alone say", known)
 		}
-		// News of one stream are in its order, also where its clock was set back.
+		// News of one stream are applied in its order, even if its clock was set back.
 		s.take(happening{"door.opened", "back", at, `,"lock":"none"`})
 		s.take(happening{"door.seen", "back", at.Add(4 * time.Second), `,"lock":"first"`})
 		s.take(happening{"door.seen", "back", at.Add(3 * time.Second), `,"lock":"second"`})
 		if known := string(s.job("back").Known()); !strings.Contains(known, `"second"`) {
 			t.Errorf("the job knows %s, want the lock of the second news of the stream", known)
 		}
-		// The same holds for news that are read before their trigger, the first of them at the edge of its tolerance.
+		// The same applies to news that are read before their trigger, the first of them at the edge of its
+		// tolerance.
 		s.take(happening{"door.seen", "side", at.Add(4 * time.Second), `,"lock":"first"`})
 		s.take(happening{"door.seen", "side", at.Add(3 * time.Second), `,"lock":"second"`})
 		s.take(happening{"door.opened", "side", at, `,"lock":"none"`})
@@ -475,7 +476,7 @@ func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
 	})
 }
 
-// Of many changes that are read before their trigger the newest change its job.
+// Of many changes read before their trigger, only the newest change its job.
 func TestOfManyEarlyChangesTheNewestAreRemembered(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "keep", "A", "B", "B")
@@ -505,7 +506,7 @@ func TestOfManyEarlyChangesTheNewestAreRemembered(t *testing.T) {
 	})
 }
 
-// A kept trigger whose bodies are many leaves the newest.
+// Of many kept triggers with large bodies, the newest are kept.
 func TestOfManyKeptTriggersTheNewestLeaveTheirTime(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "keep", "A", "B", "B")
@@ -520,7 +521,7 @@ func TestOfManyKeptTriggersTheNewestLeaveTheirTime(t *testing.T) {
 	})
 }
 
-// told is what an oracle knows of a door: it sees all events in the order of their times.
+// told is an oracle's state of a door: it receives all events in the order of their times.
 type told struct {
 	open    bool
 	since   time.Time
@@ -529,7 +530,7 @@ type told struct {
 	created int
 }
 
-// see plays an event; again is what another trigger does.
+// see plays an event; again is the rule's treatment of another trigger.
 func (k *told) see(h happening, again string) {
 	var body map[string]any
 	if err := json.Unmarshal(fmt.Appendf(nil, `{"id":%q%s}`, h.key, h.body), &body); err != nil {
@@ -555,8 +556,8 @@ func (k *told) see(h happening, again string) {
 	}
 }
 
-// Streams are read at speeds of their own, their clocks differ, and what becomes of each door is what an oracle says that
-// sees all events in the order of their times: whatever is read before its trigger, and whichever trigger is read first.
+// Streams are read at different speeds, their clocks differ, and the state of each door equals that of an oracle that
+// receives all events in the order of their times, for any order of reading.
 func TestWhatBecomesOfJobsFollowsTheOrderOfTimes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		for _, streams := range [][3]string{{"A", "B", "B"}, {"A", "B", "C"}, {"A", "B", "A"}, {"A", "A", "B"}, {"AB", "C", "C"}, {"AB", "C", "D"}} {
@@ -573,8 +574,8 @@ func TestWhatBecomesOfJobsFollowsTheOrderOfTimes(t *testing.T) {
 	})
 }
 
-// playAtRandom has things happen to doors, reads the streams at random lags, and compares what became of each door with
-// what the oracle says.
+// playAtRandom generates events of doors, reads the streams at random lags, and compares the state of each door with
+// the oracle.
 func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 	s.Helper()
 	skew := map[string]time.Duration{}
@@ -618,13 +619,13 @@ func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 	}
 	for key, want := range oracle {
 		if len(opened) > 1 {
-			want.created = s.created(key) // a job that would have begun and ended before the one that is known leaves no trace
+			want.created = s.created(key) // a job that would have begun and ended before the known one leaves no trace
 		}
 		s.compare(key, want, story[key])
 	}
 }
 
-// compare compares what became of a door with what the oracle says.
+// compare compares the state of a door with the oracle.
 func (s *sources) compare(key string, want *told, story []happening) {
 	s.Helper()
 	got, j := told{created: s.created(key)}, s.job(key)
@@ -644,7 +645,7 @@ func (s *sources) compare(key string, want *told, story []happening) {
 	}
 }
 
-// through is a state as it comes back from JSON.
+// through returns a state after a round trip through JSON.
 func through(state map[string]any) (back map[string]any) {
 	text, err := json.Marshal(state)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// inLine is a function that is asked in line, as rules are.
+// inLine is an inline handler function, as rules are.
 type inLine struct{ checks.HandlerFunc }
 
 func (inLine) Prompt() {}
@@ -25,7 +25,7 @@ func keys(n int) []string {
 	return all
 }
 
-// coarse is a rule that the sweep does not wake for soon again.
+// coarse is a rule with slots too far apart to wake the sweep soon.
 const coarse = `
 name: %s
 entity: thing
@@ -71,7 +71,7 @@ func TestAVersionThatCannotBeReadStopsNoOther(t *testing.T) {
 	})
 }
 
-// odd begins waits under a version that is not there.
+// odd begins jobs of a version that does not exist.
 func (e *engine) odd(subject string, keys ...string) {
 	e.Helper()
 	batch := futurejobs.EffectBatch{RuleSet: e.book.Revision()}

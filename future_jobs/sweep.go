@@ -11,11 +11,11 @@ import (
 
 // Sizes of reads and chunks.
 const (
-	maxPage      = 4000 // rows that a read examines, over all shards
-	minShardPage = 250 // minimum for one shard
+	maxPage      = 4000     // rows that a read examines, over all shards
+	minShardPage = 250      // minimum for one shard
 	pageBytes    = 16 << 20 // of bodies that a read returns
-	scanMost     = 2_000 // rows that a read examines if it skips most of them
-	maxChunk     = 250 // jobs passed to a checker at a time
+	scanMost     = 2_000    // rows that a read examines if it skips most of them
+	maxChunk     = 250      // jobs passed to a checker at a time
 	settlers     = 3
 )
 
@@ -23,7 +23,7 @@ const (
 type sweepRun struct {
 	ctx        context.Context
 	now        time.Time // start of the sweep
-	revision   int64 // of the rules at the start
+	revision   int64     // of the rules at the start
 	shards     map[int16]*Shard
 	through    map[string]StreamProgress // by stream
 	belt       *pipeline
@@ -31,8 +31,8 @@ type sweepRun struct {
 	finds      map[VersionRef]*lookupBatch
 	search     func([]*task)
 	page       []Job // the last page, reused as a buffer
-	isLeaving  bool // the shards are to be given back: no handler and no source is called any more
-	isCutShort bool // more jobs are due; the next sweep starts at once
+	isLeaving  bool  // the shards are to be given back: no handler and no source is called any more
+	isCutShort bool  // more jobs are due; the next sweep starts at once
 
 	left time.Time // the oldest slot that was not handled; zero: none
 	own  time.Time // the same, without jobs that wait for a source or a handler

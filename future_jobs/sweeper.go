@@ -64,20 +64,20 @@ type Sweeper struct {
 	slow        *limiter
 	settleMost  atomic.Int64 // decisions that are settled at a time
 	rested      atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
-	crowded     atomic.Bool // the queue of a source was full, or all lanes were taken
+	crowded     atomic.Bool  // the queue of a source was full, or all lanes were taken
 	loads       loadCounter
 	outages     outageCache
 	unsettled   answerCache
 	unreadable  unreadable
 	waiting     map[VersionRef]unready // versions with waiting jobs; used by Run alone
-	behindSince map[string]time.Time // by stream; used by Run alone
-	paused      bool // the clock cannot be trusted; used by Run alone
-	behind      time.Duration // the last delay because of unhandled jobs; used by Run alone
-	isCutShort  bool // the last sweep left more to read; used by Run alone
-	last        time.Time // start of the last completed sweep; used by Run alone
-	halvings    int // of pages, because larger ones took too long; used by Run alone
-	steps       int64 // clock steps that the sweep has handled; used by Run alone
-	uneven      time.Time // time of the last clock step, by the local clock; used by Run alone
+	behindSince map[string]time.Time   // by stream; used by Run alone
+	paused      bool                   // the clock cannot be trusted; used by Run alone
+	behind      time.Duration          // the last delay because of unhandled jobs; used by Run alone
+	isCutShort  bool                   // the last sweep left more to read; used by Run alone
+	last        time.Time              // start of the last completed sweep; used by Run alone
+	halvings    int                    // of pages, because larger ones took too long; used by Run alone
+	steps       int64                  // clock steps that the sweep has handled; used by Run alone
+	uneven      time.Time              // time of the last clock step, by the local clock; used by Run alone
 
 	swept        atomic.Pointer[sweepProgress] // by the last sweep; nil: none yet
 	mu           sync.Mutex

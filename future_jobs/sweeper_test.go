@@ -18,7 +18,7 @@ import (
 	"deadman/rules"
 )
 
-// engine is leases and sweeps on a real SQLite store. Rules may have handlers of their own.
+// engine runs leases and sweeps on a real SQLite store. Rules may have handlers of their own.
 type engine struct {
 	*testing.T
 	store    *store.Store
@@ -34,11 +34,11 @@ type engine struct {
 	finished chan struct{}
 }
 
-// askedQueue is a queue that counts how often it was asked for the jobs of some rules alone.
+// askedQueue is a queue that counts queries for the jobs of certain rules.
 type askedQueue struct {
 	futurejobs.Queue
 	forRules atomic.Int64
-	after    atomic.Pointer[func(futurejobs.DueQuery)] // is called when a query was answered; nil: nothing is
+	after    atomic.Pointer[func(futurejobs.DueQuery)] // called after a query; may be nil
 }
 
 func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
@@ -52,7 +52,7 @@ func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejo
 	return jobs, err
 }
 
-// handlers is the book of rules, where some rules are answered by a function.
+// handlers is a book of rules in which functions replace the handlers of some rules.
 type handlers struct {
 	*rules.Catalog
 	by map[string]checks.Handler
@@ -138,7 +138,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	return e
 }
 
-// save saves a rule that listens to the stream S, and to more.
+// save saves a rule that reads the stream S, and more.
 func (e *engine) save(document string, more ...rules.StreamBinding) {
 	e.Helper()
 	saveIn(e.T, e.store, document, more...)
@@ -171,7 +171,7 @@ func (e *engine) happen(subject string, keys ...string) {
 	e.happenAt(time.Now().UTC(), subject, keys...)
 }
 
-// happenAt applies events that the stream took in at an instant.
+// happenAt applies events with the given stream time.
 func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
 	e.Helper()
 	batch := futurejobs.EffectBatch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
@@ -218,7 +218,7 @@ func (e *engine) ended() []futurejobs.EndedJob {
 }
 
 const (
-	// noResolve has nothing to wait for but its own time.
+	// noResolve only has a time.
 	noResolve = `
 name: %s
 entity: thing
@@ -242,7 +242,7 @@ func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
 		e := run(t, nil, withResolve)
 		e.happen("slow.created", "1")
 		time.Sleep(9 * time.Second)
-		e.read() // before the slot: it says nothing about what came until then
+		e.read() // before the slot: it does not cover events up to the slot
 		time.Sleep(time.Minute)
 		if said := e.said(); len(said) != 0 {
 			t.Fatalf("said before the stream was read past the slot: %+v", said)
@@ -336,7 +336,7 @@ func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
 	})
 }
 
-// Who waits for a lane goes as soon as there is one, and not at the next sweep.
+// A job that waits for a lane is checked as soon as one is free, and not at the next sweep.
 func TestALaneIsTakenWhenItIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
@@ -351,8 +351,7 @@ func TestALaneIsTakenWhenItIsFree(t *testing.T) {
 	})
 }
 
-// However many rules have handlers that never return, or return when their time is over, others
-// have room.
+// Any number of rules with handlers that never return, or that return at their timeout, leave capacity for others.
 func TestHandlersThatHangLeaveRoomForOthers(t *testing.T) {
 	for name, hangs := range map[string]func(ctx context.Context, never chan struct{}){
 		"for ever":             func(_ context.Context, never chan struct{}) { <-never },
@@ -455,7 +454,7 @@ func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 		e.happen("slow.created", "1")
 		time.Sleep(10 * time.Second)
 		e.read()
-		time.Sleep(time.Second) // it is being looked at
+		time.Sleep(time.Second) // it is being checked
 		e.happen("slow.done", "1")
 		time.Sleep(10 * time.Second)
 		ended := e.ended()
@@ -468,7 +467,7 @@ func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 	})
 }
 
-// A slot that comes while a sweep reads what was due before is swept at once, and not with the slot after it.
+// A slot that comes while a sweep reads earlier jobs is swept at once, and not with the slot after it.
 func TestASlotThatComesDuringASweepIsSwept(t *testing.T) {
 	t.Parallel()
 	const every = 10 * time.Second

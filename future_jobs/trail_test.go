@@ -14,7 +14,7 @@ import (
 	"deadman/guards"
 )
 
-// entriesOf are the entries that a decision leaves.
+// entriesOf returns the entries that a decision adds.
 func entriesOf(t *testing.T, d Decision) []Entry {
 	t.Helper()
 	if n := strings.Count(string(d.Job.Trail), "\n"); n > 0 {
@@ -33,7 +33,7 @@ func TestALookLeavesAnEntry(t *testing.T) {
 		name   string
 		answer checks.Answer
 		err    error
-		want   func(*Entry) // nil: none is left
+		want   func(*Entry) // nil: no entry
 	}{
 		{name: "nothing is due", answer: checks.Answer{Next: next, Saw: look.Saw}, want: func(*Entry) {}},
 		{name: "a step", answer: checks.Answer{Next: next, Saw: look.Saw, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Took = "primary" }},
@@ -116,7 +116,7 @@ func TestAnEntryIsBounded(t *testing.T) {
 	}
 }
 
-// What a database lost the beginning of, or somebody wrote by hand, hides no other entry.
+// A line that lost its beginning, or that was edited by hand, hides no other entry.
 func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
 	good := Entry{Kind: Looked, At: noon}
 	trail := "12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail()
@@ -125,7 +125,7 @@ func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is what becomes of a look after which the job goes on.
+// BenchmarkDecide measures a decision after which the job continues.
 func BenchmarkDecide(b *testing.B) {
 	rule := orderRule()
 	rule.Handler = computing{}

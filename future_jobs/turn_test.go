@@ -16,7 +16,7 @@ func TestTurnsAreTakenAlike(t *testing.T) {
 		}
 		counts[turn]++
 	}
-	// The chi-square statistic with 19 degrees of freedom is over 50 once in ten thousand herds.
+	// The chi-square statistic with 19 degrees of freedom exceeds 50 once in ten thousand samples.
 	chi := 0.0
 	for _, n := range counts {
 		off := float64(n) - keys/turns
