@@ -147,6 +147,7 @@ func (u *usage) begin(r *Rule, s *foldedJob) {
 	s.count()
 }
 
+// end counts a job that ends.
 func (u *usage) end(r *Rule, s *foldedJob) {
 	for _, use := range u.of(r) {
 		use.add(-1, -s.counted)

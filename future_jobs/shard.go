@@ -31,7 +31,7 @@ type Shard struct {
 	caughtUp time.Time          // the last sweep from the beginning; zero: not by this holder
 	flights  map[int64]inFlight // the jobs being checked
 	landed   []landing          // decided since the last read; still in flights
-	flown    position           // the first place of a job that was removed from flights during this round and is still pending; zero: none
+	flown    position           // first place of a job removed from flights in this round and still pending; zero: none
 	sweeps   int                // number of sweeps begun
 	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
