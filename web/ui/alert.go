@@ -15,34 +15,34 @@ import (
 	"deadman/web"
 )
 
-// alertView is one alert: the wait that it belongs to, and what became of it.
+// alertView is the page of one alert with the story of its job.
 type alertView struct {
 	web.Alert
 	permissions
-	Event, State string // as people read JSON; empty: there is none
+	Event, State string // indented JSON; empty if the alert has none
 	Story        []alertEntry
-	Ahead        []stepView // steps that are still to come
-	NextAt       time.Time  // of the wait's next look; zero: there is none
-	Pending      bool       // the wait goes on
-	MuteAt       string     // where alerts of its rule are muted
+	Ahead        []stepView // steps that are still due
+	NextAt       time.Time  // the job's next check; zero: none
+	Pending      bool       // the job is still pending
+	MuteAt       string     // address that mutes alerts of the rule
 
-	Outage *web.Outage // that it is about, and that goes on; nil: there is none, or it is not for the visitor
+	Outage *web.Outage // open outage of the alert; nil: none, or hidden from the visitor
 }
 
-// alertEntry is something that happened in a wait.
+// alertEntry is one event in the story of a job.
 type alertEntry struct {
 	At    time.Time
-	Kind  string // how it is marked
+	Kind  string // style of the entry
 	Word  string
 	Text  string
-	Alert *web.Alert // nil: it is none
-	Here  bool       // it is the alert that the page is about
+	Alert *web.Alert // nil: the entry is no alert
+	Here  bool       // the alert of this page
 }
 
-// How much of a wait's story is looked for.
+// Bounds of a job's story.
 const (
 	storyAlerts = "50"
-	storyDeeds  = 10 // alerts whose deeds are looked for
+	storyDeeds  = 10 // objects of the audit log to read
 )
 
 func (u *UI) alert(c client, r *http.Request) (view, error) {
@@ -71,7 +71,7 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	return view{Title: a.Text, Body: v}, nil
 }
 
-// tell finds out what happened in the wait of the alert, and what is still to come.
+// tell adds the past of the alert's job to the story, and its future steps.
 func (v *alertView) tell(c client) error {
 	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"}}
 	if err := v.said(c); err != nil {
@@ -86,17 +86,17 @@ func (v *alertView) tell(c client) error {
 	return nil
 }
 
-// of is what narrows a list to the key that the alert is of.
+// of returns the filter for lists of the alert's key.
 func (v *alertView) of() url.Values {
 	return url.Values{"rule": {v.Rule}, "entity": {v.Entity}, "key": {v.Key}}
 }
 
-// spoken is an alert in a story on the page of one.
+// spoken returns the story entry of an alert. here is the alert of the page.
 func spoken(a web.Alert, here alerts.ID) alertEntry {
 	return alertEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a, Here: a.ID == here}
 }
 
-// said adds the alerts of the same wait.
+// said adds the alerts of the same job.
 func (v *alertView) said(c client) error {
 	of := v.of()
 	of.Set("limit", storyAlerts)
@@ -112,7 +112,7 @@ func (v *alertView) said(c client) error {
 	return nil
 }
 
-// goesOn adds how the wait ended, or what is still to come of it.
+// goesOn adds the outcome of an ended job, or the further steps of a pending one.
 func (v *alertView) goesOn(c client) error {
 	of := v.of()
 	var jobs web.Page[web.Job]
@@ -137,8 +137,7 @@ func (v *alertView) goesOn(c client) error {
 	return nil
 }
 
-// ahead are the steps that are still to come of a job: those that follow the ones taken. A step
-// that is said again and again counts each time.
+// ahead adds the remaining steps of a job. A repeated step counts once per repetition.
 func (v *alertView) ahead(c client, j web.Job) error {
 	var d rules.Document
 	if err := c.get("/rules/"+url.PathEscape(j.Rule)+"/versions/"+strconv.Itoa(int(j.RuleVersion)), nil, &d); err != nil {
@@ -156,14 +155,13 @@ func (v *alertView) ahead(c client, j web.Job) error {
 	return nil
 }
 
-// words of deeds, for people.
+// deedWords maps actions of the audit log to words for people.
 var deedWords = map[string]string{
 	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "looked at", "job.cancel": "cancelled",
 	"alert.republish": "published again",
 }
 
-// deeds adds who did what, as the audit has it: to the alerts of the wait and to its job, since it
-// began.
+// deeds adds the audited actions on the alerts of the job and on the job itself, since its start.
 func (v *alertView) deeds(c client) error {
 	objects := []string{"job/" + v.Rule + "/" + v.Key}
 	for _, s := range v.Story {
@@ -179,12 +177,12 @@ func (v *alertView) deeds(c client) error {
 	}
 	for _, object := range objects {
 		query := url.Values{"object": {object}, "after": {v.Since.UTC().Format(time.RFC3339Nano)}}
-		if !v.Pending { // another wait may have followed
+		if !v.Pending { // a later job may have the same key
 			query.Set("before", until.Add(time.Second).UTC().Format(time.RFC3339Nano))
 		}
 		var page web.Page[web.Entry]
 		if is, err := exists(c.get("/audit", query, &page)); !is {
-			return err // nil: the node keeps no audit
+			return err // nil: the node keeps no audit log
 		}
 		for _, e := range page.Items {
 			if word := deedWords[e.Action]; word != "" {
@@ -195,7 +193,7 @@ func (v *alertView) deeds(c client) error {
 	return nil
 }
 
-// detailOf is what the audit says more of a deed.
+// detailOf returns the audit entry's detail as a suffix.
 func detailOf(e web.Entry) string {
 	if e.Detail == "" {
 		return ""

@@ -11,20 +11,20 @@ import (
 	"deadman/web"
 )
 
-// What is done to alerts.
+// Verbs of alert actions.
 const (
 	acknowledged = "acknowledged"
 	takenBack    = "unacknowledged"
 )
 
-// A group is acknowledged so many alerts at a time, of so many that are looked at: an answer has to
-// come within 30 seconds.
+// Bounds of acknowledging a group: alerts acknowledged per request, and pages read to find them. An answer is due
+// within 30 seconds.
 const (
 	answeredMost = 1000
 	pagesMost    = 20
 )
 
-// alertDeed acknowledges an alert, or takes that back.
+// alertDeed acknowledges an alert, or removes its acknowledgement.
 func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
@@ -41,14 +41,14 @@ func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, alertAt(id), http.StatusSeeOther)
 }
 
-// alertsDeed acknowledges the chosen alerts, or a whole group, or takes that back.
+// alertsDeed acknowledges the chosen alerts or a whole group, or removes their acknowledgements.
 func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
 	c, chosen, rest, group := client{u.api, r}, r.PostForm["alert"], 0, r.PostForm.Has("group")
 	if group && r.PostForm.Get("do") == "" {
-		r.PostForm.Set("do", "ack") // the button of a group says which group, and nothing else is done to one
+		r.PostForm.Set("do", "ack") // a group's button names the group only; acknowledging is a group's only action
 	}
 	verb, answer, err := c.answer(r.PostForm)
 	if err == nil && group {
@@ -70,8 +70,7 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	u.report(w, r, d)
 }
 
-// answer is what a form does to an alert, given its id, and the word for that. A form that does neither
-// is refused.
+// answer returns the action of a form on an alert id, and its verb. A form without an action is refused.
 func (c client) answer(form url.Values) (verb string, do func(id string) error, err error) {
 	switch form.Get("do") {
 	case "ack":
@@ -85,8 +84,8 @@ func (c client) answer(form url.Values) (verb string, do func(id string) error, 
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 
-// groupOf is which alerts of a group can be acknowledged and are not yet, of those that the visitor
-// has seen: what came meanwhile is not theirs to answer for. rest is how many are too many.
+// groupOf returns the ids of a group's open alerts that can be acknowledged and are not yet. Alerts newer than the
+// form's page are left out, because the visitor has not seen them. rest counts the alerts over the limit.
 func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
 	if err := decodeForm(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
 		return nil, 0, err
@@ -128,8 +127,7 @@ func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
 	return ids[:len(ids)-rest], rest, nil
 }
 
-// nameAlerts puts what alerts say in the place of the ids of those that are named; an alert that
-// can't be read keeps its id.
+// nameAlerts replaces the ids of listed alerts by the alerts' texts. An alert that can't be read keeps its id.
 func (c client) nameAlerts(d *bulkResult) {
 	for _, l := range d.Left {
 		for i, id := range l.Named() {

@@ -8,10 +8,10 @@ import (
 	"deadman/web"
 )
 
-// saidAt is the path of the list of what was said.
+// saidAt is the path of the alert log.
 const saidAt = "/alerts/said"
 
-// alertLogView is what was said, newest first.
+// alertLogView is the alert log, newest first.
 type alertLogView struct {
 	listing
 	permissions
@@ -19,22 +19,22 @@ type alertLogView struct {
 	Severities []string
 	Statuses   []string
 	Spans      []span
-	Within     string // the span that is asked for
+	Within     string // the selected span
 }
 
-// span is how far a list looks back.
+// span is a length of time that a list covers.
 type span struct {
 	Words string
-	Text  string // as it is in the address
+	Text  string // its value in the address
 	width time.Duration
 }
 
-// spans are those that one can choose.
+// spans are the selectable spans.
 var spans = []span{
 	{"the last hour", "1h", time.Hour}, {"the last day", "24h", 24 * time.Hour}, {"the last week", "7d", 7 * 24 * time.Hour},
 }
 
-// saidFilter is what the list is narrowed by.
+// saidFilter names the filters of the alert log.
 var saidFilter = []string{"rule", "entity", "key", "severity", "status", "decided_after", "decided_before"}
 
 func (u *UI) said(c client, r *http.Request) (view, error) {

@@ -17,54 +17,52 @@ import (
 // alertsAt is the path of the inbox.
 const alertsAt = "/alerts"
 
-// inboxView is what goes on: open alerts, in groups as they are told, and below them those that
-// somebody acknowledged.
+// inboxView is the inbox: open alerts in groups, then the acknowledged ones.
 type inboxView struct {
 	listing
 	permissions
 	Severities []string
-	Ways       []string // what may be grouped by
-	By         string   // what is grouped by
+	Ways       []string // fields to group by
+	By         string   // the selected field
 	Open       int
 	Groups     []group
 	Known      []openAlert // acknowledged
-	Unshown    int         // more of these
-	More       bool        // there are more, older ones
-	Seen       alerts.ID   // the newest that is shown
-	Done       *bulkResult // what was just done; nil: nothing
+	Unshown    int         // acknowledged alerts that are not shown
+	More       bool        // older open alerts exist
+	Seen       alerts.ID   // the newest alert shown
+	Done       *bulkResult // result of the last action; nil: none
 }
 
-// openAlert is an alert that goes on.
+// openAlert is an open alert in the inbox.
 type openAlert struct {
 	web.Alert
-	Mute *web.Mute // that keeps it from people; nil: none does
+	Mute *web.Mute // mute that matches the alert; nil: none
 }
 
-// group is open alerts that have something in common.
+// group is a set of open alerts with the same value of a field.
 type group struct {
-	Name     string // what they have in common; empty: that they have nothing there
-	Loudest  string // as alerts are shown
+	Name     string // the value; empty: the alerts lack the field
+	Loudest  string // the highest severity, as a style
 	Oldest   time.Time
-	Alerts   []openAlert // those that are shown
+	Alerts   []openAlert // the alerts shown
 	Count    int
-	At       string // the inbox with this group alone; empty: it can't be narrowed so
-	MuteAt   string // where it is muted
-	Muted    int    // how many are muted
+	At       string // the inbox narrowed to this group; empty: not possible
+	MuteAt   string // address that mutes the group
+	Muted    int    // number of muted alerts
 	Answered bool   // some can be acknowledged
 }
 
-// The inbox shows so many open alerts, and so many of a group; the others are counted.
+// Bounds of the inbox: open alerts that are read, rows shown of a group, and acknowledged alerts shown.
 const (
 	inboxMost = "500"
 	groupRows = 15
 	knownRows = 50
 )
 
-// inboxFilter is what the inbox is narrowed by.
+// inboxFilter names the filters of the inbox.
 var inboxFilter = []string{"rule", "entity", "key", "severity"}
 
-// alerts is the inbox; where a status or a time is asked for, as in messages to people, what was
-// said.
+// alerts serves the inbox. It redirects links with a status or a time, as in notifications, to the alert log.
 func (u *UI) alerts() http.HandlerFunc {
 	inbox := u.page("alerts", u.inbox)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -98,10 +96,10 @@ func (u *UI) inbox(c client, r *http.Request) (view, error) {
 	return view{Title: "Alerts", Body: v}, nil
 }
 
-// severities are those of alerts, least first.
+// severities lists the severities of alerts, lowest first.
 var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
 
-// open asks for open alerts, newest first, and marks those that are muted.
+// open reads the open alerts, newest first, and marks the muted ones.
 func (c client) open(query url.Values) (open []openAlert, more bool, err error) {
 	query.Del("by")
 	query.Set("open", "true")
@@ -124,7 +122,7 @@ func (c client) open(query url.Values) (open []openAlert, more bool, err error) 
 	return open, page.Next != "", nil
 }
 
-// liveMutes asks for the mutes that go on; whoever sees some rules alone is shown none.
+// liveMutes reads the active mutes. A visitor limited to some rules gets none.
 func (c client) liveMutes() ([]web.Mute, error) {
 	var page web.Page[web.Mute]
 	err := c.get(mutesAt, url.Values{"limit": {"500"}}, &page)
@@ -134,8 +132,8 @@ func (c client) liveMutes() ([]web.Mute, error) {
 	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Live }), err
 }
 
-// sort puts each open alert into its group, or below where it was acknowledged; the loudest group
-// first, and in it the loudest alert.
+// sort puts open alerts into their groups and acknowledged ones into their own list. The most severe group comes
+// first, and within it the most severe alert.
 func (v *inboxView) sort(open []openAlert) {
 	groups, labels := map[string]*group{}, map[string]bool{}
 	for _, a := range open {
@@ -183,7 +181,7 @@ func (g *group) add(a openAlert) {
 	g.Answered = g.Answered || a.Answerable()
 }
 
-// sorted is the group as it is shown: the loudest first, and of those the newest.
+// sorted returns the group for display: most severe alerts first, then newest.
 func (g *group) sorted() group {
 	slices.SortStableFunc(g.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
 	g.Loudest = severityRank(g.Alerts[0].Alert)
@@ -191,24 +189,24 @@ func (g *group) sorted() group {
 	return *g
 }
 
-// Others is how many alerts of the group are not shown.
+// Others counts the alerts of the group that are not shown.
 func (g group) Others() int { return g.Count - len(g.Alerts) }
 
-// rank is the order of alerts by severity and by what kind of news they are.
+// rank orders alerts by severity, then by status.
 func rank(a web.Alert) int {
 	states := []alerts.Status{alerts.Resolved, alerts.Firing, alerts.Undetermined, alerts.Expired, alerts.GaveUp}
 	return slices.Index(severities, string(a.Severity))*len(states) + slices.Index(states, a.Status)
 }
 
-// Answerable reports whether the alert can be acknowledged: it is about a job.
+// Answerable reports whether the alert can be acknowledged: it must belong to a job.
 func (a openAlert) Answerable() bool { return ofWait(a.Alert) }
 
-// Answered reports whether some of what is open can be acknowledged.
+// Answered reports whether the inbox has an alert that can be acknowledged.
 func (v inboxView) Answered() bool {
 	return slices.ContainsFunc(v.Groups, func(g group) bool { return g.Answered })
 }
 
-// at is the inbox with the alerts of one group alone; empty: it can't be narrowed so.
+// at returns the address of the inbox narrowed to one group. It is empty if the inbox has no such filter.
 func (v inboxView) at(name string) string {
 	if !slices.Contains(inboxFilter, v.By) || name == "" || v.Asked[v.By] != "" {
 		return ""
@@ -218,7 +216,7 @@ func (v inboxView) at(name string) string {
 	return l.page("")
 }
 
-// Says is the inbox in a sentence.
+// Says summarizes the inbox in a sentence.
 func (v inboxView) Says() string {
 	var said []string
 	if v.Open > 0 {

@@ -11,27 +11,26 @@ import (
 	"deadman/web"
 )
 
-// bulkResult is what came of doing something to several things, one after the other.
+// bulkResult is the result of an action on several objects.
 type bulkResult struct {
-	Verb string // what was done to them, such as acknowledged
-	Noun string // what one of them is, such as alert
+	Verb string // past participle, such as acknowledged
+	Noun string // noun of the objects, such as alert
 	Done int
-	// Ended is how many jobs ended of those that were looked at.
+	// Ended counts the checked jobs that ended.
 	Ended int
 	None  bool      // nothing was chosen
-	Left  []skipped // what could not be done
-	Back  string    // the page it was asked for on
+	Left  []skipped // objects the action skipped
+	Back  string    // the page of the form
 }
 
-// skipped are things that were left as they are, for one reason.
+// skipped are objects that an action skipped for the same reason.
 type skipped struct {
 	Why    string
 	Number int
-	Names  []string // empty: nobody named them
+	Names  []string // empty: not named
 }
 
-// each does something to each of names. What can't be done does not hold up the others; that
-// nobody may do it at all, or that the browser left, does.
+// each calls do for every name. A failure does not stop the others. Once the browser has left, the rest is skipped.
 func (d *bulkResult) each(r *http.Request, names []string, do func(name string) error) {
 	for _, name := range names {
 		if err := r.Context().Err(); err != nil {
@@ -46,7 +45,7 @@ func (d *bulkResult) each(r *http.Request, names []string, do func(name string) 
 	}
 }
 
-// leave notes what could not be done, and why.
+// leave records a skipped object with the reason.
 func (d *bulkResult) leave(name string, err error) {
 	why := problemText(err)
 	i := slices.IndexFunc(d.Left, func(l skipped) bool { return l.Why == why })
@@ -57,16 +56,16 @@ func (d *bulkResult) leave(name string, err error) {
 	d.Left[i].Number++
 }
 
-// Others is how many of them are not named, where there are many.
+// Others counts the skipped objects beyond the named ones.
 func (l skipped) Others() int { return max(0, len(l.Names)-leftNamed) }
 
-// Named are those that are named.
+// Named returns the first names of the skipped objects.
 func (l skipped) Named() []string { return l.Names[:min(len(l.Names), leftNamed)] }
 
-// leftNamed is how many things of one reason are named.
+// leftNamed is the number of objects named per reason.
 const leftNamed = 20
 
-// asProblem is what the API answered; nil: it did not.
+// asProblem returns the API's problem in err, or nil.
 func asProblem(err error) *web.Problem {
 	var p *web.Problem
 	if !errors.As(err, &p) {
@@ -75,8 +74,8 @@ func asProblem(err error) *web.Problem {
 	return p
 }
 
-// report shows what was done: on the page it was asked for on where all of it was, and else on
-// one of its own that says what was not, and why.
+// report shows the result of an action. A complete one redirects to the page of the form, and an incomplete one gets
+// a page with the reasons.
 func (u *UI) report(w http.ResponseWriter, r *http.Request, d bulkResult) {
 	if len(d.Left) > 0 {
 		u.render(w, r, http.StatusOK, "doing", view{Title: "Not all was done", Body: d, Still: true}, "")
@@ -85,8 +84,7 @@ func (u *UI) report(w http.ResponseWriter, r *http.Request, d bulkResult) {
 	http.Redirect(w, r, backWith(d), http.StatusSeeOther)
 }
 
-// noneChosen reports whether nothing was chosen to be done something to, and says so on the page that
-// it was asked for on.
+// noneChosen reports whether nothing was chosen. If so, it redirects to the page of the form with a message.
 func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d bulkResult, chosen []string) bool {
 	if len(chosen) > 0 {
 		return false
@@ -96,10 +94,10 @@ func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d bulkResult, ch
 	return true
 }
 
-// didNothing is what the address of a page says was done where nothing was chosen.
+// didNothing is the value of did in an address if nothing was chosen.
 const didNothing = "nothing"
 
-// backWith is the address of the page that a deed was asked for on, with what was done.
+// backWith returns the address of the form's page with the result in its query.
 func backWith(d bulkResult) string {
 	at := returnPath(d.Back)
 	query := at.Query()
@@ -118,7 +116,7 @@ func backWith(d bulkResult) string {
 	return at.String()
 }
 
-// Came is what came of looks at jobs; empty: something else was done.
+// Came summarizes the outcome of checks. It is empty for other actions.
 func (d bulkResult) Came() string {
 	switch {
 	case d.Verb != jobVerbs["check"] || d.Done == 0:
@@ -131,8 +129,8 @@ func (d bulkResult) Came() string {
 	return fmt.Sprintf("%d ended, %d still waiting", d.Ended, d.Done-d.Ended)
 }
 
-// flashOf is what the address of a page says was done: nil where it says nothing, or what can't be
-// done to things of this kind.
+// flashOf returns the result in a page's address. It is nil if the address has none, or a verb that does not fit the
+// noun.
 func flashOf(query url.Values, noun string, verbs ...string) *bulkResult {
 	if query.Get("did") == didNothing {
 		return &bulkResult{Noun: noun, None: true}
@@ -144,10 +142,10 @@ func flashOf(query url.Values, noun string, verbs ...string) *bulkResult {
 	return &bulkResult{Verb: query.Get("did"), Noun: noun, Done: n}
 }
 
-// formMost is the most that a form may have, in bytes.
+// formMost is the largest form, in bytes.
 const formMost = 1 << 20
 
-// form reads the form of a request, and reports whether it could be.
+// form parses the request's form and reports success.
 func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, formMost)
 	if err := r.ParseForm(); err != nil {
@@ -157,19 +155,19 @@ func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// nothingAsked is what a form gets that does not say what to do.
+// nothingAsked returns the problem of a form without an action.
 func nothingAsked(detail string) *web.Problem {
 	return &web.Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: detail}
 }
 
-// flashMessages are what can have been done before a page is shown, by how its address says so, in sentences.
+// flashMessages maps the values of did in an address to sentences.
 type flashMessages map[string]string
 
-// withFlash is where a page is that says that something was done; at is its address.
+// withFlash returns the address at with the given deed in its query.
 func withFlash(at, deed string) string {
 	to, err := url.Parse(at)
 	if err != nil {
-		return at // the page comes without the line
+		return at // the page lacks the message then
 	}
 	query := to.Query()
 	query.Set("did", deed)
@@ -177,8 +175,7 @@ func withFlash(at, deed string) string {
 	return to.String()
 }
 
-// of is the sentence of what was done before a page that is asked for; empty: nothing was. What a form
-// on the page leads to is no longer about it.
+// of returns the message for a page of a GET request, or an empty text. A POST from the page is no longer about it.
 func (all flashMessages) of(r *http.Request) string {
 	if r.Method != http.MethodGet {
 		return ""

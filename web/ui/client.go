@@ -13,8 +13,8 @@ import (
 	"deadman/web"
 )
 
-// client asks the API within the process, as the visitor of a request. What a token may not do
-// over HTTP, its pages can't do either.
+// client calls the API within the process as the visitor of a request. The pages can't do more than the visitor's
+// token may do over HTTP.
 type client struct {
 	api     http.Handler
 	visitor *http.Request
@@ -22,8 +22,8 @@ type client struct {
 
 const apiPath = "/api/v1"
 
-// get reads a document of the API into out. A path is one below /api/v1. The error is a
-// *web.Problem where the API answered with one.
+// get reads a document of the API into out. The path is relative to /api/v1. A problem of the API is returned as
+// *web.Problem.
 func (c client) get(path string, query url.Values, out any) error {
 	return c.do(http.MethodGet, path, query, nil, out)
 }
@@ -37,8 +37,7 @@ func (c client) yaml(path string) (string, error) {
 	return a.body.String(), err
 }
 
-// do sends a request with body as JSON, where it is not nil, and reads the answer into out, where
-// that is not nil.
+// do sends a request with body as JSON unless it is nil, and decodes the answer into out unless it is nil.
 func (c client) do(method, path string, query url.Values, body, out any) error {
 	var text []byte
 	header := make(http.Header)
@@ -56,7 +55,7 @@ func (c client) do(method, path string, query url.Values, body, out any) error {
 	return a.read(method+" "+path, out)
 }
 
-// ask sends a request and returns the answer as it is.
+// ask sends a request and returns the raw answer.
 func (c client) ask(method, path string, query url.Values, header http.Header, body []byte) (a answer, err error) {
 	target, err := url.Parse(apiPath + path)
 	if err != nil {
@@ -74,8 +73,8 @@ func (c client) ask(method, path string, query url.Values, header http.Header, b
 	return a, nil
 }
 
-// request is a request of the visitor's. The router finds its way anew: where it stands with the
-// page is not where the API is.
+// request builds a request with the visitor's credentials. It clears the chi route context, because the page's route
+// is not the API's.
 func (c client) request(method, target string, body []byte) (*http.Request, error) {
 	ctx := context.WithValue(c.visitor.Context(), chi.RouteCtxKey, (*chi.Context)(nil))
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -89,7 +88,7 @@ func (c client) request(method, target string, body []byte) (*http.Request, erro
 	return r, nil
 }
 
-// answer is what the API answers, kept.
+// answer is a buffered response of the API.
 type answer struct {
 	header http.Header
 	status int

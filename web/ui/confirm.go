@@ -5,24 +5,24 @@ import (
 	"net/http"
 )
 
-// confirmation is a question that is asked before something is done that can't be undone.
+// confirmation is the question before an action that can't be undone.
 type confirmation struct {
 	Title string
-	Says  string   // what comes of it
-	Names []string // what it is done to; empty: Says tells
-	At    string   // where the answer goes
-	Form  []field  // what goes with it
-	Do    string   // on the button that does it
-	Grave bool     // something is lost by it
-	Keep  string   // on the way back
+	Says  string   // consequence of the action
+	Names []string // objects of the action; empty: Says names them
+	At    string   // address of the form
+	Form  []field  // hidden fields
+	Do    string   // label of the confirming button
+	Grave bool     // the action loses data
+	Keep  string   // label of the link back
 	Back  string
-	Then  string // where one goes once it is done; empty: Back
+	Then  string // page after the action; empty: Back
 }
 
-// field is a field of a form that nobody sees.
+// field is a hidden field of a form.
 type field struct{ Name, Value string }
 
-// ask asks.
+// ask shows the confirmation page.
 func (u *UI) ask(w http.ResponseWriter, r *http.Request, q confirmation) {
 	q.Form = append(q.Form, field{"sure", "yes"}, field{"back", cmp.Or(q.Then, q.Back)})
 	u.render(w, r, http.StatusOK, "sure", view{Title: q.Title, Body: q, Still: true}, "")

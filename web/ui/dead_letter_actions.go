@@ -13,17 +13,17 @@ import (
 	"deadman/web"
 )
 
-// What is done to dead letters.
+// Verbs of dead letter actions.
 const (
 	takenIn = "taken in"
 	dropped = "dropped"
 )
 
-// retryTime is how long a page retries letters before it asks whether to go on: an answer has to
-// come within 30 seconds.
+// retryTime is the longest time a request retries dead letters before the page asks to continue. An answer is due
+// within 30 seconds.
 const retryTime = 10 * time.Second
 
-// letterDeed tries a dead letter again, or drops it.
+// letterDeed retries or drops one dead letter.
 func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
@@ -34,7 +34,7 @@ func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
 	u.doToLetters(w, r, letterAt(id), "Keep it")
 }
 
-// lettersDeed tries the chosen dead letters again, or all that are as the form says, or drops them.
+// lettersDeed retries or drops the chosen dead letters, or all that match the form's filter.
 func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
@@ -46,7 +46,7 @@ func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 	u.doToLetters(w, r, returnPath(r.PostForm.Get("back")).String(), "Keep them")
 }
 
-// doToLetters does something to the letters that a form names, one after the other.
+// doToLetters applies an action to the dead letters named in a form. Dropping needs a confirmation.
 func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep string) {
 	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
 	d := bulkResult{Noun: "dead letter", Verb: takenIn, Back: returnPath(r.PostForm.Get("back")).String()}
@@ -76,7 +76,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 	u.report(w, r, d)
 }
 
-// retryLetter tries a letter again; that it is refused again is an error.
+// retryLetter retries a dead letter. A second refusal is an error.
 func (c client) retryLetter(id string) error {
 	var did web.Retried
 	if err := c.do(http.MethodPost, letterAt(id)+"/retry", nil, nil, &did); err != nil {
@@ -88,8 +88,7 @@ func (c client) retryLetter(id string) error {
 	return nil
 }
 
-// doToMeant does something to all letters that are as a form says, after it was asked whether
-// that is meant.
+// doToMeant applies an action to all dead letters that match the form's filter, after a confirmation.
 func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	if err := decodeForm(r.PostForm, letterFilter...); err != nil {
 		u.fail(w, r, err)
@@ -132,7 +131,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// countMeant is how many letters are as a form says, in words.
+// countMeant returns the number of matching dead letters in words.
 func (c client) countMeant(form url.Values) (string, error) {
 	meant := url.Values{}
 	for _, name := range letterFilter {
@@ -153,7 +152,7 @@ func (c client) countMeant(form url.Values) (string, error) {
 	return fmt.Sprintf("all %d dead letters", counted.Letters), nil
 }
 
-// retryMeant retries for a while, and asks whether to go on where there are more.
+// retryMeant retries matching dead letters for at most retryTime. If more remain, it asks whether to continue.
 func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values, more confirmation) {
 	c := client{u.api, r}
 	sum := retriedBefore(r.PostForm)
@@ -184,21 +183,21 @@ func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values
 	u.report(w, r, d)
 }
 
-// refused notes how many letters were refused again: their reasons are in the list.
+// refused records the number of dead letters that were refused again. The list has their reasons.
 func (d *bulkResult) refused(n int) {
 	if n > 0 {
 		d.Left = append(d.Left, skipped{Why: "refused again; the list has the new reasons", Number: n})
 	}
 }
 
-// retriedBefore is what came of the letters before a page asked whether to go on.
+// retriedBefore returns the counts of earlier rounds from the form.
 func retriedBefore(form url.Values) (sum web.Retried) {
-	sum.TakenIn, _ = strconv.Atoi(form.Get("taken_in")) // absent: this is the first time
+	sum.TakenIn, _ = strconv.Atoi(form.Get("taken_in")) // absent in the first round
 	sum.Refused, _ = strconv.Atoi(form.Get("refused"))
 	return sum
 }
 
-// meantBy is which letters a form means, as the API takes it.
+// meantBy returns the form's filter for the API.
 func meantBy(form url.Values) url.Values {
 	meant := url.Values{}
 	for _, name := range letterFilter {
@@ -212,7 +211,7 @@ func meantBy(form url.Values) url.Values {
 	return meant
 }
 
-// whichOf says which letters are meant, after how many there are.
+// whichOf describes the filter in words, to follow a count.
 func whichOf(meant url.Values) (said string) {
 	if rule := meant.Get("rule"); rule != "" {
 		said += " of rule " + escapeControls(rule)

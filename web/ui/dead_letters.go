@@ -13,26 +13,26 @@ import (
 	"deadman/web"
 )
 
-// lettersView is the events that could not be taken in, newest first, and why.
+// lettersView is the list of dead letters, newest first, with their reasons.
 type lettersView struct {
 	listing
 	permissions
 	Letters []web.DeadLetter
 	Reasons []reason
 	Counted web.DeadLetterReasons
-	Done    *bulkResult // what was just done; nil: nothing
+	Done    *bulkResult // result of the last action; nil: none
 }
 
-// reason is why events could not be taken in.
+// reason is a reason of dead letters.
 type reason struct {
 	web.DeadLetterReason
-	At string // the list of these letters alone
+	At string // the list narrowed to the reason
 }
 
-// lettersAt is the path of the list.
+// lettersAt is the path of the dead letters.
 const lettersAt = "/dead-letters"
 
-// letterFilter is what letters are narrowed by.
+// letterFilter names the filters of dead letters.
 var letterFilter = []string{"rule", "subject", "reason"}
 
 func (u *UI) letters(c client, r *http.Request) (view, error) {
@@ -59,13 +59,13 @@ func (u *UI) letters(c client, r *http.Request) (view, error) {
 	return view{Title: "Dead letters", Body: v}, nil
 }
 
-// letterView is one of them.
+// letterView is the page of one dead letter.
 type letterView struct {
 	web.DeadLetter
 	permissions
-	Text   string // its body, as people read it
-	Binary bool   // the body is no text, and is shown byte by byte
-	Alike  string // the list of those of its rule and reason
+	Text   string // its body for display
+	Binary bool   // the body is not text and is shown as a hex dump
+	Alike  string // the list with the same rule and reason
 }
 
 func (u *UI) letter(c client, r *http.Request) (view, error) {
@@ -80,8 +80,8 @@ func (u *UI) letter(c client, r *http.Request) (view, error) {
 	return view{Title: "Dead letter " + strconv.FormatInt(l.ID, 10), Body: v}, err
 }
 
-// bodyOf is the body of a letter as people read it: JSON indented, text as it is, and what is
-// neither byte by byte, as hexdump -C does.
+// bodyOf returns the body of a dead letter for display: indented JSON, plain text, or a dump in the format of hexdump
+// -C.
 func bodyOf(l web.DeadLetter) (text string, binary bool) {
 	body := l.BodyBase64
 	if body == nil {
@@ -96,7 +96,7 @@ func bodyOf(l web.DeadLetter) (text string, binary bool) {
 	return hex.Dump(body), true
 }
 
-// alike is the list of the letters of a rule and a reason.
+// alike returns the address of the dead letters with a rule and a reason.
 func alike(rule, reason string) string {
 	query := url.Values{"reason": {reason}}
 	if rule != "" {

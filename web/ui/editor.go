@@ -15,50 +15,50 @@ import (
 	"deadman/web"
 )
 
-// editorView is a rule being written.
+// editorView is the editor of a rule.
 type editorView struct {
 	permissions
-	Name    string // empty: it is a new one
-	Version int32  // that is being changed
-	Bundle  string // that it is changed in; empty: here
-	SavedBy string // the newest version
-	Opened  int32  // the older version whose text it is; 0: it is that of the newest
+	Name    string // empty: a new rule
+	Version int32  // the version being edited
+	Bundle  string // the rule's bundle; empty: edited in the UI
+	SavedBy string // author of the newest version
+	Opened  int32  // older version opened for editing; 0: the newest
 	Text    string
 	Trial   previewForm
-	Sample  *sample // that a new rule began as; nil: it is another's
+	Sample  *sample // sample of a new rule; nil: none
 
-	saved    string         // the text that leaving loses nothing of
-	document rules.Document // the saved one
+	saved    string         // the saved text
+	document rules.Document // the saved document
 
 	Wrong    []web.Detail
-	Refused  string // why it was not saved; empty: nobody tried, or it has problems
-	Taken    string // the rule that has the name of this new one; empty: none has
+	Refused  string // why saving failed; empty: not tried, or Wrong has the errors
+	Taken    string // existing rule with the new rule's name; empty: none
 	Overtook *conflictView
 }
 
-// Unsaved reports whether something was written that is not saved, before the page was made.
+// Unsaved reports whether the text differs from the saved one.
 func (v editorView) Unsaved() bool { return v.Text != v.saved }
 
-// ReadOnlyName reports whether the rule can't be changed here, by this visitor.
+// ReadOnlyName reports whether this visitor can't change the rule here.
 func (v editorView) ReadOnlyName() bool { return v.Bundle != "" || !v.Change }
 
 // OfFolder reports whether a node reads the rule from its folder of rule files.
 func (v editorView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
 
-// Adopt reports whether the visitor may take the rule over from its files.
+// Adopt reports whether the visitor may convert the rule to one managed in the UI.
 func (v editorView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
-// NextVersion is what saving makes of it.
+// NextVersion is the version that saving creates.
 func (v editorView) NextVersion() int32 { return v.Version + 1 }
 
-// conflictView is what somebody else saved while a rule was being written.
+// conflictView is another user's version, saved while the rule was edited.
 type conflictView struct {
 	Version int32
 	By      string
 	Text    string
-	Theirs  []diffLine // what they changed
-	Yours   []diffLine // what saving now would change of theirs
-	Unknown string     // why that is not known; empty: it is
+	Theirs  []diffLine // their changes
+	Yours   []diffLine // changes of saving now to their version
+	Unknown string     // why Yours is missing; empty: it is known
 }
 
 func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
@@ -85,12 +85,12 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 	if old := versionOf(r.URL.Query().Get("version"), 0); old > 0 && old != v.Version {
 		v.Opened = old
 		v.Text, err = c.yaml(fmt.Sprintf("%s/versions/%d", rulePath(name), old))
-		v.saved = v.Text // it is there, as that version
+		v.saved = v.Text // saved, as that version
 	}
 	return view{Title: v.Name, Body: v, Still: true}, err
 }
 
-// edited is a rule as it is, to be changed.
+// edited reads a rule for the editor.
 func (c client) edited(name string) (editorView, error) {
 	v := editorView{Name: name}
 	var err error
@@ -112,11 +112,10 @@ func (c client) edited(name string) (editorView, error) {
 
 const yamlType = "application/yaml"
 
-// maxForm bounds what the form of the editor sends, in bytes.
+// maxForm is the largest form of the editor, in bytes.
 const maxForm = 4 << 20
 
-// saveRule saves what was written, if the rule is still as it was when the writing began; or shows
-// what it would do.
+// saveRule saves the edited text if the rule's version is unchanged, or shows a preview of it.
 func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	v := editorView{Name: chi.URLParam(r, "name"), Text: strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n"), Trial: trialOf(r)}
@@ -165,7 +164,7 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	u.render(w, r, problem.Status, "editor", view{Title: "Not saved", Body: v}, "")
 }
 
-// nameIn is the name of the rule that a text is; empty: it is not one rule.
+// nameIn returns the name of the single rule in a text, or an empty string.
 func nameIn(text string) string {
 	documents, err := rules.Parse([]byte(text), "")
 	if err != nil || len(documents) != 1 {
@@ -174,7 +173,7 @@ func nameIn(text string) string {
 	return documents[0].Name
 }
 
-// around adds to what is being written what is known around the saved rule.
+// around adds the permissions, the saved text and the recent trigger events to v.
 func (c client) around(v *editorView) (err error) {
 	if v.permissions, err = c.may(); err != nil || v.Name == "" {
 		return err
@@ -190,7 +189,7 @@ func (c client) around(v *editorView) (err error) {
 	return c.begun(v)
 }
 
-// begun adds to what is being written the events that began waits of the saved rule.
+// begun adds the saved document and the recent trigger events of the rule to v.
 func (c client) begun(v *editorView) (err error) {
 	if err = c.get(rulePath(v.Name), nil, &v.document); err == nil {
 		v.Trial.Recent, err = c.recent(v.Name, v.document)
@@ -211,8 +210,7 @@ func (c client) save(v editorView) (change web.RuleChange, err error) {
 	return change, err
 }
 
-// overtaken is what is being written, beside what somebody else saved meanwhile; saved again, it
-// replaces that.
+// overtaken adds a conflicting newer version to v. Saving again replaces that version.
 func (c client) overtaken(v editorView) (editorView, error) {
 	now, err := c.edited(v.Name)
 	if err != nil {
@@ -242,7 +240,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 	return v, nil
 }
 
-// tryText asks what a rule that is being written would do; nil: nothing is written yet.
+// tryText previews an unsaved rule. It returns nil if the text is empty.
 func (c client) tryText(text string, t previewForm, u *UI) *previewResult {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -255,7 +253,7 @@ func (c client) tryText(text string, t previewForm, u *UI) *previewResult {
 	})
 }
 
-// try shows what a rule that is being written would do, as a part of its page.
+// try answers with the preview of an unsaved rule, as a fragment of the editor.
 func (u *UI) try(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	asked := client{u.api, r}.tryText(r.PostFormValue("text"), trialOf(r), u)
@@ -265,5 +263,5 @@ func (u *UI) try(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(out.Bytes()) // a browser that left needs no answer
+	_, _ = w.Write(out.Bytes()) // an error means the browser left
 }

@@ -11,21 +11,20 @@ import (
 	"deadman/web"
 )
 
-// pathEscape is a name as a part of a path.
+// pathEscape escapes a name for a path.
 func pathEscape(name string) string { return url.PathEscape(name) }
 
-// entityView is all that is known of one entity: what is waited for and why, and what was.
+// entityView is the page of one entity: its pending jobs and its past ones.
 type entityView struct {
 	Entity, Key string
 	Waits       []pendingView
 	Past        []jobStory
-	More        bool // than is shown
+	More        bool // older entries exist
 	Said        *bulkResult
 	May         permissions
 }
 
-// Anyhow is when it is looked at next where it was snoozed, which put nothing off; zero: it did, or
-// that is not what was done.
+// Anyhow returns the next check of a job after a snooze that did not move it. It is zero otherwise.
 func (v entityView) Anyhow() time.Time {
 	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIdle })
 	if i < 0 || v.Said == nil || v.Said.Verb != jobVerbs["snooze"] {
@@ -34,7 +33,7 @@ func (v entityView) Anyhow() time.Time {
 	return v.Waits[i].NextCheckAt
 }
 
-// Newest is the wait that ended last; nil: none is known.
+// Newest returns the job that ended last, or nil.
 func (v entityView) Newest() *web.Ended {
 	if len(v.Past) == 0 {
 		return nil
@@ -42,7 +41,8 @@ func (v entityView) Newest() *web.Ended {
 	return v.Past[0].Ended
 }
 
-// NextAt is when the one job that waits is looked at next; nil: several do, or it is not.
+// NextAt returns the next check of the only pending job. It is nil without a single pending job, or without a next
+// check.
 func (v entityView) NextAt() *time.Time {
 	if len(v.Waits) != 1 || v.Waits[0].NextCheckAt.IsZero() {
 		return nil
@@ -50,7 +50,7 @@ func (v entityView) NextAt() *time.Time {
 	return &v.Waits[0].NextCheckAt
 }
 
-// shownWhole is how many alerts of an entity are shown with what became of them on each channel.
+// shownWhole is the number of alerts shown with their deliveries.
 const shownWhole = 10
 
 func (u *UI) entity(c client, r *http.Request) (view, error) {
@@ -84,12 +84,12 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 	return view{Title: entity + " " + key, Body: v}, nil
 }
 
-// delivered puts into the newest of alerts what became of them on each channel.
+// delivered adds the deliveries to the newest alerts.
 func (c client) delivered(all []web.Alert) error {
 	for i := range all[:min(len(all), shownWhole)] {
 		a := &all[i]
 		if err := c.get("/alerts/"+a.ID.String(), nil, a); err != nil && asProblem(err) == nil {
-			return err // an alert that is gone meanwhile is shown as it was
+			return err // an alert deleted meanwhile is shown as listed
 		}
 	}
 	return nil

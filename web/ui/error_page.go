@@ -13,34 +13,34 @@ import (
 	"deadman/web"
 )
 
-// errorView is why there is no page: what is wrong, what to do about it, and where one goes from there.
+// errorView is an error page: the error, the remedy, and links to continue.
 type errorView struct {
 	Title string
-	Wrong []string // in sentences; none: the title says it
-	Do    string   // empty: what is wrong says it
+	Wrong []string // in sentences; none: the title is enough
+	Do    string   // empty: Wrong is enough
 	Way   link
-	More  []link            // other ones
-	Gone  *ruleDeletedError // of what was asked for; nil: it is not that
+	More  []link            // further links
+	Gone  *ruleDeletedError // set if the requested rule is deleted
 }
 
-// linkedError is an error that knows where one goes from there.
+// linkedError is an error with links to continue.
 type linkedError interface {
 	error
 	problem() *web.Problem
 	ways() []link
 }
 
-// link is where a link leads, and what it says.
+// link is a path with its text.
 type link struct{ Path, Says string }
 
-// parentPage is a list, and what is found in it.
+// parentPage is a list that error pages link to.
 type parentPage struct {
-	Under string // the addresses that belong to it
-	Noun  string // what has an address of its own there; empty: nothing has
+	Under string // prefix of the addresses it covers
+	Noun  string // noun of a member with its own address; empty: none
 	link
 }
 
-// homes are the lists that people go back to.
+// homes are the lists that error pages link to.
 var homes = []parentPage{
 	{"/alerts/said", "", link{saidAt, "What was said"}},
 	{alertsAt, "alert", link{alertsAt, "Open alerts"}},
@@ -57,7 +57,7 @@ var homes = []parentPage{
 	{sessionsAt, "", link{sessionsAt, "All sessions"}},
 }
 
-// homeOf is the list that an address belongs to, and what it names there; empty: nothing.
+// homeOf returns the list of an address, and the member named there.
 func homeOf(path string) (h parentPage, name string) {
 	for _, h := range homes {
 		if rest, is := strings.CutPrefix(path, h.Under); is && (rest == "" || rest[0] == '/') {
@@ -68,7 +68,7 @@ func homeOf(path string) (h parentPage, name string) {
 	return parentPage{link: link{"/", "What is going on now"}}, ""
 }
 
-// refusalOf is what a person is told of a problem with what they asked for at an address.
+// refusalOf returns the error page of a problem at an address.
 func refusalOf(p *web.Problem, at *url.URL) errorView {
 	of, name := homeOf(at.Path)
 	no := errorView{Title: p.Title, Wrong: wrongs(p), Way: of.link}
@@ -76,7 +76,7 @@ func refusalOf(p *web.Problem, at *url.URL) errorView {
 		return slices.ContainsFunc(p.Errors, func(d web.Detail) bool { return strings.HasPrefix(d.Location, part) })
 	}
 	switch {
-	case p.Title != http.StatusText(p.Status): // a page's own words
+	case p.Title != http.StatusText(p.Status): // keep a title of the page's own
 	case p.Type == web.BadCursor.URN():
 		no.Title, no.Wrong, no.Do = "There is no such page of this list", nil, "Its address is of another list, or was cut short. Begin where the list begins."
 	case of.Noun != "" && name != "" && (p.Status == http.StatusNotFound || in("path.")):
@@ -95,7 +95,7 @@ func refusalOf(p *web.Problem, at *url.URL) errorView {
 	return no
 }
 
-// wrongs are the sentences of what is wrong, each once.
+// wrongs returns the errors of a problem as sentences, without duplicates.
 func wrongs(p *web.Problem) (all []string) {
 	for _, e := range p.Errors {
 		if one := sentence(detail(e)); !slices.Contains(all, one) {
@@ -108,7 +108,7 @@ func wrongs(p *web.Problem) (all []string) {
 	return all
 }
 
-// sentence is a text of the API as a sentence.
+// sentence turns a text of the API into a sentence.
 func sentence(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	text = string(unicode.ToUpper(first)) + text[size:]
@@ -118,16 +118,16 @@ func sentence(text string) string {
 	return text
 }
 
-// Refuse answers with a page that says a problem; alone, where nobody is known who asks.
+// Refuse answers with the page of a problem. alone omits the navigation, for a request without a known user.
 func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alone bool) {
 	no := refusalOf(p, r.URL)
 	switch {
 	case p.Status == http.StatusNotFound:
 		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "Its address may be mistyped."
-	case alone && p.Title != http.StatusText(p.Status): // words of its own, to a person who may nothing
+	case alone && p.Title != http.StatusText(p.Status): // its own title, for a visitor without permissions
 		no.Way = link{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
-		no = errorView{Title: "The node does not answer this", Wrong: wrongs(p)} // no page would, whatever token there is
+		no = errorView{Title: "The node does not answer this", Wrong: wrongs(p)} // no token would help
 	}
 	u.refuse(w, r, p.Status, no, alone)
 }
@@ -137,7 +137,7 @@ func (u *UI) refuse(w http.ResponseWriter, r *http.Request, status int, no error
 	u.render(w, r, status, "problem", view{Title: no.Title, Body: no, Alone: alone}, "")
 }
 
-// fail shows why there is no page.
+// fail answers with the error page of err.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if known := linkedError(nil); errors.As(err, &known) {
 		p := known.problem()

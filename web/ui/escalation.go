@@ -17,7 +17,7 @@ type stepView struct {
 	Says string
 }
 
-// escalationSteps are the steps with when they are taken and what they say, in words.
+// escalationSteps returns the steps with their times and texts in words.
 func escalationSteps(d rules.Document) []stepView {
 	steps := d.Steps()
 	all := make([]stepView, len(steps))
@@ -52,11 +52,11 @@ func whenOf(s rules.Step) string {
 	return when
 }
 
-// teethShown is how many turns of a step are drawn.
+// teethShown is the number of repetitions of a step in a drawing.
 const teethShown = 6
 
-// escalation is a rule's escalation on a time line; none, where nothing is said later than at once. Where a step's time is known only once a wait
-// begins, the distances say nothing.
+// escalation draws a rule's escalation on a time axis. It draws nothing if all steps are due at once. If the time of
+// a step depends on the job, toScale is false.
 func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
 	steps := d.Steps()
 	if len(steps) == 0 {
@@ -92,20 +92,20 @@ func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
 		dots = append(dots, m)
 	}
 	if toScale && after == 0 {
-		return nil, true // a line with one point on it says nothing
+		return nil, true // a single point needs no axis
 	}
 	return drawn(dots, !toScale, holds(d), 0, "What is said when: "+strings.Join(says, "; ")), toScale
 }
 
-// forGood is a span that nobody waits out.
+// forGood is a hold that counts as endless.
 const forGood = rules.Duration(365 * 24 * time.Hour)
 
-// holds reports whether a job stays after its last step, so that what happens late closes it.
+// holds reports whether a job stays after its last step, so that a late event resolves it.
 func holds(d rules.Document) bool {
 	return d.Hold > 0 && (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil)
 }
 
-// begins says what begins a wait.
+// begins describes the trigger of a rule.
 func begins(t rules.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
@@ -122,12 +122,12 @@ func begins(t rules.Trigger) string {
 	return "an event on " + t.Event
 }
 
-// subscriptionView is one subject that a rule listens to, and what an event on it does.
+// subscriptionView is a subject of a rule with the effect of its events.
 type subscriptionView struct {
 	Does, Subject, Key, If string
 }
 
-// hearings are what a rule listens to, in the order of its document.
+// hearings lists the subjects of a rule in the order of its document.
 func hearings(d rules.Document) (all []subscriptionView) {
 	t := d.Trigger
 	if t.Event != "" {
@@ -152,10 +152,10 @@ func hearings(d rules.Document) (all []subscriptionView) {
 	return all
 }
 
-// ruleFact is one thing that a rule says beside its steps.
+// ruleFact is a property of a rule beside its steps.
 type ruleFact struct{ Name, Says string }
 
-// facts are what a reader may want to know of a rule and would have to look for.
+// facts lists the less visible properties of a rule.
 func facts(d rules.Document) (all []ruleFact) {
 	add := func(name, format string, args ...any) {
 		all = append(all, ruleFact{name, fmt.Sprintf(format, args...)})
@@ -196,7 +196,7 @@ func facts(d rules.Document) (all []ruleFact) {
 	return all
 }
 
-// failures are what a heartbeat takes for a beat that stayed away.
+// failures describes the signals that a heartbeat treats as missed.
 func failures(h rules.Heartbeat) string {
 	text := "a beat that says it failed"
 	if h.Max > 0 {
@@ -208,7 +208,7 @@ func failures(h rules.Heartbeat) string {
 	return text
 }
 
-// lookedUp is the source that a lookup asks, and what for.
+// lookedUp returns the source of a lookup and its query.
 func lookedUp(l *rules.Lookup) (source, what string) {
 	switch {
 	case l == nil:
@@ -224,7 +224,7 @@ func lookedUp(l *rules.Lookup) (source, what string) {
 	return "", ""
 }
 
-// calendarsOf are the calendars that steps name, each once.
+// calendarsOf returns the calendars of the steps, without duplicates.
 func calendarsOf(steps []rules.Step) (names []string) {
 	for _, s := range steps {
 		for _, name := range []string{s.Of, s.Within} {

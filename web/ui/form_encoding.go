@@ -8,11 +8,11 @@ import (
 	"deadman/web"
 )
 
-// encodeFormText is a text from outside as a form carries it. A browser makes two characters of a lone line
-// break of a form's field, and then the key of another job is what comes back; here no break is left.
+// encodeFormText escapes a text for a form field. Browsers turn a lone line break in a field into two characters, so
+// that another job's key would come back. The escaped text has no line break.
 func encodeFormText(text string) string { return url.PathEscape(text) }
 
-// decodeFormText is the text that a form carried.
+// decodeFormText reverses encodeFormText.
 func decodeFormText(text string) (string, error) {
 	whole, err := url.PathUnescape(text)
 	if err != nil {
@@ -24,7 +24,7 @@ func decodeFormText(text string) (string, error) {
 	return whole, nil
 }
 
-// decodeForm puts the texts that a form carried in the place of how it carried them.
+// decodeForm decodes the named fields of a form in place.
 func decodeForm(form url.Values, names ...string) error {
 	for _, name := range names {
 		for i, text := range form[name] {
@@ -38,17 +38,17 @@ func decodeForm(form url.Values, names ...string) error {
 	return nil
 }
 
-// jobID names a job in forms.
+// jobID returns the id of a job in forms.
 func jobID(rule, key string) string { return rule + "/" + encodeFormText(key) }
 
-// jobNamed is the job that a form names.
+// jobNamed parses the id of a job in a form.
 func jobNamed(id string) (rule, key string, err error) {
 	rule, key, _ = strings.Cut(id, "/")
 	key, err = decodeFormText(key)
 	return rule, key, err
 }
 
-// jobSaid is a job that a form names, for people; what can't be read is said as it is.
+// jobSaid returns a job's id for display. An invalid id is returned unchanged.
 func jobSaid(id string) string {
 	rule, key, err := jobNamed(id)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// number is a number as people read it, such as "100,000".
+// number formats an integer with separators, such as "100,000".
 func number[N ~int | ~int64 | ~uint64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	if n < 0 {
@@ -20,7 +20,7 @@ func number[N ~int | ~int64 | ~uint64](n N) string {
 	return digits
 }
 
-// roughly is a length of time in one or two units, such as "4 h 12 m".
+// roughly formats a duration in one or two units, such as "4 h 12 m".
 func roughly(d time.Duration) string {
 	for _, unit := range []struct {
 		size, less time.Duration
@@ -38,11 +38,10 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
 }
 
-// seconds is the length of time that the API gives in seconds.
+// seconds converts the API's seconds to a duration.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// escapeControls is a text in which nothing works in secret: what turns text around, moves a cursor, or
-// can't be seen is written out as its code point. Line breaks stay.
+// escapeControls writes invisible, cursor and direction characters as code points. It keeps line breaks and tabs.
 func escapeControls(text string) string {
 	if !strings.ContainsFunc(text, isSecret) {
 		return text
@@ -58,8 +57,8 @@ func escapeControls(text string) string {
 	return out.String()
 }
 
-// isSecret reports whether a character is a control or a format of Unicode, such as U+202E, which
-// has what follows run from right to left.
+// isSecret reports whether a character is a Unicode control or format character. U+202E, for instance, reverses the
+// direction of the text after it. Line breaks and tabs are not.
 func isSecret(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
 }

@@ -16,7 +16,7 @@ import (
 	"deadman/web"
 )
 
-// functions are what templates may call.
+// functions returns the functions for templates.
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":        u.assets.Path,
@@ -26,7 +26,7 @@ func (u *UI) functions() template.FuncMap {
 		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
-		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // of any int
+		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // any integer type
 		"carried":      encodeFormText,
 		"jobSaid":      jobSaid,
 		"entityAt":     entityPath,
@@ -46,10 +46,10 @@ func (u *UI) functions() template.FuncMap {
 	}
 }
 
-// layouts are how instants come, by how they will be shown.
+// layouts maps the display mode of a time to its format in UTC.
 var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "since": "2006-01-02 15:04:05 UTC", "hour": "15:04"}
 
-// clock is an instant: in UTC as it comes, and as the viewer wants it once the page's script runs.
+// clock renders a time in UTC. The page's script rewrites it for the viewer.
 func clock(t time.Time, show string) (template.HTML, error) {
 	if t.IsZero() {
 		return "", nil
@@ -59,18 +59,17 @@ func clock(t time.Time, show string) (template.HTML, error) {
 	if show == "since" {
 		said = "since "
 	}
-	// All are made of digits and ASCII letters alone.
+	// Both formats contain digits, separators and ASCII letters only.
 	return template.HTML(said + fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
 		t.Format(time.RFC3339), show, t.Format(layouts[show]))), nil
 }
 
-// entityPath is the page of an entity's key. A key that doesn't fit a path is in the query.
+// entityPath returns the page of an entity's key. The key is in the query, because it may not fit a path.
 func entityPath(entity, key string) string {
 	return "/entities/" + url.PathEscape(entity) + "?" + url.Values{"key": {key}}.Encode()
 }
 
-// severityRank is what an alert is shown as: how much it matters while it is open news, and else what
-// news it is.
+// severityRank returns the style of an alert: the severity if it is firing, otherwise the status.
 func severityRank(a web.Alert) string {
 	if a.Status == alerts.Firing {
 		return string(a.Severity)
@@ -78,7 +77,7 @@ func severityRank(a web.Alert) string {
 	return string(a.Status)
 }
 
-// count is a number of things, such as "1 job" or "12 jobs".
+// count returns a number with its noun, such as "1 job" or "12 jobs".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -86,7 +85,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// outcome is what the outcome of a job is shown as.
+// outcome returns the style of a job's outcome.
 func outcome(o checks.Outcome) string {
 	switch o {
 	case checks.Cancelled, checks.Restarted, checks.RuleDeleted:
@@ -99,7 +98,7 @@ func outcome(o checks.Outcome) string {
 	return "resolved"
 }
 
-// indented is JSON as people read it; what is none stays as it is.
+// indented indents JSON. Other text stays unchanged.
 func indented(text []byte) string {
 	var out bytes.Buffer
 	if json.Indent(&out, text, "", "  ") != nil {

@@ -15,12 +15,11 @@ import (
 	"deadman/web"
 )
 
-// healthView is whether deadman itself is all right: what has to be in order, the load, what it
-// reads, asks and tells, when it was blind, and the nodes.
+// healthView is the health page: conditions, load, streams, sources, channels, monitoring gaps and nodes.
 type healthView struct {
 	web.Readiness
 	Sentence string
-	Narrow   bool // the visitor may see some rules alone, and so no more than this
+	Narrow   bool // the visitor's token is limited to some rules, so the rest is hidden
 	Load     *chart
 	Streams  []stream
 	Sources  []web.Source
@@ -28,13 +27,13 @@ type healthView struct {
 	Channels []web.Channel
 	Blind    []gapView
 	Nodes    []node
-	Free     string // shards that no node holds
+	Free     string // shards without a node
 }
 
-// healthRows is how much of what is over is shown.
+// healthRows is the number of closed outages shown.
 const healthRows = "20"
 
-// blindRows is among how many of the newest remarks times of blindness are looked for.
+// blindRows is the number of system alerts searched for monitoring gaps.
 const blindRows = "200"
 
 func (u *UI) health(c client, _ *http.Request) (view, error) {
@@ -52,7 +51,7 @@ func (u *UI) health(c client, _ *http.Request) (view, error) {
 	return view{Title: "Health", Body: v, Ill: !v.Fine}, nil
 }
 
-// ask asks for all that the page shows.
+// ask reads the data of the page.
 func (v *healthView) ask(c client, now time.Time) error {
 	var nodes web.Nodes
 	if err := c.get("/nodes", nil, &nodes); err != nil {
@@ -85,14 +84,14 @@ func (v *healthView) ask(c client, now time.Time) error {
 	return err
 }
 
-// all is the first page of a list, as long as one may be.
+// all reads the first page of a list, at the largest size.
 func all[T any](c client, path string) ([]T, error) {
 	var page web.Page[T]
 	err := c.get(path, url.Values{"limit": {"500"}}, &page)
 	return page.Items, err
 }
 
-// sentence is how it is, in one.
+// sentence summarizes the health in one sentence.
 func (v *healthView) sentence() string {
 	var names []string
 	for _, condition := range v.Conditions {
@@ -111,7 +110,7 @@ func (v *healthView) sentence() string {
 	return "All is in order: " + v.standing()
 }
 
-// standing is who works, and how far.
+// standing summarizes the nodes, the streams and the lag.
 func (v *healthView) standing() string {
 	parts := []string{count(len(v.Nodes), "node")}
 	behind := slices.IndexFunc(v.Streams, func(s stream) bool { return s.State != web.StreamRead })
@@ -127,7 +126,7 @@ func (v *healthView) standing() string {
 	return strings.Join(append(parts, "nothing overdue"), ", ")
 }
 
-// lag is that of the node that is behind for longest.
+// lag returns the largest lag of the nodes.
 func (v *healthView) lag() (longest time.Duration) {
 	for _, n := range v.Nodes {
 		longest = max(longest, seconds(n.Lag))
@@ -135,7 +134,7 @@ func (v *healthView) lag() (longest time.Duration) {
 	return longest
 }
 
-// WhereToLook is where more is to be seen about a condition; empty: nowhere.
+// WhereToLook returns the address with details of a condition, or an empty string.
 func (healthView) WhereToLook(condition string) string { return whereToLook[condition] }
 
 var whereToLook = map[string]string{
@@ -143,10 +142,10 @@ var whereToLook = map[string]string{
 	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
 }
 
-// stream is a stream as the page shows it.
+// stream is a stream on the health page.
 type stream struct{ web.Stream }
 
-// Left is how many messages are to be looked at.
+// Left formats the number of unread messages.
 func (s stream) Left() string {
 	if s.Behind == nil {
 		return "not known"
@@ -154,7 +153,7 @@ func (s stream) Left() string {
 	return number(*s.Behind)
 }
 
-// Late is since when it was not read to its end.
+// Late formats the lag of the stream. It is empty if the lag is small.
 func (s stream) Late() string {
 	switch {
 	case s.Lag == nil:
@@ -165,7 +164,7 @@ func (s stream) Late() string {
 	return roughly(seconds(*s.Lag))
 }
 
-// Kind is how its state is shown.
+// Kind returns the style of the stream's state.
 func (s stream) Kind() string {
 	switch s.State {
 	case web.StreamRead:
@@ -176,22 +175,22 @@ func (s stream) Kind() string {
 	return "error"
 }
 
-// Begun is how many jobs its events began.
+// Begun formats the number of jobs that its events created.
 func (s stream) Begun() string { return number(s.Created) }
 
-// Named are the first of its rules, and More how many others there are.
+// Named returns the first of its rules. More counts the others.
 func (s stream) Named() []string { return s.Rules[:min(len(s.Rules), 3)] }
 
-// More is how many rules are told by it beside those that are named.
+// More counts the rules of the stream beyond the named ones.
 func (s stream) More() int { return s.RuleCount - len(s.Named()) }
 
-// outage is an outage as the page shows it.
+// outage is an outage on the health page.
 type outage struct {
 	web.Outage
-	For string // how long it lasted, or lasts
+	For string // its duration so far
 }
 
-// outages are those that go on, and the newest of those that are over.
+// outages returns the open outages, then the newest closed ones.
 func (c client) outages(now time.Time) (shown []outage, err error) {
 	seen := make(map[int64]bool)
 	for _, query := range []url.Values{{"open": {"true"}, "limit": {"500"}}, {"limit": {healthRows}}} {
@@ -209,18 +208,17 @@ func (c client) outages(now time.Time) (shown []outage, err error) {
 	return shown, nil
 }
 
-// gapView is a time in which something did not go on, or what came in may be lost.
+// gapView is a monitoring gap, or a possible loss of events.
 type gapView struct {
 	What  string
 	From  time.Time
-	For   string // how long it was; empty: it is not over, or not known
+	For   string // duration; empty: still open or unknown
 	Open  bool
 	Jobs  int
 	Alert alerts.ID
 }
 
-// blindnesses are the times in which the sweep or the intake stood still, newest first. They are
-// what the node said of itself.
+// blindnesses returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
 func (c client) blindnesses(now time.Time) (found []gapView, err error) {
 	var said web.Page[web.Alert]
 	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &said); err != nil {
@@ -254,10 +252,10 @@ func (c client) blindnesses(now time.Time) (found []gapView, err error) {
 	return found, nil
 }
 
-// node is a node as the page shows it.
+// node is a node on the health page.
 type node struct{ web.Node }
 
-// Behind is how long its longest overdue job is overdue; empty: none is.
+// Behind formats how long its oldest due job is overdue. It is empty if the lag is small.
 func (n node) Behind() string {
 	if seconds(n.Lag) <= lagShown {
 		return ""
@@ -265,10 +263,10 @@ func (n node) Behind() string {
 	return roughly(seconds(n.Lag))
 }
 
-// Holds are the shards that it holds.
+// Holds formats its shards.
 func (n node) Holds() string { return ranges(n.Shards) }
 
-// Until is when the first of its leases ends, unless it renews it.
+// Until returns when the first of its leases expires unless renewed.
 func (n node) Until() (first time.Time) {
 	for _, l := range n.Leases {
 		if first.IsZero() || l.ExpiresAt.Before(first) {
@@ -278,7 +276,7 @@ func (n node) Until() (first time.Time) {
 	return first
 }
 
-// ranges are numbers in order with those that follow each other put together: "0–7, 9".
+// ranges formats sorted numbers with runs merged: "0–7, 9".
 func ranges(numbers []int16) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

@@ -9,21 +9,20 @@ import (
 	"deadman/web"
 )
 
-// historyView is the jobs that ended: how many, how, which were slow, and the list of them, newest
-// first.
+// historyView is the history: outcomes and durations as charts, then the list, newest first.
 type historyView struct {
 	listing
 	Ends   *outcomeChart
 	Bucket string
 	Ended  []web.Ended
 	Spans  []span
-	Within string // how far back the list goes, where no times are asked for
+	Within string // span of the list, unless times are given
 }
 
-// anyTime is the span of a list that goes back for as long as there is history.
+// anyTime is the span without a limit.
 const anyTime = "all"
 
-// historySpans are how far back one can look.
+// historySpans are the selectable spans.
 var historySpans = []span{
 	{"the last day", "24h", 24 * time.Hour},
 	{"the last week", "7d", 7 * 24 * time.Hour},
@@ -31,7 +30,7 @@ var historySpans = []span{
 	{"any time", anyTime, 0},
 }
 
-// historyFilter is what the list is narrowed by.
+// historyFilter names the filters of the history.
 var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", "ended_before", "within", "bucket"}
 
 func (u *UI) history(c client, r *http.Request) (view, error) {
@@ -61,30 +60,29 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 	v.goesOn(page.Next)
 	var err error
 	v.Ends, err = c.ends(v.listing, v.Bucket)
-	// What is searched is searched once, and not every two seconds.
+	// A search runs once, not every two seconds.
 	return view{Title: "History", Body: v, Still: v.searches() || v.Timed() || v.cursor != ""}, err
 }
 
-// searches reports whether rows are left out that are in no index: then the list goes back a day,
-// unless more is asked for.
+// searches reports whether the filter has no index. The list then covers one day unless the visitor selects more.
 func (v historyView) searches() bool {
 	return v.Asked["key"] == "" && v.Asked["rule"]+v.Asked["entity"]+v.Asked["outcome"] != ""
 }
 
-// Timed reports whether the list is of a time that is given exactly.
+// Timed reports whether the list has exact times.
 func (v historyView) Timed() bool { return v.Asked["ended_after"]+v.Asked["ended_before"] != "" }
 
-// Filtered reports whether the list is not of all that there is.
+// Filtered reports whether the list has any filter.
 func (v historyView) Filtered() bool { return v.searches() || v.Timed() || v.Asked["key"] != "" }
 
-// In is the page with the other width of the bars.
+// In returns the address of the page with another bucket of the chart.
 func (v historyView) In(bucket string) string {
 	l := listing{At: v.At, Asked: maps.Clone(v.Asked)}
 	l.Asked["bucket"] = bucket
 	return l.page("")
 }
 
-// Wider is the list with the widest time; empty: it has it.
+// Wider returns the address of the list with a wider span. It is empty at the widest.
 func (v historyView) Wider() string {
 	if v.Within == anyTime {
 		return ""

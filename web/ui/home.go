@@ -16,47 +16,47 @@ import (
 	"deadman/web"
 )
 
-// How much of each list the front page shows.
+// Rows of each list on the overview.
 const (
 	nowAlerts = 8
 	nowRules  = 15
 	nowJobs   = "12"
 )
 
-// homeView is the front page: is deadman all right, what is open, how each rule goes, what is next.
+// homeView is the overview: health, open alerts, rules and next jobs.
 type homeView struct {
 	Fine      bool
 	Sentence  string
 	Broken    []web.Condition
-	LastEvent time.Time             // zero: none came, or the visitor is not told
-	Behind    uint64                // events that are not taken in yet
-	Refused   web.DeadLetterReasons // events that could not be taken in; empty where the visitor is not told
+	LastEvent time.Time             // zero: none, or hidden from the visitor
+	Behind    uint64                // unread events
+	Refused   web.DeadLetterReasons // dead letters; empty if hidden from the visitor
 	Alerts    []openAlert
-	Open      int  // how many are read
-	MoreOpen  bool // there are more
+	Open      int  // number of alerts read
+	MoreOpen  bool // more exist
 	Rules     []ruleLine
 	RuleCount int
-	MoreRules bool           // there are more than are read
-	loudest   map[string]int // the rank of the loudest open alert that was read, by rule
+	MoreRules bool           // more than were read
+	loudest   map[string]int // rank of the most severe open alert read, by rule
 	Waiting   int64
-	Counted   bool // the jobs of rules are
+	Counted   bool // the jobs of rules are counted
 	Jobs      []job
 	MoreJobs  bool
-	Blind     string // why the lists could not be read; empty: they could
+	Blind     string // error of reading the lists; empty: none
 }
 
-// ruleLine is how a rule goes, in a line.
+// ruleLine is the line of a rule.
 type ruleLine struct {
 	web.Rule
-	Refused int64 // events that it could not take in
+	Refused int64 // its dead letters
 }
 
-// HasProblem reports whether something of the rule is to be looked at.
+// HasProblem reports whether the rule needs attention.
 func (r ruleLine) HasProblem() bool {
 	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
-// alerting is how many jobs of the rule something was said about.
+// alerting returns the number of the rule's jobs with an alert.
 func (r ruleLine) alerting() int64 {
 	if r.Jobs == nil {
 		return 0
@@ -64,8 +64,7 @@ func (r ruleLine) alerting() int64 {
 	return r.Jobs.Alerting
 }
 
-// now is the front page. Lists that can't be read are part of the news: this is what people look
-// at when something is wrong.
+// now serves the overview. It shows lists that can't be read as errors, because people open it during incidents.
 func (u *UI) now(c client, _ *http.Request) (view, error) {
 	state, err := c.readiness()
 	if err != nil {
@@ -84,8 +83,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
 }
 
-// read reads all that the page has beside the node's state, at the same time: each part has fields
-// of its own.
+// read reads the lists of the page concurrently. Each part writes its own fields.
 func (v *homeView) read(c client, now time.Time) error {
 	parts := []func() error{
 		func() error { return v.streams(c) },
@@ -104,7 +102,7 @@ func (v *homeView) read(c client, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// streams finds when the last event came. Whoever sees some rules only is not told.
+// streams finds the time of the last event. A visitor limited to some rules does not get it.
 func (v *homeView) streams(c client) error {
 	var streams web.Page[web.Stream]
 	err := c.get("/streams", url.Values{"limit": {"500"}}, &streams)
@@ -120,7 +118,7 @@ func (v *homeView) streams(c client) error {
 	return err
 }
 
-// letters finds what could not be taken in. Whoever sees some rules only is not told.
+// letters counts the dead letters. A visitor limited to some rules does not get them.
 func (v *homeView) letters(c client) error {
 	err := c.get(lettersAt+"/reasons", nil, &v.Refused)
 	if isForbidden(err) {
@@ -129,7 +127,7 @@ func (v *homeView) letters(c client) error {
 	return err
 }
 
-// isForbidden reports whether the visitor may not ask for what was asked for.
+// isForbidden reports whether the API denied the visitor access.
 func isForbidden(err error) bool {
 	p := asProblem(err)
 	return p != nil && p.Status == http.StatusForbidden
@@ -142,8 +140,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// open finds the alerts that matter the most: those that nobody knows of before the others, the
-// gravest first, and of these the newest. Where there are more than are read, the gravest are asked for.
+// open finds the most important alerts: unacknowledged before acknowledged, then by severity, then newest. If it did
+// not read all open alerts, it reads critical and error alerts separately.
 func (v *homeView) open(c client, now time.Time) error {
 	newest, err := c.openOf("", "50")
 	if err != nil {
@@ -177,7 +175,7 @@ func (v *homeView) open(c client, now time.Time) error {
 	return nil
 }
 
-// openOf reads the newest open alerts of a severity; empty: of any.
+// openOf reads the newest open alerts of a severity, or of any if empty.
 func (c client) openOf(severity alerts.Severity, limit string) (page web.Page[web.Alert], err error) {
 	query := url.Values{"open": {"true"}, "limit": {limit}}
 	if severity != "" {
@@ -187,7 +185,7 @@ func (c client) openOf(severity alerts.Severity, limit string) (page web.Page[we
 	return page, err
 }
 
-// known is 1 where somebody knows of an alert, and 0 else.
+// known returns 1 for an acknowledged alert and 0 otherwise.
 func known(a openAlert, now time.Time) int {
 	if k := a.Acknowledged; k != nil && (k.Until.IsZero() || k.Until.After(now)) {
 		return 1
@@ -195,7 +193,7 @@ func known(a openAlert, now time.Time) int {
 	return 0
 }
 
-// rules finds how the rules go.
+// rules reads the rules with their job counts.
 func (v *homeView) rules(c client) error {
 	all, more, err := c.allRules(url.Values{})
 	if err != nil {
@@ -213,7 +211,7 @@ func (v *homeView) rules(c client) error {
 	return nil
 }
 
-// order leaves the rules that are shown: the gravest first.
+// order sorts the rules by urgency and keeps the first rows.
 func (v *homeView) order() {
 	refused := make(map[string]int64)
 	for _, r := range v.Refused.Items {
@@ -228,8 +226,8 @@ func (v *homeView) order() {
 	v.Rules = v.Rules[:min(len(v.Rules), nowRules)]
 }
 
-// worstFirst is how much a rule is to be looked at: for one that can't be read, more than for any alert; for
-// alerts, as their severity is; for mistakes, a little.
+// worstFirst returns the urgency of a rule. An unreadable rule ranks above any alert, alerts rank by severity, and
+// other errors rank lowest.
 func (v *homeView) worstFirst(r ruleLine) int {
 	switch {
 	case r.Problem != "":
@@ -249,7 +247,7 @@ func (v *homeView) jobs(c client) error {
 	return err
 }
 
-// sentence is how it is, in one; when the last event came is said after it.
+// sentence summarizes the state in one sentence. The template appends the time of the last event.
 func (v *homeView) sentence() string {
 	var names []string
 	for _, condition := range v.Broken {
@@ -268,7 +266,7 @@ func (v *homeView) sentence() string {
 	return "deadman is fine"
 }
 
-// readiness is what the node says of itself.
+// readiness reads the node's readiness.
 func (c client) readiness() (state web.Readiness, err error) {
 	r, err := c.request(http.MethodGet, "/readyz", nil)
 	if err != nil {
@@ -276,7 +274,7 @@ func (c client) readiness() (state web.Readiness, err error) {
 	}
 	var a answer
 	c.api.ServeHTTP(&a, r)
-	if err := json.Unmarshal(a.body.Bytes(), &state); err != nil { // 503 says what is wrong as well
+	if err := json.Unmarshal(a.body.Bytes(), &state); err != nil { // a 503 has the conditions as well
 		return state, fmt.Errorf("readiness: %w", err)
 	}
 	return state, nil

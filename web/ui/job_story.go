@@ -8,34 +8,34 @@ import (
 	"deadman/web"
 )
 
-// jobStory is what happened to one job, newest first.
+// jobStory is the history of one job, newest first.
 type jobStory struct {
 	web.Job
-	Ended *web.Ended // nil: it waits
+	Ended *web.Ended // nil: the job is pending
 	Line  []storyEntry
-	Event string // what began the wait, as people read JSON; empty: nothing is known of it
+	Event string // trigger event as indented JSON; empty: unknown
 }
 
-// storyEntry is something that happened. Looks that are alike and follow each other are one.
+// storyEntry is one entry of a job's story. Consecutive equal checks share an entry.
 type storyEntry struct {
 	At    time.Time
-	From  time.Time // the first of several; zero: it is one
-	Times int       // how many; 0: one
-	Kind  string    // how it is shown
+	From  time.Time // the first of several; zero: just one
+	Times int       // number of checks; 0: one
+	Kind  string    // style
 	Word  string
 	Text  string
-	Saw   string // what the condition saw
+	Saw   string // values the condition saw
 	Next  time.Time
-	Then  string     // what is at Next
-	Alert *web.Alert // nil: it is none
-	Began bool       // the wait did
+	Then  string     // label of Next
+	Alert *web.Alert // nil: no alert
+	Began bool       // start of the job
 }
 
-// storyOf is the story of a job, by what is kept of it and the alerts that were said about it.
+// storyOf builds the story of a job from its trail and its alerts.
 func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
 	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "began", Then: "first look", Next: j.FirstCheckAt, Began: true})
-	told := make([]bool, len(j.Trail)) // by an alert
+	told := make([]bool, len(j.Trail)) // trail entries covered by an alert
 	for _, a := range said {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
@@ -61,13 +61,13 @@ func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 	return s
 }
 
-// deedsDone are entries of a trail that are no looks, in words.
+// deedsDone maps trail entries other than checks to words.
 var deedsDone = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved",
 	"acknowledge": "acknowledged", "unacknowledge": "taken back",
 }
 
-// momentOf is an entry of a trail.
+// momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
 	m := storyEntry{At: e.At, Kind: "waiting", Word: "look", Saw: e.Saw, Then: "next look", Next: e.Next}
 	if e.Kind == "look" {
@@ -93,13 +93,13 @@ func momentOf(e web.TrailEntry) storyEntry {
 	return m
 }
 
-// groupChecks puts looks that came to the same, and follow each other, into one.
+// groupChecks merges consecutive checks with equal results.
 func groupChecks(line []storyEntry) []storyEntry {
 	var all []storyEntry
 	for _, m := range line {
 		if n := len(all); n > 0 && all[n-1].alike(m) {
 			last := &all[n-1]
-			last.From, last.Times = m.At, max(last.Times, 1)+1 // Next is the newest's
+			last.From, last.Times = m.At, max(last.Times, 1)+1 // Next stays that of the newest
 			continue
 		}
 		all = append(all, m)
@@ -107,13 +107,13 @@ func groupChecks(line []storyEntry) []storyEntry {
 	return all
 }
 
-// alike reports whether two moments are looks that came to the same.
+// alike reports whether two entries are checks with equal results.
 func (m storyEntry) alike(o storyEntry) bool {
 	look := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "look" || m.Word == "not known") }
 	return look(m) && look(o) && m.Word == o.Word && m.Text == o.Text && m.Saw == o.Saw
 }
 
-// alertsOfJob takes those of alerts that were said about a job, by their ids.
+// alertsOfJob returns the alerts of a job, by id.
 func alertsOfJob(j web.Job, all []web.Alert) (said []web.Alert) {
 	for _, a := range all {
 		if slices.Contains(j.Alerts, a.ID) {

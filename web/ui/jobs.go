@@ -17,7 +17,7 @@ import (
 // job is a pending job on a page.
 type job struct {
 	web.Job
-	ID string // names it in forms, see jobID
+	ID string // id in forms, see jobID
 }
 
 func jobsOf(items []web.Job) []job {
@@ -34,20 +34,20 @@ type jobsView struct {
 	permissions
 	Jobs  []job
 	Dues  []dueChoice
-	Wrong string      // what of the filter can't be read
-	Said  *bulkResult // what was just done; nil: nothing
+	Wrong string      // error of the filter
+	Said  *bulkResult // result of the last action; nil: none
 }
 
-// dueChoice is a choice of when jobs are due.
+// dueChoice is an option of the due filter.
 type dueChoice struct{ Value, Says string }
 
-// dues are the choices.
+// dues are the options of the due filter.
 var dues = []dueChoice{{"", "whenever"}, {"overdue", "overdue"}, {"hour", "within the hour"}, {"day", "within a day"}}
 
-// jobFilter is what the list of jobs is narrowed by.
+// jobFilter names the filters of the list of jobs.
 var jobFilter = []string{"rule", "entity", "key", "due", "from", "to"}
 
-// jobQuery is what the API is asked for a list of jobs. A key that ends in * is what keys begin with.
+// jobQuery returns the API query of a list of jobs. A key that ends in * is a prefix.
 func jobQuery(l listing, now time.Time) (url.Values, error) {
 	query := l.query()
 	for _, name := range []string{"due", "from", "to"} {
@@ -102,13 +102,13 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	return view{Title: "Jobs", Body: v}, nil
 }
 
-// jobVerbs are what can be done to jobs, and what was done then.
+// jobVerbs maps actions on jobs to their past participles.
 var jobVerbs = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
 
-// jobsDone is what the address of a page says was done to jobs; nil: nothing.
+// jobsDone returns the result of a job action from a page's address, or nil.
 func jobsDone(query url.Values) *bulkResult {
 	d := flashOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
-	if d == nil || d.None { // which is said at once, where it was asked for
+	if d == nil || d.None { // jobDeed reports an empty choice itself
 		return nil
 	}
 	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
@@ -117,13 +117,13 @@ func jobsDone(query url.Values) *bulkResult {
 	return d
 }
 
-// confirmView asks before something is done that can't be undone.
+// confirmView asks for confirmation before jobs are cancelled.
 type confirmView struct {
 	Jobs []string
 	Back string
 }
 
-// jobDeed does something to the chosen jobs, one after the other.
+// jobDeed applies an action to each of the chosen jobs.
 func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
@@ -156,7 +156,7 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 	u.report(w, r, d)
 }
 
-// returnPath is the page of this node that a form came from.
+// returnPath returns the page of a form. Addresses outside this node become the list of jobs.
 func returnPath(from string) *url.URL {
 	at, err := url.Parse(from)
 	if err != nil || at.Host != "" || at.Scheme != "" || !strings.HasPrefix(at.Path, "/") || strings.HasPrefix(at.Path, "//") {
@@ -165,10 +165,10 @@ func returnPath(from string) *url.URL {
 	return &url.URL{Path: at.Path, RawQuery: at.RawQuery}
 }
 
-// errEnded is why nothing can be done to a job: in words that are the same for all such.
+// errEnded means that the job has ended. Its text is the same for every job, so that results group by it.
 var errEnded = errors.New("no longer waited for; the history has how it ended")
 
-// jobDeed does something to one job; ended is that a look ended it. That a look could not find out is an error.
+// jobDeed applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
 func (c client) jobDeed(what, id, span string) (ended bool, err error) {
 	rule, key, err := jobNamed(id)
 	if err != nil {

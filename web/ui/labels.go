@@ -7,14 +7,14 @@ import (
 	"deadman/web"
 )
 
-// labels are what fields are called on pages, by where the API finds something wrong with them; others
-// have the name that they have there. An empty one is seen without a name.
+// labels maps locations in API errors to field labels. An empty label is omitted, and other locations keep the API's
+// name.
 var labels = map[string]string{
 	"body": "", "request": "", "body.match": "What is muted", "body.until": "For", "body.event": "The event", "body.event.data": "The event",
 	"body.event.at": "At", "body.event.subject": "It comes on", "body.then": "What comes then", "body.found": "What a lookup finds",
 }
 
-// problemText is what a person is told of an error: each thing that is wrong once, by the names of the form.
+// problemText returns the text of an error with the form's labels, without duplicates.
 func problemText(err error) string {
 	p := asProblem(err)
 	if p == nil {
@@ -35,7 +35,7 @@ func problemText(err error) string {
 	return p.Title
 }
 
-// detail is one thing that is wrong. Whether it is in the address or in a form is seen.
+// detail formats one error. It omits the part of the request, which is obvious on the page.
 func detail(d web.Detail) string {
 	label, known := labels[d.Location]
 	if !known {

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// listing is a list of the API on a page: what it is narrowed by, and where its other pages are.
+// listing is a list of the API on a page, with its filters and pagination.
 type listing struct {
-	At     string            // the page's path
-	Asked  map[string]string // what it is narrowed by, by parameter
-	Here   string            // this page of the list
-	First  string            // the first page; empty: this is it
-	Next   string            // the next page; empty: that was all
+	At     string            // path of the page
+	Asked  map[string]string // filters by parameter
+	Here   string            // address of this page of the list
+	First  string            // address of the first page; empty: this one
+	Next   string            // address of the next page; empty: this is the last
 	cursor string
 }
 
-// listRows is how many items a page of a list has.
+// listRows is the number of items per page.
 const listRows = "50"
 
-// listingOf reads what a request narrows a list by; other parameters are not its own. Blanks around
-// a key are part of it.
+// listingOf reads the filters of a request. It trims all parameters except key, because blanks belong to keys.
 func listingOf(r *http.Request, parameters ...string) listing {
 	asked := r.URL.Query()
 	l := listing{At: r.URL.Path, Asked: make(map[string]string, len(parameters)), cursor: asked.Get("cursor")}
@@ -37,7 +36,7 @@ func listingOf(r *http.Request, parameters ...string) listing {
 	return l
 }
 
-// query is what the API is asked.
+// query returns the query for the API.
 func (l listing) query() url.Values {
 	query := url.Values{"limit": {listRows}}
 	for name, value := range l.Asked {
@@ -51,7 +50,7 @@ func (l listing) query() url.Values {
 	return query
 }
 
-// Narrowed reports whether the list is not of all that there is.
+// Narrowed reports whether the list has a filter.
 func (l listing) Narrowed() bool {
 	for _, value := range l.Asked {
 		if value != "" {
@@ -61,14 +60,14 @@ func (l listing) Narrowed() bool {
 	return false
 }
 
-// goesOn notes where the list goes on.
+// goesOn sets the next page from the API's cursor.
 func (l *listing) goesOn(next string) {
 	if next != "" {
 		l.Next = l.page(next)
 	}
 }
 
-// page is the address of the page of the list that begins at a cursor.
+// page returns the address of the page at a cursor.
 func (l listing) page(cursor string) string {
 	query := make(url.Values)
 	for name, value := range l.Asked {

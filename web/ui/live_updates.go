@@ -9,22 +9,21 @@ import (
 	"deadman/web"
 )
 
-// How often a page that is looked at is made again, and how long its stream may be silent.
+// Interval of rendering a live page, and longest silence of its stream.
 const (
 	liveEvery = 2 * time.Second
 	liveBeat  = 20 * time.Second
 )
 
-// stream sends a page's content whenever it is another than before, as server-sent events, until
-// the viewer leaves, their token ends or the node stops. The browser comes again by itself after an end.
-// web.New bounds how many streams there are.
+// stream sends a page's content as server-sent events whenever it changes. It ends when the viewer leaves, the token
+// expires or the node stops, and the browser then reconnects. web.New bounds the number of streams.
 func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pageContext) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold the news back
+	h.Set("X-Accel-Buffering", "no") // a buffering proxy would delay events
 	flow := http.NewResponseController(w)
-	if err := flow.Flush(); err != nil { // a browser can let go only of what has begun
+	if err := flow.Flush(); err != nil { // browsers can only cancel a response that has begun
 		return
 	}
 	left := web.Leaving(r.Context())
@@ -35,7 +34,7 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pag
 	for {
 		part, err := u.part(r, name, see)
 		if err != nil {
-			return // the browser asks again, and is told why by the page
+			return // the browser reconnects and gets the error page
 		}
 		switch sum := sha256.Sum256(part); {
 		case sum != shown:
@@ -47,7 +46,7 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pag
 			part = nil
 		}
 		if part != nil {
-			_ = flow.SetWriteDeadline(time.Now().Add(liveBeat)) // a writer without deadlines is no server's
+			_ = flow.SetWriteDeadline(time.Now().Add(liveBeat)) // writers without deadlines occur outside servers only
 			if _, err := w.Write(part); err != nil {
 				return
 			}
@@ -66,8 +65,8 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pag
 	}
 }
 
-// part is the content of a page without its layout. It is made like a page that is asked for, and few are made at a time; what
-// is kept of it while it is sent is the text alone.
+// part renders a page's content without its layout. It counts as a read, so web.BeginRead bounds its concurrency.
+// Only the text stays in memory while it is sent.
 func (u *UI) part(r *http.Request, name string, see pageContext) ([]byte, error) {
 	ctx, leave, err := web.BeginRead(r.Context())
 	if err != nil {
@@ -84,7 +83,7 @@ func (u *UI) part(r *http.Request, name string, see pageContext) ([]byte, error)
 	return out.Bytes(), err
 }
 
-// event is a text as a server-sent event.
+// event formats a text as a server-sent event.
 func event(text []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {

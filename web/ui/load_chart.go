@@ -8,59 +8,58 @@ import (
 	"deadman/web"
 )
 
-// chart is the load by slot, drawn: what was looked at, up to now, and what is planned from then
-// on. Its units are those of the drawing, which is stretched to the width that there is.
+// chart draws the load by slot: past checks, then planned ones. Its units are stretched to the available width.
 type chart struct {
 	Bars   []bar
-	Lags   []bar // how late the latest look of a part was; none: none was late
-	Ticks  []int // where the hours of the axis are
+	Lags   []bar // largest lag per bar; none: no check was late
+	Ticks  []int // positions of the hours on the axis
 	Hours  []time.Time
-	Now    int // where the present is
+	Now    int // position of the present
 	Width  int
 	Height int
-	Most   string // what the tallest bar stands for
+	Most   string // value of the tallest bar
 	Half   string
-	Worst  string     // what the tallest of the lags stands for
-	Says   string     // what there is to see
-	Herd   *loadSpike // nil: there is none
+	Worst  string     // value of the tallest lag
+	Says   string     // summary in words
+	Herd   *loadSpike // nil: no spike
 	Rows   []loadRow
 }
 
-// bar is one part of the span.
+// bar is a bucket of the chart.
 type bar struct {
 	X, Y, Width, Height int
-	Kind                string // past, planned or overdue
+	Kind                string // past, planned, overdue or late
 	Title               string
 }
 
-// loadSpike is a part of the span in which far more is due than in the others.
+// loadSpike is a bucket with far more due jobs than the others.
 type loadSpike struct {
 	From, Until time.Time
 	Jobs        int64
 }
 
-// loadRow is an hour of the span in which something was or will be looked at.
+// loadRow is an hour of the chart with past or planned checks.
 type loadRow struct {
 	From                      time.Time
 	Checks, Alerts, Due, Over int64
 	Lag                       time.Duration
 }
 
-// How the load is drawn. The span begins where the axis has an hour.
+// Layout of the chart. The span begins at an hour of the axis.
 const (
 	chartBack   = 6 * time.Hour
-	chartGrid   = 3 * time.Hour // of the axis
+	chartGrid   = 3 * time.Hour // hours of the axis
 	chartSpan   = 9 * chartGrid
 	chartBucket = 15 * time.Minute
 	barStep     = 10
 	barHeight   = 120
 	lagHeight   = 24
-	lagShown    = 2 * time.Second // what is later is late
-	herdJobs    = 1000            // fewer are none
-	herdTimes   = 10              // what the others have
+	lagShown    = 2 * time.Second // lags up to this are ignored
+	herdJobs    = 1000            // smallest spike, in jobs
+	herdTimes   = 10              // smallest spike, as a multiple of the other buckets
 )
 
-// load asks for the load around now and draws it.
+// load reads the load around now and draws it.
 func (c client) load(now time.Time) (*chart, error) {
 	from := now.Add(-chartBack).UTC().Truncate(chartGrid)
 	var slots web.Slots
@@ -100,12 +99,12 @@ func draw(slots web.Slots, now time.Time) *chart {
 	return d
 }
 
-// due is what of a part is still to be looked at.
+// due returns the checks of a bucket that are still pending.
 func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
 
 func lagOf(s web.Slot) time.Duration { return time.Duration(s.WorstLag * float64(time.Second)) }
 
-// column draws a part: what is due stands on what was looked at.
+// column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "look"), count(int(s.Alerts), "alert"))
 	done := standing(x, s.Checks, most, d.Height, "past", title)
@@ -124,7 +123,7 @@ func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	d.Bars = append(d.Bars, ahead)
 }
 
-// standing is a bar from the ground up. What is there can be seen, however little it is.
+// standing returns a bar from the base line. Any value above zero is visible.
 func standing(x int, n, most int64, height int, kind, title string) bar {
 	b := bar{X: x + 1, Y: height, Width: barStep - 2, Kind: kind, Title: title}
 	if n > 0 {
@@ -134,14 +133,14 @@ func standing(x int, n, most int64, height int, kind, title string) bar {
 	return b
 }
 
-// isOver reports whether a part of the span has passed.
+// isOver reports whether a bucket has passed.
 func isOver(s web.Slot, now time.Time) bool { return !s.From.Add(chartBucket).After(now) }
 
 func spanTitle(s web.Slot) string {
 	return s.From.UTC().Format("15:04") + " to " + s.From.Add(chartBucket).UTC().Format("15:04 UTC")
 }
 
-// herdOf is the part to come that has far more than the others have.
+// herdOf returns the future bucket that is far above the others, or nil.
 func herdOf(slots web.Slots, now time.Time) *loadSpike {
 	var sum int64
 	var top web.Slot
@@ -158,7 +157,7 @@ func herdOf(slots web.Slots, now time.Time) *loadSpike {
 	return &loadSpike{From: top.From, Until: top.From.Add(chartBucket), Jobs: due(top)}
 }
 
-// sum says what there is to see, and writes it down hour by hour.
+// sum writes the summary and the rows by hour.
 func (d *chart) sum(slots web.Slots, now time.Time) {
 	var all loadRow
 	for _, s := range slots.Items {
@@ -191,7 +190,7 @@ func (r *loadRow) add(o loadRow) {
 	r.Checks, r.Alerts, r.Due, r.Over, r.Lag = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.Lag, o.Lag)
 }
 
-// Late is how late the latest look of the hour was; empty: none was.
+// Late formats the largest lag of the hour. It is empty if the lag is small.
 func (r loadRow) Late() string {
 	if r.Lag <= lagShown {
 		return ""

@@ -15,53 +15,53 @@ import (
 // mutesAt is the path of the mutes.
 const mutesAt = "/mutes"
 
-// ended is what was done to a mute.
+// ended is the verb for a deleted mute or session.
 const ended = "ended"
 
-// alertTabs are the pages about alerts.
+// alertTabs are the tabs of the pages about alerts.
 type alertTabs struct {
 	Here string
-	Some bool // the visitor sees some rules alone, and no mutes
+	Some bool // the visitor is limited to some rules and sees no mutes
 }
 
-// mutesView is what is kept from people, and a form for more.
+// mutesView lists the mutes, with a form for a new one.
 type mutesView struct {
 	listing
 	permissions
 	Live  []mute
 	Past  []mute
 	Wish  wish
-	Reach *reach   // what the wish is about; nil: it says nothing yet
-	Wrong []string // why there is no such mute; empty: nobody asked, or there is
+	Reach *reach   // effect of the new mute; nil: no fields yet
+	Wrong []string // errors of the new mute; empty: none
 	Done  *bulkResult
 }
 
-// mute is a mute as it is shown.
+// mute is a mute for display.
 type mute struct {
 	web.Mute
 	Matches []matched
 }
 
-// matched is a field that a mute asks for, and its pattern.
+// matched is a field of a mute with its pattern.
 type matched struct{ Name, Pattern string }
 
-// wish is a mute as it is being written.
+// wish is the form of a new mute.
 type wish struct {
-	Fields []matched // those that every alert has
-	Labels string    // name=pattern, one a line
+	Fields []matched // fields of every alert
+	Labels string    // name=pattern, one per line
 	For    string
 	Reason string
 }
 
-// reach is what a mute would keep from people.
+// reach is the effect of a mute.
 type reach struct {
-	Alerts int  // that are open now
-	More   bool // there are more than were looked at
+	Alerts int  // matching open alerts
+	More   bool // more open alerts exist than were read
 	Any    []matched
 }
 
-// reach finds what a mute would be about: the newest open alerts that match, and the patterns in which
-// a * is any text. It can't stand for itself, so that a mute of a value that has one is of more values.
+// reach counts the newest open alerts that a mute matches. It also lists the patterns with a *, because a * can't be
+// escaped and matches any text.
 func (c client) reach(w wish) (*reach, error) {
 	match := alerts.Match(w.match())
 	var page web.Page[web.Alert]
@@ -82,16 +82,16 @@ func (c client) reach(w wish) (*reach, error) {
 	return r, nil
 }
 
-// muteFields are the fields of the form.
+// muteFields names the fields of the form.
 var muteFields = []string{"rule", "entity", "key", "severity"}
 
-// muteSpans are how long a mute is, as one can choose.
+// muteSpans are the selectable durations of a mute.
 var muteSpans = []span{{Words: "15 minutes", Text: "15m"}, {Words: "1 hour", Text: "1h"}, {Words: "4 hours", Text: "4h"}, {Words: "1 day", Text: "1d"}, {Words: "a week", Text: "7d"}, {Words: "30 days", Text: "30d"}}
 
-// Spans are how long it may be.
+// Spans returns the selectable durations.
 func (wish) Spans() []span { return muteSpans }
 
-// Severities are those of alerts.
+// Severities returns the severities of alerts.
 func (wish) Severities() []string { return severities }
 
 func (u *UI) mutes(c client, r *http.Request) (view, error) {
@@ -104,11 +104,11 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 		v.Reach, err = c.reach(v.Wish)
 	}
 	v.Done = flashOf(r.URL.Query(), "mute", ended, "made")
-	// Who may mute may be writing one.
+	// A visitor allowed to mute may be filling in the form.
 	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
 
-// mutes asks for the mutes.
+// mutes reads the mutes.
 func (c client) mutes(r *http.Request) (v mutesView, err error) {
 	v.listing = listingOf(r)
 	v.At = mutesAt
@@ -134,7 +134,7 @@ func (c client) mutes(r *http.Request) (v mutesView, err error) {
 	return v, nil
 }
 
-// wished is what a form, or a link to it, asks for. What is no field of alerts is a label.
+// wished reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
 func wished(form url.Values) wish {
 	w := wish{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
 	for _, name := range muteFields {
@@ -148,7 +148,7 @@ func wished(form url.Values) wish {
 	return w
 }
 
-// Field is the pattern of a field.
+// Field returns the pattern of a field.
 func (w wish) Field(name string) string {
 	for _, f := range w.Fields {
 		if f.Name == name {
@@ -158,13 +158,12 @@ func (w wish) Field(name string) string {
 	return ""
 }
 
-// Open reports whether anything is asked for.
+// Open reports whether any field is filled in.
 func (w wish) Open() bool {
 	return w.Labels+w.For+w.Reason != "" || slices.ContainsFunc(w.Fields, func(f matched) bool { return f.Pattern != "" })
 }
 
-// match is what a mute is to match, as the API takes it. A line without = is a label that has to be
-// there.
+// match returns the matchers for the API. A label without = must merely be present.
 func (w wish) match() map[string]string {
 	match := map[string]string{}
 	for _, f := range w.Fields {
@@ -185,7 +184,7 @@ func (w wish) match() map[string]string {
 	return match
 }
 
-// wrong says why there is no such mute, in words of the form.
+// wrong returns the errors of the form in its own words.
 func (w wish) wrong(p *web.Problem) (all []string) {
 	for _, d := range p.Errors {
 		switch {
@@ -205,8 +204,8 @@ func (w wish) wrong(p *web.Problem) (all []string) {
 	return all
 }
 
-// muteOf is where a mute of what alerts have in common is made. Of a value that has a *, it is a mute of
-// more, which the form says.
+// muteOf returns the address of a new mute for a value. A * in the value matches more alerts, and the form warns
+// about that.
 func muteOf(field, value string) string {
 	name := field
 	if !slices.Contains(alerts.Fields, field) {
@@ -215,7 +214,7 @@ func muteOf(field, value string) string {
 	return mutesAt + "?" + url.Values{name: {value}}.Encode() + "#new"
 }
 
-// muteDeed makes a mute, or ends some.
+// muteDeed creates a mute, or ends the chosen ones.
 func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
@@ -238,7 +237,7 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// makeMute makes a mute. One that is refused is shown again, with what is wrong.
+// makeMute creates a mute. A refused one returns to the form with its errors.
 func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	asked := wished(r.PostForm)
 	var made web.Mute

@@ -9,11 +9,11 @@ import (
 	"deadman/web"
 )
 
-// outagesAt is where outages are listed.
+// outagesAt is the address of the outages.
 const outagesAt = "/health#outages"
 
-// outageOf is what could not be asked, such as "handler shipping", where an alert is about an outage;
-// empty: it is not.
+// outageOf returns the failing source or handler of an outage alert, such as "handler shipping". It is empty for
+// other alerts.
 func outageOf(a web.Alert) string {
 	if !futurejobs.IsOutage(a.Said()) {
 		return ""
@@ -24,27 +24,26 @@ func outageOf(a web.Alert) string {
 	return "source " + a.Source
 }
 
-// ofWait reports whether an alert is about a wait: there is an entity that it is of, and it can be
-// acknowledged while the wait goes on.
+// ofWait reports whether an alert belongs to a job. Such an alert has an entity and can be acknowledged while the job
+// is pending.
 func ofWait(a web.Alert) bool {
 	return a.Key != "" && a.Rule != alerts.SystemRule && !futurejobs.IsOutage(a.Said())
 }
 
-// outage adds what became of the outage that the alert is about: what opened it, and how it ended or
-// that it goes on.
+// outage adds the story of the alert's outage: its opening alert, and its end or the fact that it is open.
 func (v *alertView) outage(c client, of string) error {
 	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: of + " could not be asked any more"}, spoken(v.Alert, v.ID)}
 	for _, id := range v.Closes {
 		var opening web.Alert
 		if is, err := exists(c.get(alertAt(id.String()), nil, &opening)); err != nil {
 			return err
-		} else if is { // else its retention is over
+		} else if is { // otherwise its retention has ended
 			v.Story = append(v.Story, spoken(opening, v.ID))
 		}
 	}
 	var all web.Page[web.Outage]
 	if is, err := exists(c.get("/outages", url.Values{"rule": {v.Rule}, "limit": {"500"}}, &all)); !is {
-		return err // nil: outages are not for the visitor
+		return err // nil: the visitor may not read outages
 	}
 	for _, o := range all.Items {
 		switch {

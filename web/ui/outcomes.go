@@ -13,55 +13,55 @@ import (
 	"deadman/web"
 )
 
-// outcomeChart is how jobs ended over a time, drawn: a bar for each bucket, and in it a part for each kind of
-// end. Its units are those of the drawing.
+// outcomeChart draws the outcomes of jobs over time: a bar per bucket with a part per kind of outcome. Its units are
+// those of the drawing.
 type outcomeChart struct {
 	Columns []column
 	Kinds   []kindOfEnd
 	Width   int
-	Height  int   // of the tallest bar
-	Most    int64 // what the tallest bar stands for
+	Height  int   // height of the tallest bar
+	Most    int64 // value of the tallest bar
 	Says    string
 	web.Outcomes
 }
 
-// column is a bucket as it is drawn.
+// column is a bucket of the drawing.
 type column struct {
 	From  time.Time
-	At    string // the list of what ended then
+	At    string // the history narrowed to the bucket
 	X     int
-	Mark  string // on the axis; empty: none
+	Mark  string // axis label; empty: none
 	Parts []part
 	Sum   int64
 	Title string
-	By    []int64 // jobs, by kind
+	By    []int64 // jobs by kind
 }
 
-// part is one kind of end in a bar.
+// part is one kind of outcome in a bar.
 type part struct {
 	Y, Height int
 	Kind      string
 }
 
-// kindOfEnd is a kind of outcomes: whether they are good news.
+// kindOfEnd is a kind of outcomes, from good to bad.
 type kindOfEnd struct {
-	Kind string // its style
+	Kind string // style
 	Name string
 	Jobs int64
 }
 
-// How the ends are drawn.
+// Size of the drawing.
 const (
 	endsHeight = 110
-	endsWidth  = 960 // of the whole
+	endsWidth  = 960 // total width
 )
 
-// kindsOfEnds are the kinds, as they lie in a bar from below.
+// kindsOfEnds returns the kinds in the order of a bar, from the bottom.
 func kindsOfEnds() []kindOfEnd {
 	return []kindOfEnd{{Kind: "good", Name: "it happened"}, {Kind: "neutral", Name: "called off"}, {Kind: "unheard", Name: "it did not, to the last step"}, {Kind: "bad", Name: "given up"}}
 }
 
-// kindOf is the kind of an outcome, as a number.
+// kindOf returns the index of an outcome's kind.
 func kindOf(o checks.Outcome) int {
 	switch outcome(o) {
 	case "waiting":
@@ -74,7 +74,7 @@ func kindOf(o checks.Outcome) int {
 	return 0
 }
 
-// ends asks how jobs ended, and draws it.
+// ends reads the outcomes of jobs and draws them.
 func (c client) ends(l listing, bucket string) (*outcomeChart, error) {
 	query := url.Values{"bucket": {bucket}}
 	for _, name := range []string{"rule", "entity"} {
@@ -91,7 +91,7 @@ func (c client) ends(l listing, bucket string) (*outcomeChart, error) {
 	return d, nil
 }
 
-// count sums up each bucket, and all.
+// count sums the outcomes per bucket and in total.
 func (d *outcomeChart) count(l listing) {
 	all := int64(0)
 	for _, item := range d.Items {
@@ -115,7 +115,7 @@ func (d *outcomeChart) count(l listing) {
 	d.Says = d.sentence(l, all)
 }
 
-// sentence says what the bars are of. They are counted of all keys, also where the list is of one.
+// sentence describes the scope of the bars. They cover all keys, even if the list is narrowed to one.
 func (d *outcomeChart) sentence(l listing, all int64) string {
 	said := count(int(all), "job")
 	if rule := l.Asked["rule"]; rule != "" {
@@ -140,7 +140,7 @@ func (d *outcomeChart) sentence(l listing, all int64) string {
 
 func (d *outcomeChart) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
 
-// draw gives each part its place.
+// draw positions the parts.
 func (d *outcomeChart) draw() {
 	step := d.Width / max(1, len(d.Columns))
 	for i := range d.Columns {
@@ -167,7 +167,7 @@ func (d *outcomeChart) draw() {
 	}
 }
 
-// inWords says what a column shows.
+// inWords describes a column.
 func (d *outcomeChart) inWords(col column) string {
 	said := []string{count(int(col.Sum), "job") + " ended"}
 	for kind, n := range col.By {
@@ -178,18 +178,18 @@ func (d *outcomeChart) inWords(col column) string {
 	return strings.Join(said, ", ")
 }
 
-// Step is how wide a column is.
+// Step is the width of a column.
 func (d *outcomeChart) Step() int { return d.Width / max(1, len(d.Columns)) }
 
-// Bar is how wide a bar is.
+// Bar is the width of a bar.
 func (d *outcomeChart) Bar() int { return d.Step() * 7 / 10 }
 
-// Seen are the columns in which something ended, the newest first.
+// Seen returns the columns with outcomes, newest first.
 func (d *outcomeChart) Seen() []column {
 	seen := slices.DeleteFunc(slices.Clone(d.Columns), func(c column) bool { return c.Sum == 0 })
 	slices.Reverse(seen)
 	return seen
 }
 
-// Partly reports whether older buckets are still to be counted.
+// Partly reports whether older buckets are not counted yet.
 func (d *outcomeChart) Partly() bool { return d.CountedFrom.After(d.From) }

@@ -11,21 +11,21 @@ import (
 	"deadman/web"
 )
 
-// pendingView is a job that waits, and what its rule says of it.
+// pendingView is a pending job with details of its rule.
 type pendingView struct {
 	jobStory
-	ID      string    // names it in forms
-	Lacks   string    // what has not happened, as a sentence begins
-	Silent  time.Time // since when Lacks can't be found out; zero: it can
-	Beats   bool      // it is a heartbeat, and was heard in time so far
-	Step    string    // the next, such as "reminder 2 of 3"; empty: there is none left
-	Taken   int       // steps
-	About   string    // what the rule is about
-	Decides string    // the handler that decides in the place of steps; empty: none does
-	Changed int32     // the newest version of the rule, where that is another
+	ID      string    // id in forms
+	Lacks   string    // the missing event, as the start of a sentence
+	Silent  time.Time // start of undetermined checks; zero: none
+	Beats   bool      // a heartbeat without a missed beat so far
+	Step    string    // the next step, such as "reminder 2 of 3"; empty: none left
+	Taken   int       // number of steps taken
+	About   string    // description of the rule
+	Decides string    // deciding handler; empty: the steps decide
+	Changed int32     // newest version of the rule, if it differs
 }
 
-// waitingFor puts together what is waited for, by the version of the rule that the job goes by.
+// waitingFor describes a pending job by the job's version of the rule.
 func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	w := pendingView{jobStory: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
 	var d rules.Document
@@ -34,7 +34,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 		if asProblem(err) == nil {
 			return w, err
 		}
-		w.Lacks = "It is not over" // the rule can't be shown, and the job is there all the same
+		w.Lacks = "It is not over" // the job exists even if its rule can't be read
 		return w, nil
 	}
 	w.About, w.Lacks, w.Step = d.Description, missingEvent(d), nextStep(d.Escalate, j.Step)
@@ -46,8 +46,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	return w, nil
 }
 
-// asked says what is known of a wait that ends when a look finds that it is over, where the last look
-// could not find out or there was none yet.
+// asked sets Lacks for a job whose checks decide its end, if the last check was undetermined or none has run.
 func (w *pendingView) asked(d rules.Document) {
 	since, why := undeterminedSince(w.Job)
 	w.Silent = since
@@ -64,8 +63,8 @@ func (w *pendingView) asked(d rules.Document) {
 	}
 }
 
-// undeterminedSince is since when no look at a job could find out, and why the last one could not; zero: the last
-// one could. A trail keeps the newest looks alone, so it may have begun before.
+// undeterminedSince returns the start of the current run of undetermined checks and the newest reason. It is zero if
+// the last check succeeded. A trail keeps only the newest checks, so the run may have begun earlier.
 func undeterminedSince(j web.Job) (since time.Time, why string) {
 	for _, e := range slices.Backward(j.Trail) {
 		switch {
@@ -77,12 +76,12 @@ func undeterminedSince(j web.Job) (since time.Time, why string) {
 		since, why = e.At, cmp.Or(why, e.Reason)
 	}
 	if j.CheckCount == 0 && why != "" {
-		since = j.FirstCheckAt // it never could
+		since = j.FirstCheckAt // every check so far was undetermined
 	}
 	return since, why
 }
 
-// missingEvent says what has not happened of what a rule waits for.
+// missingEvent describes the event that a rule expects.
 func missingEvent(d rules.Document) string {
 	switch h := d.Trigger.Heartbeat; {
 	case h != nil && h.Event == "":
@@ -108,8 +107,8 @@ func missingEvent(d rules.Document) string {
 	return "It is not over"
 }
 
-// nextStep is the step that comes after some were taken. Steps that are computed may come in
-// another order than they are written in: then it has a number and no name.
+// nextStep returns the step after the taken ones. Computed steps may run in another order than written, so the result
+// is then a number instead of a name.
 func nextStep(steps []rules.Step, taken int) string {
 	var names []string
 	rising, last := true, rules.Duration(0)

@@ -7,27 +7,26 @@ import (
 	"deadman/web"
 )
 
-// permissions is what the visitor of a page may do beside looking. A page shows no button for what it
-// would be refused.
+// permissions are the visitor's rights beyond reading. Pages omit buttons for actions that the API would refuse.
 type permissions struct {
-	Answer bool // what is said: acknowledge it, snooze its job, look at that now
-	Change bool // rules and their jobs
-	Events bool // publish them
-	Admin  bool // everything
-	Some   bool // all of this for some rules alone, and of what belongs to none only what it may publish on
-	Sends  bool // it may publish on some subjects
+	Answer bool // acknowledge alerts, snooze jobs and check them now
+	Change bool // change rules and their jobs
+	Events bool // publish events
+	Admin  bool // all actions
+	Some   bool // limited to some rules; outside of them, publishing at most
+	Sends  bool // may publish on some subjects
 }
 
-// Mute reports whether the visitor may keep alerts from people.
+// Mute reports whether the visitor may mute alerts.
 func (m permissions) Mute() bool { return m.Answer && !m.Some }
 
 // Publish reports whether the visitor may publish events.
 func (m permissions) Publish() bool { return m.Events && (!m.Some || m.Sends) }
 
-// DeadLetters reports whether the visitor may retry and drop what could not be taken in.
+// DeadLetters reports whether the visitor may retry and drop dead letters.
 func (m permissions) DeadLetters() bool { return m.Admin && !m.Some }
 
-// may asks what the visitor's token allows.
+// may reads the permissions of the visitor's token.
 func (c client) may() (permissions, error) {
 	var self web.Self
 	if err := c.get("/tokens/self", nil, &self); err != nil {

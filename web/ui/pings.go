@@ -11,18 +11,18 @@ import (
 	"deadman/web"
 )
 
-// pingsView is where pings of a rule come in, and what came.
+// pingsView is the ping URLs of a rule and its ping log.
 type pingsView struct {
 	Addresses []pingAddress
-	All       string // where all addresses begin; empty: they do here
-	Next      string // where they go on; empty: these were all
-	Of        string // the key that they are narrowed to; empty: of all
-	Refused   string // why they are not shown; empty: they are
+	All       string // address of the complete list; empty: this page shows its beginning
+	Next      string // address of the next page; empty: this is the last
+	Of        string // key of the filter; empty: none
+	Refused   string // why the URLs are hidden; empty: they are shown
 	Last      []web.PingEntry
-	Did       string // what was just done to an address; empty: nothing
+	Did       string // result of the last action; empty: none
 }
 
-// What is done to addresses of pings, as the address of the page says it.
+// Values of did for actions on ping URLs.
 const (
 	pingMade  = "address-made"
 	pingThere = "address-there"
@@ -33,9 +33,9 @@ var pingDeeds = flashMessages{
 	pingMade: "The address was made.", pingThere: "There was an address already: this one.", pingGone: "The address was taken away.",
 }
 
-// makePing makes the address of a key, or of all keys, unless it is there; at is where it is shown.
+// makePing creates the ping URL of a key, or of all keys, unless it exists. at is the page that shows it.
 func (c client) makePing(rule, key string) (at string, err error) {
-	at = rulePath(rule) + "#pings" // that of all keys is the first
+	at = rulePath(rule) + "#pings" // the URL of all keys is listed first
 	if key != "" {
 		at = pingsAt(rule, pingsOf, key)
 	}
@@ -54,25 +54,25 @@ func (c client) makePing(rule, key string) (at string, err error) {
 	return withFlash(at, pingThere), err
 }
 
-// pingAddress is an address as it is shown.
+// pingAddress is a ping URL for display.
 type pingAddress struct {
 	web.PingAddress
-	Unnamed bool // the rule names keys, and not this one: it is misspelt, or was taken out
+	Unnamed bool // the rule's list of keys lacks this one: misspelled or removed
 }
 
-// The parameters of a rule's page that are about the addresses of its pings.
+// Parameters of a rule's page for its ping URLs.
 const (
-	pingsFrom = "pings" // the cursor that they begin at
-	pingsOf   = "ping"  // the key that they are of
+	pingsFrom = "pings" // cursor of the list
+	pingsOf   = "ping"  // key of the filter
 )
 
-// pingsAt is where the addresses of a rule's pings are, or those that a parameter narrows them to.
+// pingsAt returns the address of a rule's ping URLs, narrowed by a parameter.
 func pingsAt(rule, parameter, value string) string {
 	return rulePath(rule) + "?" + url.Values{parameter: {value}}.Encode() + "#pings"
 }
 
-// pings asks for the addresses of a rule's pings, whose keys the rule may name. An address that is a path alone is one at the
-// node as the visitor reaches it.
+// pings reads the ping URLs of a rule. keys are the rule's declared keys. A URL without a host is completed with the
+// host of the visitor's request.
 func (c client) pings(rule string, keys []string, r *http.Request) (*pingsView, error) {
 	asked := r.URL.Query()
 	v := &pingsView{Of: asked.Get(pingsOf), Did: pingDeeds.of(r)}

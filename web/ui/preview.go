@@ -15,28 +15,28 @@ import (
 	"deadman/web"
 )
 
-// previewForm is a preview as its form asks for it.
+// previewForm is the form of a preview.
 type previewForm struct {
-	Event string // empty: none begins the wait
-	// Subject is what it comes on; empty: what the trigger listens to.
+	Event string // empty: no trigger event
+	// Subject is the subject of the trigger event. If empty, it is the trigger's subject.
 	Subject string
-	At      string       // when it comes, in UTC; empty: now
-	Found   string       // what the lookup finds; empty: its source is asked
-	Later   string       // how far on one wants to see; empty: to the end
-	Then    []laterEvent // what comes after it
+	At      string       // time of the event in UTC; empty: now
+	Found   string       // result of the lookup; empty: the source is queried
+	Later   string       // length of the preview; empty: to the end
+	Then    []laterEvent // events after the trigger event
 
-	Recent   []recent       // events that began waits of the rule
-	Subjects []string       // what the rule listens to
-	Answer   *previewResult // nil: nobody asked yet
+	Recent   []recent       // recent trigger events of the rule
+	Subjects []string       // subjects of the rule
+	Answer   *previewResult // nil: no preview yet
 }
 
-// laterEvent is an event that comes while the wait goes on.
+// laterEvent is an event during the job.
 type laterEvent struct{ Subject, After, Data string }
 
-// Laters are how far on one may want to see.
+// Laters returns the selectable lengths of a preview.
 func (previewForm) Laters() []string { return []string{"0s", "1h", "3h", "1d", "7d"} }
 
-// Blank is a trial with room for one more event that comes later.
+// Blank returns the form with a blank row for one more later event.
 func (t previewForm) Blank() previewForm {
 	if n := len(t.Then); n == 0 || t.Then[n-1] != (laterEvent{}) {
 		t.Then = append(t.Then[:n:n], laterEvent{})
@@ -44,10 +44,10 @@ func (t previewForm) Blank() previewForm {
 	return t
 }
 
-// maxThen bounds the events of a form that come later.
+// maxThen bounds the later events of a form.
 const maxThen = 20
 
-// trialOf reads what a form asks for.
+// trialOf reads the form of a preview.
 func trialOf(r *http.Request) previewForm {
 	field := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	t := previewForm{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
@@ -61,22 +61,22 @@ func trialOf(r *http.Request) previewForm {
 	return t
 }
 
-// localTime is how a form writes an instant.
+// localTime is the layout of times in a form.
 const localTime = "2006-01-02T15:04:05"
 
-// errTrial is a trial that is not written as it should be; its text says what to write.
+// errTrial is a form error. Its text tells the visitor how to correct the field.
 type errTrial string
 
 func (e errTrial) Error() string { return string(e) }
 
-// previewAsk is what happens in a preview, as the API takes it.
+// previewAsk is the body of a preview request.
 type previewAsk struct {
 	Event rules.PreviewEvent   `json:"event"`
 	Then  []rules.PreviewEvent `json:"then,omitempty"`
 	Found json.RawMessage      `json:"found,omitempty"`
 }
 
-// ask is the trial as the API takes it.
+// ask converts the form to the request body.
 func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), t.Subject
 	if t.At != "" {
@@ -101,8 +101,8 @@ func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 	return ask, nil
 }
 
-// event is what comes later than the first event. It is the same body again where none is given,
-// and an hour later where no time is.
+// event converts a later event. Without data it repeats the first event's data, and without a time it comes an hour
+// later.
 func (n laterEvent) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
 	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
 	if err != nil {
@@ -115,7 +115,7 @@ func (n laterEvent) event(first rules.PreviewEvent) (e rules.PreviewEvent, err e
 	return e, err
 }
 
-// until is how far on one wants to see; end: to the end.
+// until returns the length of the preview. end means that it runs to the end.
 func (t previewForm) until() (later time.Duration, end bool, err error) {
 	if t.Later == "" {
 		return 0, true, nil
@@ -127,7 +127,7 @@ func (t previewForm) until() (later time.Duration, end bool, err error) {
 	return time.Duration(d), false, nil
 }
 
-// body is a JSON text of a form; nothing is none.
+// body parses a JSON field of the form. An empty field gives nil.
 func body(what, text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -148,25 +148,25 @@ func instant(text string) (time.Time, error) {
 	return time.Time{}, errTrial(fmt.Sprintf("%q is no instant; write it as 2026-01-31 15:04, in UTC", text))
 }
 
-// previewResult is what a preview came to.
+// previewResult is the result of a preview.
 type previewResult struct {
-	Wrong  string       // why there is none; empty: there is
-	Places []web.Detail // what is wrong with the rule, and where
+	Wrong  string       // the error; empty: none
+	Places []web.Detail // errors in the rule with their places
 	rules.Preview
-	Lines   []previewLine // in the place of the preview's
+	Lines   []previewLine // replace the preview's own lines
 	Drawing []timeAxis
-	Later   string // what will have been said by the instant that was asked for; empty: nobody asked
+	Later   string // alerts raised by the requested time; empty: none requested
 }
 
-// previewLine is one thing that would happen.
+// previewLine is one line of a preview.
 type previewLine struct {
 	rules.PreviewLine
-	After string // since the wait began
-	Until string // when it is said for the last time, after the wait began
-	Late  bool   // it is after the instant that was asked for
+	After string // time since the start of the job
+	Until string // time of the last repetition since the start of the job
+	Late  bool   // after the requested time
 }
 
-// try asks what a rule would do. question is what the path is asked.
+// try requests a preview at a path. question builds the body for the path.
 func (c client) try(path string, t previewForm, now time.Time, question func(previewAsk) any) *previewResult {
 	out := new(previewResult)
 	later, end, err := t.until()
@@ -192,7 +192,7 @@ func (c client) try(path string, t previewForm, now time.Time, question func(pre
 	return out
 }
 
-// lines puts what happens in words and on a time line, and tells apart what is later than asked for.
+// lines fills in the lines and the drawing, and marks the part after the requested time.
 func (t *previewResult) lines(later time.Duration, end bool) {
 	if len(t.Preview.Lines) == 0 {
 		return
@@ -236,7 +236,7 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 	}
 }
 
-// saidSoFar is a sentence of what was said, by its steps, and of how much of it was closed.
+// saidSoFar summarizes raised alerts by their steps, with the number resolved.
 func saidSoFar(said []string, resolved int) string {
 	var parts []string
 	if len(said) > 0 {
@@ -251,7 +251,7 @@ func saidSoFar(said []string, resolved int) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// dotOf is a line of a preview as it is drawn.
+// dotOf converts a preview line to an event of the drawing.
 func dotOf(l rules.PreviewLine, from time.Time, late, first bool) axisEvent {
 	m := axisEvent{after: l.At.Sub(from), kind: string(l.Kind), later: late}
 	switch {
@@ -270,8 +270,7 @@ func dotOf(l rules.PreviewLine, from time.Time, late, first bool) axisEvent {
 	return m
 }
 
-// example is the event that a trial of a rule begins with: the newest that is known, or one that is
-// made up; none, where a schedule begins the wait.
+// example fills in the trigger event of a preview: the newest recent event, or a made-up one. A schedule has none.
 func (t *previewForm) example(d rules.Document) {
 	t.Subject = sampleSubject(d.Trigger)
 	switch {

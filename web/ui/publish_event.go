@@ -16,18 +16,18 @@ import (
 	"deadman/web"
 )
 
-// sendView is an event that is about to be published, or was.
+// sendView is the form that publishes an event, with the result.
 type sendView struct {
 	permissions
 	Rule    string
 	Subject string
 	Body    string
-	Offers  []string // the subjects that the rule listens to; none: no event reaches it
-	Pinged  bool     // pings are beats of the rule
+	Offers  []string // subjects of the rule; none: events do not reach it
+	Pinged  bool     // the rule's heartbeat takes pings
 	Sent    *web.PublishResult
-	Before  bool   // the form was sent before, and nothing was sent now
-	Once    string // by what a repeat of the form is known
-	Wrong   string // why it was not published; empty: it was, or nobody tried
+	Before  bool   // the form was sent before, and this time published nothing
+	Once    string // idempotency key of the form
+	Wrong   string // error of publishing; empty: none
 }
 
 func (u *UI) sending(c client, r *http.Request) (view, error) {
@@ -38,7 +38,7 @@ func (u *UI) sending(c client, r *http.Request) (view, error) {
 	return view{Title: "Send an event", Body: v, Still: true}, err
 }
 
-// sendView is an event on the subject that the rule listens to first.
+// sendView returns a form with the first subject of the rule.
 func (c client) sendView(rule string) (sendView, error) {
 	v := sendView{Rule: rule, Once: rand.Text()}
 	var err error
@@ -73,7 +73,7 @@ func (c client) sendView(rule string) (sendView, error) {
 	return v, err
 }
 
-// send publishes an event, once somebody has seen what it is and is sure.
+// send publishes the event of a form after confirmation.
 func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	c := client{u.api, r}
@@ -113,8 +113,8 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 	u.render(w, r, status, "send", view{Title: "Send an event", Body: v}, "")
 }
 
-// onceKey is by what the sending of a body by a form is known: a form that is come back to and sends
-// another body sends it, and one that is sent twice sends once. Without a form's own key there is none.
+// onceKey returns the idempotency key of a form and a body. Sending the same form twice publishes once, while a
+// changed body publishes again. The result is empty if the form has no key.
 func onceKey(form, body string) string {
 	if form == "" {
 		return ""

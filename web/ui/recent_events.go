@@ -12,24 +12,23 @@ import (
 	"deadman/web"
 )
 
-// recent is an event that began a wait a while ago, as a trial takes it.
+// recent is a past trigger event for a preview.
 type recent struct {
 	Key, Event string
-	Subject    string // what it comes on, as a trial has it
+	Subject    string // subject in the preview
 	At         time.Time
 }
 
-// Fill is what the fields of the form become.
+// Fill returns the values of the form's fields as JSON.
 func (r recent) Fill() (string, error) {
 	text, err := json.Marshal(map[string]string{"event": r.Event, "subject": r.Subject, "at": r.At.UTC().Format(localTime)})
 	return string(text), err
 }
 
-// recentMost is how many events are offered.
+// recentMost is the number of events offered.
 const recentMost = 8
 
-// recent are events that began waits of a rule: of those that go on, and of those that something
-// was said about. A tick is no event.
+// recent returns trigger events of a rule's pending jobs and of its alerts. Schedules have no trigger events.
 func (c client) recent(rule string, d rules.Document) (all []recent, err error) {
 	if d.Trigger.Schedule != "" {
 		return nil, nil
@@ -50,7 +49,7 @@ func (c client) recent(rule string, d rules.Document) (all []recent, err error) 
 		if err != nil {
 			return all, err
 		}
-		if is { // and did not end this moment
+		if is { // it has not ended meanwhile
 			add(j.Key, j.Event, j.CreatedAt)
 		}
 	}
@@ -64,8 +63,8 @@ func (c client) recent(rule string, d rules.Document) (all []recent, err error) 
 	return all, nil
 }
 
-// recentOf is what a wait began with, as a trial takes it; false: with nothing, as where no beat ever came, or with more than a
-// form should have.
+// recentOf returns the trigger event of a job for a preview. It returns false if the job has none, as with a
+// heartbeat never received, or if the event is too large for a form.
 func recentOf(key string, event json.RawMessage, at time.Time, d rules.Document) (recent, bool) {
 	if event == nil || len(event) > futurejobs.ListedMost {
 		return recent{}, false
@@ -84,10 +83,10 @@ func recentOf(key string, event json.RawMessage, at time.Time, d rules.Document)
 	return r, err == nil
 }
 
-// pingSubject is what a ping comes on in a trial of a heartbeat that events are beats of, too.
+// pingSubject is the subject of pings in the preview of a heartbeat that also takes events.
 const pingSubject = "ping"
 
-// ping is a ping as a trial takes it. How long its run took is not said: the trial knows of no run.
+// ping is a ping in a preview. It has no run time, because a preview has no runs.
 type ping struct {
 	Key  string `json:"key"`
 	Kind string `json:"kind"`
@@ -96,8 +95,7 @@ type ping struct {
 	Body string `json:"body,omitempty"`
 }
 
-// pingOf is the ping that a wait of a heartbeat began with; false: it was another event. What a wait
-// knows of a ping does not name its key.
+// pingOf returns the ping in a trigger event, or false for other events. A stored ping does not include its key.
 func pingOf(event json.RawMessage, d rules.Document) (p ping, is bool) {
 	if d.Trigger.Heartbeat == nil {
 		return p, false

@@ -10,23 +10,23 @@ import (
 	"deadman/web"
 )
 
-// ruleView is a rule: how it does, what it says, how it escalates, and what it would do.
+// ruleView is the page of a rule: its state, definition, escalation and preview.
 type ruleView struct {
 	web.Rule
 	permissions
-	Text     string // as YAML
-	Begins   string // what begins a wait, in words
+	Text     string // definition as YAML
+	Begins   string // trigger in words
 	Steps    []stepView
-	Handler  string // that is asked in the place of steps; empty: none is
+	Handler  string // deciding handler; empty: none
 	Drawing  []timeAxis
-	ToScale  bool // the drawing's distances are those of time
+	ToScale  bool // distances in the drawing are proportional to time
 	Hears    []subscriptionView
 	Facts    []ruleFact
 	Versions []web.RuleVersion
-	Changed  []diffLine // by the newest version
+	Changed  []diffLine // diff of the newest version
 	Trial    previewForm
-	Pings    *pingsView // nil: it has no heartbeat
-	Did      string     // what was just done to it; empty: nothing
+	Pings    *pingsView // nil: the rule has no heartbeat
+	Did      string     // result of the last action; empty: none
 
 	document rules.Document
 }
@@ -34,16 +34,16 @@ type ruleView struct {
 // OfFolder reports whether a node reads the rule from its folder of rule files.
 func (v ruleView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
 
-// Adopt reports whether the visitor may take the rule over from its files.
+// Adopt reports whether the visitor may convert the rule to one managed in the UI.
 func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
-// ruleDeeds are what is done to a rule.
+// ruleDeeds are the messages after actions on a rule.
 var ruleDeeds = flashMessages{
 	"saved": "The rule was saved.", "kept": "The rule was so already: there is no new version.",
 	"paused": "The rule was paused.", "resumed": "The rule was resumed.",
 }
 
-// shownVersions is how many versions a rule's page lists; the page of versions has all of them.
+// shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
 const shownVersions = 5
 
 func (u *UI) rule(c client, r *http.Request) (view, error) {
@@ -58,7 +58,7 @@ func (u *UI) rule(c client, r *http.Request) (view, error) {
 
 func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
 
-// listed is what is known around the document of a rule. Of one that was deleted the error is a *deletion.
+// listed reads the list entry of a rule. A deleted rule gives a *ruleDeletedError.
 func (c client) listed(name string) (web.Rule, error) {
 	var page web.Page[web.Rule]
 	if err := c.get("/rules", url.Values{"name": {name}}, &page); err != nil {
@@ -70,7 +70,7 @@ func (c client) listed(name string) (web.Rule, error) {
 	return page.Items[0], nil
 }
 
-// ruleView is what the API knows of a rule. A document that can't be read is shown as it is.
+// ruleView reads a rule for its page.
 func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err error) {
 	path := rulePath(name)
 	if v.permissions, err = c.may(); err != nil {
@@ -106,8 +106,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 	return v, err
 }
 
-// ruleDeed tries a rule, pauses it, lets it go on, takes it over, deletes it, or changes where its
-// pings come in.
+// ruleDeed previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs.
 func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	c, name := client{u.api, r}, chi.URLParam(r, "name")
 	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
@@ -159,7 +158,7 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// pingRemovedWarning asks whether the address of a key is to go; an empty key is the rule's ping key.
+// pingRemovedWarning asks for confirmation before a ping URL is removed. An empty key means the rule's ping key.
 func pingRemovedWarning(name, key string) confirmation {
 	of := "the ping key"
 	if key != "" {
@@ -172,7 +171,7 @@ func pingRemovedWarning(name, key string) confirmation {
 	}
 }
 
-// tryRule shows a rule with what it would do.
+// tryRule shows a rule with a preview.
 func (u *UI) tryRule(w http.ResponseWriter, r *http.Request, name string) {
 	c := client{u.api, r}
 	v, err := u.ruleView(c, r, name)

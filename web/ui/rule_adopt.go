@@ -9,15 +9,16 @@ import (
 	"deadman/web"
 )
 
-// isOfFolder reports whether a node reads a rule from its folder of rule files: it saves in the name of the bundle.
+// isOfFolder reports whether a node reads a rule from its folder of rule files. Such a rule is saved by its bundle.
 func isOfFolder(bundle, savedBy string) bool { return bundle != "" && bundle == savedBy }
 
-// adopts reports whether the visitor may take a rule over from its files; those of a node's folder are the operator's.
+// adopts reports whether the visitor may convert a rule from files to one managed in the UI. A rule of a node's
+// folder needs the admin scope.
 func (m permissions) adopts(bundle, savedBy string) bool {
 	return m.Change && bundle != "" && (m.Admin || !isOfFolder(bundle, savedBy))
 }
 
-// adopting asks whether a rule that is kept in files is to be changed here from then on.
+// adopting asks for confirmation before a rule from files is converted to one managed in the UI.
 func (c client) adopting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
@@ -27,7 +28,7 @@ func (c client) adopting(name string) (confirmation, error) {
 	}, err
 }
 
-// adopt saves a rule as it is, of no bundle, if it is still at the version that somebody looked at.
+// adopt saves a rule unchanged and without a bundle, if its version is still the given one.
 func (c client) adopt(name, version string) error {
 	path := rulePath(name)
 	text, err := c.yaml(path)

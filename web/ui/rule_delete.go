@@ -10,27 +10,27 @@ import (
 	"deadman/web"
 )
 
-// ruleDeletedError is when a rule was deleted, and by whom. It is the error of whoever asks for the rule.
+// ruleDeletedError means that the requested rule was deleted.
 type ruleDeletedError struct {
 	Rule string
 	At   time.Time
-	By   string // empty: the visitor is not told
+	By   string // actor; empty: hidden from the visitor
 }
 
 // Error implements error.
 func (d *ruleDeletedError) Error() string { return "rule " + d.Rule + " was deleted" }
 
-// problem is what the API answers where such a rule is asked for.
+// problem returns the problem of a request for the rule.
 func (d *ruleDeletedError) problem() *web.Problem {
 	return &web.Problem{Status: http.StatusNotFound, Title: "Rule " + d.Rule + " was deleted", Detail: "What it said, and how its jobs ended, is kept for as long as all history is."}
 }
 
-// ways are where something is left of the rule.
+// ways links to the remaining data of the rule.
 func (d *ruleDeletedError) ways() []link {
 	return []link{{rulePath(d.Rule) + "/versions", "Its versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "Its history"}, {"/rules", "All rules"}}
 }
 
-// missing is why a rule is not among those that there are.
+// missing returns the reason for a rule's absence.
 func (c client) missing(name string) error {
 	versions, err := c.versions(name, 1)
 	is, err := exists(err)
@@ -48,17 +48,17 @@ func (c client) missing(name string) error {
 	return d
 }
 
-// deleter is who deleted a rule, as the audit has it; empty: it is not for the visitor.
+// deleter returns the actor of a rule's deletion from the audit log. It is empty if the visitor may not read the log.
 func (c client) deleter(name string) (string, error) {
 	var page web.Page[web.Entry]
 	err := c.get("/audit", url.Values{"object": {"rule/" + name}, "action": {"rule.delete"}, "limit": {"1"}}, &page)
 	if is, err := exists(err); !is || err != nil || len(page.Items) == 0 {
-		return "", err // nil: the node keeps no audit, or not for them
+		return "", err // nil: the audit log is off or closed to the visitor
 	}
 	return page.Items[0].Actor, nil
 }
 
-// deleting asks about the deletion of a rule, of the version that is there.
+// deleting asks for confirmation before the current version of a rule is deleted.
 func (c client) deleting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
@@ -68,8 +68,8 @@ func (c client) deleting(name string) (confirmation, error) {
 	}, err
 }
 
-// ending is what becomes of the jobs of a rule that is deleted. Of a deleted rule nothing is said,
-// not even that what was said is over.
+// ending describes the effect of a deletion on the rule's jobs. A deleted rule sends no notifications, not even of
+// resolved alerts.
 func ending(jobs *web.RuleJobs) string {
 	switch {
 	case jobs == nil:
@@ -83,7 +83,7 @@ func ending(jobs *web.RuleJobs) string {
 		countText(jobs.Waiting, "job ends", "jobs end"), countText(jobs.Alerting, "alert is", "alerts are"))
 }
 
-// countText is a number of things that do something.
+// countText returns a number with the fitting verb phrase.
 func countText(n int64, one, several string) string {
 	if n == 1 {
 		return "1 " + one
@@ -91,7 +91,7 @@ func countText(n int64, one, several string) string {
 	return number(n) + " " + several
 }
 
-// staleVersionError is the error of somebody who decided about another version of a rule than there is.
+// staleVersionError means that the rule changed after the page was loaded.
 type staleVersionError struct{ Rule string }
 
 // Error implements error.
@@ -105,7 +105,7 @@ func (o *staleVersionError) ways() []link {
 	return []link{{rulePath(o.Rule), "Look at the new version"}, {rulePath(o.Rule) + "/versions", "What was changed"}}
 }
 
-// deleteRule deletes the version that somebody looked at, and no newer one.
+// deleteRule deletes a rule if its version is still the given one.
 func (c client) deleteRule(name, version string) error {
 	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
 	if err == nil {

@@ -9,16 +9,16 @@ import (
 	"deadman/web"
 )
 
-// rulesView is the rules: those that something is wrong with first, and then by name.
+// rulesView is the list of rules: those with problems first, then by name.
 type rulesView struct {
 	listing
 	permissions
 	Rules  []web.Rule
-	Unread bool   // there are more than are read
-	Did    string // what was just done to one; empty: nothing
+	Unread bool   // more rules exist than are read
+	Did    string // result of the last action; empty: none
 }
 
-// States are what a list of rules is narrowed by, and how they are called on pages.
+// States lists the states for the filter with their labels.
 func (rulesView) States() [][2]string {
 	return [][2]string{{"enabled", "at work"}, {"paused", "paused"}, {"disabled", "resting"}, {"over", "over"}, {"unreadable", "can't be read"}}
 }
@@ -49,11 +49,10 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 	return view{Title: "Rules", Body: v}, nil
 }
 
-// rulesRows is how many rules a page of the list has.
+// rulesRows is the number of rules per page.
 const rulesRows = 200
 
-// begins is how many rules are on the pages before. They are in the order of the page, and not in the
-// API's; so its cursors are of no use.
+// begins returns the offset of the page. The page has its own order, so it can't use the API's cursors.
 func (v rulesView) begins() (int, error) {
 	if v.cursor == "" {
 		return 0, nil
@@ -65,10 +64,10 @@ func (v rulesView) begins() (int, error) {
 	return n, nil
 }
 
-// rulePages is how many pages of rules are read, of 500 each: pages are made again every two seconds.
+// rulePages bounds the pages of rules that are read, of 500 rules each. Live pages read them every two seconds.
 const rulePages = 10
 
-// allRules are the rules that a query asks for, by name; more: there are more than are read.
+// allRules reads the rules of a query by name. more reports that the limit cut the list.
 func (c client) allRules(query url.Values) (all []web.Rule, more bool, err error) {
 	query.Set("limit", "500")
 	for range rulePages {
@@ -85,7 +84,7 @@ func (c client) allRules(query url.Values) (all []web.Rule, more bool, err error
 	return all, true, nil
 }
 
-// trouble is how much is wrong with a rule.
+// trouble ranks the problems of a rule.
 func trouble(r web.Rule) int {
 	switch {
 	case r.Problem != "":

@@ -8,8 +8,7 @@ import (
 	"deadman/rules"
 )
 
-// sampleSubject is a subject for what a trigger listens to, with what stands for wildcards made up;
-// empty: there are none.
+// sampleSubject returns the trigger's subject with its wildcards filled in. It is empty if the subject has none.
 func sampleSubject(t rules.Trigger) string {
 	listens := t.Event
 	if t.Heartbeat != nil {
@@ -21,10 +20,10 @@ func sampleSubject(t rules.Trigger) string {
 	return strings.NewReplacer("*", "one", ">", "one").Replace(listens)
 }
 
-// ofEvent is a field of an event that an expression reads, such as event.order.id.
+// ofEvent matches a field of the event in an expression, such as event.order.id.
 var ofEvent = regexp.MustCompile(`\bevent((?:\.[A-Za-z_][0-9A-Za-z_]*)+)`)
 
-// sampleEvent is an event that has the fields that a key is made of.
+// sampleEvent makes up an event with the fields of a key expression.
 func sampleEvent(key string) string {
 	body := map[string]any{}
 	for _, read := range ofEvent.FindAllStringSubmatch(key, -1) {

@@ -8,21 +8,21 @@ import (
 	"deadman/rules"
 )
 
-// sample is a rule to start from, as the gallery shows it.
+// sample is a rule of the gallery.
 type sample struct {
 	Name, Says string
-	Begins     string // what begins a wait, in words
-	Subject    string // of the event that does; empty: none does
+	Begins     string // trigger in words
+	Subject    string // subject of the trigger event; empty: none
 	Event      string
-	Needs      string // what the node has to have for it, in words; empty: nothing
+	Needs      string // requirements on the node in words; empty: none
 	Calendars  string
 
 	text    string
-	event   string // as people edit it
-	listens string // the subject that begins a wait, with its wildcards
+	event   string // indented, for editing
+	listens string // subject of the trigger, with its wildcards
 }
 
-// galleryOf are the examples as rules to start from. An error is a mistake of ours.
+// galleryOf converts the examples to samples. An error is a bug in an example.
 func galleryOf() ([]sample, error) {
 	all, err := examples.All()
 	if err != nil {
@@ -72,7 +72,7 @@ func sampleOf(e examples.Example) (s sample, err error) {
 	return s, nil
 }
 
-// sampleNamed is the sample of a name, or nil.
+// sampleNamed returns the sample of a name, or nil.
 func (u *UI) sampleNamed(name string) *sample {
 	for i := range u.gallery {
 		if u.gallery[i].Name == name {

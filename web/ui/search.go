@@ -16,30 +16,30 @@ import (
 	"deadman/web"
 )
 
-// findView is what goes by what somebody typed.
+// findView is the data of the search page.
 type findView struct {
 	Asked string
 	Found []found
 }
 
-// found is something that goes by what was asked for.
+// found is a result of a search.
 type found struct {
 	Kind string // rule, alert, or the kind of an entity
 	Name string
-	At   string // its page
+	At   string // page of the result
 }
 
-// findMost bounds what is found of one kind.
+// findMost bounds the results per kind.
 const findMost = "20"
 
-// Long reports whether what was asked for is longer than any key.
+// Long reports whether the search text is longer than any key.
 func (v findView) Long() bool { return !fits(v.Asked) }
 
-// MaxKey is the most that a key may hold, in bytes.
+// MaxKey is the largest key, in bytes.
 func (findView) MaxKey() int { return rules.MaxKey }
 
-// find shows what goes by a text: a rule's name or the beginning of some, an alert's id or a part of it, or the key
-// of an entity, alone or after the entity's or the rule's name. What is the only one is shown at once.
+// find searches for a rule by the prefix of its name, for an alert by its id or a part of it, and for an entity by
+// its key. An entity or rule name may precede the key. A single result redirects to its page.
 func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 	v := findView{Asked: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if v.Asked != "" {
@@ -68,8 +68,7 @@ func (c client) find(asked string) ([]found, error) {
 	return all, nil
 }
 
-// findAlert finds the alert of an id, or the newest ones whose ids have a part, as deadman alert list
-// shows them.
+// findAlert finds an alert by its id, or the newest alerts with a part of an id as in deadman alert list.
 func (c client) findAlert(asked string) ([]found, error) {
 	if uuid.Validate(asked) != nil {
 		return c.findAlerts(asked)
@@ -111,7 +110,7 @@ func (c client) findRules(asked string) (all []found, err error) {
 	return all, nil
 }
 
-// findKey finds the entities that have a key: those that are waited for, and those that were.
+// findKey finds the entities with a key in pending jobs and in the history.
 func (c client) findKey(asked string) (all []found, err error) {
 	if !fits(asked) {
 		return nil, nil
@@ -135,7 +134,7 @@ func (c client) findKey(asked string) (all []found, err error) {
 	return slices.Compact(all), nil
 }
 
-// findQualified finds the entity of a key that stands after its kind, or after the name of a rule.
+// findQualified finds an entity by its kind and key, or by a rule and key.
 func (c client) findQualified(asked string) ([]found, error) {
 	before, key, is := strings.Cut(asked, " ")
 	if key = strings.TrimSpace(key); is && key != "" && fits(before) && fits(key) {
@@ -156,13 +155,12 @@ func (c client) findQualified(asked string) ([]found, error) {
 	return nil, nil
 }
 
-// fits reports whether the API takes a text as a key, or as a name: of a longer one there is nothing.
+// fits reports whether a text is short enough for a key or name.
 func fits(text string) bool { return len(text) <= rules.MaxKey }
 
 func foundEntity(entity, key string) found { return found{entity, key, entityPath(entity, key)} }
 
-// exists reports whether what was asked for is there, and any error but that it is not, or is not
-// for the visitor: what is closed to them is not found.
+// exists reports whether a read succeeded. It turns 404 and 403 into false without an error.
 func exists(err error) (bool, error) {
 	if problem := asProblem(err); problem != nil && (problem.Status == http.StatusNotFound || problem.Status == http.StatusForbidden) {
 		return false, nil

@@ -11,16 +11,16 @@ import (
 // sessionsAt is the path of the sessions.
 const sessionsAt = "/sessions"
 
-// sessionsView is the browsers that are logged in, and lets them be logged out.
+// sessionsView is the list of login sessions, with an action that ends them.
 type sessionsView struct {
 	listing
 	Sessions []web.Session
-	Others   bool // the visitor sees those of other tokens, too
+	Others   bool // the visitor also sees sessions of other tokens
 	Done     *bulkResult
 	Self     web.Self
 }
 
-// Access returns the facts about what the visitor may do, by name.
+// Access returns the permissions of the visitor as facts, by name.
 func (v sessionsView) Access() []ruleFact {
 	self := v.Self
 	name, rules := self.Name, "all"
@@ -66,7 +66,7 @@ func (u *UI) sessions(c client, r *http.Request) (view, error) {
 	return view{Title: "Sessions", Body: v, Still: true}, nil
 }
 
-// sessionsDeed ends sessions.
+// sessionsDeed ends the chosen sessions.
 func (u *UI) sessionsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return

@@ -8,60 +8,60 @@ import (
 	"deadman/rules"
 )
 
-// timeAxis is what is said when, drawn from left to right. It is as wide as there is room: places are
-// parts of its width in percent, and heights are pixels.
+// timeAxis is a time axis from left to right. Its width adapts to the page: x positions are percentages of the width,
+// and heights are pixels.
 type timeAxis struct {
-	Wide   bool // for a wide page; a page has one of each, and shows the one that fits
+	Wide   bool // for wide pages; a page has both variants and shows the fitting one
 	Points []axisPoint
 	Combs  []repeatBar
-	Cut    string // where "by then" is; empty: nobody asked
-	Lead   string // until where an early resolve is remembered; empty: none is
-	Tail   string // from where the job is held; empty: it is not
+	Cut    string // position of the requested time; empty: none
+	Lead   string // end of the early-resolve window; empty: none
+	Tail   string // start of the late-resolve window; empty: none
 	Height int
-	Says   string // what there is to see, for those who don't
+	Says   string // text alternative
 }
 
-// axisPoint is one thing on an axis.
+// axisPoint is a point on an axis.
 type axisPoint struct {
 	X      string
 	Kind   string // starts, event, looks or ends; or a severity
-	Tooth  bool   // one of a comb
-	Label  string // empty: it has none
-	Anchor string // which end of the label is at X
+	Tooth  bool   // a repetition of a step
+	Label  string // empty: none
+	Anchor string // end of the label that is at X
 	LabelY int
-	Later  bool // it is after the cut
+	Later  bool // after the cut
 
 	x float64
 }
 
-// repeatBar is the line that joins the turns of one step.
+// repeatBar connects the repetitions of a step.
 type repeatBar struct{ From, To, Kind string }
 
-// axisEvent is one thing that is to be drawn.
+// axisEvent is an event to draw.
 type axisEvent struct {
-	after time.Duration // since the wait began; dots are in its order
+	after time.Duration // time since the start of the job; events are sorted by it
 	kind  string
 	label string
-	step  int  // turns of one step have the same number, from 1; 0: it is no step
-	later bool // it is after the cut
+	step  int  // number of the step, from 1, equal for its repetitions; 0: no step
+	later bool // after the cut
 }
 
-// How an axis is drawn: pixels, and percent of the width.
+// Layout of an axis, in pixels and percent of the width.
 const (
-	axisLine    = 26 // where the line is, from the top
-	axisLabels  = 54 // where the first row of labels is
+	axisLine    = 26 // y of the line
+	axisLabels  = 54 // y of the first row of labels
 	axisRow     = 19
-	axisChar    = 6.8 // how wide a character of a label is, about
+	axisChar    = 6.8 // approximate width of a character
 	axisLeft    = 4.0
 	axisRight   = 96.0
-	axisTail    = 86.0 // where the last point is, if the job is held after it
-	roomWide    = 680  // the pixels that labels are laid out for
+	axisTail    = 86.0 // x of the last point before a late-resolve window
+	roomWide    = 680  // width in pixels that labels are laid out for
 	roomNarrow  = 300
 	labelLength = 26
 )
 
-// drawn are the dots on an axis for a wide page, and on one for a narrow page. even leaves the
-// same distance between all: they are not known.
+// drawn returns the axis for wide pages and the one for narrow pages. even spaces the points evenly, for unknown
+// times.
 func drawn(dots []axisEvent, even, held bool, cut time.Duration, says string) []timeAxis {
 	return []timeAxis{
 		draft(dots, even, held, cut, says, true),
@@ -78,7 +78,7 @@ func draft(dots []axisEvent, even, held bool, cut time.Duration, says string, wi
 	}
 	rest := dots
 	if n := len(dots); !held && n > 2 && dots[n-1].kind == "ends" {
-		rest, right = dots[:n-1], axisTail // what is held until it ends would leave no room for the others
+		rest, right = dots[:n-1], axisTail // a long late-resolve window would leave no space for the other points
 	}
 	places := spread(rest, even, right, wide)
 	if len(rest) < len(dots) {
@@ -100,8 +100,7 @@ func draft(dots []axisEvent, even, held bool, cut time.Duration, says string, wi
 	return a
 }
 
-// spread are the places of dots, in percent: by their time, and never closer than can be told
-// apart.
+// spread returns the positions of events in percent: proportional to time, with a minimum gap.
 func spread(dots []axisEvent, even bool, right float64, wide bool) []float64 {
 	gap := 7.0
 	if wide {
@@ -130,8 +129,8 @@ func spread(dots []axisEvent, even bool, right float64, wide bool) []float64 {
 	return places
 }
 
-// labels gives each label a row in which it covers no other, and which the lines to the labels to
-// its right do not cross.
+// labels assigns rows to labels, so that labels do not overlap and the lines of labels further right do not cross
+// them.
 func (a *timeAxis) labels(wide bool) {
 	room := float64(roomNarrow)
 	if wide {
@@ -159,7 +158,7 @@ func (a *timeAxis) labels(wide bool) {
 	}
 }
 
-// between is where an instant is on an axis, between the dots before and after it.
+// between returns the position of a time on an axis, interpolated between its neighbors.
 func between(dots []axisEvent, places []float64, at time.Duration, right float64) float64 {
 	for i, m := range dots {
 		switch {
@@ -177,7 +176,7 @@ func between(dots []axisEvent, places []float64, at time.Duration, right float64
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
 
-// shape is the path of a point: a shape goes with each colour.
+// shape returns the SVG path of a point. Each color has its own shape.
 func shape(kind string, tooth bool) string {
 	switch {
 	case tooth:
@@ -198,7 +197,7 @@ func shape(kind string, tooth bool) string {
 	return "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0-12 0z"
 }
 
-// clipped is a text of at most n characters.
+// clipped shortens a text to n characters.
 func clipped(text string, n int) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
@@ -206,7 +205,7 @@ func clipped(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// sinceStart is how long after the wait began something is.
+// sinceStart formats a time since the start of the job.
 func sinceStart(after time.Duration) string {
 	if after <= 0 {
 		return "at once"
@@ -214,7 +213,7 @@ func sinceStart(after time.Duration) string {
 	return length(after)
 }
 
-// length is how long something is in its one or two largest units, such as "1 d 8 h".
+// length formats a duration in its one or two largest units, such as "1 d 8 h".
 func length(d time.Duration) string {
 	units := []struct {
 		name string

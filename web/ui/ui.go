@@ -1,9 +1,8 @@
-// Package ui is what people see in a browser: pages over the API. It asks the API as any other
-// program does, but within the process and as the visitor of the page; so it decides nothing, and
-// shows and does what the visitor's token may.
+// Package ui serves the web UI, which renders pages from the API. It calls the API within the process as the visitor
+// of the page, so a page shows and does only actions that the visitor's token allows.
 //
-// Each page is one function from a request to a view. The view is rendered into the layout, and
-// again and again into the stream that the page listens to, while it is looked at.
+// A page is a function from a request to a view. The view is rendered into the layout, and then repeatedly into the
+// page's event stream while the page is open.
 package ui
 
 import (
@@ -27,11 +26,11 @@ import (
 //go:embed *.html
 var pages embed.FS
 
-// Options are what pages are made from.
+// Options configure the UI.
 type Options struct {
-	Version string // of the program
+	Version string // version of the program
 	Log     *slog.Logger
-	Now     func() time.Time // the database's time, or a little before it
+	Now     func() time.Time // the database's time, or slightly earlier
 }
 
 // UI serves the pages.
@@ -43,7 +42,7 @@ type UI struct {
 	gallery   []sample
 }
 
-// New reads the templates and returns the pages. An error is a mistake of ours.
+// New parses the templates and returns the UI. An error is a bug in a template or an example.
 func New(o Options) (*UI, error) {
 	assets, err := static.New()
 	if err != nil {
@@ -74,8 +73,8 @@ func New(o Options) (*UI, error) {
 	return u, nil
 }
 
-// Mount puts the pages on a router, whose middleware has found out who asks. api answers under
-// /api/v1 and /readyz, to whoever asked for the page.
+// Mount adds the pages to a router with authenticating middleware. api serves /api/v1 and /readyz for the pages, as
+// their visitors.
 func (u *UI) Mount(r chi.Router, api http.Handler) {
 	u.api = api
 	r.Get("/", u.page("now", u.now))
@@ -111,45 +110,45 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post(sessionsAt, u.sessionsDeed)
 }
 
-// Frame answers with a page that is made elsewhere.
+// Frame renders a page whose content comes from another package.
 func (u *UI) Frame(w http.ResponseWriter, r *http.Request, f web.PageContent) {
 	u.render(w, r, f.Status, f.Name, view{Title: f.Title, Body: f.Content, Alone: f.Alone}, "")
 }
 
-// Static serves what pages load, to everybody.
+// Static serves the assets of pages without authentication.
 func (u *UI) Static() http.Handler { return u.assets }
 
-// view is a page's content: what its template shows.
+// view is the content of a page for its template.
 type view struct {
-	Title string // of the window
-	Body  any    // what the page's template is given
-	Ill   bool   // something is wrong with the node
-	Alone bool   // nobody is known yet, so it leads to no other page
-	Still bool   // somebody writes on it; it is not made again while it is looked at
+	Title string // window title
+	Body  any    // data of the page's template
+	Ill   bool   // the node is unhealthy
+	Alone bool   // without navigation, for visitors not yet logged in
+	Still bool   // not updated live, because the visitor may be typing
 }
 
-// layout is what the layout shows around a view.
+// layout is the data of the layout around a view.
 type layout struct {
 	view
-	Page    string // its name, as in the navigation
+	Page    string // page name for the navigation
 	Version string
-	Live    string // where the page's stream is; empty: it has none
+	Live    string // address of the page's stream; empty: none
 	Self    web.Self
 }
 
-// LoggedIn reports whether the visitor came with a token.
+// LoggedIn reports whether the visitor has a token.
 func (l layout) LoggedIn() bool { return l.Self.Name != "" && !l.Self.Open }
 
-// Reads reports whether any page is for the visitor.
+// Reads reports whether the visitor may read pages.
 func (l layout) Reads() bool { return slices.Contains(l.Self.Scopes, string(access.Read)) }
 
-// place is a page of the navigation.
+// place is an entry of the navigation.
 type place struct {
 	Name, Path string
 	Here       bool
 }
 
-// Places are the pages of the navigation that are open to the visitor, in their order.
+// Places returns the navigation entries open to the visitor.
 func (l layout) Places() []place {
 	all := []place{
 		{Name: "Now", Path: "/"},
@@ -165,16 +164,16 @@ func (l layout) Places() []place {
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}
-	if l.Self.Prefix != "" { // what could not be taken in may be of no rule
+	if l.Self.Prefix != "" { // dead letters may belong to no rule
 		all = slices.DeleteFunc(all, func(p place) bool { return p.Path == lettersAt })
 	}
 	return all
 }
 
-// pageContext is what a visitor sees who sends a request.
+// pageContext builds the view of a request.
 type pageContext func(c client, r *http.Request) (view, error)
 
-// page is a handler that renders what is seen, or streams it for ?live.
+// page returns a handler that renders the view, or streams it for ?live.
 func (u *UI) page(name string, see pageContext) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if web.IsLive(r) {
@@ -194,14 +193,14 @@ func (u *UI) page(name string, see pageContext) http.HandlerFunc {
 	}
 }
 
-// liveOf is the address of a page's stream.
+// liveOf returns the address of a page's stream.
 func liveOf(at *url.URL) string {
 	query := at.Query()
 	query.Set(web.LiveParameter, "1")
 	return at.EscapedPath() + "?" + query.Encode()
 }
 
-// policy lets in what comes from the node itself, and nothing that is written into a page.
+// policy allows resources of the node only, and no inline code.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -218,9 +217,9 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "same-origin")
 	if v.Alone {
-		h.Set("Referrer-Policy", "no-referrer") // its address may have a token in it
+		h.Set("Referrer-Policy", "no-referrer") // its address may contain a token
 	}
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // a browser that left needs no page
+	_, _ = w.Write(out.Bytes()) // an error means the browser left
 }

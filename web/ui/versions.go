@@ -11,17 +11,17 @@ import (
 	"deadman/web"
 )
 
-// versionsView is the versions of a rule, newest first, and what changed between two of them.
+// versionsView lists the versions of a rule, newest first, and the diff of two of them.
 type versionsView struct {
 	Name     string
 	Versions []web.RuleVersion
 	From, To int32
 	Changed  []diffLine
 	Deleted  bool
-	Next     string // the address of the older ones; empty: there are none
+	Next     string // address of older versions; empty: none
 }
 
-// versionRows is how many versions a page lists.
+// versionRows is the number of versions per page.
 const versionRows = 50
 
 func (u *UI) versions(c client, r *http.Request) (view, error) {
@@ -54,7 +54,7 @@ func (u *UI) versions(c client, r *http.Request) (view, error) {
 	return view{Title: "Versions of " + v.Name, Body: v, Still: true}, nil
 }
 
-// versionOf is a version in a query, or another where none is given.
+// versionOf parses a version in a query, or returns other if the query has none.
 func versionOf(text string, other int32) int32 {
 	var n int32
 	if _, err := fmt.Sscan(text, &n); err != nil || n < 1 {
@@ -63,14 +63,14 @@ func versionOf(text string, other int32) int32 {
 	return n
 }
 
-// versions are the newest versions of a rule.
+// versions reads the newest versions of a rule.
 func (c client) versions(name string, most int) ([]web.RuleVersion, error) {
 	var page web.Page[web.RuleVersion]
 	err := c.get(rulePath(name)+"/versions", url.Values{"limit": {fmt.Sprint(most)}}, &page)
 	return page.Items, err
 }
 
-// diff is what changed between two versions of a rule; 0 and 0 are the newest and the one before.
+// diff reads the diff between two versions of a rule. With 0 and 0 it compares the newest two.
 func (c client) diff(name string, from, to int32) ([]diffLine, error) {
 	query := url.Values{}
 	for parameter, version := range map[string]int32{"from": from, "to": to} {
@@ -83,13 +83,13 @@ func (c client) diff(name string, from, to int32) ([]diffLine, error) {
 	return diffLines(diff.Diff), err
 }
 
-// diffLine is one line of a unified diff. Its sign is part of the text, for those who see no colour.
+// diffLine is a line of a unified diff. The text keeps the sign, as an alternative to colors.
 type diffLine struct {
 	Kind string // added, removed, place or same
 	Text string
 }
 
-// diffLines are the lines of a unified diff; what is before the first place is left out.
+// diffLines splits a unified diff into lines and drops the header.
 func diffLines(diff string) (all []diffLine) {
 	for line := range strings.Lines(diff) {
 		line = strings.TrimRight(line, "\n")
