@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-// What alerts can be narrowed by.
+// Values of the filters of alerts.
 var (
 	severities = wordsOf(alerts.Info, alerts.Warning, alerts.Error, alerts.Critical)
 	statuses   = wordsOf(alerts.Firing, alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired)
@@ -58,7 +58,7 @@ func (p *cli) alertCommand() *cobra.Command {
 	return cmd
 }
 
-// loudnessOf is the loudness of an alert, and whether somebody knows of it.
+// loudnessOf returns the loudness of an alert, marked if it is acknowledged.
 func loudnessOf(p *cli, a web.Alert) string {
 	if ackedUntil(p, a.Acknowledged) == "" {
 		return loudness(a.Said())
@@ -66,7 +66,7 @@ func loudnessOf(p *cli, a web.Alert) string {
 	return loudness(a.Said()) + ", acked"
 }
 
-// loudness is the severity, and what kind of news it is where that is not the usual one.
+// loudness returns the severity of a firing alert, and the status of any other.
 func loudness(a alerts.Alert) string {
 	if a.Status == alerts.Firing {
 		return string(a.Severity)
@@ -125,7 +125,7 @@ func (p *cli) showAlert(as web.Alert) error {
 	return s.end()
 }
 
-// delivered is what became of an alert on a channel, in a few words.
+// delivered describes the delivery of an alert on a channel.
 func delivered(d web.Delivery) string {
 	switch {
 	case d.Mute != 0:
@@ -156,7 +156,7 @@ func (p *cli) tailCommand() *cobra.Command {
 					return err
 				}
 			}
-			return nil // Ctrl-C is how this ends
+			return nil // Ctrl-C is the regular end
 		},
 	}
 	cmd.Flags().IntVar(&backlog, "backlog", 10, "begin with so many that were said before, up to 500")
@@ -167,7 +167,7 @@ func (p *cli) printTruncated(err error) {
 	fmt.Fprintf(p.err, "%s\ntrying again\n", plainLines(err.Error()))
 }
 
-// showHeard shows an alert on one line: a JSON line, or one for people.
+// showHeard prints an alert on one line, as JSON or text.
 func (p *cli) showHeard(h streamedAlert) error {
 	if p.output == asJSON {
 		var b bytes.Buffer
@@ -181,7 +181,7 @@ func (p *cli) showHeard(h streamedAlert) error {
 	return err
 }
 
-// alertLine is an alert for people: time, id, severity, rule, entity and key, step, text.
+// alertLine formats an alert: time, id, severity, rule, entity and key, step, text.
 func (p *cli) alertLine(a alerts.Alert) string {
 	parts := []string{
 		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")), p.palette.paint(dim, shortID(a.ID)),

@@ -46,7 +46,7 @@ func (p *cli) unackCommand() *cobra.Command {
 	}
 }
 
-// idOrJob takes an alert by its id, or by its rule and key.
+// idOrJob checks the arguments of a command that takes an alert id, or a rule and a key.
 func idOrJob(cmd *cobra.Command, args []string) error {
 	if n := len(args); n != 1 && n != 2 {
 		return usage("%s takes ID, or RULE KEY; it got %s", cmd.CommandPath(), number(n, "argument"))
@@ -54,7 +54,7 @@ func idOrJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// setAck changes whether an alert is acknowledged, and shows its job.
+// setAck acknowledges an alert or removes its acknowledgement, and prints the job.
 func (p *cli) setAck(cmd *cobra.Command, method string, alert []string, body any) error {
 	c, err := p.client()
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *cli) setAck(cmd *cobra.Command, method string, alert []string, body any
 	return p.showJob(j)
 }
 
-// acknowledged says who acknowledged what was said; nothing where nobody did.
+// acknowledged prints the acknowledgement, if any.
 func (s *keyValues) acknowledged(a *web.Acknowledged) {
 	if a == nil {
 		return

@@ -14,8 +14,8 @@ import (
 	"deadman/web"
 )
 
-// shownOfID is how many of the last letters of an id are shown where there is no place for more.
-// An id begins with the instant, which all alerts of a slot share, and ends with what is its own.
+// shownOfID is the number of trailing letters of an id in lists. An id begins with its time, which alerts of a slot
+// share, and ends with random letters.
 const shownOfID = 8
 
 func shortID(id alerts.ID) string {
@@ -23,7 +23,7 @@ func shortID(id alerts.ID) string {
 	return s[len(s)-shownOfID:]
 }
 
-// alertOf is the alert of an id, or of a part that one of the newest alerts alone ends or begins with.
+// alertOf resolves an id, or a part of it that only one of the newest alerts contains.
 func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	whole, err := uuid.Parse(id)
 	if err == nil {
@@ -51,7 +51,7 @@ func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	return whole, usage("%d alerts have %s in their ids; give more of it: %s", len(found), id, strings.Join(found[:min(len(found), 5)], ", "))
 }
 
-// lastAlert is what was said last about the job of a rule and a key.
+// lastAlert returns the newest alert of the job of a rule and a key.
 func (c *client) lastAlert(ctx context.Context, of []string) (id alerts.ID, err error) {
 	path, query := jobPath(of)
 	j, _, err := get[web.Job](ctx, c, path, query)

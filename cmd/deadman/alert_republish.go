@@ -40,7 +40,7 @@ are told nothing again: that is about the stream alone.`,
 	return cmd
 }
 
-// ago reads the instant of a flag that has to be given: a span counts back from now.
+// ago parses a required time flag. A span counts back from now.
 func (p *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is missing; write a span such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
@@ -52,7 +52,7 @@ func (p *cli) ago(flag, s string) (time.Time, error) {
 	return at.UTC(), err
 }
 
-// republish counts, asks a person, and then has them published.
+// republish counts the alerts, asks for confirmation, and publishes them.
 func (p *cli) republish(cmd *cobra.Command, wish web.RepublishRequest, yes bool) error {
 	c, err := p.client()
 	if err != nil {

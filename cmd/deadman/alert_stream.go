@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	maxSSELine = 1 << 20 // bytes; an alert carries its event, which has a limit of its own
-	catchUp    = 500     // alerts asked for again after the connection was cut
-	patience   = 10      // tries, one a second, to reach a node again
+	maxSSELine = 1 << 20 // in bytes; an alert carries its event, limited separately
+	catchUp    = 500     // backlog requested after a reconnect
+	patience   = 10      // attempts to reconnect, one per second
 
-	silence = 50 * time.Second // a connection that is this silent is dead: nodes say every 15 s that they are there
+	silence = 50 * time.Second // longest silence of a live connection; nodes send a comment every 15 s
 )
 
-// streamedAlert is an alert, and its JSON as it came.
+// streamedAlert is an alert with its raw JSON.
 type streamedAlert struct {
 	alerts.Alert
 	raw []byte
 }
 
-// follow yields the last backlog alerts, then each new one, until ctx is done. When the
-// connection is cut it is made again, and what was missed meanwhile is yielded; trouble is
-// told why. A node that cannot be reached at first, or does not come back, is an error.
+// follow yields the last backlog alerts, then each new one until ctx is done. It reconnects after a lost connection
+// and yields the alerts of the gap. The first error of an outage is passed to trouble. A node that was never reached,
+// or stays unreachable, is an error.
 func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) iter.Seq2[streamedAlert, error] {
 	return func(yield func(streamedAlert, error) bool) {
 		f := &streamState{client: c, backlog: backlog, trouble: trouble}
@@ -56,18 +56,18 @@ func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) i
 	}
 }
 
-// streamState is what is known from one connection to the next.
+// streamState is the state kept across connections.
 type streamState struct {
 	*client
 	backlog  int
 	trouble  func(error)
-	known    map[alerts.ID]bool // what was yielded lately
-	before   map[alerts.ID]bool // and before that
+	known    map[alerts.ID]bool // ids yielded recently
+	before   map[alerts.ID]bool // the previous generation of known
 	reached  bool
-	failures int // since the node was reached
+	failures int // since the last successful connection
 }
 
-// giveUp counts a connection that ended, and says whether to try again is of no use.
+// giveUp counts a failed connection and reports whether retrying is pointless.
 func (f *streamState) giveUp(err error) bool {
 	var no refusal
 	if f.failures++; !f.reached || errors.As(err, &no) || f.failures > patience {
@@ -79,8 +79,7 @@ func (f *streamState) giveUp(err error) bool {
 	return false
 }
 
-// listen yields alerts as they come until the connection ends, which is an error, or yield
-// wants no more.
+// listen yields alerts until yield stops it or the connection ends. The end of a connection is an error.
 func (f *streamState) listen(ctx context.Context, yield func(streamedAlert, error) bool) (enough bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,7 +108,7 @@ func (f *streamState) listen(ctx context.Context, yield func(streamedAlert, erro
 	return false, fmt.Errorf("%s closed the connection", f.node)
 }
 
-// accept returns the alert that a message is, unless it is another or was yielded before.
+// accept decodes the alert of a message. It returns nil for other messages and for repeated alerts.
 func (f *streamState) accept(m message) (*streamedAlert, error) {
 	switch m.kind {
 	case "alert":
@@ -131,7 +130,7 @@ func (f *streamState) accept(m message) (*streamedAlert, error) {
 	return nil, nil
 }
 
-// repeats reports whether an alert came before. It remembers the last catchUp at least.
+// repeats reports whether an alert was yielded before. It remembers at least the last catchUp alerts.
 func (f *streamState) repeats(id alerts.ID) bool {
 	if f.known[id] || f.before[id] {
 		return true
@@ -146,27 +145,26 @@ func (f *streamState) repeats(id alerts.ID) bool {
 	return false
 }
 
-// idleTimeoutReader stops its timer from running out as long as something comes.
+// idleTimeoutReader resets an alarm on every read.
 type idleTimeoutReader struct {
 	io.Reader
 	alarm *time.Timer
 }
 
-// Read is of io.Reader.
+// Read implements io.Reader.
 func (w *idleTimeoutReader) Read(b []byte) (int, error) {
 	n, err := w.Reader.Read(b)
 	w.alarm.Reset(silence)
 	return n, err
 }
 
-// message is one server-sent event (the HTML standard, section 9.2).
+// message is one server-sent event (HTML standard, section 9.2).
 type message struct {
 	kind string
 	data []byte
 }
 
-// messages reads server-sent events. What it does not need of them, ids and comments, is
-// passed over.
+// messages parses server-sent events. It ignores ids and comments.
 func messages(r io.Reader) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		lines := bufio.NewScanner(r)

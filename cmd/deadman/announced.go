@@ -14,14 +14,14 @@ import (
 	"deadman/server"
 )
 
-// endpointsFile, in the data folder, says where the embedded node that works there can be reached.
+// endpointsFile is the file in the data folder with the endpoints of the running embedded node.
 const endpointsFile = "endpoints.json"
 
 const nameHint = "name the node with --url or DEADMAN_URL"
 
-// endpoints is what an embedded node wrote into its data folder; zero when it did not. The folder is looked for where
-// the command is run, which may be a folder of anybody: what the file says counts only where no other user can have
-// written it, and where it names a node on this machine.
+// endpoints reads the endpoints that an embedded node wrote to its data folder, or zero without the file. The folder
+// is relative to the working directory, which may belong to another user. So the file must be writable by this user
+// or root only, and may name only a node on this machine.
 func (p *cli) endpoints() (at server.Endpoints, file string, err error) {
 	dir := cmp.Or(p.getenv("DEADMAN_DATA_DIR"), "deadman-data")
 	file = filepath.Join(dir, endpointsFile)
@@ -41,7 +41,7 @@ func (p *cli) endpoints() (at server.Endpoints, file string, err error) {
 	return at, file, nil
 }
 
-// isOnLoopback reports whether an address is that of a node on this machine, and nothing more than that.
+// isOnLoopback reports whether an address is a bare URL of a host on loopback.
 func isOnLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || *u != (url.URL{Scheme: u.Scheme, Host: u.Host}) {
@@ -51,9 +51,9 @@ func isOnLoopback(address string) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// readOwn reads a small file of a folder. Both have to be this user's, or root's, and nobody else may write to them.
+// readOwn reads a small file of a folder. Both must belong to this user or root, and be writable by the owner only.
 func readOwn(dir, name string, most int64) (data []byte, err error) {
-	root, err := os.OpenRoot(dir) // from here on it is the same folder, whatever is put in its place
+	root, err := os.OpenRoot(dir) // a root stays the same folder even if its path is replaced
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func isOwn(root *os.Root, f *os.File) error {
 	return errors.Join(checkOwner(root.Name(), folder), checkOwner(f.Name(), file))
 }
 
-// readAtMost reads all of a small file.
+// readAtMost reads a file of at most most bytes.
 func readAtMost(r io.Reader, path string, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {

@@ -13,9 +13,9 @@ import (
 	"deadman/internal/bench"
 )
 
-// The most that one measurement may be asked for.
+// Limits of a benchmark.
 const (
-	benchJobs   = 100_000 // unless something else is said
+	benchJobs   = 100_000 // default
 	benchMost   = 50_000_000
 	benchRounds = 5
 	benchNodes  = 16
@@ -72,7 +72,7 @@ func benchShapes() (names []string) {
 	return names
 }
 
-// checkBench says what can't be measured.
+// checkBench returns an error for options that can't be measured.
 func checkBench(o bench.Options) error {
 	for _, s := range o.Shapes {
 		if !slices.Contains(bench.Shapes, s) {
@@ -99,7 +99,7 @@ func checkBench(o bench.Options) error {
 	return checkBacklog(o)
 }
 
-// checkBacklog says what can't be measured beside jobs that wait.
+// checkBacklog returns an error for backlog options that can't be measured.
 func checkBacklog(o bench.Options) error {
 	switch {
 	case o.Pending < 0 || o.Pending > benchMost:
@@ -119,7 +119,7 @@ func checkBacklog(o bench.Options) error {
 	return nil
 }
 
-// benchDrains says what is to be given with flags that other shapes have no use for.
+// benchDrains returns the advice for flags that only draining shapes support.
 func benchDrains() string {
 	var names []string
 	for _, s := range bench.Shapes {
@@ -134,7 +134,7 @@ func (p *cli) bench(ctx context.Context, o bench.Options) (err error) {
 	if o.Dir, err = os.MkdirTemp("", "deadman-bench"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's temporary folder
 	where := "SQLite, in a folder of " + os.TempDir()
 	if o.DatabaseURL != "" {
 		server, err := bench.Look(ctx, o.DatabaseURL)
@@ -194,7 +194,7 @@ func (p *cli) bench(ctx context.Context, o bench.Options) (err error) {
 	return nil
 }
 
-// showLeft names what earlier runs left. Nothing of it is dropped: another run may be at work in it.
+// showLeft lists schemas left by earlier runs. It drops none, because another run may be using it.
 func (p *cli) showLeft(all []bench.Left) {
 	for _, l := range all {
 		fmt.Fprintf(p.err, "%s (%s MB) is of a run that could not drop it, or of one that goes on elsewhere; if none does, remove it: DROP SCHEMA %[1]s CASCADE\n",
@@ -202,7 +202,7 @@ func (p *cli) showLeft(all []bench.Left) {
 	}
 }
 
-// thousands is a number as people read it, such as "100,000".
+// thousands formats an integer with separators, such as "100,000".
 func thousands(n int64) string {
 	if n < 1000 {
 		return fmt.Sprint(n)
@@ -210,7 +210,7 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// progressBar shows on a terminal how much of something is done.
+// progressBar shows progress on a terminal.
 type progressBar struct {
 	out io.Writer
 	on  bool

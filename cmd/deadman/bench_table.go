@@ -11,15 +11,15 @@ import (
 // benchColumn is a column of the table of medians.
 type benchColumn struct {
 	name string
-	of   func(bench.Summary) cell // without text: the way has none
-	none string                   // is shown then
+	of   func(bench.Summary) cell // without text: not applicable to the way
+	none string                   // shown instead
 }
 
 func column(name string, of func(bench.Summary) cell) benchColumn {
 	return benchColumn{name, of, "–"}
 }
 
-// benchColumns are all columns. One that no way has is not shown.
+// benchColumns lists all columns. A column without values is omitted.
 var benchColumns = []benchColumn{
 	column("shape", func(s bench.Summary) cell { return cellOf(string(s.Shape)) }),
 	column("way", func(s bench.Summary) cell { return cellOf(s.Way) }),
@@ -39,7 +39,7 @@ var benchColumns = []benchColumn{
 	column("idle pages/shard", func(s bench.Summary) cell { return cellOf(known(s.Idle > 0, "%.1f", s.Idle)) }),
 }
 
-// showBench shows the medians as a table.
+// showBench prints the medians as a table.
 func (p *cli) showBench(all []bench.Summary) error {
 	var header []string
 	rows := make([][]cell, len(all))
@@ -68,7 +68,7 @@ func (p *cli) showBench(all []bench.Summary) error {
 	return t.fit(terminalWidth(p.out)).end()
 }
 
-// known is a text, or none where it isn't known.
+// known formats a text, or returns an empty one if the value is unknown.
 func known(is bool, format string, args ...any) string {
 	if !is {
 		return ""
@@ -76,10 +76,10 @@ func known(is bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// benchRate is a rate, rounded as in the RESULT lines.
+// benchRate formats a rate, rounded as in the RESULT lines.
 func benchRate(rate float64) string { return thousands(int64(math.RoundToEven(rate))) }
 
-// milliseconds is a time of three digits or more; of none it is no text.
+// milliseconds formats a duration with three digits or more. A zero gives an empty text.
 func milliseconds(d time.Duration) string {
 	switch ms := d.Seconds() * 1e3; {
 	case ms <= 0:

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	askTime   = 30 * time.Second // for one answer
-	maxAnswer = 64 << 20         // bytes of it
+	askTime   = 30 * time.Second // timeout of a request
+	maxAnswer = 64 << 20         // limit of an answer, in bytes
 	tokenHint = "put a token into the variable DEADMAN_TOKEN; whoever has one with the scope admin makes others with deadman token create"
 	readyHint = "nothing is known of what became of it; look at what the node says of itself at /readyz, and in its log"
 	startHint = "is deadman running? start it with: make run; or name it with --url"
 )
 
-// client asks a node over HTTP.
+// client calls a node over HTTP.
 type client struct {
-	base  string // without a slash at its end
-	node  string // base for people, without a password
-	from  string // where base was taken from, for people
+	base  string // without a trailing slash
+	node  string // base without the password, for messages
+	from  string // origin of base, for messages
 	token string
 	http  *http.Client
 }
@@ -41,9 +41,8 @@ func addURL(flags *pflag.FlagSet, p *cli) {
 	flags.StringVar(&p.url, "url", "", "where the node is (else DEADMAN_URL, else the node of the data folder here)")
 }
 
-// client finds the node to ask: --url, DEADMAN_URL, the node that runs in the data folder,
-// or the default address. A token is for the node that one of the first three names: at the default address
-// may be anybody's program.
+// client returns a client for the node of --url, of DEADMAN_URL, of the data folder, or at the default address. It
+// refuses to send a token to the default address, because another program may listen there.
 func (p *cli) client() (*client, error) {
 	c := &client{token: p.getenv("DEADMAN_TOKEN"), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -74,7 +73,7 @@ func (p *cli) client() (*client, error) {
 	return c, nil
 }
 
-// withoutUser is what may be an address, without what may be a user and a password.
+// withoutUser removes a possible user and password from an address.
 func withoutUser(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		return "…" + address[at:]
@@ -82,7 +81,7 @@ func withoutUser(address string) string {
 	return address
 }
 
-// ask sends a request to the API and returns the body of a good answer.
+// ask sends a request to the API and returns the body of a successful answer.
 func (c *client) ask(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -101,7 +100,7 @@ func (c *client) ask(ctx context.Context, method, path string, query url.Values,
 	return data, nil
 }
 
-// send returns an answer that is good. The caller closes its body.
+// send sends a request and returns a successful answer. The caller closes its body.
 func (c *client) send(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
 	at := c.base + "/api/v1" + path
 	if len(query) > 0 {
@@ -131,8 +130,8 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	return answer, nil
 }
 
-// unreachable is the error of a request without an answer. A node that is there and silent is
-// another matter than one that is not there.
+// unreachable returns the error of a request without an answer. It distinguishes a silent node from an unreachable
+// one.
 func (c *client) unreachable(ctx context.Context, err error, there bool) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
@@ -142,15 +141,15 @@ func (c *client) unreachable(ctx context.Context, err error, there bool) error {
 	}
 	var of *url.Error
 	if errors.As(err, &of) {
-		err = of.Err // without the address, which is said here
+		err = of.Err // drops the URL, which the message has already
 	}
 	return fmt.Errorf("cannot reach %s (from %s): %w\n%s", c.node, c.from, err, startHint)
 }
 
-// refused is the error that a bad answer is.
+// refused returns the error of an unsuccessful answer.
 func (c *client) refused(answer *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // an unreadable type is another type
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // an unparsable type is not a problem's
 	p := new(web.Problem)
 	if err == nil && kind == "application/problem+json" && json.Unmarshal(data, p) == nil {
 		return refusal{p}
@@ -158,7 +157,7 @@ func (c *client) refused(answer *http.Response) error {
 	return fmt.Errorf("%s (from %s) answers %s, but not as deadman does; is another program there?", c.node, c.from, answer.Status)
 }
 
-// refusal is a problem that the node answered with.
+// refusal is an error with the node's problem.
 type refusal struct{ *web.Problem }
 
 func (r refusal) Error() string {
@@ -177,10 +176,10 @@ func (r refusal) Error() string {
 	return r.Title + ": " + r.Detail
 }
 
-// Unwrap gives the problem to errors.As.
+// Unwrap returns the problem for errors.As.
 func (r refusal) Unwrap() error { return r.Problem }
 
-// get asks for one thing, and returns it read and raw.
+// get reads a resource, and returns it decoded and raw.
 func get[T any](ctx context.Context, c *client, path string, query url.Values) (v T, raw []byte, err error) {
 	raw, err = c.ask(ctx, http.MethodGet, path, query, nil, nil)
 	if err != nil {
@@ -196,8 +195,7 @@ func (c *client) unreadable(err error) error {
 	return fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.node, err)
 }
 
-// tell asks for something to be done with v, sent as JSON unless it is nil, and returns the
-// answer read and raw.
+// tell sends a request with v as JSON, unless it is nil, and returns the answer decoded and raw.
 func tell[T any](ctx context.Context, c *client, method, path string, query url.Values, v any) (out T, raw []byte, err error) {
 	var body []byte
 	header := http.Header{}

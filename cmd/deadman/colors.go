@@ -6,11 +6,10 @@ import (
 	"deadman/web"
 )
 
-// colors colours text where that is wanted.
+// colors paints text if colors are on.
 type colors struct{ on bool }
 
-// colour is an SGR parameter of ECMA-48. All have two digits, so that a painted cell of a
-// table is as much longer than what is seen as any other.
+// colour is an SGR parameter of ECMA-48. All have two digits, so that painting widens every cell of a table equally.
 type colour string
 
 const (
@@ -43,7 +42,7 @@ func severityColour(s alerts.Severity) colour {
 	return blue
 }
 
-// newsColour is the colour of an alert.
+// newsColour returns the color of an alert.
 func newsColour(a alerts.Alert) colour {
 	if a.Status == alerts.Resolved {
 		return green
@@ -72,5 +71,5 @@ func outcomeColour(o checks.Outcome) colour {
 	case checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast:
 		return red
 	}
-	return green // a name that a rule gave to having happened
+	return green // a rule's own name for a resolution
 }

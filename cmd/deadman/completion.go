@@ -11,16 +11,16 @@ import (
 	"deadman/web"
 )
 
-// completionTime is how long a person waits who pressed the tab key.
+// completionTime bounds the wait after a press of the tab key.
 const completionTime = 500 * time.Millisecond
 
-// ruleEndings are how names of rule files end.
+// ruleEndings are the extensions of rule files.
 var ruleEndings = []string{"yaml", "yml", "json"}
 
-// complete says how the value of a flag is completed.
+// complete registers the completion of a flag's value.
 func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
-		panic(err) // the flag is not there, or has it already: each run of the program would see it
+		panic(err) // the flag is missing or has a completion already, and every run would fail
 	}
 }
 
@@ -28,7 +28,7 @@ func completeWords(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completeFiles completes names of files with these endings; of all files, without any.
+// completeFiles completes file names with these extensions, or all file names if none are given.
 func completeFiles(endings ...string) cobra.CompletionFunc {
 	if len(endings) == 0 {
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
@@ -36,7 +36,7 @@ func completeFiles(endings ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
 }
 
-// settingValues are how the values of settings are completed, by their names.
+// settingValues maps settings to the completions of their values.
 var settingValues = map[string]cobra.CompletionFunc{
 	"data_dir": completeFolders, "rules": completeFolders,
 	"calendars": completeFiles("yaml", "yml"), "notify": completeFiles("yaml", "yml"), "sources": completeFiles("yaml", "yml"), "nats_creds": completeFiles(),
@@ -47,7 +47,7 @@ var settingValues = map[string]cobra.CompletionFunc{
 
 var completeFolders = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 
-// addSettingsTo gives a command a flag for every setting.
+// addSettingsTo adds a flag for every setting to a command.
 func addSettingsTo(cmd *cobra.Command) {
 	addSettings(cmd.Flags())
 	complete(cmd, configFlag, completeFiles("yaml", "yml"))
@@ -58,8 +58,8 @@ func addSettingsTo(cmd *cobra.Command) {
 	}
 }
 
-// completeRule completes the name of a rule, the first argument of a command. It asks the
-// node; where that does not answer there is nothing to choose from.
+// completeRule completes the first argument of a command with rule names from the node. If the node does not answer,
+// it offers none.
 func (p *cli) completeRule(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {

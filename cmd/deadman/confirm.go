@@ -8,17 +8,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// errDeclined is the end of a command whose question was answered with no. Nothing was
-// changed.
+// errDeclined ends a command after a question was answered with no. Nothing was changed.
 var errDeclined = silentError{exitFailure}
 
-// addYes gives a command the flag that answers its question.
+// addYes adds the flag that skips the confirmation.
 func addYes(flags *pflag.FlagSet) *bool {
 	return flags.BoolP("yes", "y", false, "do not ask")
 }
 
-// confirm asks a person whether to go on, where there is one to ask. A program that calls
-// meant what it said.
+// confirm asks for confirmation if the input is a terminal. Scripts are not asked.
 func (p *cli) confirm(yes bool, question string) error {
 	if yes || !isTerminal(p.in) {
 		return nil

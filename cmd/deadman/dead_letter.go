@@ -11,7 +11,7 @@ import (
 	"deadman/web"
 )
 
-// letterFilters are what dead letters can be narrowed by.
+// letterFilters are the filters of dead letters.
 var letterFilters = []filter{
 	byRule,
 	{parameter: "subject", does: "that came on this subject only"},

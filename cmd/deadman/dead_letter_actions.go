@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-// deadLetterSelection are the dead letters that a command is about: those of ids, or those of a filter.
+// deadLetterSelection selects the dead letters of a command, by ids or by a filter.
 type deadLetterSelection struct {
 	ids                   []string
 	rule, subject, reason string
@@ -26,7 +26,7 @@ func (l *deadLetterSelection) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&l.all, "all", false, "all that there are")
 }
 
-// take takes the ids, which come alone or not at all.
+// take checks the ids, and that exactly one kind of selection is given.
 func (l *deadLetterSelection) take(cmd *cobra.Command, ids []string) error {
 	for _, id := range ids {
 		if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 {
@@ -46,7 +46,7 @@ func (l *deadLetterSelection) take(cmd *cobra.Command, ids []string) error {
 	return nil
 }
 
-// query is the filter, as the API takes it.
+// query returns the filter for the API.
 func (l *deadLetterSelection) query() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"rule": l.rule, "subject": l.subject, "reason": l.reason} {
@@ -87,7 +87,7 @@ letter that is refused again stays, with the new reason; then the exit code is 1
 	return cmd
 }
 
-// retryLetters retries what is meant, in as many calls as it takes.
+// retryLetters retries the selection in as many requests as necessary.
 func (p *cli) retryLetters(cmd *cobra.Command, c *client, meant deadLetterSelection) (sum web.Retried, err error) {
 	add := func(path string, query url.Values) error {
 		one, _, err := tell[web.Retried](cmd.Context(), c, http.MethodPost, path, query, nil)

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	jobComes = 10 * time.Second // for the first order's job to be there
-	demoTime = 45 * time.Second // for all of it; the steps come 10 and 20 s after an order
-	nearLook = 30 * time.Second // a first look later than this is of another rule
+	jobComes = 10 * time.Second // for the first order's job to appear
+	demoTime = 45 * time.Second // for the whole run; steps are due 10 and 20 s after an order
+	nearLook = 30 * time.Second // a later first check belongs to another rule
 	askAgain = 200 * time.Millisecond
 )
 
@@ -42,13 +42,13 @@ keeps them, and has to have that one among them.`,
 	return cmd
 }
 
-// demo is one run of the orders.
+// demo is a run of the demo.
 type demo struct {
 	p      *cli
 	c      *client
 	orders []*order
 	byID   map[string]*order
-	rule   string // that waits for them
+	rule   string // the rule for the orders
 }
 
 func newDemo(p *cli, c *client) *demo {
@@ -60,13 +60,13 @@ func newDemo(p *cli, c *client) *demo {
 	return d
 }
 
-// run plays the orders, in this order:
+// run plays the orders:
 //
-//  1. give the node the sample rules, if it has none
-//  2. listen for alerts, so that none is missed
-//  3. place the first order, and make sure that a rule waits for it
-//  4. place the others; ship and cancel those that are to be
-//  5. wait for what is to be said, and ship the late one once it was complained about
+// 1. create the sample rule, if the node has no rules
+// 2. follow the alerts, so that none is missed
+// 3. place the first order, and make sure that a rule creates a job for it
+// 4. place the other orders; ship or cancel as planned
+// 5. wait for the expected alerts, and ship the late order after its alert
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
@@ -92,7 +92,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// play does what is planned and hears what is said until nothing is missing of either.
+// play runs the plan and receives alerts until both are complete.
 func (d *demo) play(ctx context.Context, said <-chan streamedAlert, failed <-chan error) error {
 	plan := d.plan()
 	next := time.NewTimer(0)
@@ -141,7 +141,7 @@ func (d *demo) listen(ctx context.Context) (<-chan streamedAlert, <-chan error) 
 	return said, failed
 }
 
-// findRule looks for the job of an order that was just placed.
+// findRule waits for the job of a placed order.
 func (d *demo) findRule(ctx context.Context, o *order) error {
 	ctx, cancel := context.WithTimeout(ctx, jobComes)
 	defer cancel()
@@ -173,11 +173,11 @@ func (d *demo) takeRule(j web.Job) error {
 	return nil
 }
 
-// watchAlerts takes in an alert about one of the orders.
+// watchAlerts handles an alert about an order of the demo.
 func (d *demo) watchAlerts(ctx context.Context, h streamedAlert) error {
 	o := d.byID[h.Key]
 	if o == nil || (d.rule != "" && h.Rule != d.rule) {
-		return nil // about somebody else's order
+		return nil // not an order of this demo
 	}
 	if err := d.p.showHeard(h); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (d *demo) watchAlerts(ctx context.Context, h streamedAlert) error {
 	return nil
 }
 
-// missing is how many alerts are still to come.
+// missing counts the alerts still expected.
 func (d *demo) missing() int {
 	n := 0
 	for _, o := range d.orders {
@@ -203,7 +203,7 @@ func (d *demo) missing() int {
 	return n
 }
 
-// gaveUp says what did not come.
+// gaveUp returns the error that lists the missing alerts.
 func (d *demo) gaveUp(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
@@ -219,7 +219,7 @@ func (d *demo) gaveUp(ctx context.Context) error {
 	return fmt.Errorf("these alerts did not come within %s:%s\nlook at the node's log, and at %s/readyz", demoTime, said, d.c.node)
 }
 
-// tell says what the demo does. With -o json the output is the alerts alone.
+// tell prints the progress of the demo. With -o json it goes to stderr, because stdout has the alerts only.
 func (d *demo) tell(c colour, format string, args ...any) {
 	w := d.p.out
 	if d.p.output == asJSON {

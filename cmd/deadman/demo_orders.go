@@ -10,7 +10,7 @@ import (
 	"deadman/alerts"
 )
 
-// orderOutcome is what becomes of an order.
+// orderOutcome is the fate of an order.
 type orderOutcome string
 
 const (
@@ -20,7 +20,7 @@ const (
 	never     orderOutcome = "never shipped"
 )
 
-// order is one order of the demo.
+// order is an order of the demo.
 type order struct {
 	id       string
 	customer string
@@ -30,8 +30,8 @@ type order struct {
 	heard    map[alerts.Status]int
 }
 
-// expects is how many alerts of a status are to be said about the order: both steps for one
-// that never ships, the first step and its end for one that ships late.
+// expects returns the number of expected alerts with a status: two firing ones if the order never ships, or one
+// firing and one resolved if it ships late.
 func (o *order) expects(s alerts.Status) int {
 	switch {
 	case o.fate == never && s == alerts.Firing:
@@ -42,7 +42,7 @@ func (o *order) expects(s alerts.Status) int {
 	return 0
 }
 
-// newOrders begins with those that keep the audience waiting.
+// newOrders returns the orders. Those with alerts come first, to keep the wait short.
 func newOrders(prefix string) []*order {
 	fates := []orderOutcome{never, late, never, inTime, inTime, cancelled, inTime, inTime, inTime, inTime, inTime, inTime}
 	customers := []string{"Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances", "Tony", "Margaret", "Niklaus", "Radia", "Leslie", "Karen"}
@@ -56,14 +56,13 @@ func newOrders(prefix string) []*order {
 	return orders
 }
 
-// demoStep is one thing that happens, and how long until the next.
+// demoStep is an action with the pause after it.
 type demoStep struct {
 	do    func(context.Context) error
 	pause time.Duration
 }
 
-// plan is what happens after the first order was placed: the other orders, then what
-// becomes of them.
+// plan returns the steps after the first order: first the other orders, then their fates.
 func (d *demo) plan() []demoStep {
 	const placing, handling = 150 * time.Millisecond, 300 * time.Millisecond
 	var plan []demoStep
@@ -100,7 +99,7 @@ func (d *demo) cancel(ctx context.Context, o *order) error {
 	return d.send(ctx, "orders.changed", o, map[string]any{"id": o.id, "status": "CANCELLED"})
 }
 
-// send tells the node of an event, under an id of its own.
+// send publishes an event with its own message id.
 func (d *demo) send(ctx context.Context, subject string, o *order, event map[string]any) error {
 	data, err := json.Marshal(event)
 	if err != nil {
@@ -110,7 +109,7 @@ func (d *demo) send(ctx context.Context, subject string, o *order, event map[str
 	return err
 }
 
-// out is how many orders nobody shipped or cancelled.
+// out counts the orders neither shipped nor cancelled.
 func (d *demo) out() int {
 	n := 0
 	for _, o := range d.orders {
@@ -121,7 +120,7 @@ func (d *demo) out() int {
 	return n
 }
 
-// summary sums up, and says what to do next.
+// summary prints a summary and the next steps.
 func (d *demo) summary() {
 	self, paint := os.Args[0], d.p.palette.paint
 	d.tell(bold, "done: %d orders, and deadman spoke up about exactly the 3 that did not ship in time", len(d.orders))

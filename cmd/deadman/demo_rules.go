@@ -11,11 +11,10 @@ import (
 	"deadman/web"
 )
 
-// sampleSituation is the example whose rules the demo is made for.
+// sampleSituation is the situation of the example rules for the demo.
 const sampleSituation = "orders"
 
-// giveRules makes the sample rules on a node that has none. One that has rules keeps them as they
-// are: what they wait for is not for a demo to change.
+// giveRules creates the sample rules if the node has no rules. It leaves a node with rules unchanged.
 func (d *demo) giveRules(ctx context.Context) error {
 	there, _, err := get[web.Page[web.Rule]](ctx, d.c, "/rules", url.Values{"limit": {"1"}})
 	if err != nil || len(there.Items) > 0 {
@@ -37,7 +36,7 @@ func (d *demo) giveRules(ctx context.Context) error {
 	return nil
 }
 
-// otherRules is what to do where a node has rules, and not the one that the demo is made for.
+// otherRules returns the advice for a node whose rules do not fit the demo.
 func (d *demo) otherRules() string {
 	return fmt.Sprintf("the demo is made for the sample rule order-unshipped: save it as it is at %s/new-rule?from=order-unshipped, "+
 		"or name a node without rules with --url, to which the demo gives that rule itself", d.c.node)

@@ -54,7 +54,7 @@ func (p *cli) eventCommand() *cobra.Command {
 	return cmd
 }
 
-// showTaken says where an event is, and which rules cannot take it in.
+// showTaken prints the place of a published event, and warns about rules that would refuse it.
 func (p *cli) showTaken(subject string, taken web.PublishResult) error {
 	for _, r := range taken.WouldDeadLetter {
 		by := "no rule takes it in"
@@ -71,14 +71,14 @@ func (p *cli) showTaken(subject string, taken web.PublishResult) error {
 		how = "taken in before, and not again"
 	}
 	where := "a message"
-	if taken.Seq > 0 { // a token with bounds is not told
+	if taken.Seq > 0 { // hidden from limited tokens
 		where = fmt.Sprint("message ", taken.Seq)
 	}
 	_, err := fmt.Fprintf(p.out, "%s: %s is %s of stream %s\n", how, sanitize(subject), where, sanitize(taken.Stream))
 	return err
 }
 
-// eventData is the body: as given, of a file, or of the standard input.
+// eventData returns the body given as an argument, as a file, or on standard input.
 func (p *cli) eventData(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0 && isTerminal(p.in):
@@ -96,8 +96,8 @@ func (p *cli) eventData(args []string) ([]byte, error) {
 	return []byte(args[0]), nil
 }
 
-// jsonFlag is the JSON that a flag was given: as it is, of a file, or of the standard input.
-// A flag that was left out is nil.
+// jsonFlag returns the JSON of a flag, given as a value, as a file, or on standard input. It returns nil for an empty
+// flag.
 func (p *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil

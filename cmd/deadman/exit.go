@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// The exit codes.
+// Exit codes.
 const (
 	exitOK        = 0
 	exitFailure   = 1
-	exitUsage     = 2 // the command line or a setting is wrong
-	exitCondition = 3 // a condition does not hold, or lint found something
+	exitUsage     = 2 // the command line or a setting is invalid
+	exitCondition = 3 // a condition does not hold, or lint has findings
 )
 
-// usageError is a mistake of whoever called.
+// usageError is an error of the caller.
 type usageError struct{ error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// silentError ends the program with a code; what is to be said was said.
+// silentError ends the program with an exit code and without a message.
 type silentError struct{ code int }
 
 func (e silentError) Error() string { return fmt.Sprintf("exit %d", e.code) }

@@ -60,7 +60,7 @@ func (p *cli) showEntity(known web.Entity) error {
 	return s.end()
 }
 
-// wait shows a job, with what became of it and what was said about it.
+// wait prints a job with its trail and its alerts.
 func (s *keyValues) wait(j web.Job, all []web.Alert) {
 	s.line("rule", "%s, version %d", j.Rule, j.RuleVersion)
 	s.instant("waits since", j.Since)

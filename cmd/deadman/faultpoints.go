@@ -10,12 +10,12 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// What the fault campaign says to the nodes that it breaks. The variables are no settings, and
-// are gone before those are read.
+// Variables of the fault campaign for the nodes that it breaks. They are not settings, and are unset before those are
+// read.
 const (
 	failpointsVariable = "DEADMAN_FAILPOINTS"
 	plantVariable      = "DEADMAN_PLANT"
-	offsetVariable     = "DEADMAN_CLOCK_OFFSET" // a file
+	offsetVariable     = "DEADMAN_CLOCK_OFFSET" // path of a file
 )
 
 func init() {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// format is how answers are written.
+// format is the output format.
 type format string
 
 const (
@@ -15,7 +15,7 @@ const (
 	asJSON format = "json"
 )
 
-// Set is of pflag.Value.
+// Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	switch format(s) {
 	case asText, asJSON:
@@ -25,13 +25,13 @@ func (f *format) Set(s string) error {
 	return fmt.Errorf("%q is neither text nor json", s)
 }
 
-// String is of pflag.Value.
+// String implements pflag.Value.
 func (f *format) String() string { return string(*f) }
 
-// Type is of pflag.Value.
+// Type implements pflag.Value.
 func (f *format) Type() string { return "format" }
 
-// writeJSON writes JSON from anywhere so that people can read it too.
+// writeJSON indents and writes JSON. It escapes control characters, because the source is not trusted.
 func writeJSON(out io.Writer, raw []byte) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
@@ -42,7 +42,7 @@ func writeJSON(out io.Writer, raw []byte) error {
 	return err
 }
 
-// writeValue writes a value of ours as JSON.
+// writeValue writes one of our own values as JSON.
 func writeValue(out io.Writer, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -11,26 +11,25 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// How much garbage there may be before it is collected. A node has little in use and leaves much while it sweeps.
+// Limits of garbage before a collection. A node has a small live heap and leaves much garbage during a sweep.
 const (
-	garbagePercent = 200       // of what is in use, while the process takes less than ample
-	ample          = 350 << 20 // bytes; beyond, half of the memory may be garbage
+	garbagePercent = 200       // percent of the live heap, while the process is below ample
+	ample          = 350 << 20 // in bytes; above it, garbage is limited to half of the memory
 	memoryEvery    = time.Second
-	cgroupPercent  = 80 // of the memory of the cgroup; the rest is for what the runtime does not count, such as SQLite's pages
+	cgroupPercent  = 80 // percent of the cgroup's memory; the rest is for memory outside the runtime, such as SQLite's pages
 )
 
-// ofCgroup is the part of the memory of the process's cgroup that the runtime may use, in bytes; 0: there is no cgroup, or it has
-// no limit.
+// ofCgroup returns the runtime's share of the cgroup's memory limit, in bytes. It is 0 without a cgroup or a limit.
 var ofCgroup = sync.OnceValue(func() uint64 {
 	limit, err := memlimit.FromCgroup()
-	if err != nil || limit > math.MaxInt64 { // no cgroup, or no limit, is an error too
+	if err != nil || limit > math.MaxInt64 { // no cgroup and no limit are errors too
 		return 0
 	}
 	return limit / 100 * cgroupPercent
 })
 
-// goalOf is the memory that the runtime is to keep to, in bytes, where so much is in use and a cgroup allows so much; 0: there is
-// no cgroup. Beyond a cgroup's limit the kernel would end the process before the runtime collects what it could.
+// goalOf returns the memory limit of the runtime for a live heap and a cgroup limit; 0 means no cgroup. Above its
+// cgroup's limit the kernel would kill the process before the runtime collects garbage.
 func goalOf(live, cgroup uint64) uint64 {
 	goal := max(ample, 2*live)
 	if cgroup > 0 {
@@ -39,9 +38,9 @@ func goalOf(live, cgroup uint64) uint64 {
 	return goal
 }
 
-// boundGarbage sets when the runtime collects garbage: when there is twice as much of it as is in use, and sooner where the
-// process takes more than ample. A slot of large bodies leaves most of what it used as garbage. GOGC and GOMEMLIMIT each replace
-// their part of that.
+// boundGarbage configures the garbage collector: garbage may be twice the live heap, and less once the process
+// exceeds ample. A slot of large bodies turns most of its memory into garbage. GOGC and GOMEMLIMIT each override
+// their part.
 func boundGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
@@ -51,8 +50,8 @@ func boundGarbage() {
 	}
 }
 
-// limitMemory keeps the limit of the runtime at ample, or at twice what is in use where that is more, and within the cgroup: a limit
-// close to what is in use would have the process do little but collect.
+// limitMemory keeps the runtime's memory limit at ample, or at twice the live heap if that is more, but within the
+// cgroup. A limit close to the live heap would make the process collect all the time.
 func limitMemory() {
 	var limit uint64
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -65,10 +64,10 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit is the limit that GOMEMLIMIT sets, or else the cgroup, in bytes; 0: neither sets one.
+// memoryLimit returns the limit of GOMEMLIMIT, or else of the cgroup, in bytes. It is 0 without either.
 func memoryLimit() int64 {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		return int64(ofCgroup()) //nolint:gosec // it is no more than the largest
 	}
-	return debug.SetMemoryLimit(-1) // a negative limit changes nothing
+	return debug.SetMemoryLimit(-1) // a negative limit only reads the current one
 }

@@ -117,7 +117,7 @@ it. It is that of a rule that names the handler, where there is one. A handler w
 	return cmd
 }
 
-// handlerTrial is what a handler is asked about, as the API takes it.
+// handlerTrial is the body of a request to test a handler.
 type handlerTrial struct {
 	Key   string          `json:"key,omitempty"`
 	Event json.RawMessage `json:"event,omitempty"`

@@ -54,7 +54,7 @@ func (p *cli) outcomesCommand() *cobra.Command {
 	return cmd
 }
 
-// showOutcomes shows a line for each bucket in which jobs ended, and the slowest looks.
+// showOutcomes prints a line for each bucket with ended jobs, then the slowest checks.
 func (p *cli) showOutcomes(o web.Outcomes) error {
 	if o.CountedAt.IsZero() {
 		_, err := fmt.Fprintln(p.out, "it is being counted; ask again in a moment")
@@ -88,7 +88,7 @@ func (p *cli) showOutcomes(o web.Outcomes) error {
 	return p.showSlowest(o.Slowest)
 }
 
-// bucketFrom is when a bucket begins: days are those of UTC.
+// bucketFrom formats the start of a bucket. Days are in UTC.
 func (p *cli) bucketFrom(from time.Time, bucket float64) string {
 	if bucket >= futurejobs.Day.Seconds() {
 		return from.UTC().Format("Mon 2006-01-02") + " UTC"
@@ -96,7 +96,7 @@ func (p *cli) bucketFrom(from time.Time, bucket float64) string {
 	return from.In(p.zone).Format("Mon 15:04")
 }
 
-// howEnded are outcomes with their numbers, the most first.
+// howEnded formats outcomes with their counts, largest first.
 func howEnded(outcomes map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(outcomes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(outcomes[b], outcomes[a]), cmp.Compare(a, b))
@@ -122,8 +122,7 @@ func (p *cli) showSlowest(looks []web.SlowestLook) error {
 	return t.fit(terminalWidth(p.out)).end()
 }
 
-// outcomes are those that every rule may have; a rule gives names of its own to having
-// happened.
+// outcomes lists the standard outcomes. Rules may define their own names for resolved jobs.
 var outcomes = wordsOf(
 	checks.Resolved, checks.Cleared, checks.Exhausted, checks.Cancelled, checks.Restarted, checks.Expired, checks.RuleDeleted,
 	checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,

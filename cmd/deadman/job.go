@@ -34,7 +34,7 @@ func (p *cli) jobCommand() *cobra.Command {
 	return cmd
 }
 
-// onJob makes a command one on a rule and a key.
+// onJob makes a command take a rule and a key.
 func (p *cli) onJob(cmd *cobra.Command) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly("RULE", "KEY"), p.completeRule
 	return cmd
@@ -46,7 +46,7 @@ func jobRow(p *cli, j web.Job) []cell {
 	case !j.NextCheckAt.IsZero():
 		next = cellOf(web.Relative(j.NextCheckAt, p.now()))
 	case j.PausedAt.IsZero():
-		next = dimCell("-") // until it comes
+		next = dimCell("-") // no check is scheduled
 	}
 	return []cell{
 		next, cellOf(j.Rule), cellOf(j.Entity), cellOf(j.Key),
@@ -55,7 +55,7 @@ func jobRow(p *cli, j web.Job) []cell {
 	}
 }
 
-// ackedUntil is until when what was said is acknowledged, in a few words; empty: it is not.
+// ackedUntil formats the end of an acknowledgement. It is empty without one.
 func ackedUntil(p *cli, a *web.Acknowledged) string {
 	switch {
 	case a == nil:
@@ -66,7 +66,7 @@ func ackedUntil(p *cli, a *web.Acknowledged) string {
 	return "until " + p.exact(a.Until)
 }
 
-// statusText is the status of a job, and what somebody did to it.
+// statusText returns the status of a job, marked if it is snoozed.
 func statusText(j web.Job) string {
 	if j.SnoozedUntil.IsZero() {
 		return string(j.Status)
@@ -74,7 +74,7 @@ func statusText(j web.Job) string {
 	return string(j.Status) + ", snoozed"
 }
 
-// jobPath is where a job is, and its key as a parameter, which every key fits.
+// jobPath returns the API path of a job, with its key as a query parameter because any key fits there.
 func jobPath(args []string) (string, url.Values) {
 	return "/jobs/" + url.PathEscape(args[0]), url.Values{"key": {args[1]}}
 }
@@ -126,7 +126,7 @@ func (p *cli) showJob(j web.Job) error {
 	return s.end()
 }
 
-// nextLook says when a pending job is looked at next, which is not while time stands still.
+// nextLook prints the next check of a pending job, unless the job is paused.
 func (s *keyValues) nextLook(j web.Job) {
 	if j.NextCheckAt.IsZero() && j.PausedAt.IsZero() {
 		s.line("next look", "none until it comes")

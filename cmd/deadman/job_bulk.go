@@ -16,33 +16,32 @@ import (
 	"deadman/web"
 )
 
-// What one request carries at most. Fewer bytes than the node takes, so that it answers in time
-// over a slow line, too.
+// Limits of one request. The node accepts more bytes, but a smaller request succeeds over a slow line, too.
 const (
 	loadLines = web.MaxBulkLines
 	loadBytes = 8 << 20
 )
 
-// What is kept and shown of lines that were refused; all are counted.
+// Refused lines that are kept, and shown. All of them are counted.
 const (
 	refusedKept  = 10_000
 	refusedShown = 20
 )
 
-// load begins the waits of a file, as many in one request as the node takes.
+// load creates the jobs of a file in requests of the largest size.
 type load struct {
 	p    *cli
 	c    *client
 	in   *bufio.Reader
-	size int64 // of the file, in bytes; 0: nobody knows
+	size int64 // size of the file in bytes; 0: unknown
 	bar  progressBar
 
-	read  int64 // bytes of the file
-	line  int   // the last that was read, from 1
+	read  int64 // bytes read
+	line  int   // number of the last line read, from 1
 	total web.BulkAnswer
 }
 
-// createJobs begins the waits of a file: - is the standard input.
+// createJobs creates the jobs of a file. A path of - means standard input.
 func (p *cli) createJobs(cmd *cobra.Command, path string) error {
 	c, err := p.client()
 	if err != nil {
@@ -72,7 +71,7 @@ func (p *cli) createJobs(cmd *cobra.Command, path string) error {
 	return l.show()
 }
 
-// all sends the file, part by part.
+// all sends the whole file in parts.
 func (l *load) all(ctx context.Context) error {
 	for more := true; more; {
 		first := l.line
@@ -90,7 +89,7 @@ func (l *load) all(ctx context.Context) error {
 	return nil
 }
 
-// part is the next lines, as many as one request takes; io.EOF with the last of them.
+// part reads the lines of one request. It returns io.EOF with the last part.
 func (l *load) part() (body []byte, err error) {
 	for lines := 0; lines < loadLines && len(body) < loadBytes && err == nil; lines++ {
 		var line []byte
@@ -104,7 +103,7 @@ func (l *load) part() (body []byte, err error) {
 	return body, err
 }
 
-// next is the next line without its end, or as much of it as shows that it is too long.
+// next reads a line without its end. Of a line over the limit it keeps only enough to detect that.
 func (l *load) next() (line []byte, err error) {
 	for {
 		var part []byte
@@ -124,7 +123,7 @@ func (l *load) next() (line []byte, err error) {
 	return line, err
 }
 
-// send sends lines, the first of which follows a line of the file, and adds up what came of them.
+// send sends lines that begin after line after of the file, and adds the results to the total.
 func (l *load) send(ctx context.Context, body []byte, after int) error {
 	raw, err := l.c.ask(ctx, http.MethodPost, "/jobs/bulk", nil, body, http.Header{"Content-Type": {"application/x-ndjson"}})
 	if err != nil {
@@ -155,7 +154,7 @@ func (l *load) refuse(w web.RefusedLine) {
 	}
 }
 
-// show says what came of the file. A line that was refused is a condition that does not hold.
+// show prints the result of the file. Refused lines end the command with exit code 3.
 func (l *load) show() error {
 	t := l.total
 	if err := l.say(t); err != nil {

@@ -51,7 +51,7 @@ stays as it is, so the same file may be sent again.`,
 	return cmd
 }
 
-// newJob is a wait that is begun by hand, as the API takes it.
+// newJob is the body of a request to create a job.
 type newJob struct {
 	Rule  string          `json:"rule"`
 	Key   string          `json:"key"`
@@ -84,7 +84,7 @@ func (p *cli) snoozeCommand() *cobra.Command {
 	return cmd
 }
 
-// printJobAction asks for something to be done with a job, and shows the job that came of it.
+// printJobAction requests an action on a job and prints the resulting job.
 func (p *cli) printJobAction(cmd *cobra.Command, path string, query url.Values, body any) error {
 	c, err := p.client()
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"deadman/web"
 )
 
-// barMost is how long the longest bar is, in letters, where the terminal is wide enough.
+// barMost is the length of the longest bar, in letters.
 const barMost = 60
 
-// The marks of a bar.
+// Marks of a bar.
 const (
-	workedMark  = "█" // was checked
-	plannedMark = "▓" // is waited for
-	ticksMark   = "░" // will be begun by schedules
+	workedMark  = "█" // checked
+	plannedMark = "▓" // pending
+	ticksMark   = "░" // expected from schedules
 )
 
 var slotFilters = []filter{
@@ -66,7 +66,7 @@ func (p *cli) showSlots(cmd *cobra.Command, bucket string) error {
 	return p.drawSlots(slots, terminalWidth(p.out))
 }
 
-// drawSlots draws a bar for each bucket, all to one scale.
+// drawSlots draws a bar for each bucket, all at the same scale.
 func (p *cli) drawSlots(slots web.Slots, width int) error {
 	if !slices.ContainsFunc(slots.Items, busy) {
 		_, err := fmt.Fprintf(p.out, "nothing was checked and nothing is due between %s and %s\n",
@@ -92,7 +92,7 @@ func (p *cli) drawSlots(slots web.Slots, width int) error {
 	return err
 }
 
-// busy reports whether there is anything in a bucket.
+// busy reports whether a bucket has any jobs.
 func busy(s web.Slot) bool { return s.Checks+s.Planned+int64(s.Ticks) > 0 }
 
 func (p *cli) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) error {
@@ -117,7 +117,7 @@ func (p *cli) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) e
 	return err
 }
 
-// bar is the bar of a bucket, its parts one after the other.
+// bar draws the parts of a bucket one after the other.
 func (p *cli) bar(s web.Slot, scale float64) (bar string) {
 	for _, part := range []struct {
 		colour colour
@@ -131,7 +131,7 @@ func (p *cli) bar(s web.Slot, scale float64) (bar string) {
 	return bar
 }
 
-// scaleOf is how many letters one job is. What is there is seen, however little it is.
+// scaleOf returns the letters per job. A part with any jobs is drawn with at least one letter.
 func scaleOf(slots []web.Slot, width int) float64 {
 	most := int64(1)
 	for _, s := range slots {

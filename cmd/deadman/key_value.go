@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// keyValues shows one thing, a name and a value a line.
+// keyValues prints one resource, with a name and a value per line.
 type keyValues struct {
 	p    *cli
 	errs []error
@@ -28,23 +28,23 @@ func (s *keyValues) painted(name string, c colour, value string) {
 	s.errs = append(s.errs, err)
 }
 
-// blank parts one thing from the next.
+// blank prints an empty line between resources.
 func (s *keyValues) blank() {
 	_, err := fmt.Fprintln(s.p.out)
 	s.errs = append(s.errs, err)
 }
 
-// instant shows when something is, unless it never was.
+// instant prints a time unless it is zero.
 func (s *keyValues) instant(name string, t time.Time) {
 	if !t.IsZero() {
 		s.line(name, "%s (%s)", s.p.exact(t), web.Relative(t, s.p.now()))
 	}
 }
 
-// exact is a time in the zone of the person.
+// exact formats a time in the user's zone.
 func (p *cli) exact(t time.Time) string { return t.In(p.zone).Format("2006-01-02 15:04:05 MST") }
 
-// document shows JSON, unless there is none.
+// document prints compact JSON unless it is empty.
 func (s *keyValues) document(name string, raw json.RawMessage) {
 	if len(raw) == 0 {
 		return

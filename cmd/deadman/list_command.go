@@ -15,45 +15,45 @@ import (
 	"deadman/web"
 )
 
-// listing is a command that shows a list of the API.
+// listing is a command that prints a list of the API.
 type listing[T any] struct {
-	use     string // empty: list
+	use     string // default: list
 	short   string
-	args    []string                   // names of its arguments
-	path    string                     // of the list; with arguments, of turns them into one
-	of      func(args []string) string // nil: path
+	args    []string                   // names of the arguments
+	path    string                     // API path; of overrides it
+	of      func(args []string) string // path for the arguments; nil: path
 	filters []filter
-	none    string // said when the list is empty
+	none    string // message for an empty list
 	header  []string
 	row     func(*cli, T) []cell
 }
 
-// filter is a parameter of a list.
+// filter is a query parameter of a list.
 type filter struct {
 	parameter string
-	flag      string // empty: the parameter's name
+	flag      string // default: the parameter's name
 	does      string
 	kind      filterKind
-	values    []string // those there are; nil: any
+	values    []string // valid values; nil: any
 }
 
-// filterKind is what a filter takes.
+// filterKind is the type of a filter's value.
 type filterKind int
 
 const (
 	filterText    filterKind = iota
-	filterInstant            // a time as people write it
-	filterFlag               // nothing: being there is the value
+	filterInstant            // a time in a human format
+	filterFlag               // a boolean flag
 )
 
-// The filters that several lists have.
+// Filters common to several lists.
 var (
 	byRule   = filter{parameter: "rule", does: "of this rule only"}
 	byEntity = filter{parameter: "entity", does: "of this kind of thing only"}
 	byKey    = filter{parameter: "key", does: "of this key only"}
 )
 
-// since and until are filters by an instant, which is a parameter of its own in each list.
+// since and until return filters by a time. The parameter depends on the list.
 func since(parameter, flag, does string) filter {
 	return filter{parameter: parameter, flag: flag, does: does + " at or after this time (15:04, 2026-01-31T15:04:05Z, -2h)", kind: filterInstant}
 }
@@ -64,7 +64,7 @@ func until(parameter, flag, does string) filter {
 
 func (f filter) name() string { return cmp.Or(f.flag, strings.ReplaceAll(f.parameter, "_", "-")) }
 
-// add gives a command the filter's flag.
+// add adds the filter's flag to a command.
 func (f filter) add(p *cli, cmd *cobra.Command) {
 	if f.kind == filterFlag {
 		cmd.Flags().Bool(f.name(), false, f.does)
@@ -79,7 +79,7 @@ func (f filter) add(p *cli, cmd *cobra.Command) {
 	}
 }
 
-// value is what the flag was given as the API takes it; empty: it was left out.
+// value returns the flag's value for the API. It is empty if the flag is not set.
 func (f filter) value(p *cli, cmd *cobra.Command) (string, error) {
 	value := cmd.Flags().Lookup(f.name()).Value.String()
 	switch {
@@ -168,7 +168,7 @@ func (l listing[T]) run(ctx context.Context, p *cli, path string, query url.Valu
 	return err
 }
 
-// every asks for all pages of a list.
+// every reads all pages of a list.
 func every[T any](ctx context.Context, c *client, path string, query url.Values) (all []T, err error) {
 	query.Set("limit", strconv.Itoa(futurejobs.MaxLimit))
 	for {

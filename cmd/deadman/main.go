@@ -1,5 +1,4 @@
-// Command deadman tells people when something has not happened: it runs a node, and talks
-// to one.
+// Command deadman tells people when something has not happened. It runs a node, and is the client of one.
 package main
 
 import (
@@ -12,7 +11,7 @@ import (
 func main() {
 	boundGarbage()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr, os.Environ())
 	os.Exit(p.run(ctx, os.Args[1:]))
 }

@@ -48,17 +48,17 @@ are pending.`,
 	return cmd
 }
 
-// schemaState is the schema of a database as the program shows it.
+// schemaState is the schema of a database for output.
 type schemaState struct {
-	Version int64          `json:"version"` // of the database
-	Known   int64          `json:"known"`   // the newest that this program knows
+	Version int64          `json:"version"` // version of the database
+	Known   int64          `json:"known"`   // newest version known to this program
 	Applied []string       `json:"applied,omitempty"`
 	Pending []string       `json:"pending"`
 	Blocked bool           `json:"blocked"` // a live node could not follow
 	Nodes   []followerNode `json:"nodes"`
 }
 
-// followerNode is a live node, and how far it can follow the schema.
+// followerNode is a live node with the newest schema it works with.
 type followerNode struct {
 	Name      string    `json:"name"`
 	Version   string    `json:"version"`

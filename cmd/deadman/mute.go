@@ -39,7 +39,7 @@ func (p *cli) muteCommand() *cobra.Command {
 	return cmd
 }
 
-// matchText is a match as people write it.
+// matchText formats the matchers of a mute.
 func matchText(m map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -48,7 +48,7 @@ func matchText(m map[string]string) string {
 	return strings.Join(parts, " ")
 }
 
-// matchOf reads what people wrote.
+// matchOf parses the matchers of a mute.
 func matchOf(matches []string) (map[string]string, error) {
 	if len(matches) == 0 {
 		return nil, usage("--match is missing; name what is to be muted, such as rule='order-*'")

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// checkOwner refuses a file or folder that another user than this one and root owns, or may write to: that user would say
-// where tokens and events are sent.
+// checkOwner rejects a file or folder that users other than this one and root own or can write to. Such a user could
+// redirect tokens and events to another address.
 func checkOwner(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {

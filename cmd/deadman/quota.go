@@ -39,7 +39,7 @@ func (p *cli) quotaCommand() *cobra.Command {
 	return cmd
 }
 
-// quotaCell shows how much of a limit is used.
+// quotaCell formats the use of a limit.
 func quotaCell(l web.QuotaLimit) cell {
 	text := usedOf(l)
 	if l.Refused > 0 {
@@ -48,7 +48,7 @@ func quotaCell(l web.QuotaLimit) cell {
 	return cellOf(text)
 }
 
-// usedOf is how much of a limit is used, such as "3 of 200".
+// usedOf formats the use of a limit, such as "3 of 200".
 func usedOf(l web.QuotaLimit) string {
 	switch l.Name {
 	case string(access.LimitEvents):
@@ -63,7 +63,7 @@ func usedOf(l web.QuotaLimit) string {
 	return fmt.Sprintf("%d of %d", l.Used, l.Most)
 }
 
-// quota has a line for each limit of a quota.
+// quota prints a line for each limit of a quota.
 func (s *keyValues) quota(q *web.Quota) {
 	if q == nil {
 		return
@@ -96,7 +96,7 @@ func (f limitFlag) does() string {
 	return fmt.Sprintf("most %s (default: %s)", f.what.Unit, most)
 }
 
-// read returns the limit, nil where the flag was not given.
+// read returns the limit, or nil if the flag is not set.
 func (f limitFlag) read() (*int64, error) {
 	if f.text == "" {
 		return nil, nil //nolint:nilnil // it was not given

@@ -9,10 +9,10 @@ import (
 // heartbeatURL is the name of the setting whose whole path may be a secret.
 const heartbeatURL = "heartbeat_url"
 
-// hidden stands for what is not shown.
+// hidden replaces secrets in output.
 const hidden = "xxxxx"
 
-// shown is the value without its secrets.
+// shown returns the value without its secrets.
 func (c resolvedSetting) shown() string {
 	switch c.name {
 	case heartbeatURL:
@@ -25,7 +25,7 @@ func (c resolvedSetting) shown() string {
 	return redact(c.value)
 }
 
-// hostOf is what may be shown of an address that is a secret.
+// hostOf returns the scheme and host of an address whose path is secret.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	switch {
@@ -44,12 +44,11 @@ var (
 	withScheme   = regexp.MustCompile(`^\s*[A-Za-z][A-Za-z0-9+.-]*://`)
 	isPath       = regexp.MustCompile(`^(?:[/.~]|[A-Za-z]:\\)`)
 	keywords     = regexp.MustCompile(`^\s*(?:host|hostaddr|port|user|dbname|password|sslmode|service)\s*=`)
-	userInfo     = regexp.MustCompile(`(?s)://(.*)@`) // to the last @: what cannot be parsed may hold others
+	userInfo     = regexp.MustCompile(`(?s)://(.*)@`) // up to the last @, because an unparsable address may contain several
 )
 
-// redact takes passwords and tokens out of addresses, also where several are in a list and
-// where the scheme is left out, and out of the keywords that Postgres takes. Where it is in
-// doubt it takes out more.
+// redact removes passwords and tokens from addresses, from lists of them, from addresses without a scheme, and from
+// Postgres keywords. In doubt it removes more.
 func redact(s string) string {
 	parts, schemes, users := strings.Split(s, ","), strings.Count(s, "://"), 0
 	for _, part := range parts {
@@ -69,7 +68,7 @@ func redact(s string) string {
 	return passwordWord.ReplaceAllString(s, "${1}"+hidden)
 }
 
-// redactAddress takes out who logs in. Paths, and the keywords of Postgres, say nobody.
+// redactAddress removes the user information. Paths and Postgres keywords have none.
 func redactAddress(s string) string {
 	if withScheme.MatchString(s) {
 		return userInfo.ReplaceAllStringFunc(s, redactUser)
@@ -81,7 +80,7 @@ func redactAddress(s string) string {
 	return strings.TrimPrefix(redactUser("://"+s[:at+1]), "://") + s[at+1:]
 }
 
-// redactUser keeps a user's name where a password stands beside it; alone it may be a token.
+// redactUser keeps the user name if a password follows it. A name alone may be a token.
 func redactUser(found string) string {
 	if u, err := url.Parse("x" + found + "host"); err == nil && u.User != nil && u.Host == "host" {
 		if _, has := u.User.Password(); has {
@@ -91,9 +90,9 @@ func redactUser(found string) string {
 	return "://" + hidden + "@"
 }
 
-// shownAddress is what may be shown of the address of a database or a broker: an address, or a list of them, or the keywords of
-// Postgres, of which each part is known to be no secret. Where a part is missing or at the wrong place it may be
-// a password: nothing of that is shown. An address begins as begins says: a word alone may be a password too.
+// shownAddress returns the displayable part of the address of a database or broker. It accepts an address, a list of
+// addresses, or Postgres keywords, and hides any of them that has an unexpected part, because that may be a password.
+// An address must match begins, since a bare word may be a password too.
 func shownAddress(s string, begins *regexp.Regexp) string {
 	s = redact(s)
 	if keywords.MatchString(s) {
@@ -122,7 +121,7 @@ func shownAddress(s string, begins *regexp.Regexp) string {
 	return s
 }
 
-// shownKeywords shows those keywords of Postgres that are no secrets.
+// shownKeywords returns Postgres keywords with the values of unsafe ones hidden.
 func shownKeywords(s string) string {
 	if !onlyKeywords.MatchString(s) {
 		return hidden
@@ -145,13 +144,13 @@ var (
 	keyword      = regexp.MustCompile(oneKeyword)
 	onlyKeywords = regexp.MustCompile(`^\s*` + oneKeyword + `(?:\s+` + oneKeyword + `)*\s*$`)
 	queryPair    = regexp.MustCompile(`[?&][^=&?\s]+=[^&\s]*`)
-	// safeAddress is an address whose user is known to be none, or was taken out: hosts with numbers for ports, a path,
-	// and parameters that queryPair has dealt with.
+	// safeAddress matches an address without user information, or with it removed: hosts with numeric ports, a path,
+	// and parameters that queryPair has processed.
 	safeAddress = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:(?:[A-Za-z0-9._~%+-]+:)?` + hidden + `@)?(?:` + oneHost + `(?:,` + oneHost + `)*)?` +
 		`(?:/[A-Za-z0-9._~%/-]*)?(?:\?[A-Za-z0-9._~%+:,/=&-]*)?$`)
 )
 
-// isSafeParameter reports whether the value of a parameter of Postgres is no secret.
+// isSafeParameter reports whether a Postgres parameter's value is not secret.
 func isSafeParameter(name string) bool {
 	switch name {
 	case "host", "hostaddr", "port", "user", "dbname", "database", "service", "sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "application_name",

@@ -16,16 +16,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// cli is one run of the command: what it reads from and writes to.
+// cli is one run of the program with its input, output and environment.
 type cli struct {
 	in       io.Reader
 	out, err io.Writer
-	env      []string // as os.Environ gives it
+	env      []string // as in os.Environ
 	now      func() time.Time
-	zone     *time.Location // that people read times in
-	palette  colors         // of out
+	zone     *time.Location // the user's time zone
+	palette  colors         // colors of out
 	output   format
-	url      string // --url
+	url      string // value of --url
 }
 
 func newProgram(in io.Reader, out, err io.Writer, env []string) *cli {
@@ -39,7 +39,7 @@ func isTerminal(w any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// getenv returns a variable of the program's environment, or "".
+// getenv returns a variable of the program's environment, or an empty string.
 func (p *cli) getenv(name string) string {
 	for _, pair := range p.env {
 		if value, ok := strings.CutPrefix(pair, name+"="); ok {
@@ -49,7 +49,7 @@ func (p *cli) getenv(name string) string {
 	return ""
 }
 
-// run does what the arguments say and returns the exit code.
+// run executes the command line and returns the exit code.
 func (p *cli) run(ctx context.Context, args []string) int {
 	root := p.command()
 	root.SetArgs(args)
@@ -84,7 +84,7 @@ func (p *cli) command() *cobra.Command {
 	return root
 }
 
-// group is a command that only has others.
+// group returns a command that only has subcommands.
 func group(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, SuggestionsMinimumDistance: 2,
@@ -115,7 +115,7 @@ func noCommand(cmd *cobra.Command, name string) error {
 	return usage("%s has no command %q; %s", cmd.CommandPath(), name, hint)
 }
 
-// helpCommand is in place of cobra's, for which help on what is not there is no mistake.
+// helpCommand replaces cobra's help command, because cobra's does not fail for an unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help about any command",
@@ -134,7 +134,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// exactly takes as many arguments as there are names.
+// exactly requires one argument for each name.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
@@ -151,9 +151,9 @@ func list(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// The formats of the log.
+// Log formats.
 const (
-	logAuto = "auto" // coloured lines on a terminal, text elsewhere
+	logAuto = "auto" // colored lines on a terminal, text elsewhere
 	logText = "text"
 	logJSON = "json"
 )

@@ -65,7 +65,7 @@ func (p *cli) listRulesCommand() *cobra.Command {
 	}.command(p)
 }
 
-// ruleState is whether a rule begins new waits, and why not.
+// ruleState formats the state of a rule.
 func ruleState(r web.Rule) cell {
 	switch {
 	case r.Problem != "":
@@ -78,7 +78,7 @@ func ruleState(r web.Rule) cell {
 	return colouredCell(green, "enabled")
 }
 
-// waiting is how many jobs of a rule are pending; empty: that is not counted yet.
+// waiting formats the number of pending jobs of a rule. It is empty until they are counted.
 func waiting(r web.Rule) cell {
 	if r.Jobs == nil {
 		return cellOf("")
@@ -86,7 +86,7 @@ func waiting(r web.Rule) cell {
 	return sayNumber(r.Jobs.Waiting)
 }
 
-// alerting is about how many of them something was said.
+// alerting formats the number of jobs with an alert.
 func alerting(r web.Rule) cell {
 	switch {
 	case r.Jobs == nil:
@@ -97,7 +97,7 @@ func alerting(r web.Rule) cell {
 	return dimCell("0")
 }
 
-// nextTick is when a rule's schedule ticks next.
+// nextTick formats the next tick of a rule's schedule.
 func nextTick(p *cli, r web.Rule) cell {
 	switch {
 	case r.Over:
@@ -193,7 +193,7 @@ func (p *cli) deleteRuleCommand() *cobra.Command {
 	return cmd
 }
 
-// rule is a rule as the node has it.
+// rule reads a rule from the node.
 func (c *client) rule(ctx context.Context, name string) (d rules.Document, err error) {
 	raw, err := c.ask(ctx, http.MethodGet, rulePath(name), nil, nil, http.Header{"Accept": {"application/json"}})
 	if err == nil {

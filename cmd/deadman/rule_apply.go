@@ -46,7 +46,7 @@ deletes those that the bundle has on the node and no file has any more.`,
 	return cmd
 }
 
-// What a new version of a rule is applied to.
+// Jobs that a new version of a rule applies to.
 const (
 	applyToNew     = "new"
 	applyToPending = "pending"
@@ -58,17 +58,17 @@ type applying struct {
 	c                    *client
 	paths                []string
 	bundle, to, since    string
-	past                 time.Time // since, as an instant
+	past                 time.Time // since as a time
 	dryRun, prune, adopt bool
 	yes                  *bool
 }
 
-// run applies the files, in this order:
+// run applies the files:
 //
-//  1. parse all files; what is wrong is shown, and the node is not asked
-//  2. ask the node what each rule would change; where one is refused none is changed
-//  3. find the rules of the bundles that no file has, and ask whether to delete them
-//  4. save what changes, then delete
+// 1. parse all files, and show errors without a request to the node
+// 2. ask the node for the changes of each rule; if it refuses one, nothing is changed
+// 3. find the rules of the bundles that no file contains, and ask for confirmation to delete them
+// 4. save the changes, then delete
 func (a *applying) run(ctx context.Context) (err error) {
 	if err := a.check(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (a *applying) parse() ([]fileRule, int, error) {
 	return all, len(files), nil
 }
 
-// rehearse asks what each rule would change. All that is refused is shown at once.
+// rehearse requests a dry run of each rule. It shows all refusals together.
 func (a *applying) rehearse(ctx context.Context, all []fileRule, files int) ([]applied, error) {
 	var plan []applied
 	found, code := rules.Problems{}, exitCondition
@@ -173,7 +173,7 @@ func (a *applying) rehearse(ctx context.Context, all []fileRule, files int) ([]a
 	return plan, nil
 }
 
-// problemsOf are what the node has against a rule, at their places in its file.
+// problemsOf returns the node's errors about a rule, at their places in its file.
 func problemsOf(r fileRule, no refusal) (found rules.Problems) {
 	for _, d := range no.Errors {
 		found = append(found, rules.Problem{File: r.name(), Rule: r.Name, Pointer: d.Pointer, Message: d.Message})
@@ -184,7 +184,7 @@ func problemsOf(r fileRule, no refusal) (found rules.Problems) {
 	return found
 }
 
-// put saves a rule, or asks what that would change.
+// put saves a rule, or requests a dry run of it.
 func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, error) {
 	query := url.Values{"apply_to": {a.to}}
 	for name, given := range map[string]bool{"dry_run": dryRun, "adopt": a.adopt} {
@@ -205,7 +205,7 @@ func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 	return appliedBy(change, r.ruleFile), nil
 }
 
-// deletedRules are the rules of the files' bundles that no file has, where they are to be pruned.
+// deletedRules returns the rules of the files' bundles that no file contains, if pruning is on.
 func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRules []applied, err error) {
 	if !a.prune {
 		return nil, nil
@@ -230,7 +230,7 @@ func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRul
 	return deletedRules, nil
 }
 
-// carryOut does what is planned, and returns what was done until an error.
+// carryOut executes the plan and returns the changes made before any error.
 func (a *applying) carryOut(ctx context.Context, all []fileRule, plan, gone []applied) (done []applied, err error) {
 	for i, r := range all {
 		did := plan[i]

@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-// action is what became of a rule.
+// action is the result for a rule.
 type action string
 
 const (
@@ -18,19 +18,19 @@ const (
 	deleted   action = "deleted"
 )
 
-// applied is what applying a rule came to, or would.
+// applied is the result of applying a rule, or of a dry run.
 type applied struct {
 	Name    string `json:"name"`
 	File    string `json:"file,omitempty"`
 	Bundle  string `json:"bundle,omitempty"`
 	Action  action `json:"action"`
-	Version int32  `json:"version,omitempty"` // 0: of a rule that only would be created
-	Moved   int    `json:"moved,omitempty"`   // pending jobs that go on with it
-	Past    int    `json:"past,omitempty"`    // waits that begin because of what was before
+	Version int32  `json:"version,omitempty"` // 0: a dry run of a new rule
+	Moved   int    `json:"moved,omitempty"`   // pending jobs moved to the version
+	Past    int    `json:"past,omitempty"`    // jobs created from past events
 	Diff    string `json:"diff,omitempty"`
 
 	Partly   []web.PartialSubject `json:"partly_heard,omitempty"`
-	Warnings []string             `json:"warnings,omitempty"` // what could not be checked, and why
+	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
 }
 
 func appliedBy(c web.RuleChange, from ruleFile) applied {
@@ -47,7 +47,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 }
 
-// pastOf is how many waits begin because of events that were before.
+// pastOf counts the jobs created from past events.
 func pastOf(plan []applied) (n int) {
 	for _, r := range plan {
 		n += r.Past
@@ -63,7 +63,7 @@ func namesOf(rules []applied) string {
 	return strings.Join(names, ", ")
 }
 
-// show says what was done with each rule, or would be.
+// show prints the result for each rule.
 func (a *applying) show(all []applied) error {
 	if a.p.output == asJSON {
 		if all == nil {
@@ -127,7 +127,7 @@ func (p *cli) showApplied(r applied, width int) error {
 	return err
 }
 
-// showDiff shows a unified diff, each line behind an indent.
+// showDiff prints a unified diff, indented.
 func (p *cli) showDiff(diff, indent string) error {
 	for line := range strings.Lines(diff) {
 		line = sanitize(strings.TrimSuffix(line, "\n"))
@@ -138,7 +138,7 @@ func (p *cli) showDiff(diff, indent string) error {
 	return nil
 }
 
-// diffColour is the colour of a line of a unified diff.
+// diffColour returns the color of a line of a unified diff.
 func diffColour(line string) colour {
 	switch {
 	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):

@@ -14,19 +14,19 @@ import (
 	"deadman/rules"
 )
 
-// standardInput is what names it where files are named, and what problems in it say.
+// Name of standard input as an argument, and in error messages.
 const (
 	standardInput = "-"
 	inputName     = "standard input"
 )
 
-// ruleFile is a place that rules are read from: a file, or the standard input.
+// ruleFile is a file of rules, or standard input.
 type ruleFile struct {
 	path   string
-	bundle string // the set of files that it is one of; empty: none
+	bundle string // bundle of the file; empty: none
 }
 
-// name is how people know the file.
+// name returns the file's name for messages.
 func (f ruleFile) name() string {
 	if f.path == standardInput {
 		return inputName
@@ -34,8 +34,8 @@ func (f ruleFile) name() string {
 	return f.path
 }
 
-// ruleFiles are the files named, and those in the folders named that serve would apply. A
-// file alone is one of its folder's.
+// ruleFiles returns the named files, and the rule files in the named folders as serve selects them. A single file
+// belongs to the bundle of its folder.
 func ruleFiles(args []string) ([]ruleFile, error) {
 	var files []ruleFile
 	for _, arg := range args {
@@ -81,7 +81,7 @@ func filesIn(dir string) ([]ruleFile, error) {
 	return files, err
 }
 
-// readRules reads a file of rules, or the standard input.
+// readRules reads a file of rules, or standard input.
 func (p *cli) readRules(f ruleFile) ([]byte, error) {
 	if f.path != standardInput {
 		return readSmall(f.path, rules.MaxSize)
@@ -93,20 +93,20 @@ func (p *cli) readRules(f ruleFile) ([]byte, error) {
 	return data, err
 }
 
-// fileRule is a rule, and the file that it is in.
+// fileRule is a rule with its file.
 type fileRule struct {
 	rules.Document
 	ruleFile
 }
 
-// parseFiles reads the rules of files, and all that is wrong with them. known are the
-// calendars that there are; nil: nobody knows.
+// parseFiles parses rule files, and returns the rules and all problems. known are the configured calendars; nil skips
+// their validation.
 func (p *cli) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
 	return p.parseChecking(files, known, func([]byte, string) error { return nil })
 }
 
-// parseChecking is parseFiles with a further check of each file that has nothing wrong by itself.
-// Its error is Problems, or ends it.
+// parseChecking is parseFiles with a further check of each valid file. If the check returns Problems they are
+// collected, and any other error aborts.
 func (p *cli) parseChecking(files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
 	var all []fileRule
 	found, from := rules.Problems{}, make(map[string]string)
@@ -138,8 +138,7 @@ func (p *cli) parseChecking(files []ruleFile, known calendars.Set, check func(da
 	return all, found, nil
 }
 
-// readCalendars reads a file of calendars; none, where none is named: then nobody knows
-// which there are.
+// readCalendars reads a file of calendars. It returns nil, meaning unknown, if path is empty.
 func readCalendars(path string) (calendars.Set, error) {
 	if path == "" {
 		return nil, nil

@@ -86,8 +86,8 @@ func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile 
 	return nil
 }
 
-// checkLookups is how the lookups of a file are checked against the sources of another: not at
-// all, where none is named.
+// checkLookups returns a check of a file's lookups against the sources in another file. If that is empty, the check
+// does nothing.
 func (p *cli) checkLookups(ctx context.Context, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), letGo func(), err error) {
 	if sourceFile == "" {
 		return func([]byte, string) ([]string, error) { return nil, nil }, func() {}, nil
@@ -96,20 +96,20 @@ func (p *cli) checkLookups(ctx context.Context, known calendars.Set, sourceFile 
 	if err != nil {
 		return nil, nil, fmt.Errorf("sources: %w", err)
 	}
-	registry := rules.Registry{Calendars: known, Sources: asked} // which needs no store to ask them
+	registry := rules.Registry{Calendars: known, Sources: asked} // verification needs no store
 	return func(data []byte, file string) ([]string, error) { return registry.VerifyText(ctx, data, file) }, letGo, nil
 }
 
-// findings is what was looked at, and what is wrong with it.
+// findings is the result of lint.
 type findings struct {
 	Rules     int            `json:"rules"`
 	Files     int            `json:"files"`
 	Problems  rules.Problems `json:"problems"`
-	Unchecked []string       `json:"unchecked_calendars,omitempty"` // calendars that nobody knows
-	Warnings  []string       `json:"warnings,omitempty"`            // what else was not checked, and why
+	Unchecked []string       `json:"unchecked_calendars,omitempty"` // unknown calendars
+	Warnings  []string       `json:"warnings,omitempty"`            // skipped verifications, with reasons
 }
 
-// unasked says of which rules the lookup was not checked.
+// unasked returns warnings about rules with an unverified lookup.
 func unasked(all []fileRule) (warnings []string) {
 	for _, r := range all {
 		if source := r.Lookup.Asks(); source != "" {
@@ -120,7 +120,7 @@ func unasked(all []fileRule) (warnings []string) {
 	return warnings
 }
 
-// calendarsOf is the calendars that rules name, by name.
+// calendarsOf returns the sorted names of the calendars that rules use.
 func calendarsOf(all []fileRule) []string {
 	var names []string
 	for _, rule := range all {
@@ -161,7 +161,7 @@ func (p *cli) show(f findings) error {
 	return err
 }
 
-// number counts things in words.
+// number formats a count with its noun.
 func number(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

@@ -17,7 +17,7 @@ import (
 	"deadman/rules"
 )
 
-// schemaFile is where a rule file looks for its schema, next to it.
+// schemaFile is the name of the schema next to a rule file.
 const schemaFile = "deadman-rule.schema.json"
 
 //go:embed rule_new.yaml.tmpl
@@ -25,16 +25,16 @@ var newRuleText string
 
 var newRuleTemplate = template.Must(template.New("rule").Funcs(template.FuncMap{"yaml": yamlScalar}).Parse(newRuleText))
 
-// newRule is what a rule file to start from is made of.
+// newRule is the data of the template for a new rule file.
 type newRule struct {
 	Name, Entity           string
 	Event, Key, Until      string
-	After, Later, Severity string // Later empty: one step is enough
+	After, Later, Severity string // Later empty: a single step
 	Slot                   string
-	File, Schema, Sample   string // for the comments
+	File, Schema, Sample   string // for the template's comments
 }
 
-// newRuleFlags are the flags by the fields that they set.
+// newRuleFlags maps fields of a rule to the flags that set them.
 var newRuleFlags = map[string]string{
 	"/name": "name", "/entity": "entity", "/trigger/event": "event", "/trigger/key": "key",
 	"/resolve/event": "until", "/escalate/0/after": "after", "/escalate/0/severity": "severity",
@@ -95,7 +95,7 @@ func (p *cli) writeNewRule(r newRule) error {
 	return err
 }
 
-// fill makes up what was not said.
+// fill sets defaults for the missing fields.
 func (r *newRule) fill() error {
 	if r.Event == "" {
 		return usage("--event is missing: the subject of the event that begins a wait, such as orders.created")
@@ -129,7 +129,7 @@ func (r *newRule) fill() error {
 	return nil
 }
 
-// word is the last token of a subject that is not a wildcard, as a name has it.
+// word returns the last token of a subject that is not a wildcard, in lower case.
 func word(subject string) string {
 	tokens := strings.Split(subject, ".")
 	for i := len(tokens) - 1; i > 0; i-- {
@@ -140,7 +140,7 @@ func word(subject string) string {
 	return "event"
 }
 
-// sampleEvent is an event that a key such as event.id or event.order.id is found in.
+// sampleEvent makes up an event for a key such as event.id or event.order.id.
 func sampleEvent(key string) string {
 	path, ok := strings.CutPrefix(key, "event.")
 	if !ok || strings.ContainsFunc(path, func(r rune) bool { return r != '.' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }) {
@@ -154,7 +154,7 @@ func sampleEvent(key string) string {
 	return sample
 }
 
-// wrong says which flags a rule is refused for.
+// wrong maps the problems of a rule to the flags that cause them.
 func (r newRule) wrong(err error) error {
 	var problems rules.Problems
 	if !errors.As(err, &problems) {
@@ -173,14 +173,14 @@ func (r newRule) wrong(err error) error {
 	return usageError{errors.Join(wrong...)}
 }
 
-// yamlScalar is a text as YAML, in quotes where it would be read as something else.
+// yamlScalar formats a text as a YAML scalar, quoted if necessary.
 func yamlScalar(s string) (string, error) {
 	quoted, err := yaml.MarshalWithOptions(map[string]string{"k": s}, yaml.Flow(true))
 	inside := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(quoted)), "{k: "), "}")
 	return inside, err
 }
 
-// writeOnce writes a file that must not be there.
+// writeOnce creates a file and fails if it exists.
 func writeOnce(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {

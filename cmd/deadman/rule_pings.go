@@ -15,7 +15,7 @@ import (
 	"deadman/web"
 )
 
-// pingsWish is what is asked of the addresses of a rule.
+// pingsWish is the parsed flags of rule pings.
 type pingsWish struct {
 	key    string
 	all    bool
@@ -53,7 +53,7 @@ func (p *cli) pingsCommand() *cobra.Command {
 	return cmd
 }
 
-// check refuses flags that do not go together.
+// check rejects flags that exclude each other.
 func (w pingsWish) check() error {
 	one := w.key != "" || w.all
 	switch {
@@ -90,7 +90,7 @@ func (p *cli) pings(ctx context.Context, rule string, wish pingsWish) error {
 
 func pingsPath(rule string) string { return rulePath(rule) + "/pings" }
 
-// makePing shows an address on a line of its own, for scripts.
+// makePing creates or reads a ping URL and prints it on its own line, for scripts.
 func (p *cli) makePing(ctx context.Context, c *client, rule string, wish pingsWish) error {
 	body := map[string]any{"key": wish.key, "id": wish.id, "rotate": wish.rotate}
 	address, _, err := tell[web.PingAddress](ctx, c, http.MethodPost, pingsPath(rule), nil, body)
@@ -107,7 +107,7 @@ func (p *cli) makePing(ctx context.Context, c *client, rule string, wish pingsWi
 	return p.hintUndeclared(ctx, c, rule, []web.PingAddress{address})
 }
 
-// shown is an address as it is asked for: behind that of a ping key the key follows.
+// shown returns a ping URL with a placeholder for the key if the URL is for all keys.
 func shown(a web.PingAddress) string {
 	if a.Key == "" {
 		return a.URL + "/<key>"
@@ -115,8 +115,8 @@ func shown(a web.PingAddress) string {
 	return a.URL
 }
 
-// hintUndeclared says which addresses are of keys that the rule does not name, while it names others:
-// they may be misspelt, or were taken out of the rule.
+// hintUndeclared warns about URLs whose keys are not among the rule's declared keys. Such a key may be misspelled, or
+// removed from the rule.
 func (p *cli) hintUndeclared(ctx context.Context, c *client, rule string, all []web.PingAddress) error {
 	d, err := c.rule(ctx, rule)
 	if err != nil || d.Trigger.Heartbeat == nil || len(d.Trigger.Heartbeat.Keys) == 0 {
@@ -135,7 +135,7 @@ func (p *cli) hintUndeclared(ctx context.Context, c *client, rule string, all []
 	return nil
 }
 
-// whole is an address in full, also where the node told its path alone.
+// whole completes a URL that the node returned as a path.
 func (c *client) whole(address string) string {
 	if strings.HasPrefix(address, "/") {
 		return c.base + address
@@ -177,14 +177,13 @@ func (p *cli) listPings(ctx context.Context, c *client, rule string) error {
 		}
 		t.row(key, cellOf(shown(a)), cellOf(web.Relative(a.CreatedAt, p.now())), cellOf(a.CreatedBy))
 	}
-	if err := t.end(); err != nil { // whole, whatever the width is: it is to be copied
+	if err := t.end(); err != nil { // not clipped, because URLs are for copying
 		return err
 	}
 	return p.hintUndeclared(ctx, c, rule, all)
 }
 
-// agentShown is how many letters are shown of what a client calls itself: what it sent along stands
-// behind that.
+// agentShown limits the shown user agent, in letters, to leave space for the body.
 const agentShown = 32
 
 func (p *cli) pingLog(ctx context.Context, path, key string) error {
@@ -203,7 +202,7 @@ func (p *cli) pingLog(ctx context.Context, path, key string) error {
 	}.run(ctx, p, path, query)
 }
 
-// saidBy is what a ping said.
+// saidBy formats the kind and exit status of a ping.
 func saidBy(e web.PingEntry) cell {
 	text := e.Kind
 	if e.Exit != nil {

@@ -67,7 +67,7 @@ type previewing struct {
 	until, calendars   string
 }
 
-// previewAsk is what happens in a preview, as the API takes it.
+// previewAsk is the body of a preview request.
 type previewAsk struct {
 	Event rules.PreviewEvent   `json:"event"`
 	Then  []rules.PreviewEvent `json:"then,omitempty"`
@@ -108,8 +108,8 @@ func (v *previewing) run(ctx context.Context) error {
 	return err
 }
 
-// eventless returns an error where no wait begins without an event: neither a schedule begins the
-// rule's waits, nor are there keys that a heartbeat expects.
+// eventless returns an error if the rule's preview needs an event: the rule has neither a schedule nor a heartbeat
+// with keys.
 func (v *previewing) eventless(ctx context.Context) error {
 	d, err := v.asked(ctx)
 	beats := d.Trigger.Heartbeat
@@ -124,7 +124,7 @@ func (v *previewing) eventless(ctx context.Context) error {
 	return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
 }
 
-// asked is the rule that is to be previewed.
+// asked returns the rule to preview.
 func (v *previewing) asked(ctx context.Context) (d rules.Document, err error) {
 	if v.file != "" {
 		return v.document()
@@ -176,7 +176,7 @@ func (v *previewing) ask() (ask previewAsk, err error) {
 	return ask, err
 }
 
-// later is an event as in 'orders.shipped={"id": "1"}@+3h'.
+// later parses an event such as 'orders.shipped={"id": "1"}@+3h'.
 func (v *previewing) later(s string, first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
 	at := strings.LastIndex(s, "@")
 	if at < 0 {
@@ -199,7 +199,7 @@ func (v *previewing) later(s string, first rules.PreviewEvent) (e rules.PreviewE
 	return e, nil
 }
 
-// locally previews a rule of a file, without a node.
+// locally previews a rule of a file without a node.
 func (v *previewing) locally(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
 	known, err := readCalendars(v.calendars)
 	if err != nil {
@@ -216,14 +216,14 @@ func (v *previewing) locally(ctx context.Context, ask previewAsk) (none rules.Pr
 	if err != nil {
 		return none, err
 	}
-	registry := rules.Registry{Calendars: known} // which needs no store for a rule that is not saved
+	registry := rules.Registry{Calendars: known} // previewing an unsaved rule needs no store
 	preview, err := registry.Preview(ctx, rules.PreviewRequest{
 		Text: text, Events: append([]rules.PreviewEvent{ask.Event}, ask.Then...), Until: ask.Until,
 		Found: ask.Found, Unasked: "without a node no source is asked",
 	})
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {
-		for i := range wrong { // the places are those of the canonical text, which nobody wrote
+		for i := range wrong { // lines refer to the canonical text, not to the file
 			wrong[i].File, wrong[i].Line = v.file, 0
 		}
 		return none, errors.Join(v.p.showProblems(wrong, 1, 1), silentError{exitCondition})
@@ -231,7 +231,7 @@ func (v *previewing) locally(ctx context.Context, ask previewAsk) (none rules.Pr
 	return preview, err
 }
 
-// document is the one rule of the file that is meant.
+// document returns the selected rule of the file.
 func (v *previewing) document() (rules.Document, error) {
 	if isFolder(v.file) {
 		return rules.Document{}, usage("%s is a folder; name one file", v.file)
@@ -260,7 +260,7 @@ func (v *previewing) document() (rules.Document, error) {
 	return rules.Document{}, usage("%s has no rule %s; %s", files[0].name(), v.rule, suggest(v.rule, names))
 }
 
-// calendarOf is the name of a calendar that a rule counts by; empty: of none.
+// calendarOf returns the first calendar of a rule, or an empty string.
 func calendarOf(d rules.Document) string {
 	for _, s := range d.Escalate {
 		if name := cmp.Or(s.Of, s.Within); name != "" {
@@ -270,7 +270,7 @@ func calendarOf(d rules.Document) string {
 	return ""
 }
 
-// onServer previews a rule that the node has.
+// onServer previews a rule of the node.
 func (v *previewing) onServer(ctx context.Context, ask previewAsk) (none rules.Preview, err error) {
 	c, err := v.p.client()
 	if err != nil {

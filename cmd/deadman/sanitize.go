@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// sanitize makes text from outside safe for a terminal and for one cell of a table: control
-// characters, the marks that turn the direction of writing, and bytes that are no UTF-8
-// are spelled out.
+// sanitize escapes untrusted text for a terminal and for a table cell: control characters, marks that change the
+// writing direction, and invalid UTF-8.
 func sanitize(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 {
 		return s
@@ -32,7 +31,7 @@ func sanitize(s string) string {
 	return b.String()
 }
 
-// plainLines is plain for text of several lines.
+// plainLines applies sanitize to each line of a text.
 func plainLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -43,8 +42,8 @@ func plainLines(s string) string {
 
 func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// plainJSON spells out what plain would, but line ends, in JSON, which stays the same
-// JSON: such runes are in its strings only.
+// plainJSON escapes the same characters in JSON, except line ends. The JSON keeps its meaning, because such runes
+// occur in strings only.
 func plainJSON(raw []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(raw) {
@@ -58,7 +57,7 @@ func plainJSON(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// clip keeps a cell within most letters.
+// clip shortens a text to most letters.
 func clip(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

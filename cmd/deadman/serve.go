@@ -50,7 +50,7 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 	return cmd
 }
 
-// reloadSignals says when the program is told to read its files again, with SIGHUP, until stop.
+// reloadSignals returns a channel that receives a value for every SIGHUP until stop is called.
 func reloadSignals() (told <-chan struct{}, stop func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
@@ -75,8 +75,8 @@ func reloadSignals() (told <-chan struct{}, stop func()) {
 	}
 }
 
-// firstToken shows the token that the node made itself, the only time that anybody sees it.
-// Without it nobody gets in, so that it is shown in every format of the log.
+// firstToken prints the node's first token. This is the only time it is shown, and access requires it, so every log
+// format prints it.
 func (p *cli) firstToken(secret, login string) {
 	fmt.Fprintf(p.out, `
   This node answers to tokens only, and none may do everything. It has made one that does.
@@ -89,7 +89,7 @@ func (p *cli) firstToken(secret, login string) {
 `, p.palette.paint(green, sanitize(secret)), sanitize(login))
 }
 
-// welcome says where the node is and what to do next.
+// welcome prints the node's addresses and the next steps.
 func (p *cli) welcome(at server.Endpoints) {
 	self := os.Args[0]
 	fmt.Fprintf(p.out, `
@@ -109,7 +109,7 @@ func (p *cli) welcome(at server.Endpoints) {
 		p.palette.paint(green, self+" demo"), p.palette.paint(green, self+" alert tail"))
 }
 
-// natsUsers says where the secrets are by which clients of NATS log in.
+// natsUsers returns the folder with the credentials of NATS clients, as part of a sentence.
 func natsUsers(at server.Endpoints) string {
 	if at.NATSUsers == "" {
 		return ""
@@ -117,7 +117,7 @@ func natsUsers(at server.Endpoints) string {
 	return ", for the users in " + sanitize(at.NATSUsers)
 }
 
-// accessNote says so where no token is needed.
+// accessNote returns a note if the node requires no token.
 func accessNote(at server.Endpoints) string {
 	if !at.Open {
 		return ""

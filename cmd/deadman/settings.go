@@ -17,29 +17,29 @@ import (
 	"deadman/server"
 )
 
-// setting is one thing that can be set. Its name, data_dir, is as in a file; the flag
-// --data-dir and the variable DEADMAN_DATA_DIR follow from it.
+// setting is a setting of serve. Its name, such as data_dir, is its key in a file. The flag --data-dir and the
+// variable DEADMAN_DATA_DIR derive from it.
 type setting struct {
 	name   string
 	usage  string
-	preset string // the default, as a person writes it
+	preset string // the default, in the format of the flag
 	take   func(*serveConfig, string) error
 }
 
 func (s setting) flag() string     { return strings.ReplaceAll(s.name, "_", "-") }
 func (s setting) variable() string { return envPrefix + strings.ToUpper(s.name) }
 
-// serveConfig is what a node runs with, and how it logs.
+// serveConfig is the configuration of a node with its logging.
 type serveConfig struct {
 	server.Config
 	level  slog.Level
 	format string
 }
 
-// maxLimit is the most that a limit can be set to.
+// maxLimit is the largest value of a limit.
 const maxLimit = 1_000_000
 
-// settings are all that there are, in the order in which they are shown.
+// settings lists all settings in display order.
 var settings = []setting{
 	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *serveConfig) *string { return &r.DataDir })},
 	{"database_url", "Postgres; empty: SQLite in the data folder", "", text(func(r *serveConfig) *string { return &r.DatabaseURL })},
@@ -119,7 +119,7 @@ func span(of func(*serveConfig) *time.Duration) func(*serveConfig, string) error
 	}
 }
 
-// leastSize is room for a few alerts with large bodies.
+// leastSize is the smallest size of a stream, enough for a few alerts with large bodies.
 const leastSize = 1 << 20
 
 func size(of func(*serveConfig) *int64) func(*serveConfig, string) error {
@@ -144,8 +144,8 @@ func count(of func(*serveConfig) *int, most int) func(*serveConfig, string) erro
 	}
 }
 
-// networks takes a list such as 10.0.0.0/8, 192.0.2.7. A network of all addresses is refused: it would let each client name
-// its own address.
+// networks parses a list such as 10.0.0.0/8, 192.0.2.7. It refuses a network of all addresses, because clients could
+// then forge their addresses.
 func networks(of func(*serveConfig) *[]netip.Prefix) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		var all []netip.Prefix

@@ -10,10 +10,10 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxSettingsFile bounds a file before it is parsed.
+// maxSettingsFile limits a settings file, in bytes.
 const maxSettingsFile = 64 << 10
 
-// fileLayer reads a file of settings: YAML, one name and one value a line.
+// fileLayer reads a settings file: YAML with a name and a value per line.
 func fileLayer(path string) (layer, error) {
 	data, err := readSmall(path, maxSettingsFile)
 	if err != nil {
@@ -92,7 +92,7 @@ func takePair(values map[string]any, pair *ast.MappingValueNode) error {
 	return nil
 }
 
-// scalar is a value as it is written, so that 0123 stays what it looks like.
+// scalar returns a value as written, so that 0123 stays 0123.
 func scalar(node ast.Node) (string, error) {
 	switch v := node.(type) {
 	case *ast.StringNode:

@@ -12,10 +12,10 @@ import (
 	"deadman/internal/configfile"
 )
 
-// envPrefix is what all variables of deadman begin with.
+// envPrefix is the prefix of deadman's environment variables.
 const envPrefix = "DEADMAN_"
 
-// clientVariables are those that settings of a node have nothing to do with.
+// clientVariables are the variables for clients, unrelated to a node's settings.
 var clientVariables = []string{"DEADMAN_TOKEN", "DEADMAN_URL"}
 
 const (
@@ -23,30 +23,29 @@ const (
 	configVariable = "DEADMAN_CONFIG"
 )
 
-// layer is where values come from: the presets, a file, the environment or flags.
+// layer is a source of values: the defaults, a file, the environment or flags.
 type layer struct {
 	values map[string]any
-	from   func(setting) string // as a person would name it
+	from   func(setting) string // name of the origin for messages
 }
 
-// Read is of koanf.Provider.
+// Read implements koanf.Provider.
 func (l layer) Read() (map[string]any, error) { return l.values, nil }
 
-// ReadBytes is of koanf.Provider; a layer has no bytes.
+// ReadBytes implements koanf.Provider; it always fails, because a layer has no bytes.
 func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is not bytes") }
 
-// byDefault is where a value comes from that nobody set.
+// byDefault is the origin of values that are not set.
 const byDefault = "default"
 
-// resolvedSetting is a setting with its value and where that came from.
+// resolvedSetting is a setting with its value and origin.
 type resolvedSetting struct {
 	setting
 	value  string
 	origin string
 }
 
-// choose lays the layers over each other, the strongest last: presets, file, environment,
-// flags.
+// choose merges the layers. From weakest to strongest: defaults, file, environment, flags.
 func choose(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
 	layers := []layer{presetLayer()}
 	fromEnv, err := envLayer(env)
@@ -81,8 +80,7 @@ func choose(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
 	return all, nil
 }
 
-// resolve is choose with all values taken. Every value that does not fit is an error that
-// names the setting and where it came from.
+// resolve merges the layers and parses all values. The error lists every invalid value with its setting and origin.
 func resolve(flags *pflag.FlagSet, env []string) (serveConfig, error) {
 	all, err := choose(flags, env)
 	if err != nil {
@@ -92,7 +90,7 @@ func resolve(flags *pflag.FlagSet, env []string) (serveConfig, error) {
 	var wrong []error
 	for _, c := range all {
 		if c.origin == byDefault && strings.HasSuffix(c.name, "_addr") {
-			continue // the node has the same default, and may move from an address that nobody set
+			continue // the node has the same default, and may move from an address that was not set
 		}
 		if err := c.take(&r, c.value); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s is %q (%s): %w", c.name, c.shown(), c.origin, err))
@@ -112,8 +110,8 @@ func presetLayer() layer {
 	return layer{values, func(setting) string { return byDefault }}
 }
 
-// envLayer refuses variables that set nothing, because a slip would go unseen. One that is
-// there and empty sets nothing either.
+// envLayer reads the environment. It rejects unknown variables with the prefix, because a typo would go unnoticed. An
+// empty variable sets nothing.
 func envLayer(env []string) (layer, error) {
 	known := slices.Concat(clientVariables, []string{configVariable})
 	byVariable := make(map[string]setting, len(settings))

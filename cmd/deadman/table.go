@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// cell is one cell of a table: text from anywhere, and its colour.
+// cell is a table cell with untrusted text and a color.
 type cell struct {
 	text   string
 	colour colour
@@ -20,18 +20,18 @@ func sayNumber[N int | int32 | int64 | uint64](n N) cell { return cell{fmt.Sprin
 func dimCell(format string, args ...any) cell            { return cell{fmt.Sprintf(format, args...), dim} }
 
 const (
-	between = 2  // spaces from one column to the next
-	least   = 16 // letters that are left of any cell, however narrow the terminal is
+	between = 2  // spaces between columns
+	least   = 16 // smallest width of a clipped column
 )
 
-// table lines rows up for people.
+// table prints aligned rows.
 type table struct {
 	out     io.Writer
 	palette colors
 	rows    [][]cell
 }
 
-// newTable begins a table with a header.
+// newTable returns a table with a header.
 func newTable(out io.Writer, p colors, header ...string) *table {
 	t := &table{out: out, palette: p}
 	cells := make([]cell, len(header))
@@ -49,7 +49,7 @@ func (t *table) row(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// end writes the table out, all of it: programs may read it.
+// end prints the table in full unless fit clipped it.
 func (t *table) end() error {
 	w := tabwriter.NewWriter(t.out, 0, 4, between, ' ', 0)
 	for _, row := range t.rows {
@@ -62,8 +62,8 @@ func (t *table) end() error {
 	return w.Flush()
 }
 
-// fit clips the rows to a width, in letters; 0 is no limit. The last column gives way
-// first, then the widest of the others.
+// fit clips the rows to a width in letters; 0 means no limit. It shortens the last column first, then the widest of
+// the others.
 func (t *table) fit(width int) *table {
 	if width <= 0 {
 		return t
@@ -97,7 +97,7 @@ func (t *table) fit(width int) *table {
 	return t
 }
 
-// widths are the columns' own, in letters.
+// widths returns the widths of the columns, in letters.
 func (t *table) widths() []int {
 	columns := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {

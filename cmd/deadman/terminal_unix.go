@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalWidth is how many letters fit on a line of out; 0 where that is no terminal.
+// terminalWidth returns the width of out in letters, or 0 if it is not a terminal.
 func terminalWidth(out io.Writer) int {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -17,7 +17,7 @@ func terminalWidth(out io.Writer) int {
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0 // no terminal
+		return 0 // not a terminal
 	}
 	return int(size.Col)
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// terminalWidth is how many letters fit on a line of out; 0 where that is no terminal.
+// terminalWidth returns the width of out in letters, or 0 if it is not a terminal.
 func terminalWidth(out io.Writer) int {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -15,7 +15,7 @@ func terminalWidth(out io.Writer) int {
 	}
 	var console windows.ConsoleScreenBufferInfo
 	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &console); err != nil {
-		return 0 // no terminal
+		return 0 // not a terminal
 	}
 	return int(console.Window.Right-console.Window.Left) + 1
 }

@@ -8,8 +8,8 @@ import (
 	"deadman/rules"
 )
 
-// instant reads a time as people write it: whole as in 2026-01-31T15:04:05Z, as a date and
-// a time or a time of today where they are, or a span from base as in +3h or -7d.
+// instant parses a time in a human format: complete as in 2026-01-31T15:04:05Z, a date with or without a time or a
+// time of today in the user's zone, or a span from base as in +3h or -7d.
 func (p *cli) instant(s string, base time.Time) (time.Time, error) {
 	if sign := sign(s); sign != 0 {
 		d, err := rules.ParseDuration(s[1:])
@@ -42,7 +42,7 @@ func sign(s string) time.Duration {
 	return 0
 }
 
-// instantFlag is instant for the value of a flag, which may be left out.
+// instantFlag parses the optional time of a flag.
 func (p *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -54,7 +54,7 @@ func (p *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// checkSpan refuses what is no span over 0 for a flag, which may be left out.
+// checkSpan validates the optional span of a flag, which must be over 0.
 func checkSpan(flag, s string) error {
 	if s == "" {
 		return nil

@@ -15,18 +15,18 @@ import (
 	"deadman/rules"
 )
 
-// timeline shows a preview to people: a rail from the event down to the end, with what
-// happens beside it and when, both by the clock and since the wait began.
+// timeline prints a preview: a rail from the first event to the end, with clock times and times since the start of
+// the job.
 type timeline struct {
 	p     *cli
 	of    rules.Preview
 	since int    // width of the column of spans, in letters
-	width int    // of the terminal; 0: no limit
-	day   string // the last that was shown
+	width int    // width of the terminal; 0: no limit
+	day   string // the last day printed
 	errs  []error
 }
 
-// The rail.
+// Parts of the rail.
 const (
 	railBegin = "┌"
 	railPoint = "├"
@@ -72,7 +72,7 @@ func (t *timeline) head() {
 	t.lookup()
 }
 
-// ticks are the next ones, as a clock in the rule's zone shows them.
+// ticks prints the next ticks in the rule's zone.
 func (t *timeline) ticks() {
 	if len(t.of.Ticks) == 0 {
 		return
@@ -95,7 +95,7 @@ func (t *timeline) ticks() {
 	}
 }
 
-// lookup is what every look finds.
+// lookup prints the result of the lookup at every check.
 func (t *timeline) lookup() {
 	l := t.of.Lookup
 	if l == nil {
@@ -112,7 +112,7 @@ func (t *timeline) lookup() {
 	t.print("%s\n", t.paint(dim, sanitize("every look in "+l.Source+" "+found+given)))
 }
 
-// entry is one line of the preview, and what belongs below it.
+// entry prints a line of the preview with its details below it.
 func (t *timeline) entry(l rules.PreviewLine, i int) {
 	at := l.At.In(t.p.zone)
 	if day := at.Format("Monday, 2 January 2006"); day != t.day {
@@ -147,12 +147,11 @@ func (t *timeline) newDay(day string, i int) {
 	t.day = day
 }
 
-// margin is how many letters are left of the rail, and room is how many are right of it and
-// of the kind of line.
+// margin returns the letters left of the rail, and room the letters right of the kind of line.
 func (t *timeline) margin() int { return 2 + len("15:04:05") + 2 + t.since + 2 }
 func (t *timeline) room() int   { return max(t.width-t.margin()-len("| ")-12-2, least) }
 
-// span is how long after the wait began an instant is.
+// span formats the time since the start of the job.
 func (t *timeline) span(at time.Time) string {
 	d := at.Sub(t.of.Since).Truncate(time.Second)
 	switch {
@@ -164,7 +163,7 @@ func (t *timeline) span(at time.Time) string {
 	return "+" + rules.Duration(d).String()
 }
 
-// kindOf is what a line is called, and its colour.
+// kindOf returns the color and name of a line.
 func kindOf(l rules.PreviewLine) (colour, string) {
 	switch l.Kind {
 	case rules.Says:
@@ -178,7 +177,7 @@ func kindOf(l rules.PreviewLine) (colour, string) {
 	return blue, string(l.Kind)
 }
 
-// said is what a line says first.
+// said returns the first text of a line.
 func (t *timeline) said(l rules.PreviewLine) string {
 	switch l.Kind {
 	case rules.Says:
@@ -203,7 +202,7 @@ func (t *timeline) first(text string) string {
 	return lines[0]
 }
 
-// more is what a line says below.
+// more returns the details below a line.
 func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 	note := func(text string) {
 		for _, line := range t.wrap(text) {
@@ -244,7 +243,7 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 	return lines
 }
 
-// when is an instant in a zone, with its day where that is another.
+// when formats a time in a zone, with the day if it differs.
 func (t *timeline) when(at, from time.Time, zone *time.Location) string {
 	at, from = at.In(zone), from.In(zone)
 	if at.Format(time.DateOnly) == from.Format(time.DateOnly) {
@@ -253,7 +252,7 @@ func (t *timeline) when(at, from time.Time, zone *time.Location) string {
 	return "on " + at.Format("2 January at 15:04:05")
 }
 
-// wrap breaks a text into lines that fit, at its spaces.
+// wrap breaks a text at spaces into lines that fit.
 func (t *timeline) wrap(text string) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
@@ -273,7 +272,7 @@ func (t *timeline) wrap(text string) (lines []string) {
 	return lines
 }
 
-// foot says how it ends where it does not, and what the engine would not take in.
+// foot prints the state of a job that has not ended, then the events not received, then the refusals.
 func (t *timeline) foot() {
 	if t.of.Key != "" && t.of.Outcome == "" {
 		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),

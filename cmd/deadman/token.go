@@ -37,7 +37,7 @@ func (p *cli) tokenCommand() *cobra.Command {
 	return cmd
 }
 
-// sometime is when something is, or a word where it is not.
+// sometime formats a relative time, or a word if it is zero.
 func (p *cli) sometime(t time.Time, otherwise string) cell {
 	if t.IsZero() {
 		return dimCell("%s", otherwise)
@@ -45,7 +45,7 @@ func (p *cli) sometime(t time.Time, otherwise string) cell {
 	return cellOf(web.Relative(t, p.now()))
 }
 
-// uses is what a token may use; all where it has no bounds.
+// uses formats the bounds of a token, or "all".
 func uses(b web.Bounds) cell {
 	if said := b.Uses(); said != "" {
 		return cellOf(said)
@@ -104,7 +104,7 @@ func (p *cli) createTokenCommand() *cobra.Command {
 
 var scopes = wordsOf(access.Scopes...)
 
-// showNewToken shows a secret, on a line of its own at the end of the standard output.
+// showNewToken prints a new token. The secret is on the last line of stdout.
 func (p *cli) showNewToken(t web.NewToken) error {
 	s := newSheet(p)
 	s.line("token", "%s", t.Name)

@@ -36,7 +36,7 @@ func (p *cli) showSelf(cmd *cobra.Command, _ []string) error {
 	return s.end()
 }
 
-// uses has a line for each kind of thing that is bound.
+// uses prints a line for each kind of bound.
 func (s *keyValues) uses(b web.Bounds) {
 	for _, list := range []struct {
 		name string

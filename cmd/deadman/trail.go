@@ -6,7 +6,7 @@ import (
 	"deadman/web"
 )
 
-// trail shows what became of a job, oldest first.
+// trail prints the trail of a job, oldest first.
 func (s *keyValues) trail(entries []web.TrailEntry) {
 	for i, e := range entries {
 		name := ""
@@ -17,7 +17,7 @@ func (s *keyValues) trail(entries []web.TrailEntry) {
 	}
 }
 
-// trailText is an entry in a few words.
+// trailText formats a trail entry.
 func (s *keyValues) trailText(e web.TrailEntry) string {
 	said := []string{actionText(e)}
 	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"saw ", e.Saw}, {"by ", e.By}} {
@@ -31,7 +31,7 @@ func (s *keyValues) trailText(e web.TrailEntry) string {
 	return strings.Join(said, "; ")
 }
 
-// actionText is what was done.
+// actionText describes the action of a trail entry.
 func actionText(e web.TrailEntry) string {
 	switch {
 	case e.Kind != "look":
