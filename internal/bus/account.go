@@ -15,12 +15,12 @@ import (
 
 // Bounds of the search for messages that a stream lost between others.
 const (
-	maxDetails = 100_000 // deleted sequences that the stream's leader is asked to list
-	maxCounted = 100_000 // sequences that are read again, without bodies, where the list would be longer
+	maxDetails = 100_000 // deleted sequences that the stream's leader may list
+	maxCounted = 100_000 // sequences read again without bodies, if the list would be longer
 )
 
-// skip notes that the sequences after r.last and before seq were not returned. Lost finds out
-// whether the stream still has messages there.
+// skip records that the sequences after r.last and before seq were not returned. Lost checks whether the stream still
+// has messages there.
 func (r *reader) skip(seq uint64, until time.Time) {
 	if seq > r.last+1 {
 		r.gaps = append(r.gaps, events.Span{First: r.last + 1, Last: seq - 1})
@@ -34,10 +34,10 @@ func (r *reader) Left() uint64 { return r.pending }
 
 // Lost implements events.Reader.
 //
-//  1. Without a gap nothing is lost, and the broker is not asked.
-//  2. The leader is asked after the last message was returned. So a message in a gap that the
-//     stream still has is on another subject.
-//  3. A sequence in a gap at which the stream has no message is lost.
+// 1. Without a gap nothing is lost, and the broker is not asked.
+// 2. The leader is asked after the last message was returned. So a message in a gap that the stream still has is on
+// another subject.
+// 3. A sequence in a gap is lost if the stream has no message at it.
 func (r *reader) Lost(ctx context.Context) (events.Loss, error) {
 	if err := r.settlePending(ctx); err != nil {
 		return events.Loss{}, err
@@ -57,8 +57,8 @@ func (r *reader) Lost(ctx context.Context) (events.Loss, error) {
 	return loss, nil
 }
 
-// settlePending asks the consumer whether what was pending is still there: a stream that lost all
-// of it has no further message to tell by.
+// settlePending asks the consumer whether its pending messages still exist. A stream that lost all of them sends no
+// further message that would show it.
 func (r *reader) settlePending(ctx context.Context) error {
 	if !r.quiet || r.pending == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (r *reader) settlePending(ctx context.Context) error {
 	return err
 }
 
-// gone returns the sequences of spans at which the stream has no message, as its leader knows it.
+// gone returns the sequences of spans at which the stream's leader has no message.
 func (r *reader) gone(ctx context.Context, spans []events.Span) ([]events.Span, error) {
 	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
@@ -91,14 +91,14 @@ func (r *reader) gone(ctx context.Context, spans []events.Span) ([]events.Span, 
 	return append(front, absent...), err
 }
 
-// thinned reports whether the stream copies a part of another under the sequences of that one.
-// Such a stream never had messages at the others.
+// thinned reports whether the stream mirrors a part of another stream under its sequences. Such a stream never had
+// messages at the other sequences.
 func thinned(info *jetstream.StreamInfo) bool {
 	m := info.Config.Mirror
 	return m != nil && (m.FilterSubject != "" || len(m.SubjectTransforms) > 0)
 }
 
-// cut divides spans at a sequence: those before it, and those from it on.
+// cut divides spans at a sequence into those before it and those from it on.
 func cut(spans []events.Span, at uint64) (before, from []events.Span) {
 	for _, s := range spans {
 		if s.First < at {
@@ -111,7 +111,7 @@ func cut(spans []events.Span, at uint64) (before, from []events.Span) {
 	return before, from
 }
 
-// listed is gone by the leader's list of deleted sequences.
+// listed implements gone with the leader's list of deleted sequences.
 func (r *reader) listed(ctx context.Context, spans []events.Span) ([]events.Span, error) {
 	info, err := r.bus.details(ctx, r.stream)
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *reader) listed(ctx context.Context, spans []events.Span) ([]events.Span
 	return gone, nil
 }
 
-// details is what the leader of a stream says about it, with the sequences that were deleted
-// between its first and its last message.
+// details returns the leader's information about a stream, with the sequences deleted between its first and last
+// message.
 func (b *Bus) details(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	begun, about := time.Now(), streamAPI("INFO", stream)
 	answer, err := b.nc.RequestWithContext(ctx, about, []byte(`{"deleted_details":true}`))
@@ -159,8 +159,8 @@ func (b *Bus) details(ctx context.Context, stream string) (*jetstream.StreamInfo
 	return &got.StreamInfo, nil
 }
 
-// absent is gone by reading the messages in the spans, on all subjects and without bodies. Spans
-// of too many sequences are taken to be gone.
+// absent implements gone by reading the messages in the spans, on all subjects and without bodies. Spans of too many
+// sequences count as gone.
 func (r *reader) absent(ctx context.Context, spans []events.Span) ([]events.Span, error) {
 	total := uint64(0)
 	for _, s := range spans {
@@ -199,7 +199,7 @@ func (r *reader) present(ctx context.Context, first, last uint64) (there []event
 				return nil, err
 			}
 			if msg == nil {
-				break // whether there is more is asked
+				break // the outer loop asks whether more remain
 			}
 			e, _, err := all.event(msg)
 			if err != nil || e.Seq >= last {
@@ -218,8 +218,8 @@ func (r *reader) present(ctx context.Context, first, last uint64) (there []event
 	}
 }
 
-// ownsAll reports whether the stream takes in nothing but what is read from it. Then each message
-// that it lost was an event.
+// ownsAll reports whether the stream takes in only the subjects that are read from it. In that case each lost message
+// was an event.
 func ownsAll(info *jetstream.StreamInfo, subjects []string) bool {
 	cfg := info.Config
 	if len(cfg.Subjects) == 0 || cfg.Mirror != nil || len(cfg.Sources) > 0 || cfg.SubjectTransform != nil {

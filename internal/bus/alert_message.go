@@ -16,22 +16,21 @@ import (
 // AlertType is the CloudEvents type of an alert.
 const AlertType = "dev.deadman.alert.v1"
 
-// defaultSource is what alerts come from when no public URL is set.
+// defaultSource is the CloudEvents source if no public URL is set.
 const defaultSource = "deadman"
 
-// What is left of an alert that the broker would not let through.
+// Sizes for shortening an alert that the broker would reject.
 const (
-	headerRoom = 4 << 10 // what an alert surely leaves for headers
-	batchRoom  = 128     // what being in a batch adds to them
-	shortText  = 512     // bytes
+	headerRoom = 4 << 10 // reserved for headers
+	batchRoom  = 128     // additional headers of a batch
+	shortText  = 512     // in bytes
 )
 
-// errUnfit means that an alert can't be made a message.
+// errUnfit means that an alert can't be encoded as a message.
 var errUnfit = errors.New("cannot be said")
 
-// alertMsg is an alert as a CloudEvent in binary mode. One that the broker would not let
-// through goes without what its event carried, and if that is not enough, with the head of
-// its text; the whole of it stays in the database.
+// alertMsg encodes an alert as a CloudEvent in binary mode. If the broker would reject it for its size, the event and
+// the state are left out, and if that is not enough, the text is shortened. The database keeps the whole alert.
 func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
 	if b.opts.PublicURL != "" {
 		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
@@ -52,13 +51,13 @@ func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
 	return b.wrap(a)
 }
 
-// fits reports whether the broker lets a message through.
+// fits reports whether a message is within the broker's size limit.
 func (b *Bus) fits(m *nats.Msg) bool {
 	most := b.largest()
 	return int64(len(m.Data)+headerRoom) <= most || int64(m.Size()-len(m.Subject)+batchRoom) <= most
 }
 
-// largest is how many bytes of headers and body a message may have.
+// largest returns the largest size of a message's headers and body, in bytes.
 func (b *Bus) largest() int64 {
 	most := b.nc.MaxPayload()
 	if limit := b.msgLimit.Load(); limit > 0 {
@@ -67,7 +66,7 @@ func (b *Bus) largest() int64 {
 	return most
 }
 
-// prefix is the beginning of a text, in whole characters.
+// prefix returns at most most bytes from the beginning of a text, in whole characters.
 func prefix(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -105,8 +104,8 @@ func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// headerText is text as a CloudEvent in binary mode has it in a header: what is not
-// printable ASCII, and space, quote and percent, are percent-encoded.
+// headerText percent-encodes a text for a header of a CloudEvent in binary mode. It encodes non-ASCII and control
+// characters, space, quote and percent.
 func headerText(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

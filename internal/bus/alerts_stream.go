@@ -9,30 +9,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How the stream of alerts is looked after.
+// Intervals and thresholds of maintaining the stream of alerts.
 const (
-	keepEvery  = 3 * time.Second // so that all nodes find within one lease what ails them all
-	keepAgain  = time.Second     // after a look that failed
-	fillsUp    = 0.8             // of its limits: time to say so
-	fillsAgain = 0.75            // below this, it can fill up again
+	keepEvery  = 3 * time.Second // short enough that all nodes detect a problem within one lease
+	keepAgain  = time.Second     // after a failed check
+	fillsUp    = 0.8             // share of its limits that is logged
+	fillsAgain = 0.75            // share below which it may be logged again
 )
 
-// streamUsage is what the stream of alerts was like when it was looked at.
+// streamUsage is the state of the stream of alerts at its last check.
 type streamUsage struct {
 	mu     sync.Mutex
 	share  float64
 	madeAt time.Time
-	cap    int64     // in bytes; 0: none
-	since  time.Time // when the stream took in the oldest alert that it has; zero: it has none
+	cap    int64     // in bytes; 0: unlimited
+	since  time.Time // time of its oldest alert; zero: empty
 	err    error
 	warned bool
 }
 
-// MaintainAlertsStream looks after the stream of alerts until ctx ends.
+// MaintainAlertsStream checks the stream of alerts periodically until ctx ends.
 func (b *Bus) MaintainAlertsStream(ctx context.Context) error {
 	for {
 		next := keepEvery
-		if b.InspectAlertsStream(ctx) != nil { // Filled has why
+		if b.InspectAlertsStream(ctx) != nil { // AlertsStreamUsage returns the error
 			next = keepAgain
 		}
 		b.LookAtEvents(ctx)
@@ -44,8 +44,8 @@ func (b *Bus) MaintainAlertsStream(ctx context.Context) error {
 	}
 }
 
-// InspectAlertsStream looks at the stream of alerts once. It is made again if it is gone, and what an
-// operator changed counts from now on. That it fills up is logged once.
+// InspectAlertsStream checks the stream of alerts once. It recreates a deleted stream and applies configuration
+// changes by operators. A stream that is nearly full is logged once.
 func (b *Bus) InspectAlertsStream(ctx context.Context) error {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (b *Bus) InspectAlertsStream(ctx context.Context) error {
 	return nil
 }
 
-// fill takes in how full the stream is. The caller holds the lock.
+// fill records the usage of the stream. The caller holds the lock.
 func (b *Bus) fill(info *jetstream.StreamInfo) {
 	f := &b.filling
 	f.madeAt = info.Created.UTC()
@@ -87,7 +87,7 @@ func (b *Bus) fill(info *jetstream.StreamInfo) {
 	}
 }
 
-// backlog is what DEADMAN_EVENTS was like when it was looked at.
+// backlog is the state of DEADMAN_EVENTS at its last check.
 type backlog struct {
 	mu     sync.Mutex
 	share  float64
@@ -95,7 +95,8 @@ type backlog struct {
 	warned bool
 }
 
-// LookAtEvents looks at DEADMAN_EVENTS once, if there is one. That nothing bounds it is logged once: a node of an earlier version made it.
+// LookAtEvents checks DEADMAN_EVENTS once, if it exists. It logs once if the stream has no limit, as one created by
+// an earlier version.
 func (b *Bus) LookAtEvents(ctx context.Context) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -107,7 +108,7 @@ func (b *Bus) LookAtEvents(ctx context.Context) {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		l.share, l.known = 0, true
 		return
-	case err != nil: // intake says so
+	case err != nil: // ingest reports it
 		l.known = false
 		return
 	}
@@ -120,15 +121,15 @@ func (b *Bus) LookAtEvents(ctx context.Context) {
 	l.warned = c.MaxBytes <= 0
 }
 
-// EventsFilled returns how full DEADMAN_EVENTS is, 1 being full, as of the last look; 0: there is none, or nothing bounds it. ok is false
-// where that is not known.
+// EventsFilled returns the fill level of DEADMAN_EVENTS at the last check, 1 being full. It is 0 if the stream does
+// not exist or has no limit. ok is false if the level is unknown.
 func (b *Bus) EventsFilled() (share float64, ok bool) {
 	b.backlog.mu.Lock()
 	defer b.backlog.mu.Unlock()
 	return b.backlog.share, b.backlog.known
 }
 
-// share is used as a part of a limit; there is none if it is not over 0.
+// share returns used as a fraction of a limit. It is 0 if the limit is not over 0.
 func share(used uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
@@ -136,31 +137,31 @@ func share(used uint64, limit int64) float64 {
 	return float64(used) / float64(limit)
 }
 
-// AlertsStreamUsage returns how full the stream of alerts is, 1 being full, as of the last look, and
-// why it could not be looked at.
+// AlertsStreamUsage returns the fill level of the stream of alerts at the last check, 1 being full, and the error of
+// that check.
 func (b *Bus) AlertsStreamUsage() (share float64, err error) {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.share, b.filling.err
 }
 
-// AlertsRoom returns the most bytes that the stream of alerts may have, 0 being any number, and when it took in the oldest alert that it
-// has, as of the last look. Zero: it has none, or was not looked at yet.
+// AlertsRoom returns the byte limit of the stream of alerts, 0 being unlimited, and the time of its oldest alert, at
+// the last check. The time is zero if the stream is empty or was not checked yet.
 func (b *Bus) AlertsRoom() (most int64, since time.Time) {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.cap, b.filling.since
 }
 
-// AlertsStreamCreatedAt returns when the stream of alerts was made, as of the last look that found it;
-// zero: there was none yet. Another time means that it is another stream.
+// AlertsStreamCreatedAt returns the creation time of the stream of alerts at the last successful check, or zero
+// before that. A different time means a different stream.
 func (b *Bus) AlertsStreamCreatedAt() time.Time {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.madeAt
 }
 
-// recreateAlerts makes the stream of alerts again if it is gone.
+// recreateAlerts creates the stream of alerts if it was deleted, and logs that.
 func (b *Bus) recreateAlerts(ctx context.Context) error {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()

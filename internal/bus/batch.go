@@ -13,18 +13,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The headers of an atomic batch (NATS architecture decision record 50; server 2.12).
+// Headers of an atomic batch (NATS architecture decision record 50; server 2.12).
 const (
 	batchID       = "Nats-Batch-Id"
 	batchSequence = "Nats-Batch-Sequence"
 	batchCommit   = "Nats-Batch-Commit"
 )
 
-// errApart means that the messages of a batch were stored as if they were none.
+// errApart means that the messages of a batch were stored individually.
 var errApart = errors.New("the stream took the batch apart")
 
-// sendBatch publishes all parcels or none. It returns a refusal, see refused; silence,
-// after which all are stored or none; or why nothing was sent.
+// sendBatch publishes all parcels or none. It returns a refusal (see refused), a timeout after which all or none are
+// stored, or the error that prevented sending.
 func (b *Bus) sendBatch(ctx context.Context, parcels []outgoing) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -39,7 +39,7 @@ func (b *Bus) sendBatch(ctx context.Context, parcels []outgoing) error {
 	return ack.of(len(parcels))
 }
 
-// commit sends the messages. Only the last is answered, for all of them.
+// commit sends the messages of a batch. The stream answers only the last one, for all of them.
 func (b *Bus) commit(ctx context.Context, parcels []outgoing) (ack batchAck, err error) {
 	id, last := uuid.NewString(), len(parcels)-1
 	for i, p := range parcels[:last] {
@@ -59,8 +59,8 @@ func (b *Bus) commit(ctx context.Context, parcels []outgoing) (ack batchAck, err
 	return ack, nil
 }
 
-// withConnection ends a context when the connection is lost, or a subject is denied: nobody answers
-// then what was sent before.
+// withConnection returns a context that is cancelled when the connection is lost or the subject is denied, because a
+// pending request gets no answer then.
 func (b *Bus) withConnection(ctx context.Context, subject string) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	begun, denied := time.Now(), b.denied.next()
@@ -88,7 +88,7 @@ func (b *Bus) withConnection(ctx context.Context, subject string) (_ context.Con
 	}
 }
 
-// noAnswerError is the error of a request within whileHeard: why no answer can come, where it is that.
+// noAnswerError returns the cause that ended a context of withConnection, or err if it is another error.
 func noAnswerError(ctx context.Context, err error) error {
 	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {
 		return deaf
@@ -96,7 +96,7 @@ func noAnswerError(ctx context.Context, err error) error {
 	return err
 }
 
-// inBatch is a message as a part of a batch. The message itself stays fit to go alone.
+// inBatch returns a copy of a message as a part of a batch. The original can still be published alone.
 func inBatch(m *nats.Msg, id string, sequence int) *nats.Msg {
 	header := make(nats.Header, len(m.Header)+3)
 	for k, v := range m.Header {
@@ -107,14 +107,14 @@ func inBatch(m *nats.Msg, id string, sequence int) *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: header, Data: m.Data}
 }
 
-// batchAck is what the stream answers to a batch.
+// batchAck is the stream's answer to a batch.
 type batchAck struct {
 	Error *jetstream.APIError `json:"error"`
 	Count int                 `json:"count"`
 }
 
-// of returns no error if the answer is for a batch of so many messages. A server that knows
-// no batches stores each message by itself, and answers the last one.
+// of returns nil if the answer is for a batch of count messages. A server without batch support stores the messages
+// individually and answers the last one.
 func (a batchAck) of(count int) error {
 	switch {
 	case a.Error != nil:
@@ -125,8 +125,8 @@ func (a batchAck) of(count int) error {
 	return nil
 }
 
-// refused reports whether a batch was not taken in for what is in it. One by one, its
-// alerts may get through, and each that does not has a reason of its own.
+// refused reports whether a batch was refused for its content. Its alerts may get through individually, and each
+// rejected one has its own reason.
 func refused(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) || errors.Is(err, errApart) || errors.Is(err, ErrDenied) ||

@@ -7,8 +7,8 @@ import (
 	"deadman/alerts"
 )
 
-// AlertsBetween yields the alerts that the stream has after one sequence and up to another, in order. What is no
-// alert is left out. After an error there is nothing more.
+// AlertsBetween yields the alerts of the stream after one sequence and up to another, in order. It skips other
+// messages. An error ends the sequence.
 func (b *Bus) AlertsBetween(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error] {
 	return func(yield func(alerts.Alert, error) bool) {
 		if after >= through {

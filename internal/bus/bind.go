@@ -13,14 +13,13 @@ import (
 	"deadman/rules"
 )
 
-// bindTries bounds how often streams are looked through again because they were changed.
+// bindTries bounds the searches of the streams, because streams may change meanwhile.
 const bindTries = 3
 
 var _ rules.Binder = (*Bus)(nil)
 
-// Bind implements rules.Binder: one Read for each subject and stream, From being the
-// stream's last sequence at this moment. A subject that no stream takes in is added to
-// DEADMAN_EVENTS.
+// Bind implements rules.Binder. It returns one binding per subject and stream, with From as the stream's current last
+// sequence. A subject without a stream is added to DEADMAN_EVENTS.
 func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
 	reads, err := readsFor(subjects, func(s string) ([]rules.StreamBinding, error) {
 		return whileThere(func() ([]rules.StreamBinding, error) { return b.bind(ctx, s) })
@@ -42,11 +41,11 @@ func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.StreamBindin
 	return reads, unanswered(err)
 }
 
-// subjectsOverlap is the code with which NATS refuses a stream a subject that another one takes in.
+// subjectsOverlap is the error code of NATS if another stream has the subject already.
 const subjectsOverlap jetstream.ErrorCode = 10065
 
-// whileThere looks for streams again where one was deleted after it was found and before it was asked, or was made before
-// its subject was captured.
+// whileThere repeats a search of the streams if a stream was deleted after it was found, or created before its
+// subject was captured.
 func whileThere(look func() ([]rules.StreamBinding, error)) (reads []rules.StreamBinding, err error) {
 	for range bindTries {
 		reads, err = look()
@@ -58,7 +57,7 @@ func whileThere(look func() ([]rules.StreamBinding, error)) (reads []rules.Strea
 	return reads, err
 }
 
-// readsFor returns what all subjects are read from, each asked about once.
+// readsFor returns the bindings of all subjects. It resolves each subject once.
 func readsFor(subjects []string, reads func(subject string) ([]rules.StreamBinding, error)) ([]rules.StreamBinding, error) {
 	for _, s := range subjects {
 		if err := checkSubject(s); err != nil {
@@ -76,7 +75,7 @@ func readsFor(subjects []string, reads func(subject string) ([]rules.StreamBindi
 	return all, nil
 }
 
-// find returns the streams that a subject is read from; none where it has to be captured.
+// find returns the streams that a subject is read from, or none if the subject has to be captured.
 func (b *Bus) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo, error) {
 	streams, err := b.streams(ctx)
 	if err != nil {
@@ -109,7 +108,7 @@ func (b *Bus) bind(ctx context.Context, subject string) ([]rules.StreamBinding, 
 	return nil, fmt.Errorf("bind %s: it was added to %s and is not there; somebody else changes that stream", subject, EventsStream)
 }
 
-// streams lists every stream but those of the broker's own buckets and of alerts.
+// streams lists all streams except the broker's buckets and the stream of alerts.
 func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	var all []*jetstream.StreamInfo
 	ctx, cancel := b.withTimeout(ctx)
@@ -135,11 +134,11 @@ func first(s []string) string {
 	return s[0]
 }
 
-// streamsCarrying are the streams that a subject is read from.
+// streamsCarrying returns the streams that a subject is read from:
 //
-//  1. A stream that takes the subject in and keeps what was consumed.
-//  2. In the place of one that does not, the copies that source or mirror it.
-//  3. Where nothing takes it in here: copies of streams that live elsewhere.
+// 1. streams with limits retention that take the subject in
+// 2. in place of a stream with another retention, the streams that source or mirror it
+// 3. if no stream takes the subject in, copies of streams in other accounts or domains
 func streamsCarrying(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.StreamInfo, error) {
 	var found []*jetstream.StreamInfo
 	direct := false
@@ -169,7 +168,7 @@ func streamsCarrying(subject string, streams []*jetstream.StreamInfo) ([]*jetstr
 	return distinct(found), nil
 }
 
-// copiesOf are the streams with limits retention that source or mirror a stream.
+// copiesOf returns the streams with limits retention that source or mirror a stream.
 func copiesOf(origin, subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
 	var found []*jetstream.StreamInfo
 	for _, s := range streams {
@@ -182,8 +181,8 @@ func copiesOf(origin, subject string, streams []*jetstream.StreamInfo) []*jetstr
 	return found
 }
 
-// foreignCopies are the streams with limits retention that filter the subject out of a
-// stream of another account or domain.
+// foreignCopies returns the streams with limits retention that filter the subject out of a stream of another account
+// or domain.
 func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
 	var found []*jetstream.StreamInfo
 	for _, s := range streams {
@@ -196,7 +195,7 @@ func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream
 	return found
 }
 
-// carries reports whether messages on the subject come into a stream.
+// carries reports whether a stream receives messages on the subject.
 func carries(s *jetstream.StreamInfo, subject string) bool {
 	return overlaps(subject, s.Config.Subjects) ||
 		slices.ContainsFunc(origins(s), func(src *jetstream.StreamSource) bool { return passes(src, subject) })
@@ -209,7 +208,7 @@ func origins(s *jetstream.StreamInfo) []*jetstream.StreamSource {
 	return s.Config.Sources
 }
 
-// passes reports whether messages on the subject come through under their own subject.
+// passes reports whether a source passes messages on under the same subject.
 func passes(src *jetstream.StreamSource, subject string) bool {
 	return len(src.SubjectTransforms) == 0 &&
 		(src.FilterSubject == "" || overlaps(subject, []string{src.FilterSubject}))
@@ -220,19 +219,19 @@ func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
 	return slices.CompactFunc(streams, func(a, b *jetstream.StreamInfo) bool { return a.Config.Name == b.Config.Name })
 }
 
-// matchesMore reports whether DEADMAN_EVENTS alone has a part of the subject and can have all.
+// matchesMore reports whether DEADMAN_EVENTS alone has a part of the subject and can take in all of it.
 func matchesMore(subject string, found []*jetstream.StreamInfo) bool {
 	return len(found) == 1 && found[0].Config.Name == EventsStream &&
 		!covers(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
 }
 
-// capturable reports whether a stream that has subjects can have this one too. A stream
-// cannot have two subjects that meet, nor one that meets the broker's own.
+// capturable reports whether a stream with subjects can have this one too. The subjects of a stream must not overlap,
+// and must not overlap with the broker's own.
 func capturable(subject string, have []string) bool {
 	return !strings.HasPrefix(subject, "*") && disjoint(broadest(append(slices.Clone(have), subject)))
 }
 
-// readsOf asks each stream for its end: in a list of streams it may be an old one.
+// readsOf asks each stream for its last sequence, because the list of streams may be stale.
 func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.StreamBinding, error) {
 	reads := make([]rules.StreamBinding, len(found))
 	for i, s := range found {
@@ -242,20 +241,21 @@ func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.St
 		}
 		reads[i] = rules.StreamBinding{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
 		if reads[i].At.IsZero() {
-			reads[i].At = info.CreatedAt // later than anything that came before it
+			reads[i].At = info.CreatedAt // later than any message of its predecessor
 		}
 	}
 	return reads, nil
 }
 
-// sayUncaptured names what a wildcard asks for and no stream takes in.
+// sayUncaptured logs that streams take in only a part of a wildcard.
 func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
 	if taken := capturedPart(subject, found); taken != nil {
 		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
 	}
 }
 
-// capturedPart is what streams take in of a subject, where that is only a part; else nil.
+// capturedPart returns the subjects of streams that take in only a part of a subject. It returns nil if they take in
+// all of it or none.
 func capturedPart(subject string, found []*jetstream.StreamInfo) []string {
 	var taken []string
 	for _, s := range found {

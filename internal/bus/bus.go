@@ -1,5 +1,5 @@
-// Package bus is the wire to NATS: the streams that events come from, the stream that
-// alerts go to, and the server inside the process for those who have none.
+// Package bus connects deadman to NATS: the streams of events, the stream of alerts, and an embedded server for
+// installations without one.
 package bus
 
 import (
@@ -16,26 +16,26 @@ import (
 const (
 	dialTimeout     = 2 * time.Second
 	reconnectWait   = 500 * time.Millisecond
-	answerTimeout   = 5 * time.Second  // for one request that has no deadline of its own
-	pendingMost     = 16_000           // messages without an answer; one that is denied is among them for answerTimeout
-	pingEvery       = 10 * time.Second // a peer that is silent for three of these is gone
+	answerTimeout   = 5 * time.Second  // timeout of a request without a deadline
+	pendingMost     = 16_000           // unanswered messages; a denied one counts for answerTimeout
+	pingEvery       = 10 * time.Second // three missed pings end the connection
 	defaultAlertCap = 1 << 30
 	defaultEventCap = 4 << 30
 	defaultWindow   = 2 * time.Minute
 )
 
-// Options say where the broker is.
+// Options configure the connection to the broker.
 type Options struct {
-	URL       string // one or several, with commas between; not needed with InProcess
+	URL       string // comma-separated addresses; unused with InProcess
 	Identity  Identity
-	Name      string // how the broker's operator sees this connection
+	Name      string // connection name for the broker's operator
 	Log       *slog.Logger
-	InProcess *Server // the embedded server, if there is one; URL and Identity are not for it
+	InProcess *Server // embedded server; it replaces URL and Identity
 
-	PublicURL   string        // what links in alerts begin with; the source of alerts, too
-	AlertsBytes int64         // the most that DEADMAN_ALERTS may hold, at its creation; 0: 1 GiB
-	EventsBytes int64         // the most that DEADMAN_EVENTS may hold, at its creation; 0: 4 GiB. It is less where the broker has no room
-	Window      time.Duration // the duplicate window of new streams; 0: 2 minutes
+	PublicURL   string        // prefix of links in alerts, and their CloudEvents source
+	AlertsBytes int64         // limit of DEADMAN_ALERTS at its creation; 0: 1 GiB
+	EventsBytes int64         // limit of DEADMAN_EVENTS at its creation; 0: 4 GiB. Less if the broker lacks storage
+	Window      time.Duration // duplicate window of new streams; 0: 2 minutes
 }
 
 // Bus is a connection to NATS. It is safe for concurrent use.
@@ -45,25 +45,24 @@ type Bus struct {
 	log  *slog.Logger
 	opts Options
 
-	batches  atomic.Bool  // the stream of alerts takes them
-	msgLimit atomic.Int64 // the largest message that it takes; not over 0: any
+	batches  atomic.Bool  // the stream of alerts accepts batches
+	msgLimit atomic.Int64 // largest message of the stream of alerts; 0 or less: unlimited
 	pace     pacer
 	filling  streamUsage
 	backlog  backlog
 	denied   denials
 	plight   reconnectLog
 	foreign  foreign
-	up       atomic.Pointer[time.Time] // since when the connection stands; nil: it does not
+	up       atomic.Pointer[time.Time] // start of the current connection; nil: disconnected
 }
 
-// Conn is the connection, for who asks others by it. It is the Bus's to close.
+// Conn returns the connection for other requests. The Bus closes it.
 func (b *Bus) Conn() *nats.Conn { return b.nc }
 
-// Connect connects, and sees to it that DEADMAN_ALERTS is there. It returns ErrUnreachable
-// when the broker or its JetStream is not there yet, ErrURL when it never will be, ErrIdentity
-// when the files of Options.Identity are of no use, ErrUntrusted when no encrypted connection to
-// somebody trusted comes about, and ErrDenied when the broker's user lacks a permission. A
-// connection that was made once reconnects for ever, with the files as they are then.
+// Connect connects to the broker and ensures that DEADMAN_ALERTS exists. It returns ErrUnreachable if the broker or
+// its JetStream is not ready yet, ErrURL for an invalid address, ErrIdentity for unusable files in Options.Identity,
+// ErrUntrusted if no trusted encrypted connection is possible, and ErrDenied if the broker's user lacks a permission.
+// An established connection reconnects forever, with the current content of the files.
 func Connect(ctx context.Context, o Options) (*Bus, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -91,11 +90,11 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 	return b, nil
 }
 
-// Connected reports whether the broker can be asked at this moment.
+// Connected reports whether the connection is established.
 func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 
-// ConnectedFor is for how long the connection has stood without a break; 0: it does not. Meanwhile the broker
-// was there for others, too.
+// ConnectedFor returns the duration of the current connection, or 0 if disconnected. The broker was reachable for
+// other clients during that time, too.
 func (b *Bus) ConnectedFor() time.Duration {
 	if since := b.up.Load(); since != nil {
 		return time.Since(*since)
@@ -103,16 +102,16 @@ func (b *Bus) ConnectedFor() time.Duration {
 	return 0
 }
 
-// noteConnected notes that the connection stands from now on.
+// noteConnected records the start of the current connection.
 func (b *Bus) noteConnected() {
 	now := time.Now()
 	b.up.Store(&now)
 }
 
-// Close ends the connection. What waits for an answer fails.
+// Close closes the connection. Pending requests fail.
 func (b *Bus) Close() { b.nc.Close() }
 
-// withTimeout bounds a request that has no deadline.
+// withTimeout sets a timeout for a request without a deadline.
 func (b *Bus) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A change of DEADMAN_EVENTS is a read and a write, and JetStream has no compare-and-set
-// for it: two nodes at once would lose one's subject. A consumer of this name is the lock.
-// Creating it is atomic in a cluster, and the broker takes it away when its owner is gone.
+// Settings of the lock for changes of DEADMAN_EVENTS. A change is a read and a write without compare-and-set in
+// JetStream, so two concurrent nodes would lose a subject. A consumer of this name is the lock. Its creation is
+// atomic in a cluster, and the broker deletes it when its owner is gone.
 const (
 	lockName  = "deadman-capture"
 	lockFor   = 10 * time.Second
@@ -37,7 +37,7 @@ func (b *Bus) addSubject(ctx context.Context, subject string) error {
 	_, err := b.js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = b.createEvents(ctx, subject)
-		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
 			return err
 		}
 	}
@@ -62,10 +62,11 @@ func (b *Bus) addSubject(ctx context.Context, subject string) error {
 	return err
 }
 
-// leastEventCap is what DEADMAN_EVENTS may hold at least where the broker has little room.
+// leastEventCap is the smallest limit of DEADMAN_EVENTS if the broker lacks storage.
 const leastEventCap = 64 << 20
 
-// createEvents makes DEADMAN_EVENTS. Its cap reserves room at the broker: where there is too little, it is halved, so that rules are served.
+// createEvents creates DEADMAN_EVENTS. The stream's limit reserves storage at the broker. If that is too much, the
+// limit is halved, so that rules are served.
 func (b *Bus) createEvents(ctx context.Context, subject string) error {
 	for most := b.opts.EventsBytes; ; most /= 2 {
 		err := b.create(ctx, b.opts.eventsConfig([]string{subject}, most))
@@ -82,10 +83,10 @@ func (b *Bus) createEvents(ctx context.Context, subject string) error {
 	}
 }
 
-// lockEvents waits until no other node changes DEADMAN_EVENTS.
+// lockEvents waits for the lock of DEADMAN_EVENTS.
 func (b *Bus) lockEvents(ctx context.Context) (unlock func(), err error) {
 	cfg := jetstream.ConsumerConfig{
-		Name: lockName, Description: uuid.NewString(), // unlike any other's, or creating it twice would be no error
+		Name: lockName, Description: uuid.NewString(), // unique, because creating an identical consumer twice is no error
 		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverNewPolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: lockFor,
 	}

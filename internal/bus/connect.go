@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// inbox is what the subjects of answers begin with. With one of its own, deadman's user needs
-// no permission to hear the answers to others.
+// inbox is the prefix of reply subjects. With its own prefix, deadman's user needs no permission to receive replies
+// to other clients.
 const inbox = "_INBOX.deadman"
 
 func (b *Bus) dial() (err error) {
@@ -40,7 +40,7 @@ func (b *Bus) dial() (err error) {
 	return nil
 }
 
-// dialing are the options of a connection, which wants to be told of itself once it is made.
+// dialing returns the options of the connection. The caller stores the connection in made once it is established.
 func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 	o := b.opts
 	made = new(atomic.Pointer[nats.Conn])
@@ -49,22 +49,22 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 		nats.Timeout(dialTimeout),
 		nats.CustomInboxPrefix(inbox),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a refusal may come of a rotation that is half done
+		nats.IgnoreAuthErrorAbort(), // a rotation of credentials may be half done
 		nats.ReconnectWait(reconnectWait),
-		nats.PingInterval(pingEvery), // a connection that is half open is noticed
+		nats.PingInterval(pingEvery), // detects half-open connections
 		nats.FlusherTimeout(answerTimeout),
-		nats.ReconnectBufSize(-1), // what cannot be sent now is an error now, not a surprise later
+		nats.ReconnectBufSize(-1), // no buffering: a message that can't be sent fails at once
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			b.up.Store(nil)
 			if nc.IsClosed() {
-				return // by us
+				return // closed by this process
 			}
 			o.Log.Warn("NATS connection lost; reconnecting", "err", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			b.noteConnected()
 			b.plight.over()
-			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // in the URL the user may be a token
+			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // the URL may contain a token as its user
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
 			switch {
@@ -82,8 +82,7 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 	return append(opts, b.identify(made)...), made
 }
 
-// identify are the options by which deadman proves who it is. They read the files when a
-// connection is made.
+// identify returns the options for authentication and TLS. They read the files at each connection attempt.
 func (b *Bus) identify(made *atomic.Pointer[nats.Conn]) (opts []nats.Option) {
 	who := b.opts.Identity
 	for _, path := range who.secrets() {
@@ -105,8 +104,7 @@ func (b *Bus) identify(made *atomic.Pointer[nats.Conn]) (opts []nats.Option) {
 	return opts
 }
 
-// readOrLog reads something anew. A file that cannot be used is said: the client knows only that
-// this connection did not come about, and tries again.
+// readOrLog reads a file again and logs an error. The client only notices that the connection failed, and retries.
 func readOrLog[T any](b *Bus, read func() (T, error)) T {
 	v, err := read()
 	if err != nil {
@@ -128,9 +126,8 @@ func (b *Bus) signByCreds(nonce []byte) ([]byte, error) {
 	return key.Sign(nonce)
 }
 
-// byNKey names the user by the public half of its key. The client keeps that for good, and a key
-// that is rotated is another user, so it is set anew before each reconnect: at a moment at which
-// the client asks, and holds the lock under which it reads it.
+// byNKey authenticates with the public half of a key. The client keeps the public key, but a rotated key is another
+// user, so it is replaced before each reconnect. The client calls renew under the lock that protects the key.
 func (b *Bus) byNKey(made *atomic.Pointer[nats.Conn]) []nats.Option {
 	who := b.opts.Identity
 	public := readOrLog(b, func() (string, error) { p, _, err := who.nkey(); return p, err })
@@ -145,12 +142,12 @@ func (b *Bus) byNKey(made *atomic.Pointer[nats.Conn]) []nats.Option {
 		if public, _, err := who.nkey(); err == nil && made.Load() != nil {
 			made.Load().Opts.Nkey = public
 		}
-		return nil, 0 // the next server of the list, as ever
+		return nil, 0 // the next server of the list, as by default
 	}
 	return []nats.Option{nats.Nkey(public, sign), nats.ReconnectToServer(renew)}
 }
 
-// encrypted asks for TLS: with it, the client refuses a broker that has none.
+// encrypted enables TLS. The client then refuses a broker without it.
 func (b *Bus) encrypted() nats.Option {
 	who := b.opts.Identity
 	var show nats.TLSCertHandler
@@ -170,7 +167,7 @@ func (b *Bus) encrypted() nats.Option {
 	return nats.ClientTLSConfig(show, trust)
 }
 
-// check refuses an address and an identity that no connection can be made with.
+// check rejects an address or an identity that can't be used.
 func (o Options) check() error {
 	if o.InProcess != nil {
 		return nil
@@ -181,8 +178,8 @@ func (o Options) check() error {
 	return o.Identity.check(strings.Contains(o.URL, "@"))
 }
 
-// explain refuses an address that cannot be read, or with a scheme that NATS does not speak. Only
-// the scheme is quoted: of the rest, and of why it cannot be read, a part may be a password.
+// explain rejects an address that can't be parsed, or with an unsupported scheme. It quotes only the scheme, because
+// the rest and the parse error may contain a password.
 func (o Options) explain() error {
 	for i, one := range strings.Split(o.URL, ",") {
 		one = strings.TrimSpace(one)
@@ -201,7 +198,7 @@ func (o Options) explain() error {
 	return nil
 }
 
-// refused says what a person can do about a connection that was not made.
+// refused adds the remedy to a failed connection attempt.
 func (o Options) refused(err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
@@ -217,13 +214,13 @@ func (o Options) refused(err error) error {
 	return fmt.Errorf("connect to NATS: %w", err)
 }
 
-// tlsError is what to do about a connection that one side does not trust; empty: it is not that.
+// tlsError returns the remedy for a TLS error, or an empty string for other errors.
 func (o Options) tlsError(err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var wire *net.OpError
-	refused := errors.As(err, &wire) && wire.Op == "remote error" // a TLS alert, which has no type of its own
+	refused := errors.As(err, &wire) && wire.Op == "remote error" // a TLS alert, untyped in crypto/tls
 	switch {
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the broker has no TLS, and nothing is sent to it as plain text: turn TLS on there, or write nats:// and leave out DEADMAN_NATS_CA and DEADMAN_NATS_CERT"
@@ -243,7 +240,7 @@ func (o Options) tlsError(err error) string {
 	return ""
 }
 
-// remedy is what to look at when the broker does not know who this is.
+// remedy returns the advice for a failed authentication.
 func (i Identity) remedy() string {
 	for _, p := range i.proofs() {
 		if p.path != "" {

@@ -8,39 +8,39 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What callers can tell apart.
+// Errors of the package.
 var (
-	// ErrUnreachable means that the broker is not there, or not ready, yet. Try again.
+	// ErrUnreachable means that the broker is not reachable or not ready. Retry later.
 	ErrUnreachable = errors.New("NATS is not reachable")
-	// ErrURL means that the address of the broker is none. Trying again is of no use.
+	// ErrURL means that the broker's address is invalid. Retrying is pointless.
 	ErrURL = errors.New("bad NATS URL")
-	// ErrIdentity means that a file by which deadman proves who it is, or knows the broker, is of
-	// no use. The error names the file. Trying again is of no use.
+	// ErrIdentity means that a credential or certificate file is unusable. The error names the file. Retrying is
+	// pointless.
 	ErrIdentity = errors.New("the identity for NATS is of no use")
-	// ErrUntrusted means that the connection would not be encrypted, or not to somebody trusted,
-	// or that the broker does not trust this client. Nothing was sent.
+	// ErrUntrusted means that the connection would not be encrypted, or that one side does not trust the other's
+	// certificate. Nothing was sent.
 	ErrUntrusted = errors.New("no trusted connection to NATS")
 	// ErrDenied means that the broker's user lacks a permission. The error names it.
 	ErrDenied = errors.New("NATS does not permit it")
-	// ErrListen means that the embedded server cannot listen where it was told to.
+	// ErrListen means that the embedded server can't listen on its address.
 	ErrListen = errors.New("cannot listen")
-	// ErrSubject means that nothing can be published on a subject.
+	// ErrSubject means that a subject is not valid for publishing.
 	ErrSubject = errors.New("bad subject")
-	// ErrTooLarge means that the broker does not take messages of that size.
+	// ErrTooLarge means that a message exceeds the broker's size limit.
 	ErrTooLarge = errors.New("the event is too large")
-	// ErrHeader means that an event may not have a header.
+	// ErrHeader means that an event has a reserved header.
 	ErrHeader = errors.New("bad header")
 	// ErrNoStream means that no stream takes in a subject.
 	ErrNoStream = errors.New("no stream takes in the subject")
-	// ErrStreamReplaced means that a stream is no longer the one that was opened.
+	// ErrStreamReplaced means that a stream was deleted and recreated since it was opened.
 	ErrStreamReplaced = errors.New("the stream was deleted and created again")
-	// ErrNoLeader means that no copy of a stream certainly has everything at the moment.
+	// ErrNoLeader means that no copy of a stream is certain to have all messages at the moment.
 	ErrNoLeader = errors.New("the stream has no leader")
-	// ErrReaderLost means that a reader has to be opened anew where it stood.
+	// ErrReaderLost means that reading was interrupted, and a new reader must continue from the last position.
 	ErrReaderLost = errors.New("reading was interrupted")
 )
 
-// The codes of JetStream's API that are told apart and have no name in its client.
+// Error codes of JetStream's API without a name in its client.
 const (
 	codeNoPeers           jetstream.ErrorCode = 10005
 	codeNotAvailable      jetstream.ErrorCode = 10008
@@ -50,7 +50,7 @@ const (
 	codeStoreFailed       jetstream.ErrorCode = 10077
 )
 
-// offline makes ErrUnreachable of a request that found no connection.
+// offline wraps the error of a request without a connection as ErrUnreachable.
 func offline(err error) error {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) ||
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) {
@@ -59,7 +59,7 @@ func offline(err error) error {
 	return err
 }
 
-// unanswered makes ErrUnreachable of a request that found no connection, or nobody who answers.
+// unanswered wraps the error of a request without a connection or an answer as ErrUnreachable.
 func unanswered(err error) error {
 	if errors.Is(err, ErrUnreachable) {
 		return err
@@ -70,7 +70,7 @@ func unanswered(err error) error {
 	return offline(err)
 }
 
-// isCode reports whether err is JetStream's answer with one of the codes.
+// isCode reports whether err is a JetStream error with one of the codes.
 func isCode(err error, codes ...jetstream.ErrorCode) bool {
 	var js jetstream.JetStreamError
 	if !errors.As(err, &js) || js.APIError() == nil {

@@ -18,12 +18,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// followWait is how long one look at a quiet stream takes.
+// followWait is the longest wait of one read from a quiet stream.
 const followWait = time.Second
 
-// Follow yields alerts as a consumer sees them: the last backlog of them, then what comes,
-// until ctx ends. A message that is no alert is passed over. A connection that is lost is waited
-// for. Any other error is yielded last.
+// Follow yields alerts as a consumer receives them: the last backlog alerts, then new ones until ctx ends. It skips
+// other messages and waits for a lost connection. Any other error is yielded last.
 func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error] {
 	return func(yield func(alerts.Alert, error) bool) {
 		info, err := b.Info(ctx, AlertsStream)
@@ -49,8 +48,7 @@ func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, e
 	}
 }
 
-// follow reads until something interrupts it, and returns how far it came. No error means
-// that the consumer has had enough.
+// follow reads until an interruption, and returns the last sequence. A nil error means that the consumer stopped.
 func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert, error) bool) (uint64, error) {
 	r, err := b.read(ctx, AlertsStream, after, nil, followBytes)
 	if err != nil {
@@ -58,7 +56,7 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 	}
 	defer r.Close()
 	for {
-		got, err := r.Next(ctx, 1, followWait) // a slow consumer holds one, and what the pull has
+		got, err := r.Next(ctx, 1, followWait) // a slow consumer holds one alert, and the pull's buffer
 		if err != nil {
 			return after, err
 		}
@@ -74,11 +72,11 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 	}
 }
 
-// errForeign means that a message on the stream of alerts is no alert of deadman.
+// errForeign means that a message on the stream of alerts is not an alert of deadman.
 var errForeign = errors.New("is not an alert")
 
-// alertOf is the alert that a message is, or errForeign. An alert's fields
-// make its subject: a message on another subject is of another publisher.
+// alertOf decodes the alert of a message, or returns errForeign. The alert's fields determine its subject, so a
+// message on another subject has another publisher.
 func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 	if err := json.Unmarshal(e.Data, &a); err != nil {
 		return a, fmt.Errorf("message %d of %s on %s %w: %w", e.Seq, e.Stream, e.Subject, errForeign, err)
@@ -89,14 +87,13 @@ func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 	return a, nil
 }
 
-// foreign counts the messages on the stream of alerts that are no alerts. It is safe for concurrent
-// use.
+// foreign counts the messages on the stream of alerts that are not alerts. It is safe for concurrent use.
 type foreign struct {
 	skipped atomic.Uint64
 	first   sync.Once
 }
 
-// skip counts one, and logs the first.
+// skip counts a message and logs the first one.
 func (f *foreign) skip(log *slog.Logger, err error) {
 	f.skipped.Add(1)
 	f.first.Do(func() {
@@ -104,11 +101,11 @@ func (f *foreign) skip(log *slog.Logger, err error) {
 	})
 }
 
-// Foreign is how many messages on the stream of alerts were no alerts, and were passed over; each
-// follower counts.
+// Foreign returns the number of skipped messages on the stream of alerts that were not alerts. Each follower counts
+// its own.
 func (b *Bus) Foreign() uint64 { return b.foreign.skipped.Load() }
 
-// passing reports whether reading may go on after a while.
+// passing reports whether reading can be retried after err.
 func passing(err error) bool {
 	return errors.Is(err, ErrReaderLost) || errors.Is(err, ErrNoLeader) || unready(err) || errors.Is(err, nats.ErrConnectionReconnecting) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat)

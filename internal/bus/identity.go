@@ -9,21 +9,21 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Identity is how deadman proves who it is and how it knows the broker. Each field is the path of
-// a file, empty where there is none. The files are read again at each connection.
+// Identity is the credentials of deadman and the trusted authorities of the broker. Each field is the path of a file,
+// or empty. The files are read again at each connection.
 type Identity struct {
-	Creds string // credentials: a user's JWT and its nkey seed
-	NKey  string // the nkey seed of a user
-	Token string // a token
-	CA    string // certificates (PEM) of who vouches for the broker; empty: whom the machine trusts
-	Cert  string // the client's certificate (PEM), with those in between behind it
-	Key   string // the private key (PEM) of the certificate
+	Creds string // credentials file: a user's JWT and nkey seed
+	NKey  string // nkey seed of a user
+	Token string // token
+	CA    string // certificates (PEM) of the broker's authorities; empty: those of the system
+	Cert  string // client certificate (PEM), followed by intermediate ones
+	Key   string // private key (PEM) of the certificate
 }
 
-// tls reports whether only an encrypted connection will do.
+// tls reports whether the connection must be encrypted.
 func (i Identity) tls() bool { return i.CA != "" || i.Cert != "" }
 
-// check returns ErrIdentity for what cannot be used. A URL with a user is a proof of its own.
+// check returns ErrIdentity for unusable files. A user in the URL counts as a credential.
 func (i Identity) check(urlHasUser bool) error {
 	if err := i.one(urlHasUser); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (i Identity) check(urlHasUser bool) error {
 	return nil
 }
 
-// one refuses two proofs: the broker would look at one of them, and nobody would know at which.
+// one rejects two credentials, because the broker would check only one of them.
 func (i Identity) one(urlHasUser bool) error {
 	var set []string
 	for _, s := range i.proofs() {
@@ -68,7 +68,7 @@ func (i Identity) one(urlHasUser bool) error {
 	return nil
 }
 
-// credentialFile is a file that says who somebody is, and the setting that names it.
+// credentialFile is a file of credentials with the setting that names it.
 type credentialFile struct{ setting, path string }
 
 func (i Identity) proofs() []credentialFile {
@@ -79,7 +79,7 @@ func (i Identity) proofs() []credentialFile {
 	}
 }
 
-// secrets are the files that nobody else should read.
+// secrets returns the files with secrets.
 func (i Identity) secrets() []string {
 	var paths []string
 	for _, p := range append(i.proofs(), credentialFile{path: i.Key}) {
@@ -90,7 +90,7 @@ func (i Identity) secrets() []string {
 	return paths
 }
 
-// credentials are a user's JWT and key.
+// credentials reads a user's JWT and key.
 func (i Identity) credentials() (jwt string, key nkeys.KeyPair, err error) {
 	data, err := readFile("DEADMAN_NATS_CREDS", i.Creds)
 	if err != nil {
@@ -109,7 +109,7 @@ func (i Identity) credentials() (jwt string, key nkeys.KeyPair, err error) {
 	return jwt, key, nil
 }
 
-// nkey is a user's key and its public half, by which the broker knows the user.
+// nkey reads a user's key with its public half, the broker's name for the user.
 func (i Identity) nkey() (public string, key nkeys.KeyPair, err error) {
 	data, err := readFile("DEADMAN_NATS_NKEY", i.NKey)
 	if err != nil {
@@ -137,7 +137,7 @@ func (i Identity) token() (string, error) {
 	return token, nil
 }
 
-// authorities are the certificates of who may vouch for the broker.
+// authorities reads the certificates of the broker's authorities.
 func (i Identity) authorities() (*x509.CertPool, error) {
 	data, err := readFile("DEADMAN_NATS_CA", i.CA)
 	if err != nil {
@@ -150,7 +150,7 @@ func (i Identity) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificate is what the client shows to the broker.
+// certificate reads the client certificate.
 func (i Identity) certificate() (tls.Certificate, error) {
 	chain, err := readFile("DEADMAN_NATS_CERT", i.Cert)
 	if err != nil {

@@ -9,26 +9,25 @@ import (
 	"time"
 )
 
-// deniedMost bounds how many subjects are remembered as not permitted, twice: what was noticed
-// last is always among it.
+// deniedMost bounds the remembered denied subjects per generation. Of the two generations, the newest denials are
+// always kept.
 const deniedMost = 4096
 
-// violation is how the broker says what it does not permit.
+// violation matches the broker's message about a missing permission.
 var violation = regexp.MustCompile(`(?i)violation for (publish|subscription) to "([^"]+)"`)
 
-// denials remembers what the broker does not permit. It says so apart from the request, and
-// the request is never answered.
+// denials remembers the broker's denials. The broker reports a denial separately, and does not answer the request.
 type denials struct {
 	mu     sync.Mutex
 	when   map[string]time.Time // by subject
-	before map[string]time.Time // those of earlier
-	inbox  time.Time            // answers are not permitted
-	said   map[string]bool      // what was logged, by permission
-	news   chan struct{}        // closed at the next denial; nil: nobody waits
+	before map[string]time.Time // the previous generation
+	inbox  time.Time            // time of a denied subscription to replies
+	said   map[string]bool      // permissions already logged
+	news   chan struct{}        // closed at the next denial; nil: no waiters
 }
 
-// record takes in what the connection reports, and reports whether it was a denial. Each
-// permission that is missing is logged once, before a call fails for it.
+// record records an error of the connection if it is a denial, and reports that. Each missing permission is logged
+// once, before a call fails for it.
 func (d *denials) record(err error, log *slog.Logger) bool {
 	found := violation.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -55,10 +54,10 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 	return true
 }
 
-// consumers are what JetStream is asked about consumers, whose names are made up each time.
+// consumers matches requests about consumers, because their names are random.
 var consumers = regexp.MustCompile(`^(\$JS\.API\.CONSUMER\.(?:CREATE|DELETE|INFO|MSG\.NEXT)\.[^.]+)\..+$`)
 
-// permission is what to grant.
+// permission names the permission to grant.
 func permission(verb, subject string) string {
 	if verb == "subscription" {
 		if strings.HasPrefix(subject, inbox+".") {
@@ -72,7 +71,7 @@ func permission(verb, subject string) string {
 	return "publish on " + consumers.ReplaceAllString(subject, "$1.*")
 }
 
-// next is closed when something is denied after now.
+// next returns a channel that is closed at the next denial.
 func (d *denials) next() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,8 +81,8 @@ func (d *denials) next() <-chan struct{} {
 	return d.news
 }
 
-// explain makes ErrDenied of a silence since begun that was a denial: of one of the subjects
-// that were published on, which may have wildcards, or of answers.
+// explain returns ErrDenied in place of a timeout that a denial since begun caused: of one of the published subjects,
+// which may have wildcards, or of replies.
 func (d *denials) explain(err error, begun time.Time, subjects ...string) error {
 	if !noAnswer(err) {
 		return err
@@ -94,7 +93,7 @@ func (d *denials) explain(err error, begun time.Time, subjects ...string) error 
 	return err
 }
 
-// since returns ErrDenied if one of the subjects, or answers, were denied since begun.
+// since returns ErrDenied if one of the subjects, or replies, were denied since begun.
 func (d *denials) since(begun time.Time, subjects ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,8 +112,8 @@ func (d *denials) since(begun time.Time, subjects ...string) error {
 	return fmt.Errorf("%w: %s; grant it to the NATS user", ErrDenied, need)
 }
 
-// deniedAs is a subject denied since begun that is the one given, or that its wildcards take
-// in; empty: there is none. The caller holds the lock.
+// deniedAs returns the subject denied since begun that equals the given one or matches its wildcards, or an empty
+// string. The caller holds the lock.
 func (d *denials) deniedAs(subject string, begun time.Time) string {
 	for _, known := range []map[string]time.Time{d.before, d.when} {
 		if known[subject].After(begun) {
@@ -132,8 +131,8 @@ func (d *denials) deniedAs(subject string, begun time.Time) string {
 	return ""
 }
 
-// streamAPI is the subject of a request about a stream.
+// streamAPI returns the subject of a request about a stream.
 func streamAPI(verb, stream string) string { return "$JS.API.STREAM." + verb + "." + stream }
 
-// consumerAPI are the subjects of requests about consumers of a stream.
+// consumerAPI returns the subjects of requests about consumers of a stream.
 func consumerAPI(verb, stream string) string { return "$JS.API.CONSUMER." + verb + "." + stream + ".*" }

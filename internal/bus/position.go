@@ -15,8 +15,8 @@ import (
 
 var errSubjects = errors.New("it takes in other subjects now")
 
-// End implements events.Reader. It asks the stream's leader, which alone has everything that
-// was acknowledged; the consumer may live beside a copy that is behind.
+// End implements events.Reader. It asks the stream's leader, because only the leader has every acknowledged message.
+// The consumer may run beside a copy that is behind.
 func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
@@ -33,19 +33,18 @@ func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	return info.State.LastSeq, leads(info.Cluster) && r.feedsAllSubjects(info), nil
 }
 
-// feedsAllSubjects reports whether the stream takes in all subjects that are read from it. One that moved
-// to another stream has events there, and the end of this one is not the end of them.
+// feedsAllSubjects reports whether the stream takes in all subjects that are read from it. If a subject moved to
+// another stream, the end of this stream is not the end of its events.
 func (r *reader) feedsAllSubjects(info *jetstream.StreamInfo) bool {
 	return !slices.ContainsFunc(r.subjects, func(s string) bool { return !carries(info, s) })
 }
 
-// Drained implements events.Reader. Most often the end is where the reader stands, and there
-// is nothing to ask.
+// Drained implements events.Reader. Most often the end is the reader's position, so no request is necessary.
 //
-//  1. The stream's leader is asked whether it has a message on the subjects.
-//  2. It is asked afterwards which messages it lost up to the end: one that is there was there
-//     before, and is on another subject.
-//  3. One that is lost may be on its way to the reader all the same; the consumer knows.
+// 1. The stream's leader is asked whether it has a message on the subjects.
+// 2. Then it is asked for the messages lost up to the end. A message that still exists existed before, so it is on
+// another subject.
+// 3. A lost message may still be on its way to the reader. The consumer is asked about that.
 func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()
@@ -76,7 +75,7 @@ func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	return true, nil
 }
 
-// querySubjects are the subjects to ask for.
+// querySubjects returns the subjects to query.
 func (r *reader) querySubjects() []string {
 	if len(r.subjects) == 0 {
 		return []string{">"}
@@ -84,15 +83,15 @@ func (r *reader) querySubjects() []string {
 	return r.subjects
 }
 
-// storedMessage is what is asked about a message.
+// storedMessage is the answer to a query for a message.
 type storedMessage struct {
-	Seq    uint64    `json:"seq"` // 0: there is no such message
+	Seq    uint64    `json:"seq"` // 0: no such message
 	Time   time.Time `json:"time"`
 	Header []byte    `json:"hdrs"`
 }
 
-// next returns the first message on the subject at or after seq, as the stream's leader has
-// it: no other server answers this. JetStream's client would ask any copy.
+// next returns the first message on the subject at or after seq. Only the stream's leader answers this request,
+// whereas JetStream's client would ask any copy.
 func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (storedMessage, error) {
 	m, err := b.getMessage(ctx, stream, messageQuery{Seq: seq, Next: subject})
 	switch {
@@ -107,7 +106,7 @@ func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (sto
 	return m, nil
 }
 
-// last returns the last message on the subject, as the stream's leader has it.
+// last returns the last message on the subject, from the stream's leader.
 func (b *Bus) last(ctx context.Context, stream, subject string) (storedMessage, error) {
 	m, err := b.getMessage(ctx, stream, messageQuery{Last: subject})
 	if isCode(err, jetstream.JSErrCodeMessageNotFound) {
@@ -119,7 +118,7 @@ func (b *Bus) last(ctx context.Context, stream, subject string) (storedMessage, 
 	return m, nil
 }
 
-// messageQuery asks for one message of a stream.
+// messageQuery is a query for one message of a stream.
 type messageQuery struct {
 	Seq  uint64 `json:"seq,omitempty"`
 	Next string `json:"next_by_subj,omitempty"`

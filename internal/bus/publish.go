@@ -17,15 +17,15 @@ import (
 
 var _ alerts.Publisher = (*Bus)(nil)
 
-// Publish implements alerts.Publisher. Each alert is refused by the stream for as long as
-// the stream has it: its subject is its own, and nothing may be there yet.
+// Publish implements alerts.Publisher. The stream rejects an alert that it already has, because each alert has its
+// own subject and requires it to be empty.
 //
-//  1. As many alerts as fit go as one batch, of which the stream takes in all or none.
-//  2. A batch that is refused, because the stream has a part of it already, is full or
-//     cannot take batches, goes one by one.
-//  3. An alert that does not get through holds up those of its line behind it. It holds up
-//     others only if none would get through.
-//  4. A stream that is gone is made again. What was in it is not published again.
+// 1. As many alerts as fit are published as one batch, stored completely or not at all.
+// 2. If the batch is refused, because the stream has a part of it, is full or does not support batches, its alerts
+// are published one by one.
+// 3. A failed alert holds up the later ones with its order key. It holds up all others only if none would get
+// through.
+// 4. A deleted stream is recreated. Its former alerts are not published again.
 func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	sent, err := b.publish(ctx, batch)
 	if connectionLost(err) && len(sent) == 0 {
@@ -49,23 +49,24 @@ func (b *Bus) publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert
 	return d.sent, d.failed
 }
 
-// outgoing is an alert and the message that says it.
+// outgoing is an alert with its message.
 type outgoing struct {
 	alert alerts.Alert
 	msg   *nats.Msg
 }
 
-// publishCall is one call of Publish.
+// publishCall is the state of one call of Publish.
 type publishCall struct {
 	bus     *Bus
 	sent    []alerts.Alert
 	refused []alerts.Alert
-	failed  error                    // of what is stuck, or else the first one
-	held    map[alerts.OrderKey]bool // an alert of it did not get through
-	stuck   bool                     // none would get through
+	failed  error                    // error that stopped the call, or else the first one
+	held    map[alerts.OrderKey]bool // order keys with a failed alert
+	stuck   bool                     // no alert would get through
 }
 
-// fail holds up what is behind an alert, and everything if the cause is not its own.
+// fail records a failed alert. It holds up the alerts with its order key, or all alerts if the error is not specific
+// to this one.
 func (d *publishCall) fail(p outgoing, err error) {
 	d.held[p.alert.OrderKey()] = true
 	if ofOne(err) {
@@ -77,17 +78,17 @@ func (d *publishCall) fail(p outgoing, err error) {
 	d.stuck = d.stuck || !ofOne(err)
 }
 
-// errRemembered means that the stream refuses an alert as a repeat, and does not have it: the alert was purged, and the
-// stream remembers its id for the duplicate window.
+// errRemembered means that the stream refuses an alert as a duplicate but does not have it: the alert was purged, and
+// its id is remembered for the duplicate window.
 var errRemembered = errors.New("the stream refuses the alert as a repeat and does not have it; it takes the alert once its duplicate_window is over")
 
-// ofOne reports whether an error is about one alert alone.
+// ofOne reports whether an error is specific to one alert.
 func ofOne(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errUnfit) ||
 		errors.Is(err, errRemembered) || isCode(err, codeMessageTooLarge)
 }
 
-// load makes the messages of what goes out at once, and returns what is left.
+// load encodes the alerts that go out together, and returns the rest.
 func (d *publishCall) load(batch []alerts.Alert) (parcels []outgoing, left []alerts.Alert) {
 	most, size := d.bus.pace.window(), 0
 	for i, a := range batch {
@@ -108,7 +109,7 @@ func (d *publishCall) load(batch []alerts.Alert) (parcels []outgoing, left []ale
 	return parcels, nil
 }
 
-// deliver sends together if it can, and else one by one.
+// deliver publishes the parcels as a batch if possible, otherwise one by one.
 func (d *publishCall) deliver(ctx context.Context, parcels []outgoing) {
 	if len(parcels) < 2 || !d.bus.batches.Load() {
 		d.oneByOne(ctx, parcels)
@@ -126,7 +127,7 @@ func (d *publishCall) deliver(ctx context.Context, parcels []outgoing) {
 	}
 }
 
-// oneByOne sends so that at most one alert of each rule and key is on its way.
+// oneByOne publishes in waves with at most one alert per order key.
 func (d *publishCall) oneByOne(ctx context.Context, parcels []outgoing) {
 	for len(parcels) > 0 && !d.stuck {
 		var wave, later []outgoing
@@ -147,7 +148,7 @@ func (d *publishCall) oneByOne(ctx context.Context, parcels []outgoing) {
 	}
 }
 
-// send publishes a wave without waiting in between, and then waits for every answer.
+// send publishes a wave asynchronously, then waits for every answer.
 func (d *publishCall) send(ctx context.Context, wave []outgoing) {
 	begun := time.Now()
 	futures := make([]jetstream.PubAckFuture, len(wave)) // nil: not sent
@@ -176,8 +177,7 @@ func (d *publishCall) send(ctx context.Context, wave []outgoing) {
 	d.bus.pace.record(!silent, len(wave))
 }
 
-// acked waits for the stream's answer, or for a denial since begun, which is none. An alert that
-// the stream has already is no error.
+// acked waits for the stream's answer or for a denial since begun. An alert already in the stream is no error.
 func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Time) error {
 	for {
 		denied := b.denied.next()
@@ -202,8 +202,8 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 	}
 }
 
-// alreadyStored checks that the stream has an alert that it refused as a repeat. Where the subject has messages of another publisher
-// and not the alert, it publishes the alert behind them, so that they do not silence it.
+// alreadyStored checks that the stream has an alert that it refused as a duplicate. If the subject has messages of
+// another publisher instead, it publishes the alert after them, so that they do not suppress it.
 func (b *Bus) alreadyStored(ctx context.Context, alert *nats.Msg) error {
 	id := alert.Header.Get(jetstream.MsgIDHeader)
 	first, err := b.next(ctx, AlertsStream, alert.Subject, 1)
@@ -224,17 +224,17 @@ func (b *Bus) alreadyStored(ctx context.Context, alert *nats.Msg) error {
 	return err
 }
 
-// has reports whether a message was published with an id.
+// has reports whether a message has the id.
 func (m storedMessage) has(id string) bool {
 	header, err := nats.DecodeHeadersMsg(m.Header)
 	return err == nil && header.Get(jetstream.MsgIDHeader) == id
 }
 
-// publishing says what a person can do about alerts that do not get out.
+// publishing adds the remedy to an error of publishing alerts.
 func publishing(err error) error {
 	var refusal *alerts.RejectedError
 	switch {
-	case err == nil, errors.As(err, &refusal): // which says it already
+	case err == nil, errors.As(err, &refusal): // a RejectedError is complete
 		return err
 	case connectionLost(err):
 		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
@@ -248,25 +248,24 @@ func publishing(err error) error {
 	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
-// connectionLost reports whether nobody took a message: there is no stream, or it has no leader.
+// connectionLost reports whether no stream received the message: the stream does not exist or has no leader.
 func connectionLost(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// noAnswer reports whether nobody answered in time: what was sent may be stored or not.
+// noAnswer reports whether a request timed out. The message may be stored or not.
 func noAnswer(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// CheckLiteral refuses, with ErrSubject, a subject that nothing may be published on.
+// CheckLiteral returns ErrSubject for a subject that can't be published on.
 func CheckLiteral(subject string) error { return checkLiteral(subject) }
 
-// PublishCore publishes to whoever listens at the moment, and returns once the broker has it. It
-// returns ErrSubject as PublishEvent does, ErrDenied when the broker's user may not, and
-// ErrUnreachable without a connection. Of what is denied the broker says so before it confirms
-// that it got everything.
+// PublishCore publishes a message to the current subscribers, and returns once the broker has it. It returns
+// ErrSubject as PublishEvent does, ErrDenied if the broker's user lacks the permission, and ErrUnreachable without a
+// connection. The broker reports a denial before it answers the flush.
 func (b *Bus) PublishCore(ctx context.Context, subject string, data []byte) error {
 	if err := checkLiteral(subject); err != nil {
 		return err
@@ -274,7 +273,7 @@ func (b *Bus) PublishCore(ctx context.Context, subject string, data []byte) erro
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
 	if !b.Connected() {
-		return ErrUnreachable // the client would keep it, and say it late
+		return ErrUnreachable // the client would buffer it and send it late
 	}
 	begun, before := time.Now(), b.nc.LastError()
 	if err := b.nc.Publish(subject, data); err != nil {
@@ -284,26 +283,26 @@ func (b *Bus) PublishCore(ctx context.Context, subject string, data []byte) erro
 		return fmt.Errorf("say: %w", offline(err))
 	}
 	if err := b.nc.LastError(); err != nil && !errors.Is(before, err) {
-		b.denied.record(err, b.log) // it is on its way there
+		b.denied.record(err, b.log) // the error handler may not have run yet
 	}
 	return b.denied.since(begun, subject)
 }
 
-// How much goes out at once.
+// Bounds of messages in flight.
 const (
-	batchMost  = 1000    // alerts of a batch: the most that a server takes
-	batchBytes = 4 << 20 // of a batch, if it is more than one alert
-	waveMost   = 256     // alerts that are on their way one by one
+	batchMost  = 1000    // alerts per batch, the server's limit
+	batchBytes = 4 << 20 // bytes of a batch with more than one alert
+	waveMost   = 256     // alerts in flight without batches
 )
 
-// pacer fits how much goes out at once to what the broker and the way to it manage in time:
-// half after each silence, twice as much after each answer. Without it, what takes longer
-// than an answer may take would be sent again and again, and never be known to be there.
-type pacer struct{ less atomic.Int64 } // than batchMost
+// pacer adapts the number of alerts in flight to the broker and the network. It halves the number after a timeout and
+// doubles it after an answer. Otherwise a batch too slow for its timeout would be sent again and again without ever
+// being confirmed.
+type pacer struct{ less atomic.Int64 } // difference to batchMost
 
 func (p *pacer) window() int { return batchMost - int(p.less.Load()) }
 
-// record says that there was an answer to so many alerts, or none.
+// record records whether sent alerts were answered.
 func (p *pacer) record(answer bool, sent int) {
 	most := p.window() * 2
 	if !answer {

@@ -10,14 +10,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// PublishEvent publishes an event and returns once it is stored, with the stream and the
-// sequence it got. A repeated id within the stream's duplicate window is stored once: repeated
-// reports that the stream has an event of this id at seq, whatever its subject and body.
+// PublishEvent publishes an event and returns once it is stored, with its stream and sequence. An id repeated within
+// the stream's duplicate window is stored once: repeated reports that the stream has an event with this id at seq,
+// regardless of its subject and body.
 //
-// It returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it
-// may not have, ErrTooLarge, ErrNoStream when no stream takes the subject in, and
-// ErrDenied when the broker's user may not, and ErrUnreachable when there is no connection or no
-// answer. Without an answer the event may be stored or not; with an id it can be sent again.
+// It returns ErrSubject for invalid subjects, ErrHeader for reserved headers, ErrTooLarge, ErrNoStream if no stream
+// takes in the subject, ErrDenied if the broker's user lacks the permission, and ErrUnreachable without a connection
+// or an answer. Without an answer the event may be stored or not; with an id it can be published again.
 func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error) {
 	if err := checkLiteral(subject); err != nil {
 		return "", 0, false, err
@@ -55,13 +54,13 @@ func eventMsg(subject string, data []byte, header map[string][]string, id string
 	return msg, nil
 }
 
-// brokerHeader reports whether a header would tell the broker what to do with the message.
+// brokerHeader reports whether a header is an instruction to the broker.
 func brokerHeader(name string) bool {
 	const prefix = "nats-"
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// unpublished says why an event was not published, and what to do.
+// unpublished adds the remedy to an error of publishing an event.
 func (b *Bus) unpublished(subject string, size int, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):

@@ -17,27 +17,26 @@ import (
 
 var _ scheduler.Emitter = (*Bus)(nil)
 
-// TickType is the CloudEvents type of an event that a tick publishes.
+// TickType is the CloudEvents type of a tick's event.
 const TickType = "dev.deadman.tick.v1"
 
 const (
-	// emitTries bounds how often an event is looked for again because others publish on its
-	// subject at the same time.
+	// emitTries bounds the attempts to publish while other clients publish on the same subject.
 	emitTries = 20
-	// clocksApart is how far the broker's clock may be behind the database's: an event is looked
-	// for among what the stream took in that long before the tick, and later.
+	// clocksApart is the largest lag of the broker's clock behind the database's. The search for an event starts that
+	// long before its tick.
 	clocksApart = time.Hour
 )
 
-// PublishTick implements scheduler.Emitter. The stream's window for repeats may be over, and another node may
-// publish the same; so it does not rest on the window:
+// PublishTick implements scheduler.Emitter. It does not depend on the stream's duplicate window, because the window
+// may have passed or another node may publish the same event:
 //
-//  1. The event is looked for among what the stream has on the subject since the tick.
-//  2. It is published on the condition that nothing came on the subject after that.
-//  3. Where something came, all of that begins again.
-//  4. A subject that no stream takes in any more is captured.
+// 1. It searches the stream's messages on the subject since the tick for the event.
+// 2. It publishes the event on condition that the subject has no newer message.
+// 3. If the subject has one, it starts over.
+// 4. A subject that no stream takes in is captured.
 //
-// A subject on which others publish without a pause may be too busy for that.
+// A subject with constant traffic may be too busy for that.
 func (b *Bus) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	if err := checkLiteral(e.Subject); err != nil {
 		return err
@@ -59,7 +58,7 @@ func (b *Bus) PublishTick(ctx context.Context, e futurejobs.Emission, held sched
 	return fmt.Errorf("%s is too busy: others published on it each of %d times; let ticks have a subject of their own", e.Subject, emitTries)
 }
 
-// tickMessage is the message that publishes an event as things stand; nil: it is in the stream.
+// tickMessage returns the message for the current state of the stream, or nil if the stream has the event.
 func (b *Bus) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
 	stream, err := b.streamFor(ctx, e.Subject)
 	if err != nil {
@@ -72,7 +71,7 @@ func (b *Bus) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg
 	return b.emission(e, stream, last), nil
 }
 
-// streamFor is the stream that takes in what is published on a subject.
+// streamFor returns the stream that takes in a subject.
 func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
 	for range 2 {
 		streams, err := b.streams(ctx)
@@ -90,8 +89,7 @@ func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
 	return "", fmt.Errorf("%w: %s; it comes as a copy alone, so add it to a stream", ErrNoStream, subject)
 }
 
-// emitted reports whether a stream has an event already, and the sequence of its last one on the
-// subject.
+// emitted reports whether a stream has an event, with the last sequence on its subject.
 func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission) (last uint64, there bool, err error) {
 	m, err := b.last(ctx, stream, e.Subject)
 	since := e.At.Add(-clocksApart)
@@ -109,8 +107,8 @@ func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission)
 	return m.Seq, false, nil
 }
 
-// emission is an event of a tick as a CloudEvent in binary mode, for a stream whose last event on
-// the subject is known.
+// emission encodes a tick's event as a CloudEvent in binary mode, with the stream's last sequence on the subject as a
+// condition.
 func (b *Bus) emission(e futurejobs.Emission, stream string, last uint64) *nats.Msg {
 	source := defaultSource
 	if b.opts.PublicURL != "" {

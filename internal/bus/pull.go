@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The statuses by which the broker tells how a pull goes. They come without a reply subject.
+// Status codes of a pull. Status messages have no reply subject.
 const (
 	statusHeader      = "Status"
 	descriptionHeader = "Description"
@@ -24,18 +24,18 @@ const (
 	statusNoResponders = "503"
 )
 
-// pull is one request for the messages of a consumer, and what comes of it.
+// pull is one request for messages of a consumer, with its result.
 //
-// The client has such a request, too (Consumer.Fetch). It takes a message without a body for a status
-// if a header of it says Status. So a sender of one such message would keep everybody from reading the
-// stream past it. Here, a message of the stream is what has a reply subject: the broker alone sets it.
+// It replaces the client's Consumer.Fetch, because that takes a message without a body for a status if it has a
+// Status header. The sender of one such message would block all readers of the stream. Here a message of the stream
+// is recognized by its reply subject, set by the broker alone.
 type pull struct {
 	messages chan *nats.Msg // closed at the end
-	err      error          // why it ended; set before messages is closed
+	err      error          // error that ended it; set before messages is closed
 	stop     context.CancelFunc
 }
 
-// startPull asks for up to pullMessages messages and mostBytes, until ctx ends.
+// startPull requests up to pullMessages messages and mostBytes, until ctx ends.
 func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, mostBytes int) (*pull, error) {
 	body, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
@@ -59,13 +59,12 @@ func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, most
 	go func() {
 		defer close(p.messages)
 		p.err = p.run(ctx, arrived, mostBytes)
-		_ = sub.Unsubscribe() // it fails without a connection, which has none to end
+		_ = sub.Unsubscribe() // fails only without a connection
 	}()
 	return p, nil
 }
 
-// run passes messages on until the request is answered in full. No error means that the next
-// request may follow.
+// run forwards messages until the request is complete. A nil error means that the next request may follow.
 func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int) error {
 	silence := time.NewTimer(2 * pullHeartbeat)
 	defer silence.Stop()
@@ -91,7 +90,7 @@ func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int)
 	return nil
 }
 
-// ended reports whether a status ends a pull, and whether that is an error.
+// ended reports whether a status ends a pull, with its error.
 func ended(status *nats.Msg) (over bool, err error) {
 	code, words := status.Header.Get(statusHeader), status.Header.Get(descriptionHeader)
 	switch code {

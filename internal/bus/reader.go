@@ -23,59 +23,57 @@ var (
 	_ events.Reader  = (*reader)(nil)
 )
 
-// What one pull asks for. Its bytes bound what a reader holds in memory; a heartbeat that is
-// missing twice ends the reader.
+// Limits of one pull. Its bytes bound a reader's memory, and two missing heartbeats end the reader.
 const (
 	pullMessages  = 2000
 	pullBytes     = 8 << 20
-	followBytes   = 512 << 10 // of a follower's pull: there are hundreds of them
+	followBytes   = 512 << 10 // for a follower, because hundreds of them may run
 	pullExpiry    = 30 * time.Second
 	pullHeartbeat = time.Second
-	idleConsumer  = time.Minute // after which the broker forgets the consumer of a dead node
+	idleConsumer  = time.Minute // the broker then deletes the consumer of a dead node
 )
 
-// reader reads a stream through a consumer of its own, which keeps nothing and acknowledges
-// nothing: where reading stands is in the database. Anything irregular, a gap as much as a
-// reconnect, ends the reader, and a new one goes on from there; so nothing is skipped.
+// reader reads a stream through its own consumer, without storage or acknowledgements, because the cursor is in the
+// database. Any irregularity, such as a delivery gap or a reconnect, ends the reader. A new reader continues from the
+// cursor, so no message is skipped.
 type reader struct {
 	bus      *Bus
 	stream   string
 	subjects []string // empty: all
-	match    bool     // the broker could not filter; the reader does
+	match    bool     // the reader filters, because the broker could not
 	created  time.Time
-	takes    []string // what the stream took in when the reader was opened
+	takes    []string // subjects of the stream at opening
 	consumer jetstream.Consumer
 	name     string
-	most     int // bytes of a pull; more where a message may have more
+	most     int // bytes of a pull, or more if a single message may be larger
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	batch      *pull     // nil: there is no request at the broker
-	pulled     time.Time // when the broker was asked last
-	delivered  uint64    // the consumer's sequence of the last message
+	batch      *pull     // nil: no open request
+	pulled     time.Time // time of the last request
+	delivered  uint64    // consumer sequence of the last message
 	reconnects uint64
-	clear      uint64 // from a message that was asked about up to here, none is on the subjects
-	pending    uint64 // on the subjects, after the last message
-	quiet      bool   // nothing came when it was asked for last
+	clear      uint64 // no message on the subjects up to this sequence
+	pending    uint64 // messages on the subjects after the last one
+	quiet      bool   // the last Next returned no messages
 	closed     atomic.Bool
 
-	accounts bool          // for each sequence; else gaps are ignored
-	own      bool          // the stream takes in nothing but what is read
-	last     uint64        // the sequence up to which messages were returned, or are in gaps
-	gaps     []events.Span // were not returned: on other subjects, or lost
-	until    time.Time     // when the stream took in the message after the last gap; zero: none yet
-	loss     events.Loss   // found already, and not told by Lost yet
+	accounts bool          // tracks gaps
+	own      bool          // the stream takes in only the subjects of the reader
+	last     uint64        // last sequence that was returned or is in a gap
+	gaps     []events.Span // sequences not returned: on other subjects, or lost
+	until    time.Time     // time of the message after the last gap; zero: none yet
+	loss     events.Loss   // found but not yet returned by Lost
 }
 
-// Read starts reading a stream's messages on the subjects after a sequence. The reader
-// returns ErrReaderLost when reading was interrupted, ErrDenied when the broker's user lacks a
-// permission, ErrStreamReplaced when the stream was
-// recreated, and jetstream's own error when it is gone.
+// Read opens a reader of a stream's messages on the subjects after a sequence. The reader returns ErrReaderLost if
+// reading was interrupted, ErrDenied if the broker's user lacks a permission, ErrStreamReplaced if the stream was
+// recreated, and jetstream's own error if it was deleted.
 func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
 	return b.read(ctx, stream, after, subjects, pullBytes)
 }
 
-// read is Read with so many bytes at a time.
+// read is Read with a size of pulls.
 func (b *Bus) read(ctx context.Context, stream string, after uint64, subjects []string, most int) (*reader, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -98,7 +96,7 @@ func (b *Bus) read(ctx context.Context, stream string, after uint64, subjects []
 	return r, nil
 }
 
-// openWith makes the consumer; begin says where it begins.
+// openWith creates the consumer. begin sets its start.
 func (r *reader) openWith(ctx context.Context, begin func(*jetstream.ConsumerConfig)) (err error) {
 	cfg := jetstream.ConsumerConfig{
 		Description: "deadman",
@@ -145,8 +143,7 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 	return got, nil
 }
 
-// one returns the next message, or nil when none came in time. With some in hand already it
-// does not wait.
+// one returns the next message, or nil after the timeout. If the caller already has some messages, it does not wait.
 func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (*nats.Msg, error) {
 	for {
 		if err := r.pull(); err != nil {
@@ -164,20 +161,20 @@ func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (
 				return nil, err
 			}
 			if some {
-				return nil, r.pull() // one pull's bytes are what a caller gets at once
+				return nil, r.pull() // a caller gets at most one pull's bytes at once
 			}
 		case <-timeout:
 			return nil, nil
 		case <-ctx.Done():
 			if some {
-				return nil, nil // what is in hand would be lost
+				return nil, nil // otherwise the caller's messages would be lost
 			}
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// pull keeps one request at the broker.
+// pull ensures an open request.
 func (r *reader) pull() error {
 	if r.batch != nil && len(r.batch.messages) > 0 {
 		return nil
@@ -197,7 +194,7 @@ func (r *reader) pull() error {
 	return nil
 }
 
-// ended judges why a pull came to its end, and makes way for the next one.
+// ended handles the end of a pull and clears it for the next one.
 func (r *reader) ended() error {
 	err := r.batch.err
 	r.batch.stop()
@@ -208,7 +205,7 @@ func (r *reader) ended() error {
 	return r.lost(r.bus.denied.explain(err, r.pulled, consumerAPI("MSG.NEXT", r.stream)))
 }
 
-// lost ends the reader. What the broker does not permit is not worth another one.
+// lost returns the error that ends the reader. After ErrDenied a new reader is pointless.
 func (r *reader) lost(why error) error {
 	if errors.Is(why, ErrDenied) {
 		return fmt.Errorf("read stream %s: %w", r.stream, why)
@@ -216,7 +213,7 @@ func (r *reader) lost(why error) error {
 	return fmt.Errorf("%w: stream %s: %w", ErrReaderLost, r.stream, why)
 }
 
-// event makes an event of a message; ok is false for one that nobody asked for.
+// event converts a message to an event. ok is false if the message is not on the reader's subjects.
 func (r *reader) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -239,10 +236,10 @@ func (r *reader) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error) {
 	}, true, nil
 }
 
-// senderIDHeader has the id that the sender of an event gave it over HTTP: the message's own is made of it.
+// senderIDHeader is the header with the sender's id of an event published over HTTP. The message id derives from it.
 const senderIDHeader = "idempotency-key"
 
-// givenID is the id that the producer gave an event.
+// givenID returns the producer's id of an event.
 func givenID(h nats.Header) string {
 	return cmp.Or(h.Get("ce-id"), h.Get(senderIDHeader), h.Get(jetstream.MsgIDHeader))
 }
@@ -257,7 +254,7 @@ func (r *reader) Close() {
 		r.batch.stop()
 	}
 	if !r.bus.Connected() {
-		return // the broker forgets the consumer by itself
+		return // the broker deletes the consumer by itself
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

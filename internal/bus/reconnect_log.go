@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// maxRememberedErrors bounds how many errors are remembered as said.
+// maxRememberedErrors bounds the errors remembered as logged.
 const maxRememberedErrors = 64
 
-// reconnectLog is what keeps a connection from being made again. The client tries twice a second, and
-// the same words twice a second would hide all others.
+// reconnectLog logs errors of reconnecting without repetition. The client retries twice a second, and repeated lines
+// would hide all others.
 type reconnectLog struct {
 	mu   sync.Mutex
 	said map[string]bool
 }
 
-// say logs an error that was not said since the connection was there, and returns it.
+// say logs an error unless it was logged since the last connection, and returns it.
 func (p *reconnectLog) say(log *slog.Logger, err error) error {
 	if err == nil {
 		return nil
@@ -33,7 +33,7 @@ func (p *reconnectLog) say(log *slog.Logger, err error) error {
 	return err
 }
 
-// over means that the connection is there again.
+// over clears the remembered errors after a successful connection.
 func (p *reconnectLog) over() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// refusalsEvery is how often refusals of one kind are logged at the most. A client that is refused
-// comes again within moments, and its lines would hide all others.
+// refusalsEvery is the shortest interval of logging one kind of refusal. A refused client retries within moments, and
+// its lines would hide all others.
 const refusalsEvery = time.Minute
 
-// maxUserSaid is how much of a user's name is repeated, in bytes: whoever connects chooses it.
+// maxUserSaid is the logged length of a user name in bytes, because the client chooses the name.
 const maxUserSaid = 40
 
-// refusals counts what an embedded server refuses to its clients. It is safe for concurrent use.
+// refusals counts the refusals of an embedded server. It is safe for concurrent use.
 type refusals struct {
 	log *slog.Logger
-	dir string // where the secrets of users are
+	dir string // folder of the users' secrets
 
 	mu          sync.Mutex
 	logins      refusal
 	permissions refusal
 }
 
-// refusal is one kind of refusals.
+// refusal counts one kind of refusal.
 type refusal struct {
 	count, logged uint64
 	loggedAt      time.Time // zero: none was logged
 }
 
-// next counts one more, and reports whether it is logged, and how many were not logged before it.
+// next counts a refusal. It reports whether to log it, and the number of unlogged ones before it.
 func (r *refusal) next(now time.Time) (unlogged uint64, due bool) {
 	r.count++
 	if !r.loggedAt.IsZero() && now.Sub(r.loggedAt) < refusalsEvery {
@@ -40,7 +40,7 @@ func (r *refusal) next(now time.Time) (unlogged uint64, due bool) {
 	return unlogged, true
 }
 
-// login counts a client that did not get in.
+// login counts a client that failed to log in.
 func (r *refusals) login(user, from string) {
 	r.mu.Lock()
 	unlogged, due := r.logins.next(time.Now())
@@ -51,7 +51,7 @@ func (r *refusals) login(user, from string) {
 	}
 }
 
-// permission counts what a client that got in is not permitted, in the words of the server.
+// permission counts a denied request of a client, in the server's words.
 func (r *refusals) permission(text string) {
 	r.mu.Lock()
 	unlogged, due := r.permissions.next(time.Now())
@@ -61,7 +61,7 @@ func (r *refusals) permission(text string) {
 	}
 }
 
-// counts are the refusals so far.
+// counts returns the refusals so far.
 func (r *refusals) counts() (logins, permissions uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

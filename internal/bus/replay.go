@@ -11,8 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Replay returns the events of a stream on the subjects that it took in at an instant or later,
-// up to a sequence. After an error there is nothing more.
+// Replay returns a stream's events on the subjects from a time up to a sequence. An error ends the sequence.
 func (b *Bus) Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
 		if err := b.replay(ctx, stream, subjects, since, through, yield); err != nil {
@@ -48,11 +47,11 @@ func (b *Bus) replay(ctx context.Context, stream string, subjects []string, sinc
 	}
 }
 
-// pastQuiet is how long the past is waited for before it is asked whether there is more: what
-// was counted at the start may be gone by its age.
+// pastQuiet is the wait for past messages before the broker is asked whether more remain. Messages counted at the
+// start may expire meanwhile.
 const pastQuiet = time.Second
 
-// yieldUntil hands on what arrives, up to a sequence. done is false when nothing came for a while.
+// yieldUntil yields events up to a sequence. done is false if no message came for a while.
 func (r *reader) yieldUntil(ctx context.Context, through uint64, yield func(futurejobs.Event, error) bool) (done bool, err error) {
 	quiet := time.NewTimer(pastQuiet)
 	defer quiet.Stop()
@@ -74,7 +73,7 @@ func (r *reader) yieldUntil(ctx context.Context, through uint64, yield func(futu
 	}
 }
 
-// exhausted reports whether the broker has nothing more for the reader.
+// exhausted reports whether the broker has no more messages for the reader.
 func (r *reader) exhausted(ctx context.Context) (bool, error) {
 	ctx, cancel := r.bus.withTimeout(ctx)
 	defer cancel()

@@ -9,10 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Request asks whoever answers on a subject, and returns the first answer. It returns
-// nats.ErrNoResponders where nobody listens there, ErrUnreachable without a connection, also
-// when that is lost meanwhile, ErrDenied where the broker does not let its user ask, and ctx's
-// error when there is no answer until it ends.
+// Request sends a request and returns the first answer. It returns nats.ErrNoResponders without a responder,
+// ErrUnreachable without a connection or if it is lost meanwhile, ErrDenied if the broker's user lacks the
+// permission, and ctx's error if no answer comes before it ends.
 func (b *Bus) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if !b.Connected() {
 		return nil, ErrUnreachable // the client would wait for a connection
@@ -29,10 +28,9 @@ func (b *Bus) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	return answer, nil
 }
 
-// RequestMany asks all who answer on a subject, and returns up to most answers: those that came until
-// nothing did for quiet after the first, or until ctx's deadline, which is no error. None is no
-// error either. ctx has a deadline. It returns ErrUnreachable without a connection, and ErrDenied where the broker
-// does not let its user ask.
+// RequestMany sends a request to all responders and returns up to most answers. It ends when no further answer comes
+// for quiet after the first, or at ctx's deadline, without an error. No answers are no error either. ctx must have a
+// deadline. It returns ErrUnreachable without a connection, and ErrDenied if the broker's user lacks the permission.
 func (b *Bus) RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error) {
 	if !b.Connected() {
 		return nil, ErrUnreachable
@@ -43,11 +41,11 @@ func (b *Bus) RequestMany(ctx context.Context, subject string, most int, quiet t
 	if err != nil {
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
-	defer func() { _ = answers.Unsubscribe() }() // it fails without a connection, which has none to end
+	defer func() { _ = answers.Unsubscribe() }() // fails only without a connection
 	if err := b.nc.PublishRequest(subject, answers.Subject, nil); err != nil {
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
-	if err := b.nc.FlushWithContext(heard); err != nil { // a broker that is silent is not one where nobody answers
+	if err := b.nc.FlushWithContext(heard); err != nil { // distinguishes a silent broker from missing responders
 		return nil, fmt.Errorf("gather on %s: %w", subject, unanswered(noAnswerError(heard, err)))
 	}
 	all, err := collectAnswers(heard, answers, most, quiet)
@@ -68,7 +66,7 @@ func collectAnswers(ctx context.Context, answers *nats.Subscription, most int, q
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return all, nil
-		case errors.Is(err, context.DeadlineExceeded): // of ctx, or of the quiet
+		case errors.Is(err, context.DeadlineExceeded): // deadline of ctx, or end of quiet
 			return all, nil
 		case err != nil:
 			return nil, err

@@ -10,18 +10,17 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Reply is the answer to a request. One that refuses it says why, and with which code, also in the
-// headers of NATS's services.
+// Reply is the answer to a request. A refusal has a reason and a code, also in the headers of NATS services.
 type Reply struct {
 	Data []byte
-	Why  string // empty: it is not refused
+	Why  string // reason of a refusal; empty: accepted
 	Code int
 }
 
-// Respond answers requests on a subject until ctx ends, one at a time; of those who answer as the
-// same group, one gets each request. do is given the request's subject and body, and up to five
-// seconds. A message that is no request of a client is dropped, see asks. Where the broker does not
-// permit its user to subscribe or to reply, the log has the permission, and requests get no reply.
+// Respond answers requests on a subject until ctx ends, one at a time. Each request goes to one member of the group.
+// do receives the request's subject and body, and has up to five seconds. Messages that are not client requests are
+// dropped (see asks). If the broker denies subscribing or replying, the missing permission is logged, and requests
+// get no reply.
 func (b *Bus) Respond(ctx context.Context, subject, group string, do func(ctx context.Context, subject string, body []byte) Reply) error {
 	asked, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
 		if !b.asks(m) {
@@ -39,14 +38,13 @@ func (b *Bus) Respond(ctx context.Context, subject, group string, do func(ctx co
 		return fmt.Errorf("answer on %s: %w", subject, offline(err))
 	}
 	<-ctx.Done()
-	_ = asked.Unsubscribe() // it fails without a connection, which has none to end
+	_ = asked.Unsubscribe() // fails only without a connection
 	return nil
 }
 
-// asks reports whether a message is the request of a client. A client that may not publish on a
-// subject can have JetStream do so, as the answer to something that it may ask for: such a message
-// has a status, no reply subject, or one of the broker's own. And an answer goes to clients alone,
-// not where it would be taken for an event or an alert.
+// asks reports whether a message is a client's request. A client without the permission to publish on a subject can
+// make JetStream publish there, as the answer to a permitted request. Such a message has a status, or a reply subject
+// that is empty or the broker's own. Besides, a reply must go to a client and not to a subject of events or alerts.
 func (b *Bus) asks(m *nats.Msg) bool {
 	first, _, _ := strings.Cut(m.Reply, ".")
 	switch {

@@ -14,7 +14,7 @@ import (
 	"deadman/rules"
 )
 
-// Routes implements rules.Binder. All streams are asked about once.
+// Routes implements rules.Binder. It lists the streams once for all subjects.
 func (b *Bus) Routes(ctx context.Context, subjects []string) ([]rules.SubjectRoute, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -40,8 +40,8 @@ func (b *Bus) Routes(ctx context.Context, subjects []string) ([]rules.SubjectRou
 	return roads, nil
 }
 
-// riskOf is why a stream may lose single events before they are read, by what it is set to; empty: it
-// does not.
+// riskOf describes the settings of a stream that may delete single events before they are read. It is empty without
+// such settings.
 func riskOf(c jetstream.StreamConfig) string {
 	var risks []string
 	if c.MaxMsgsPerSubject > 0 {
@@ -59,7 +59,7 @@ func riskOf(c jetstream.StreamConfig) string {
 	return strings.Join(risks, " and ")
 }
 
-// Pending implements rules.Binder. The stream's leader is asked, which alone has everything.
+// Pending implements rules.Binder. It asks the stream's leader, because only the leader has all messages.
 func (b *Bus) Pending(ctx context.Context, stream, subject string, after uint64) (rules.StreamBacklog, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -85,7 +85,7 @@ func (b *Bus) Pending(ctx context.Context, stream, subject string, after uint64)
 	return rest, err
 }
 
-// copyOf is what a message is a copy of.
+// copyOf returns the origin of a copied message.
 func (m storedMessage) copyOf() (of rules.CopiedFrom, err error) {
 	if len(m.Header) == 0 {
 		return of, nil
@@ -97,8 +97,7 @@ func (m storedMessage) copyOf() (of rules.CopiedFrom, err error) {
 	return of, err
 }
 
-// ReadFrom implements rules.Binder. From is as near to the first event as may be, so that no
-// more than has to be is read again.
+// ReadFrom implements rules.Binder. From is as close to the first event as possible, to read little again.
 func (b *Bus) ReadFrom(ctx context.Context, subject, stream string, after time.Time) (rules.StreamBinding, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()

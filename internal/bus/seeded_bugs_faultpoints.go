@@ -9,12 +9,12 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// dropSeqCheck is a bug: an alert is protected by the stream's duplicate window alone.
+// dropSeqCheck plants a bug: only the stream's duplicate window protects an alert from repetition.
 func dropSeqCheck(m *nats.Msg) {
 	if failpoints.BugEnabled(failpoints.WindowOnly) {
 		m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
 	}
 }
 
-// skipTickSeqCheck is a bug: an event of a tick is protected by that alone, too.
+// skipTickSeqCheck plants a bug: only the duplicate window protects a tick's event from repetition.
 func skipTickSeqCheck() bool { return failpoints.BugEnabled(failpoints.WindowOnly) }

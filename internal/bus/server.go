@@ -13,37 +13,35 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// bufferedMessages is how many core publishes a stream holds while it writes. The server's
-// own default is passed by a burst of producers that do not wait, and what is over it is
-// lost without a word.
+// bufferedMessages is the number of core publishes that a stream buffers while it writes. A burst of producers that
+// do not wait exceeds the server's default, and the excess is lost silently.
 const bufferedMessages = 500_000
 
-// startTimeout bounds how long an embedded server may take to recover its streams.
+// startTimeout bounds the recovery of an embedded server's streams at its start.
 const startTimeout = time.Minute
 
-// ServerOptions say where an embedded server keeps its streams and listens.
+// ServerOptions configure an embedded server.
 type ServerOptions struct {
-	Dir       string       // streams are stored here
+	Dir       string       // folder of the streams
 	Addr      string       // host:port; port 0 picks a free one
-	Move      bool         // a port that is taken moves to a free one, instead of being an error
-	Users     string       // a folder with the secrets of the users, which are made where they are missing; empty: there are none
-	TokenFile string       // holds a token of clients that may do everything; empty: there is none
-	Insecure  bool         // without a token, answer everybody, also beyond loopback
+	Move      bool         // use a free port if this one is taken, instead of an error
+	Users     string       // folder of the users' secrets; missing ones are created. Empty: no users
+	TokenFile string       // file with a token for clients with all permissions; empty: none
+	Insecure  bool         // accept all clients without a token, even beyond loopback
 	Log       *slog.Logger // nil: slog.Default()
 }
 
-// Server is a NATS server with JetStream inside this process. Every write is on disk before
-// it is acknowledged.
+// Server is an embedded NATS server with JetStream. It syncs every write to disk before acknowledging it.
 type Server struct {
 	nats     *natsserver.Server
-	users    *users // nil: it answers everybody
+	users    *users // nil: no authentication
 	refusals *refusals
 	moved    bool
 }
 
-// StartServer returns once the server takes connections. It returns ErrListen where it cannot or
-// must not listen, and ErrIdentity when a file holds no good token or secret. Clients log in as a
-// user or with the token. A server with neither users nor a token answers everybody.
+// StartServer starts an embedded server and returns once it accepts connections. It returns ErrListen if it can't or
+// must not listen on the address, and ErrIdentity for an invalid token or secret. Clients log in as a user or with
+// the token. A server with neither users nor a token accepts all clients.
 func StartServer(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -79,7 +77,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	return &Server{nats: srv, users: logins, refusals: refused, moved: moved}, nil
 }
 
-// logins are the users; nil: everybody gets in.
+// logins returns the users, or nil for no authentication.
 func (o ServerOptions) logins(host string, refused *refusals) (*users, error) {
 	token, err := o.token(host)
 	if err != nil {
@@ -92,10 +90,10 @@ func (o ServerOptions) logins(host string, refused *refusals) (*users, error) {
 	return known, nil
 }
 
-// leastToken is how long a token is that nobody guesses, in bytes of text.
+// leastToken is the shortest secure token, in bytes of text.
 const leastToken = 16
 
-// token is that of clients that may do everything. Without one, only this machine may reach the server.
+// token reads the token for clients with all permissions. Without one, the server must be on loopback.
 func (o ServerOptions) token(host string) (string, error) {
 	if o.TokenFile == "" {
 		if !o.Insecure && !loopback(host) {
@@ -113,7 +111,7 @@ func (o ServerOptions) token(host string) (string, error) {
 	return token, err
 }
 
-// loopback reports whether only this machine reaches a host.
+// loopback reports whether a host is reachable only from this machine.
 func loopback(host string) bool {
 	addr, err := net.ResolveIPAddr("ip", host)
 	return err == nil && addr.IP.IsLoopback()
@@ -145,7 +143,7 @@ func start(opts *natsserver.Options, log *slog.Logger, refused *refusals) (*nats
 	return nil, err
 }
 
-// listenOn takes an address apart. Port 0 becomes the server's word for a free port.
+// listenOn parses an address. Port 0 becomes the server's constant for a free port.
 func listenOn(addr string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -160,7 +158,7 @@ func listenOn(addr string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// free reports, as an error, why nothing can listen on the port.
+// free returns an error if the port can't be listened on.
 func free(host string, port int) error {
 	if port == natsserver.RANDOM_PORT {
 		return nil
@@ -172,30 +170,28 @@ func free(host string, port int) error {
 	return l.Close()
 }
 
-// ClientURL is where clients on this machine reach the server.
+// ClientURL returns the server's address for clients on this machine.
 func (s *Server) ClientURL() string { return s.nats.ClientURL() }
 
-// Loopback reports whether only this machine reaches the server.
+// Loopback reports whether the server is reachable only from this machine.
 func (s *Server) Loopback() bool {
 	addr, ok := s.nats.Addr().(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
 }
 
-// Guarded reports whether clients have to log in.
+// Guarded reports whether clients must log in.
 func (s *Server) Guarded() bool { return s.users != nil }
 
-// Refused returns how many clients could not log in, and how often one that did was not permitted
-// what it wanted.
+// Refused returns the number of failed logins and of denied requests.
 func (s *Server) Refused() (logins, permissions uint64) { return s.refusals.counts() }
 
-// Moved reports whether the port that was asked for was taken.
+// Moved reports whether the requested port was taken.
 func (s *Server) Moved() bool { return s.moved }
 
-// InProcessConn is a connection that does not touch the network. It makes a Server fit for
-// a client in the same process.
+// InProcessConn returns a connection without a network, for a client in the same process.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
 
-// self logs a client in the same process in as the node.
+// self authenticates a client in the same process as the node.
 func (s *Server) self() nats.Option {
 	if s.users == nil {
 		return func(*nats.Options) error { return nil }
@@ -203,7 +199,7 @@ func (s *Server) self() nats.Option {
 	return nats.UserInfo(userNode, s.users.node)
 }
 
-// Close stops the server and returns once everything is on disk.
+// Close stops the server and returns once all data is on disk.
 func (s *Server) Close() {
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()

@@ -12,27 +12,26 @@ import (
 
 var _ natsserver.Logger = (*serverLog)(nil)
 
-// serverLog puts what the embedded server says into the node's own log. Its notices are of
-// no interest to people who run one program.
+// serverLog forwards the embedded server's log to the node's log. Notices become debug messages, because they rarely
+// matter to operators of a single program.
 type serverLog struct {
 	log     *slog.Logger
 	refused *refusals
-	fatal   chan string // the first thing that kept the server from starting
-	reads   sync.Once   // says that streams are read anew
+	fatal   chan string // first error that prevented the start
+	reads   sync.Once   // guards the message about recovering streams
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(said(format, v)) }
 func (l *serverLog) Debugf(format string, v ...any)  { l.log.Debug(said(format, v)) }
 func (l *serverLog) Tracef(format string, v ...any)  { l.log.Debug(said(format, v)) }
 
-// What the server says of a client that cannot log in, which users.Check counts, and of one that is
-// not permitted something.
+// Messages of the server about failed logins, counted by users.Check, and about denied requests.
 var (
 	unknownClient = regexp.MustCompile(` - authentication error($| - )`)
 	trespass      = regexp.MustCompile(` - (Publish|Subscription) Violation`)
 )
 
-// Errorf leaves refused clients to what counts them: they come as often as they like.
+// Errorf counts refused clients instead of logging each one, because they may retry without limit.
 func (l *serverLog) Errorf(format string, v ...any) {
 	switch text := said(format, v); {
 	case unknownClient.MatchString(text):
@@ -44,7 +43,7 @@ func (l *serverLog) Errorf(format string, v ...any) {
 	}
 }
 
-// Warnf keeps to itself what every end without notice brings along, but for one line.
+// Warnf logs the usual messages after an unclean stop as debug messages, with one summary.
 func (l *serverLog) Warnf(format string, v ...any) {
 	text := said(format, v)
 	if !outdated(text) {
@@ -57,8 +56,8 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	})
 }
 
-// outdated reports whether the server says that a stream's index is older than its messages,
-// which it makes good by reading them.
+// outdated reports whether a message is about a stream's stale index. The server recovers the index from the
+// messages.
 func outdated(text string) bool {
 	if !strings.HasPrefix(text, "nats: Filestore [") {
 		return false
@@ -71,7 +70,7 @@ func outdated(text string) bool {
 	return false
 }
 
-// Fatalf must not end the process: a program may embed it.
+// Fatalf logs the error but does not end the process, because a program may embed it.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.log.Error(said(format, v))
 	select {

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/events"
 )
 
-// The streams that deadman makes for itself.
+// Streams created by deadman.
 const (
 	AlertsStream = "DEADMAN_ALERTS"
 	EventsStream = "DEADMAN_EVENTS"
@@ -23,12 +23,12 @@ const (
 const (
 	keepAlerts        = 30 * 24 * time.Hour
 	keepEvents        = 7 * 24 * time.Hour
-	replicas          = 3                     // of a new stream, where there are as many servers
-	metaWantsReplicas = "deadman-owes-copies" // in the metadata of a stream that has only one for now
+	replicas          = 3                     // of a new stream in a cluster
+	metaWantsReplicas = "deadman-owes-copies" // metadata key of a stream with too few copies
 )
 
-// alertsConfig is the stream of alerts. A full one refuses new alerts, so that they wait in
-// the database instead of pushing out what nobody has seen.
+// alertsConfig returns the configuration of the stream of alerts. A full stream refuses new alerts. They then wait in
+// the database instead of replacing unread ones.
 func (o Options) alertsConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: AlertsStream, Description: "What deadman said",
@@ -39,8 +39,9 @@ func (o Options) alertsConfig() jetstream.StreamConfig {
 	}
 }
 
-// eventsConfig is the stream of events that no other stream takes in. A full one lets the oldest go, which were read long ago as a rule: one
-// that refused new events would silence all publishers for one of them, and those over NATS that wait for no answer would never know.
+// eventsConfig returns the configuration of the stream of events that no other stream takes in. A full stream deletes
+// its oldest events, which usually were read long ago. Refusing new events would let one publisher silence all
+// others, and publishers over NATS that wait for no answer would not notice.
 func (o Options) eventsConfig(subjects []string, most int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: EventsStream, Description: "Events that deadman's rules listen to",
@@ -50,8 +51,8 @@ func (o Options) eventsConfig(subjects []string, most int64) jetstream.StreamCon
 	}
 }
 
-// ensureAlerts creates the stream of alerts, and reports whether it did. One that is there
-// keeps its operator's limits.
+// ensureAlerts creates the stream of alerts unless it exists, and reports whether it did. An existing stream keeps
+// its operator's limits.
 func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 	begun := time.Now()
 	_, err = b.js.Stream(ctx, AlertsStream)
@@ -62,7 +63,7 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 	if err == nil {
 		err = b.replicate(ctx)
 	}
-	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
 		err = b.configureAlerts(ctx)
 	}
 	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
@@ -73,14 +74,14 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, b.opts.AlertsBytes)
 	case unready(err):
 		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
-	case errors.Is(err, events.ErrGone): // the server that was asked lags behind the leader that made it for another node
+	case errors.Is(err, events.ErrGone): // the server lags behind the leader that created it for another node
 		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
 	}
 	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
 }
 
-// configureAlerts has the stream of alerts take batches, if the server knows them, and takes in what
-// it is like. Without batches alerts go one by one.
+// configureAlerts enables batches on the stream of alerts if the server supports them, and records the configuration.
+// Without batches alerts are published one by one.
 func (b *Bus) configureAlerts(ctx context.Context) error {
 	info, err := b.ask(ctx, AlertsStream)
 	if err != nil {
@@ -103,7 +104,7 @@ func (b *Bus) configureAlerts(ctx context.Context) error {
 	return nil
 }
 
-// noteStreamConfig takes in what publishing depends on.
+// noteStreamConfig records the configuration that publishing depends on.
 func (b *Bus) noteStreamConfig(info *jetstream.StreamInfo) {
 	b.batches.Store(info.Config.AllowAtomicPublish)
 	b.msgLimit.Store(int64(info.Config.MaxMsgSize))
@@ -117,8 +118,8 @@ func unready(err error) bool {
 		isCode(err, codeNotAvailable)
 }
 
-// create makes a stream, replicated where there are servers enough. One that got a single
-// copy remembers that it should have had more.
+// create creates a stream, replicated if the cluster has enough servers. A stream with a single copy for lack of
+// servers records that in its metadata.
 func (b *Bus) create(ctx context.Context, cfg jetstream.StreamConfig) error {
 	cfg.Replicas = 1
 	if b.clustered() {
@@ -137,7 +138,7 @@ func (b *Bus) clustered() bool { return b.nc.ConnectedClusterName() != "" }
 
 func errTooFewServers(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }
 
-// replicate gives the streams their copies that were made with too few servers around.
+// replicate adds the missing copies of streams that were created with too few servers.
 func (b *Bus) replicate(ctx context.Context) error {
 	if !b.clustered() {
 		return nil
@@ -172,7 +173,7 @@ func (b *Bus) addReplicas(ctx context.Context, name string) error {
 	delete(cfg.Metadata, metaWantsReplicas)
 	cfg.Replicas = replicas
 	if _, err = b.js.UpdateStream(ctx, cfg); errTooFewServers(err) {
-		return nil // another time
+		return nil // retried at the next start
 	}
 	return err
 }

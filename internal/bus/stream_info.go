@@ -12,15 +12,14 @@ import (
 	"deadman/internal/events"
 )
 
-// electionTimeout is the shortest time after which a NATS server without news of a leader
-// asks to be elected.
+// electionTimeout is the shortest silence of a leader after which a NATS server starts an election.
 const electionTimeout = 4 * time.Second
 
 // askAgain is the pause before a stream without a certain leader is asked again.
 const askAgain = 100 * time.Millisecond
 
-// Info implements events.Streams. While a stream has no leader any of its copies may answer,
-// so Info waits for one that certainly is the leader, and returns ErrNoLeader after a while.
+// Info implements events.Streams. Without a leader any copy of a stream may answer, so Info waits for an answer that
+// is certainly from the leader. It returns ErrNoLeader after a while.
 func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -34,7 +33,7 @@ func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 	}, nil
 }
 
-// leaderInfo is what the leader of a stream says about it.
+// leaderInfo returns the leader's information about a stream.
 func (b *Bus) leaderInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	for {
 		info, err := b.ask(ctx, stream)
@@ -49,7 +48,7 @@ func (b *Bus) leaderInfo(ctx context.Context, stream string) (*jetstream.StreamI
 	}
 }
 
-// ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
+// ask returns a stream's information from any server that answers. A missing stream is events.ErrGone.
 func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	ctx, done := b.withConnection(ctx, streamAPI("INFO", stream))
 	defer done()
@@ -67,7 +66,8 @@ func createdAt(info *jetstream.StreamInfo) time.Time {
 	return info.Created.UTC().Truncate(time.Microsecond)
 }
 
-// lastAt is when the stream took in its last message, as its messages tell it.
+// lastAt returns the time of the stream's last message, even if it was deleted. It is zero if the stream never had
+// one.
 func lastAt(info *jetstream.StreamInfo) time.Time {
 	if info.State.LastSeq == 0 {
 		return time.Time{}
@@ -75,7 +75,7 @@ func lastAt(info *jetstream.StreamInfo) time.Time {
 	return info.State.LastTime.UTC().Truncate(time.Microsecond)
 }
 
-// firstAt is when the stream took in the first message that it still has; zero: it has none.
+// firstAt returns the time of the stream's first remaining message. It is zero if the stream is empty.
 func firstAt(info *jetstream.StreamInfo) time.Time {
 	if info.State.Msgs == 0 {
 		return time.Time{}
@@ -83,13 +83,12 @@ func firstAt(info *jetstream.StreamInfo) time.Time {
 	return info.State.FirstTime.UTC().Truncate(time.Microsecond)
 }
 
-// leads reports whether the server that answered leads the stream, and certainly does so
-// still.
+// leads reports whether the server that answered is certainly still the stream's leader.
 //
-//  1. A stream with one copy has no group and no doubt.
-//  2. A server lists the other copies. One that lists the leader is not the leader.
-//  3. A leader that was cut off from the others goes on answering for a while with what it
-//     knew; they do not elect another before electionTimeout after they heard of it last.
+// 1. A stream with a single copy has no group and no doubt.
+// 2. A server lists the other copies. A server that lists the leader is not the leader.
+// 3. A leader cut off from the other copies keeps answering with stale data for a while. They elect a new leader no
+// earlier than electionTimeout after its last message.
 func leads(c *jetstream.ClusterInfo) bool {
 	if c == nil || c.RaftGroup == "" {
 		return true
@@ -114,7 +113,7 @@ func (b *Bus) First(ctx context.Context, stream string, from uint64) (seq uint64
 	return m.Seq, m.Time.UTC().Truncate(time.Microsecond), err
 }
 
-// Before implements events.Streams. Messages lie in the order of their time.
+// Before implements events.Streams. It relies on messages being in order of time.
 func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
 	ctx, cancel := b.withTimeout(ctx)
 	defer cancel()

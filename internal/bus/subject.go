@@ -7,11 +7,11 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
-// maxSubject bounds the length of a subject, in bytes.
+// maxSubject is the longest subject, in bytes.
 const maxSubject = 255
 
-// checkSubject refuses subjects that deadman never listens to or publishes on: everything,
-// the broker's own, replies, and deadman's own.
+// checkSubject rejects subjects that deadman never reads or publishes on: all subjects at once, the broker's own,
+// replies, and deadman's own.
 func checkSubject(subject string) error {
 	first, _, _ := strings.Cut(subject, ".")
 	switch {
@@ -31,7 +31,7 @@ func checkSubject(subject string) error {
 
 func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
 
-// checkLiteral refuses what nothing can be published on.
+// checkLiteral returns ErrSubject for a subject that can't be published on.
 func checkLiteral(subject string) error {
 	err := checkSubject(subject)
 	if err == nil && !natsserver.IsValidLiteralSubject(subject) {
@@ -43,7 +43,7 @@ func checkLiteral(subject string) error {
 	return nil
 }
 
-// covers reports whether every message on subject is on one of the others too.
+// covers reports whether every message on subject is also on one of the others.
 func covers(subject string, others []string) bool {
 	for _, o := range others {
 		if natsserver.SubjectMatchesFilter(subject, o) {
@@ -63,7 +63,7 @@ func overlaps(subject string, others []string) bool {
 	return false
 }
 
-// broadest leaves out the subjects that others of them include.
+// broadest removes the subjects that others of them include.
 func broadest(subjects []string) []string {
 	var kept []string
 	for i, s := range subjects {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxFile bounds a file of an identity; a bundle of all public authorities has a quarter of it.
+// maxFile limits an identity file, in bytes. A bundle of all public authorities takes a quarter of it.
 const maxFile = 1 << 20
 
-// readFile reads a file that a setting names.
+// readFile reads the file of a setting.
 func readFile(setting, path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,14 +32,14 @@ func readFile(setting, path string) (data []byte, err error) {
 	return data, nil
 }
 
-// exposed reports whether everybody on the machine may read a file. In containers a secret is
-// often mounted so, which is why it is said and not refused.
+// exposed reports whether all users of the machine may read a file. Containers often mount secrets with this mode, so
+// it is logged and not rejected.
 func exposed(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0
 }
 
-// pair makes one of a certificate and its key.
+// pair combines a certificate with its key.
 func pair(certFile string, chain []byte, keyFile string, key []byte) (none tls.Certificate, err error) {
 	if !hasBlock(chain, "CERTIFICATE") {
 		return none, fmt.Errorf("%w: DEADMAN_NATS_CERT: %s holds no certificate in PEM (-----BEGIN CERTIFICATE-----)", ErrIdentity, certFile)
@@ -64,7 +64,7 @@ func pair(certFile string, chain []byte, keyFile string, key []byte) (none tls.C
 
 func day(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// hasBlock reports whether a PEM file has a block of a kind, by the end of its name.
+// hasBlock reports whether a PEM file has a block with a type of this suffix.
 func hasBlock(data []byte, kind string) bool {
 	for {
 		var block *pem.Block

@@ -18,37 +18,37 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
-// UsersDir is a folder in the data folder of a node, with a file for each user of the embedded server. The
-// file has the name of the user and contains the secret of the user.
+// UsersDir is a folder in the data folder of a node, with a file for each user of the embedded server. The file is
+// named after the user and contains the user's secret.
 const UsersDir = "nats-users"
 
-// The users of an embedded server that clients log in as.
+// Users of an embedded server for clients.
 const (
-	UserAdmin     = "admin"     // does everything
+	UserAdmin     = "admin"     // has all permissions
 	UserEvents    = "events"    // publishes events
-	UserAlerts    = "alerts"    // reads alerts as they come
+	UserAlerts    = "alerts"    // reads alerts as they are published
 	UserConsumers = "consumers" // reads the stream of alerts, too
 	UserAcks      = "acks"      // acknowledges alerts
 	UserHandlers  = "handlers"  // answers checks
 )
 
-// userNode is the node itself. Its secret is in no file: each server makes one.
+// userNode is the node itself. Its secret is not in a file, because each server generates one.
 const userNode = "node"
 
-// answerWithin is how long a handler may answer a question.
+// answerWithin bounds the time of a handler's answer.
 const answerWithin = time.Hour
 
-// brokersOwn are the subjects of the broker itself, and of answers. Who publishes there acts as the
-// broker, or in the name of others.
+// brokersOwn are the subjects of the broker and of replies. A client publishing there would act as the broker, or in
+// the name of other clients.
 var brokersOwn = []string{
 	"$JS.>", "$KV.>", "$O.>", "$SRV.>", "$SYS.>", "$NRG.>", "$MQTT.>", "$GR.>", "_GR_.>", "_R_.>", "_INBOX.>",
 }
 
-// permissionsOf are the permissions of a user; nil: all. Each user but the admin hears answers
-// below an inbox of its own alone, or it could hear those to others.
+// permissionsOf returns the permissions of a user, or nil for all. Each user but the admin receives replies only
+// below its own inbox, so that it can't read replies to other users.
 //
-// Only the consumers may ask JetStream anything: it answers on any subject that the request names,
-// and a status comes to an event without a body there.
+// Only the consumers may send requests to JetStream, because it answers on any subject named in the request. A status
+// would arrive there as an event without a body.
 func permissionsOf(name string) *natsserver.Permissions {
 	own := "_INBOX." + name + ".>"
 	may := func(publish, subscribe []string, deny ...string) *natsserver.Permissions {
@@ -83,16 +83,16 @@ func permissionsOf(name string) *natsserver.Permissions {
 
 var _ natsserver.Authentication = (*users)(nil)
 
-// users decides who logs in to an embedded server, and what each user may do there.
+// users authenticates and authorizes the clients of an embedded server.
 type users struct {
 	secrets  map[string][sha256.Size]byte // by user
-	token    *[sha256.Size]byte           // of clients that may do everything; nil: there is none
-	node     string                       // the secret of userNode
+	token    *[sha256.Size]byte           // token for clients with all permissions; nil: none
+	node     string                       // secret of userNode
 	refusals *refusals
 }
 
-// newUsers reads the secrets of the users from the files in dir, and makes those that are missing.
-// Without a dir, and without a token, the node alone logs in.
+// newUsers reads the secrets of the users from the files in dir, and creates missing ones. Without a dir and a token,
+// only the node can log in.
 func newUsers(dir, token string, refusals *refusals) (*users, error) {
 	u := &users{secrets: make(map[string][sha256.Size]byte), node: newSecret(), refusals: refusals}
 	u.secrets[userNode] = sha256.Sum256([]byte(u.node))
@@ -142,14 +142,14 @@ func same(sum [sha256.Size]byte, secret string) bool {
 	return subtle.ConstantTimeCompare(sum[:], other[:]) == 1
 }
 
-// newSecret is a secret that nobody can guess: 256 random bits.
+// newSecret returns a secret of 256 random bits.
 func newSecret() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // it never fails: it ends the process instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// private makes a folder that its owner alone may enter, or makes it one.
+// private creates a folder with access for its owner only, or restricts an existing one.
 func private(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -161,8 +161,8 @@ func private(dir string) error {
 	return nil
 }
 
-// secretOf reads a secret from its file. Without a file it makes a secret and writes the file. A secret that every user of the machine could
-// read or write is one no more: another takes its place.
+// secretOf reads a secret from its file, or creates both if the file is missing. If all users of the machine could
+// read or write the file, the secret is replaced.
 func secretOf(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,10 +193,10 @@ func secretOf(path string, log *slog.Logger) (string, error) {
 	return secret, nil
 }
 
-// makeSecret writes a new secret into a file. A crash leaves all of the file, or none.
+// makeSecret writes a new secret to a file. The write is atomic, so that a crash leaves the whole file or none.
 func makeSecret(path string) (secret string, err error) {
 	secret = newSecret()
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // created with mode 0600
 	if err != nil {
 		return "", err
 	}

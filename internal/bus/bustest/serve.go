@@ -1,4 +1,4 @@
-// Package bustest holds what tests with NATS servers need.
+// Package bustest helps tests with NATS servers.
 package bustest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"deadman/internal/bus/bustest/freeport"
 )
 
-// Options are those of a NATS server with JetStream on a free port of loopback.
+// Options returns the options of a NATS server with JetStream on a free loopback port.
 func Options(t testing.TB) *natsserver.Options {
 	return &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: Dir(t)}
 }
@@ -38,17 +38,16 @@ func Serve(t testing.TB, o *natsserver.Options) *natsserver.Server {
 	return s
 }
 
-// As is the address of a server for a user whose password is "secret".
+// As returns the server's address with a user whose password is "secret".
 func As(s *natsserver.Server, user string) string {
 	return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
 }
 
-// removeWithin bounds how long a server that was shut down may still write into its folder.
+// removeWithin bounds the time that a stopped server may still write to its folder.
 const removeWithin = 10 * time.Second
 
-// Dir is a folder for a server of this process, and is gone after the test. A server that was
-// shut down may be about to make the folder of a batch that it was in the middle of, which
-// t.TempDir would fail on.
+// Dir returns a folder for a server in this process, and removes it after the test. A stopped server may still create
+// the folder of an unfinished batch, which would make t.TempDir fail.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "deadman-nats-") //nolint:usetesting // see above
@@ -74,7 +73,7 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// JetStream connects to a broker as somebody beside deadman does, until the test ends.
+// JetStream connects to a broker as a separate client until the test ends.
 func JetStream(t testing.TB, url string, how ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url, how...)
@@ -89,7 +88,7 @@ func JetStream(t testing.TB, url string, how ...nats.Option) jetstream.JetStream
 	return js
 }
 
-// Log collects what is logged, for a test to read. It is safe for concurrent use.
+// Log collects log output for a test. It is safe for concurrent use.
 type Log struct {
 	mu   sync.Mutex
 	said strings.Builder
@@ -107,9 +106,8 @@ func (l *Log) String() string {
 	return l.said.String()
 }
 
-// LogIn is the address of the server of a node with a user of it and its secret, as the data
-// folder of the node has it. Without such a folder, the server is elsewhere, and the address is
-// returned as it is.
+// LogIn returns the URL with a user of the node's server and its secret from the node's data folder. If the data
+// folder has no such secret, the server is external, and the URL is returned unchanged.
 func LogIn(t testing.TB, dataDir, url, user string) string {
 	t.Helper()
 	secret, err := os.ReadFile(filepath.Join(dataDir, "nats-users", user))

@@ -1,4 +1,4 @@
-// Package freeport finds ports for servers of tests.
+// Package freeport finds free ports for servers in tests.
 package freeport
 
 import (
@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// The ports lie outside the range from which the system takes the local ports of connections. A connection that used the
-// server's port would keep the server from listening, at its start and after a kill.
+// Range of the ports. It lies outside the system's range of local ports, because a connection that used the server's
+// port would keep the server from listening, at its start and after a kill.
 const (
 	first = 20_000
 	count = 10_000
