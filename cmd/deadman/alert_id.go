@@ -14,8 +14,8 @@ import (
 	"deadman/web"
 )
 
-// shownOfID is the number of trailing letters of an id in lists. An id begins with its time, which alerts of a slot
-// share, and ends with random letters.
+// shownOfID is the number of trailing hex digits of an id in lists. An id begins with its time, which alerts of a
+// slot share, and ends with random digits.
 const shownOfID = 8
 
 func shortID(id alerts.ID) string {

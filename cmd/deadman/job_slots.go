@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-// barMost is the length of the longest bar, in letters.
+// barMost is the length of the longest bar, in characters.
 const barMost = 60
 
 // Marks of a bar.
@@ -131,7 +131,7 @@ func (p *cli) bar(s web.Slot, scale float64) (bar string) {
 	return bar
 }
 
-// scaleOf returns the letters per job. A part with any jobs is drawn with at least one letter.
+// scaleOf returns the characters per job. A part with any jobs is drawn with at least one character.
 func scaleOf(slots []web.Slot, width int) float64 {
 	most := int64(1)
 	for _, s := range slots {

@@ -183,7 +183,7 @@ func (p *cli) listPings(ctx context.Context, c *client, rule string) error {
 	return p.hintUndeclared(ctx, c, rule, all)
 }
 
-// agentShown limits the shown user agent, in letters, to leave space for the body.
+// agentShown limits the shown user agent, in characters, to leave space for the body.
 const agentShown = 32
 
 func (p *cli) pingLog(ctx context.Context, path, key string) error {

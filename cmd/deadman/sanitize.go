@@ -57,7 +57,7 @@ func plainJSON(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// clip shortens a text to most letters.
+// clip shortens a text to most characters.
 func clip(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

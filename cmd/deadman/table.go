@@ -62,8 +62,8 @@ func (t *table) end() error {
 	return w.Flush()
 }
 
-// fit clips the rows to a width in letters; 0 means no limit. It shortens the last column first, then the widest of
-// the others.
+// fit clips the rows to a width in characters; 0 means no limit. It shortens the last column first, then the widest
+// of the others.
 func (t *table) fit(width int) *table {
 	if width <= 0 {
 		return t
@@ -97,7 +97,7 @@ func (t *table) fit(width int) *table {
 	return t
 }
 
-// widths returns the widths of the columns, in letters.
+// widths returns the widths of the columns, in characters.
 func (t *table) widths() []int {
 	columns := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {

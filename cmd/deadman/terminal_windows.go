@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// terminalWidth returns the width of out in letters, or 0 if it is not a terminal.
+// terminalWidth returns the width of out in characters, or 0 if it is not a terminal.
 func terminalWidth(out io.Writer) int {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 type timeline struct {
 	p     *cli
 	of    rules.Preview
-	since int    // width of the column of spans, in letters
+	since int    // width of the column of spans, in characters
 	width int    // width of the terminal; 0: no limit
 	day   string // the last day printed
 	errs  []error
@@ -147,7 +147,7 @@ func (t *timeline) newDay(day string, i int) {
 	t.day = day
 }
 
-// margin returns the letters left of the rail, and room the letters right of the kind of line.
+// margin returns the characters left of the rail, and room the characters right of the kind of line.
 func (t *timeline) margin() int { return 2 + len("15:04:05") + 2 + t.since + 2 }
 func (t *timeline) room() int   { return max(t.width-t.margin()-len("| ")-12-2, least) }
 

@@ -59,7 +59,7 @@ func clock(t time.Time, show string) (template.HTML, error) {
 	if show == "since" {
 		said = "since "
 	}
-	// Both formats contain digits, separators and ASCII letters only.
+	// The values contain digits, punctuation and ASCII letters only.
 	return template.HTML(said + fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
 		t.Format(time.RFC3339), show, t.Format(layouts[show]))), nil
 }

@@ -266,5 +266,5 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
 }
 
-// Named names a mute for those who don't see its row.
+// Named returns a name for the mute, for screen readers.
 func (m mute) Named() string { return "mute " + strconv.FormatInt(m.ID, 10) }
