@@ -12,7 +12,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// After the stream was lost, consumers get the alerts again, once.
+// TestRepublish checks that consumers get the alerts again, once, after the stream was lost.
 func TestRepublish(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, soon)
@@ -25,7 +25,7 @@ func TestRepublish(t *testing.T) {
 	inStream := func() uint64 {
 		s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")
 		if err != nil {
-			return 0 // it is not made again yet
+			return 0 // it is not recreated yet
 		}
 		return s.CachedInfo().State.Msgs
 	}
@@ -39,7 +39,7 @@ func TestRepublish(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	eventually(t, "it is in the stream again", func() bool { return inStream() >= 1 })
-	for range 2 { // what is there is not published twice
+	for range 2 { // existing alerts are not published twice
 		eventually(t, "nothing waits", func() bool {
 			return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 		})

@@ -21,7 +21,7 @@ func TestMessages(t *testing.T) {
 		{"problem", []byte("no space\nsecond line")},
 		{"", []byte("without a kind")},
 	}
-	// One byte at a time, so that no boundary of a read helps.
+	// One byte at a time, so that read boundaries do not help.
 	var got []message
 	for m, err := range messages(iotest.OneByteReader(strings.NewReader(text))) {
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// deadman bench measures SQLite where nothing is said, as people and as programs read it.
+// TestBench checks that bench measures SQLite by default, with text and JSON output.
 func TestBench(t *testing.T) {
 	args := []string{"bench", "--jobs", "200", "--rounds", "1", "--shape", "finish,mixed"}
 	text := runs(t, nil, args...)
@@ -35,7 +35,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// The table has what a way answers, and no column that none has; its rates are those of the RESULT lines.
+// TestBenchTable checks that the table has the values of each way, no column without values, and the rates of the
+// RESULT lines.
 func TestBenchTable(t *testing.T) {
 	round := bench.Result{Shape: bench.Latency, Way: bench.Node, Jobs: 10_000, Took: 898_765 * time.Microsecond}
 	answered := round
@@ -67,7 +68,7 @@ func TestBenchTable(t *testing.T) {
 			t.Fatalf("%s:\n%s", name, out.String())
 		}
 		for i, line := range lines {
-			// The way, and from and to, which are the rate's here, are left out.
+			// Drops the way, and the columns from and to, equal to the rate here.
 			words := strings.Fields(line)
 			words = append(append(words[:1:1], words[2]), words[5:]...)
 			if got := strings.Join(words, " "); got != rows[i] {
@@ -97,7 +98,7 @@ func TestBenchRefuses(t *testing.T) {
 	}
 }
 
-// A flag that one of several shapes has a use for is taken.
+// TestBenchTakesFlagsOfSomeShapes checks that a flag for only one of several shapes is accepted.
 func TestBenchTakesFlagsOfSomeShapes(t *testing.T) {
 	for _, s := range []bench.Shape{bench.Finish, bench.Reschedule, bench.Mixed} {
 		o := bench.Options{DatabaseURL: "postgres://none", Shapes: []bench.Shape{bench.Latency, s, bench.Create}, Jobs: 2, Rounds: 1, Nodes: 2, OldSnapshot: true}
@@ -107,7 +108,7 @@ func TestBenchTakesFlagsOfSomeShapes(t *testing.T) {
 	}
 }
 
-// A run that is interrupted says so, and no more.
+// TestBenchIsInterrupted checks that an interrupted run reports just that.
 func TestBenchIsInterrupted(t *testing.T) {
 	cmd := command(t.Context(), t, nil, "bench", "--jobs", "200", "--rounds", "100")
 	out, err := cmd.StdoutPipe()
@@ -126,14 +127,14 @@ func TestBenchIsInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
-	for lines.Scan() { // what it has said by then
+	for lines.Scan() { // output so far
 	}
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || said.String() != "deadman: interrupted\n" {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), said.String())
 	}
 }
 
-// What an earlier run left is named, and stays.
+// TestBenchNamesWhatIsLeft checks that the schema left by an earlier run is reported and kept.
 func TestBenchNamesWhatIsLeft(t *testing.T) {
 	cluster, err := storetest.StartCluster(storetest.Settings{})
 	if err != nil {
@@ -148,7 +149,7 @@ func TestBenchNamesWhatIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close(t.Context()) }() // the test has what it wanted
+	defer func() { _ = conn.Close(t.Context()) }() // the test is complete
 	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA deadman_bench_0123abcd`); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestBenchNamesWhatIsLeft(t *testing.T) {
 	if want := fmt.Sprintf(" at 127.0.0.1:%d, database postgres:\nSHAPE ", cluster.Port); !strings.Contains(got.out, "\nMeasured on Postgres ") || !strings.Contains(got.out, want) {
 		t.Errorf("%s\nlacks %q", got.out, want)
 	}
-	if _, err := conn.Exec(t.Context(), `DROP SCHEMA deadman_bench_0123abcd`); err != nil { // it is there
+	if _, err := conn.Exec(t.Context(), `DROP SCHEMA deadman_bench_0123abcd`); err != nil { // it exists
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// expiring is a context whose time is over when done is closed.
+// expiring is a context that expires when done is closed.
 type expiring struct {
 	context.Context
 	done chan struct{}
@@ -26,7 +26,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// TestANodeThatDoesNotAnswer: who has a node that is silent is not asked whether it runs.
+// TestANodeThatDoesNotAnswer checks that a silent node and an unreachable one give different errors, each with its
+// own hint.
 func TestANodeThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	ctx := expiring{t.Context(), make(chan struct{})}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// suggested is what the shell is told to suggest, and the line that tells it how.
+// suggested returns the completions for the shell, and the line with the directive.
 func suggested(t *testing.T, env []string, args ...string) (words []string, directive string) {
 	t.Helper()
 	got := runHere(t, "", env, append([]string{"__completeNoDesc"}, args...)...)

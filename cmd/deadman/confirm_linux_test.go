@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// answered runs the program with a person at a real terminal, who gives an answer.
+// answered runs the program on a real terminal with an answer to its question.
 func (h *here) answered(answer string, args ...string) ran {
 	h.t.Helper()
 	terminal, screen := pseudoTerminal(h.t, 80)
@@ -24,7 +24,7 @@ func (h *here) answered(answer string, args ...string) ran {
 	return ran{code, out.String(), errOut.String()}
 }
 
-// A person is asked before something goes that does not come back, and only yes is yes.
+// TestConfirm checks that an irreversible action asks for confirmation, and that only yes confirms.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -62,7 +62,7 @@ func TestConfirm(t *testing.T) {
 	n.answered("y\n", revoke...).check(t, revoke, 0, "revoked")
 }
 
-// On a terminal a diff is in colours.
+// TestDiffColours checks that a diff is colored on a terminal.
 func TestDiffColours(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)

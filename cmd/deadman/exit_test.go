@@ -114,10 +114,10 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// deserted is an address without a server: nothing listens on the first port.
+// deserted is an address without a server: the first port is not listened on.
 const deserted = "127.0.0.1:1"
 
-// A running embedded node is found by the file that it leaves in its data folder.
+// TestEndpointsFile checks that a running embedded node is found by the file in its data folder.
 func TestEndpointsFile(t *testing.T) {
 	const nobody = "http://" + deserted
 	dir := t.TempDir()
@@ -140,8 +140,8 @@ func TestEndpointsFile(t *testing.T) {
 	}
 }
 
-// Where a command is run may be a folder of anybody. What lies there does not get the token.
-// The client sends a password in the address of the node to the node, and prints it nowhere.
+// TestThePasswordOfAnAddressIsNotShown checks that the client sends the password of a node's address to the node, and
+// prints it nowhere.
 func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "ann" || password != "hidden" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// What the runtime keeps to follows what is in use, and stays within the cgroup.
+// TestGoalOfMemory checks that the memory limit follows the live heap and stays within the cgroup.
 func TestGoalOfMemory(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct{ live, cgroup, want uint64 }{
@@ -27,7 +27,8 @@ func TestGoalOfMemory(t *testing.T) {
 	}
 }
 
-// The limit of the cgroup that a process is in is found. A child of this test is put into a cgroup of its own.
+// TestMemoryLimitOfTheCgroup checks that the limit of the process's cgroup is found. A child of this test runs in its
+// own cgroup.
 func TestMemoryLimitOfTheCgroup(t *testing.T) {
 	if os.Getenv("DEADMAN_TEST_CGROUP") != "" {
 		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil { // until it is in its cgroup

@@ -28,7 +28,7 @@ func TestHandlerSchema(t *testing.T) {
 	}
 }
 
-// Handlers are listed with who answers, and tried.
+// TestHandlerVerbs checks that handlers are listed with their responders, and can be tested.
 func TestHandlerVerbs(t *testing.T) {
 	var own checks.Handlers
 	err := own.Register("shipping", checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {

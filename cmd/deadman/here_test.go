@@ -13,16 +13,16 @@ import (
 	"deadman/server"
 )
 
-// here is a node in this process, which the program in this process talks to over HTTP.
+// here is a node in this process with a client over HTTP.
 type here struct {
 	t    *testing.T
 	at   server.Endpoints
-	dir  string // of data
+	dir  string // data folder
 	env  []string
-	stop func() // waits until the node is gone
+	stop func() // waits until the node has stopped
 }
 
-// serveHere serves a fresh node until the test ends.
+// serveHere runs a fresh node until the test ends.
 func serveHere(t *testing.T, change ...func(*server.Config)) *here {
 	t.Helper()
 	ready := make(chan server.Endpoints, 1)
@@ -55,7 +55,7 @@ func serveHere(t *testing.T, change ...func(*server.Config)) *here {
 	return h
 }
 
-// run runs the program in this process, with input.
+// run runs the program in this process with an input.
 func (h *here) run(input string, args ...string) ran {
 	h.t.Helper()
 	return runHere(h.t, input, h.env, args...)
@@ -70,7 +70,7 @@ func runHere(t *testing.T, input string, env []string, args ...string) ran {
 	return ran{code, out.String(), errOut.String()}
 }
 
-// does runs a verb that has to succeed, and returns what it says.
+// does runs a command that must succeed, and returns its output.
 func (h *here) does(args ...string) string {
 	h.t.Helper()
 	got := h.run("", args...)
@@ -80,7 +80,7 @@ func (h *here) does(args ...string) string {
 	return got.out
 }
 
-// says runs a verb and looks for its exit code and parts of what it says on either output.
+// says runs a command and checks its exit code and parts of its output.
 func (h *here) says(code int, args []string, parts ...string) ran {
 	h.t.Helper()
 	got := h.run("", args...)
@@ -100,7 +100,7 @@ func (r ran) check(t *testing.T, args []string, code int, parts ...string) {
 	}
 }
 
-// read runs a verb that has to succeed and reads the JSON that it answers.
+// read runs a command that must succeed and decodes its JSON output.
 func read[T any](h *here, args ...string) (v T) {
 	h.t.Helper()
 	out := h.does(append(args, "-o", "json")...)

@@ -7,7 +7,7 @@ import (
 	"deadman/web"
 )
 
-// How jobs ended is shown by the time, most first, and of the rules that are asked for.
+// TestHistoryOutcomes checks that outcomes are listed by time, most frequent first, and filtered by rule.
 func TestHistoryOutcomes(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)

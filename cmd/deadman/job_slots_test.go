@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-// TestSlots draws what is waited for, in the bucket of its slot, and says what is wrong with a flag.
+// TestSlots checks that pending jobs are drawn in the bucket of their slot, and that invalid flags are reported.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -33,7 +33,7 @@ func TestSlots(t *testing.T) {
 	n.says(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
 }
 
-// TestBars: the longest bar fits, and what is hardly anything is seen.
+// TestBars checks that the longest bar fits, and that tiny parts are visible.
 func TestBars(t *testing.T) {
 	p := &cli{}
 	slots := []web.Slot{{Checks: 1_000_000}, {Checks: 1, Planned: 1, Ticks: 1}, {Planned: 500_000}}

@@ -11,7 +11,7 @@ import (
 	"deadman/web"
 )
 
-// The verbs on jobs, by hand from the beginning to the end.
+// TestJobVerbs checks the commands on a job from its creation to its end.
 func TestJobVerbs(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -65,7 +65,8 @@ func TestJobVerbs(t *testing.T) {
 	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
 }
 
-// The waits of a file begin in as many requests as it takes, and lines are named by their places in it.
+// TestJobsOfAFile checks that the jobs of a file are created in several requests, and that errors name the lines of
+// the file.
 func TestJobsOfAFile(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -87,7 +88,7 @@ func TestJobsOfAFile(t *testing.T) {
 	n.says(2, []string{"job", "create", "order-unshipped"}, "takes RULE KEY")
 }
 
-// Of a job that stays until a beat comes, and of one that is paused, no look is shown.
+// TestJobRow checks that no check is shown for a job that expects a beat after its last step, or for a paused one.
 func TestJobRow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
@@ -110,7 +111,7 @@ func TestJobRow(t *testing.T) {
 	}
 }
 
-// A dead letter is shown with the event as it came.
+// TestDeadLetter checks that a dead letter is shown with its event.
 func TestDeadLetter(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -138,7 +139,7 @@ func TestDeadLetter(t *testing.T) {
 	n.says(1, []string{"dead-letter", "get", "99"}, "not found")
 }
 
-// Dead letters are taken in by the rule as it is by then, and dropped.
+// TestDeadLetterDeeds checks that dead letters are retried with the current rule, and dropped.
 func TestDeadLetterDeeds(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -189,7 +190,7 @@ func TestDeadLetterDeeds(t *testing.T) {
 	}
 }
 
-// A look that could not find out is not one that found that nothing has happened.
+// TestALookThatCouldNotFindOutSaysSo checks that an undetermined check differs from one that found no event.
 func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -204,7 +205,7 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	n.says(0, []string{"job", "check", "asking", "2"}, "still waiting")
 }
 
-// A beat that stays away after its last step is not looked at until it comes.
+// TestJobOfASilentBeat checks that a missed heartbeat is not checked after its last step until a beat comes.
 func TestJobOfASilentBeat(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)

@@ -10,7 +10,7 @@ import (
 	"deadman/server"
 )
 
-// lookingUp is a rule that looks up in a source.
+// lookingUp returns a rule with a lookup.
 func lookingUp(name, lookup string) string {
 	return "name: " + name + `
 entity: order
@@ -23,8 +23,7 @@ lookup: ` + lookup + "\n"
 
 const inShop = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
 
-// shopFiles are a file of sources: a database that has the order 1, a server that is not there, and
-// the connection of a node.
+// shopFiles writes a file of sources: a database with the order 1, a missing server, and the connection of a node.
 func shopFiles(t *testing.T) (sources string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +39,7 @@ func shopFiles(t *testing.T) (sources string) {
 	return write(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
 }
 
-// Where the sources are named, lint asks them; where they are not, it says that it did not.
+// TestLintAsksSources checks that lint queries the sources if they are named, and otherwise warns that it did not.
 func TestLintAsksSources(t *testing.T) {
 	t.Parallel()
 	sources := shopFiles(t)
@@ -79,7 +78,8 @@ func TestLintAsksSources(t *testing.T) {
 	}
 }
 
-// What a lookup finds is said, or the node asks its source; without a node nobody is asked.
+// TestPreviewOfALookup checks that a preview takes the given lookup result or has the node query its source. Without
+// a node no source is queried.
 func TestPreviewOfALookup(t *testing.T) {
 	t.Parallel()
 	sources, dir := shopFiles(t), t.TempDir()
@@ -92,7 +92,7 @@ func TestPreviewOfALookup(t *testing.T) {
 		name    string
 		args    []string
 		key     string
-		found   string // --found; empty: it is not given
+		found   string // --found; empty: not given
 		outcome string // empty: it is refused
 		asked   bool
 		says    string
@@ -123,7 +123,7 @@ func TestPreviewOfALookup(t *testing.T) {
 	}
 }
 
-// A source that is down when rules are applied is a warning.
+// TestApplyWarnsOfASourceThatIsDown checks that a source that is down while rules are applied gives a warning.
 func TestApplyWarnsOfASourceThatIsDown(t *testing.T) {
 	t.Parallel()
 	sources := shopFiles(t)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asDeadman makes this test's binary behave as deadman itself.
+// asDeadman makes this test binary run as deadman.
 const asDeadman = "DEADMAN_TEST_AS_DEADMAN"
 
 func TestMain(m *testing.M) {
@@ -24,13 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// ran is what a run of the program came to.
+// ran is the result of a run of the program.
 type ran struct {
 	code     int
 	out, err string
 }
 
-// runs is a run of the program in a process of its own, in a folder of its own.
+// runs runs the program in its own process and folder.
 func runs(t *testing.T, env []string, args ...string) ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -57,7 +57,7 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) *e
 	return cmd
 }
 
-// inProcess is the program with a fixed time, for what it prints.
+// inProcess returns the program with a fixed time, for tests of its output.
 func inProcess(out, errOut *bytes.Buffer, env ...string) *cli {
 	p := newProgram(strings.NewReader(""), out, errOut, env)
 	p.zone = time.UTC

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The schema of a database that is not there is pending; to check it makes nothing, and to migrate does.
+// TestMigrate checks that the schema of a missing database is pending: --check creates nothing, and migrate does.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string][]string{

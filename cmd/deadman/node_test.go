@@ -23,7 +23,7 @@ import (
 	"deadman/web"
 )
 
-// soon is the sample rule with times that a test can wait for.
+// soon is the sample rule with times short enough for a test.
 const soon = `
 name: order-unshipped
 entity: order
@@ -38,7 +38,7 @@ slot: 1s
 hold: 1h
 `
 
-// node is a node in a process of its own.
+// node is a node in its own process.
 type node struct {
 	dir  string
 	args []string
@@ -46,7 +46,7 @@ type node struct {
 	log  *bytes.Buffer
 }
 
-// startNode serves the rules in a fresh data folder; none, when they are empty.
+// startNode runs a node with the rules in a fresh data folder, or without rules if empty.
 func startNode(t *testing.T, rules string) *node {
 	t.Helper()
 	return startNodeWith(t, rules)
@@ -84,12 +84,12 @@ func (n *node) start(t *testing.T) {
 		}
 		return err == nil
 	})
-	if i := slices.Index(n.args, "--http-addr"); n.args[i+1] == "127.0.0.1:0" { // where clients of a node that comes back look for it
+	if i := slices.Index(n.args, "--http-addr"); n.args[i+1] == "127.0.0.1:0" { // clients look for a restarted node there
 		n.args[i+1] = strings.TrimPrefix(endpointsOf(t, n).HTTP, "http://")
 	}
 }
 
-// endpointsOf is where an embedded node can be reached.
+// endpointsOf returns the endpoints of an embedded node.
 func endpointsOf(t *testing.T, n *node) (at server.Endpoints) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(n.dir, "endpoints.json"))
@@ -102,7 +102,7 @@ func endpointsOf(t *testing.T, n *node) (at server.Endpoints) {
 	return at
 }
 
-// stop ends the node as an operator would.
+// stop stops the node as an operator would.
 func (n *node) stop(t *testing.T) {
 	t.Helper()
 	send(t, n.cmd, syscall.SIGTERM)
@@ -118,7 +118,7 @@ func send(t *testing.T, to *exec.Cmd, s os.Signal) {
 	}
 }
 
-// env makes the client find the node as people's clients do: by its data folder.
+// env makes the client find the node by its data folder, as for users.
 func (n *node) env() []string { return []string{"DEADMAN_DATA_DIR=" + n.dir} }
 
 func (n *node) run(t *testing.T, args ...string) ran {
@@ -126,7 +126,7 @@ func (n *node) run(t *testing.T, args ...string) ran {
 	return runs(t, n.env(), args...)
 }
 
-// ask runs a verb that has to succeed and reads the JSON that it answers.
+// ask runs a command that must succeed and decodes its JSON output.
 func ask[T any](t *testing.T, n *node, args ...string) T {
 	t.Helper()
 	got := n.run(t, append(args, "-o", "json")...)
@@ -141,7 +141,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	for deadline := time.After(2 * time.Minute); ; { // for machines with much else to do
+	for deadline := time.After(2 * time.Minute); ; { // for busy machines
 		if holds() {
 			return
 		}
@@ -179,7 +179,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A node without rules is given the sample rule, which can be taken away again as the demo says.
+// TestDemoWithoutRules checks that a node without rules gets the sample rule, and that the printed command removes
+// it.
 func TestDemoWithoutRules(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, "")
@@ -198,8 +199,8 @@ func TestDemoWithoutRules(t *testing.T) {
 	}
 }
 
-// A node that has rules keeps them: the demo says what to do, in words that need no copy of the
-// repository.
+// TestDemoWithOtherRules checks that a node with rules keeps them, and that the demo's advice works without a copy of
+// the repository.
 func TestDemoWithOtherRules(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ rule, says string }{
@@ -217,7 +218,7 @@ func TestDemoWithOtherRules(t *testing.T) {
 	}
 }
 
-// The verbs against a node, from an event to an alert and to its end.
+// TestVerbs checks the commands from an event to its alert and resolution.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, soon)
@@ -324,8 +325,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A tail outlives its node: when that is back, the tail goes on, says what was said
-// meanwhile, and says nothing twice.
+// TestTail checks that a tail survives a restart of its node: it continues, prints the alerts of the gap, and repeats
+// none.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, soon)
@@ -366,7 +367,7 @@ func TestTail(t *testing.T) {
 	if key := next(); key != "live" {
 		t.Errorf("then comes %s", key)
 	}
-	send(t, tail, syscall.SIGSTOP) // so that it does not come back too early
+	send(t, tail, syscall.SIGSTOP) // so that it does not reconnect too early
 	n.stop(t)
 	n.start(t)
 	place("after")

@@ -14,7 +14,7 @@ entity: host
 trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 `
 
-// Where pings come in is shown whole, so that it can be copied, and what came is shown.
+// TestRulePings checks that ping URLs are printed in full, for copying, and that the ping log is shown.
 func TestRulePings(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)

@@ -13,7 +13,7 @@ import (
 	"deadman/rules"
 )
 
-// heldRule is a rule that shows all that a preview can.
+// heldRule is a rule with all features of a preview.
 const heldRule = `
 name: order-unshipped
 entity: order
@@ -28,7 +28,7 @@ hold: 1d
 labels: {team: fulfilment}
 `
 
-// previewed is a preview of the rule in the file, as the program shows it.
+// previewed returns the output of a preview of the rule in the file.
 func previewed(t *testing.T, file string, args ...string) ran {
 	t.Helper()
 	return runHere(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-01-31T10:05:00Z"}, args...)...)
@@ -150,7 +150,7 @@ func TestPreviewUsage(t *testing.T) {
 	}
 }
 
-// The rule of a file and the one that the node has are previewed alike.
+// TestPreviewOfASavedRule checks that the previews of a rule in a file and on the node are equal.
 func TestPreviewOfASavedRule(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -170,7 +170,7 @@ func TestPreviewOfASavedRule(t *testing.T) {
 	n.says(1, []string{"rule", "preview", "--rule", "nobody", "--event", ada}, "nobody", "not found")
 }
 
-// Whatever is said fits the terminal, and none of it can change the terminal.
+// TestTimelineFits checks that all texts fit the terminal, and that none can control it.
 func TestTimelineFits(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
@@ -196,7 +196,7 @@ func TestTimelineFits(t *testing.T) {
 	}
 }
 
-// A wait that began before its event is counted from its beginning.
+// TestTimelineSince checks that a job that began before its event is counted from its beginning.
 func TestTimelineSince(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "rule.yaml", strings.Replace(heldRule, "key: event.id}", "key: event.id, since: event.placed_at}", 1))
@@ -216,7 +216,8 @@ slot: 5m
 hold: 1d
 `
 
-// A schedule needs no event. Its ticks are shown by the clock of its zone, also where that is changed.
+// TestPreviewOfTicks checks that a schedule needs no event, and that ticks are printed in its zone across changes of
+// the clock.
 func TestPreviewOfTicks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -284,7 +285,8 @@ due  the schedule does not tick any more
 `)
 }
 
-// A heartbeat with keys needs no event: the first of them never reports, unless it pings.
+// TestPreviewOfAHeartbeat checks that a heartbeat with keys needs no event: its first key never reports, unless it
+// pings.
 func TestPreviewOfAHeartbeat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

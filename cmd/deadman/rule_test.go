@@ -19,13 +19,13 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// outcome is what rule apply answers with -o json.
+// outcome is the JSON output of rule apply.
 type outcome struct {
 	DryRun bool      `json:"dry_run"`
 	Rules  []applied `json:"rules"`
 }
 
-// actions are what became of each rule.
+// actions returns the action for each rule.
 func (o outcome) actions() map[string]action {
 	all := make(map[string]action)
 	for _, r := range o.Rules {
@@ -43,8 +43,7 @@ func want[T any](t *testing.T, got, want T) {
 	}
 }
 
-// Applying makes the node's rules those of the files, saves what changed alone, and does
-// nothing the second time.
+// TestApply checks that apply saves only changed rules, and does nothing the second time.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -72,7 +71,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// Pruning deletes what the bundle has and no file has, and nothing of anybody else.
+// TestPrune checks that pruning deletes the rules of the bundle that no file contains, and no others.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -108,8 +107,8 @@ func TestPrune(t *testing.T) {
 	want(t, names(), []string{"a", "c", "d"})
 }
 
-// Where one rule is refused, by the program or by the node, none is changed, and all that is
-// wrong is said.
+// TestApplyIsWholeOrNothing checks that no rule is changed if one is refused, by the program or by the node, and that
+// all errors are reported.
 func TestApplyIsWholeOrNothing(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -138,8 +137,8 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 	}
 }
 
-// A rule of another folder is taken over where that is asked for, and what streams still have
-// is taken in, having been counted.
+// TestApplyAdoptsAndTakesInThePast checks that a rule of another folder is taken over on request, and that past
+// events of streams are counted and then processed.
 func TestApplyAdoptsAndTakesInThePast(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -184,7 +183,7 @@ func TestApplyUsage(t *testing.T) {
 	}
 }
 
-// The verbs on one rule.
+// TestRuleVerbs checks the commands on one rule.
 func TestRuleVerbs(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
@@ -249,7 +248,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What nobody checked is said: the calendars that rules name, where no file of them is named.
+// TestLintSaysWhatItDidNotCheck checks that lint names the calendars that it could not check without their file.
 func TestLintSaysWhatItDidNotCheck(t *testing.T) {
 	t.Parallel()
 	const said = "calendars were not checked: office; name their file with --calendars\n"
@@ -282,8 +281,8 @@ func TestLintWarnsOfAScheduleThatIsOver(t *testing.T) {
 	}
 }
 
-// What new writes passes lint, begins with the line that editors look for, and says what was
-// asked for.
+// TestNewRule checks that a new rule file passes lint, begins with the schema line for editors, and has the requested
+// values.
 func TestNewRule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -346,8 +345,7 @@ func TestNewRuleRefuses(t *testing.T) {
 	}
 }
 
-// A file that new writes is valid by the schema that schema prints, and one with a slip is
-// not.
+// TestSchema checks that a new rule file is valid by the printed schema, and one with a typo is not.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -385,7 +383,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Who saves a rule is told what its wildcard does not hear.
+// TestApplySaysWhatIsNotHeard checks that apply reports the part of a wildcard that streams do not take in.
 func TestApplySaysWhatIsNotHeard(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)

@@ -12,8 +12,8 @@ import (
 
 var firstSecret = regexp.MustCompile(`\n    token  (dm_\S+)\n    login  (http://\S+)\n`)
 
-// Beyond loopback a node makes a token where there is none, and prints it once; it answers to
-// nobody without. With --insecure it answers to everybody.
+// TestServeBeyondLoopback checks that a node beyond loopback creates and prints a token once, and requires it. With
+// --insecure it requires none.
 func TestServeBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	n := &node{dir: t.TempDir()}
@@ -42,7 +42,7 @@ func TestServeBeyondLoopback(t *testing.T) {
 	}
 }
 
-// The calendars that serve is given are those that rules may name.
+// TestServeCalendars checks that rules may name the calendars given to serve.
 func TestServeCalendars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestServeCalendars(t *testing.T) {
 	}
 }
 
-// SIGHUP has a node read its files again, and does not end it.
+// TestHangUp checks that SIGHUP makes a node reload its files and does not end it.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "notify.yaml", "channels: {}\n")

@@ -24,7 +24,7 @@ func (n *here) loggedIn(secret string) *http.Cookie {
 	return answer.Cookies()[0]
 }
 
-// Sessions are listed and ended from the command line.
+// TestSessionVerbs checks that sessions are listed and ended from the command line.
 func TestSessionVerbs(t *testing.T) {
 	t.Parallel()
 	n := closed(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is what a node is started with.
+// given is the configuration of a node's start.
 type given struct {
 	file string
 	env  []string
@@ -79,7 +79,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Every setting has to be reachable by each of its names, and to land in a field of its own.
+// TestEverySetting checks that every setting is reachable by each of its names, and sets its own field.
 func TestEverySetting(t *testing.T) {
 	other := map[string]string{
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
@@ -186,7 +186,7 @@ func TestVariablesOfOthers(t *testing.T) {
 	}
 }
 
-// YAML reads 0123 as 83, and yes as true; a setting is what is written.
+// TestValuesAsWritten checks that settings keep their text, although YAML reads 0123 as 83, and yes as true.
 func TestValuesAsWritten(t *testing.T) {
 	for written, want := range map[string]string{
 		"data_dir: 0123": "0123", "data_dir: true": "true", "data_dir: 1e3": "1e3", "data_dir: 'a b'": "a b",
@@ -200,7 +200,8 @@ func TestValuesAsWritten(t *testing.T) {
 	}
 }
 
-// Whoever knows the path of a heartbeat's address can send heartbeats.
+// TestHeartbeatURLIsShownWithoutItsPath checks that the path is hidden, because knowing it is enough to send
+// heartbeats.
 func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "https://hc.example/ping/s3cret?k=s3cret": "https://hc.example/xxxxx",
@@ -217,7 +218,8 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 	}
 }
 
-// An address that cannot be read may have its password anywhere.
+// TestAddressesAreShownWithoutWhatMayBeAPassword checks addresses that can't be parsed, because the password may be
+// anywhere in them.
 func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
 	for _, value := range []string{
 		"postgres://u:pa ss@h/x", "postgres://u:pa\nss@h/x", "postgres://u:pa ss", "postgres://u:pass", "postgres:/u:pass@h/x", "postgres:u:pass@h", "postgres//u:pass", "u:pass",

@@ -41,7 +41,7 @@ func compare(t *testing.T, got, want string) {
 	}
 }
 
-// A snooze that puts nothing off says so.
+// TestShowIdleSnooze checks that a snooze without an effect is marked.
 func TestShowIdleSnooze(t *testing.T) {
 	var out bytes.Buffer
 	if err := inProcess(&out, nil).showJob(web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIdle: true}); err != nil {
@@ -185,8 +185,8 @@ func TestShowHeardAsJSONLine(t *testing.T) {
 	compare(t, out.String(), `{"text":"a\u009bb"}`+"\n")
 }
 
-// A colour is as wide as any other to the tabwriter, so columns stand where they stand
-// without colours.
+// TestTable checks that columns align with and without colors, because every color has the same width for the
+// tabwriter.
 func TestTable(t *testing.T) {
 	rows := [][]cell{
 		{cellOf("1"), colouredCell(red, "critical"), cellOf("tab\there")},
@@ -216,7 +216,7 @@ NO     STATUS    TEXT
 	compare(t, bare, show(false))
 }
 
-// A table is as wide as its terminal, and whole where there is none.
+// TestTableFits checks that a table fits its terminal, and is complete without one.
 func TestTableFits(t *testing.T) {
 	remedy := strings.Repeat("what to do about it, ", 10)
 	show := func(width int) string {

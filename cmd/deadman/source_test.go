@@ -7,14 +7,14 @@ import (
 	"deadman/web"
 )
 
-// Without a file of sources there are none, and the program says how there would be.
+// TestNoSources checks that an empty list of sources tells the user to configure a file.
 func TestNoSources(t *testing.T) {
 	n := serveHere(t)
 	n.says(0, []string{"source", "list"}, "there are no sources; serve --sources names a file of them")
 	n.says(1, []string{"source", "test", "shop"}, "start it with --sources")
 }
 
-// Sources are listed as they do, and tried.
+// TestSourceVerbs checks that sources are listed with their state, and can be tested.
 func TestSourceVerbs(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "shop.db", "") // an empty file is a database without tables

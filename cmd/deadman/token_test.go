@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-// closed is a node that takes tokens only, and the first token.
+// closed returns a node that requires tokens, with its first token.
 func closed(t *testing.T) *here {
 	t.Helper()
 	secrets := make(chan string, 1)
@@ -26,7 +26,7 @@ func closed(t *testing.T) *here {
 	return n
 }
 
-// A token does what its scopes and its prefix allow, until it is revoked.
+// TestTokenVerbs checks that a token is limited to its scopes and prefix, until it is revoked.
 func TestTokenVerbs(t *testing.T) {
 	t.Parallel()
 	n := closed(t)
@@ -73,7 +73,7 @@ func TestTokenVerbs(t *testing.T) {
 	n.says(0, []string{"token", "audit", "--before", "-1h"}, "nothing was changed yet")
 }
 
-// Whoever makes a token on an open node is told what that leads to.
+// TestTokenOfAnOpenNode checks that creating a token on an open node explains the consequence.
 func TestTokenOfAnOpenNode(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)

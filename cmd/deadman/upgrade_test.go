@@ -28,7 +28,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// upgradeRule has an alert for each event that is not resolved within 2 s.
+// upgradeRule raises an alert for each event that is not resolved within 2 s.
 const upgradeRule = `
 name: upgrade
 entity: order
@@ -38,7 +38,7 @@ escalate: [{after: 2s, step: late, severity: error}]
 slot: 1s
 `
 
-// fleet is nodes of several versions on one Postgres and one broker.
+// fleet is a set of nodes of several versions on one Postgres and one broker.
 type fleet struct {
 	*testing.T
 	dsn, nats string
@@ -67,7 +67,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// postgres is a Postgres of this test's own, which ends with it.
+// postgres starts a Postgres for this test.
 func postgres(t *testing.T) (dsn string) {
 	t.Helper()
 	cluster, err := storetest.StartCluster(storetest.Settings{})
@@ -82,7 +82,7 @@ func postgres(t *testing.T) (dsn string) {
 	return cluster.DSN
 }
 
-// settings are those of all programs of the fleet.
+// settings returns the environment of all programs of the fleet.
 func (f *fleet) settings() []string {
 	return []string{"DEADMAN_DATABASE_URL=" + f.dsn, "DEADMAN_NATS_URL=" + f.nats}
 }
@@ -95,7 +95,7 @@ type member struct {
 	stopped bool
 }
 
-// begin starts a node of a program, and does not wait until it serves.
+// begin starts a node without waiting until it is ready.
 func (f *fleet) begin(program string) *member {
 	f.Helper()
 	m := &member{f: f, log: &bustest.Log{}}
@@ -122,7 +122,7 @@ func (f *fleet) serve(program string) *member {
 	return m
 }
 
-// stop ends the node as an operator would.
+// stop stops the node as an operator would.
 func (m *member) stop() {
 	m.f.Helper()
 	if m.stopped {
@@ -135,10 +135,10 @@ func (m *member) stop() {
 	}
 }
 
-// served is where a node says in its log that it serves.
+// served matches the log line with the node's address.
 var served = regexp.MustCompile(`"msg":"serving","http":"([^"]+)"`)
 
-// ready is the status of /readyz; 0: the node does not answer.
+// ready returns the status of /readyz, or 0 if the node does not answer.
 func (m *member) ready() int {
 	m.f.Helper()
 	at := served.FindStringSubmatch(m.log.String())
@@ -169,7 +169,7 @@ func (f *fleet) eventually(what string, holds func() bool) {
 	}
 }
 
-// number reads one number from the database.
+// number reads a number from the database.
 func (f *fleet) number(text string, args ...any) (n int) {
 	f.Helper()
 	if err := f.db.QueryRowContext(f.Context(), text, args...).Scan(&n); err != nil {
@@ -178,14 +178,14 @@ func (f *fleet) number(text string, args ...any) (n int) {
 	return n
 }
 
-// holders is how many nodes hold shards, where all shards are held.
+// holders returns the number of nodes with shards, once all shards are held.
 func (f *fleet) holders() int {
 	f.Helper()
 	return f.number(`SELECT CASE WHEN bool_and(node IS NOT NULL AND expires_at > now()) THEN count(DISTINCT node) ELSE 0 END FROM shard_lease`)
 }
 
-// load publishes events until stop is called, and resolves each third at once. It returns the keys that
-// are not, and those that are.
+// load publishes events until stop is called, and resolves each third at once. It returns the keys of the open and of
+// the resolved ones.
 func (f *fleet) load() (stop func() (open, done []string)) {
 	f.Helper()
 	var open, done []string
@@ -218,7 +218,7 @@ func (f *fleet) load() (stop func() (open, done []string)) {
 	}
 }
 
-// check checks the promises about the events of a load, once nothing is pending.
+// check checks the promises about the events of a load after all jobs have ended.
 func (f *fleet) check(open, done []string) {
 	f.Helper()
 	const ofRule = ` JOIN rule r ON r.id = x.rule_id WHERE r.name = 'upgrade'`
@@ -307,7 +307,7 @@ func (f *fleet) published() map[string]int {
 	}
 }
 
-// source is the folder of the repository.
+// source returns the folder of the repository.
 func source(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
@@ -317,7 +317,7 @@ func source(t *testing.T) string {
 	return dir
 }
 
-// buildOlder builds the last commit whose schema is one version older.
+// buildOlder builds the last commit with a schema one version older.
 func buildOlder(t *testing.T) string {
 	t.Helper()
 	program, err := faults.Older(t.Context(), source(t), t.TempDir())
@@ -327,7 +327,7 @@ func buildOlder(t *testing.T) string {
 	return program
 }
 
-// buildNewer builds these sources with two more migrations.
+// buildNewer builds the current sources with two more migrations.
 func buildNewer(t *testing.T) string {
 	t.Helper()
 	newest, err := faults.NewestMigration(source(t))
@@ -357,8 +357,8 @@ func buildNewer(t *testing.T) string {
 	return program
 }
 
-// Nodes are replaced one after the other under load: an older version serves, the current one joins and migrates the
-// schema beneath it, the older one leaves, comes back for a while, and leaves for good.
+// TestUpgrade replaces nodes one after the other under load: an older version serves, the current one joins and
+// migrates the schema, and the older one leaves, returns for a while, and leaves for good.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -369,7 +369,7 @@ func TestUpgrade(t *testing.T) {
 	first := f.serve(older)
 	before := f.number(`SELECT max(version_id) FROM schema_version`)
 	stop := f.load()
-	done := func(n int) func() bool { // jobs so far, and so many more
+	done := func(n int) func() bool { // n more ended jobs than now
 		n += f.number(`SELECT count(*) FROM history`)
 		return func() bool { return f.number(`SELECT count(*) FROM history`) >= n }
 	}
@@ -383,15 +383,15 @@ func TestUpgrade(t *testing.T) {
 	f.eventually("both decide", done(200))
 	first.stop()
 	f.eventually("the current node decides alone", done(200))
-	again := f.serve(older) // as where an upgrade is taken back
+	again := f.serve(older) // as in a rollback
 	f.eventually("both hold shards again", func() bool { return f.holders() == 2 })
 	f.eventually("both decide again", done(200))
 	again.stop()
 	f.check(stop())
 }
 
-// A program that is two versions of the schema ahead waits for the nodes that could not follow. With --force it
-// leaves them behind: they hand their shards over and report it.
+// TestANodeThatTheSchemaLeftBehindHandsOver checks that a program two schema versions ahead waits for the nodes that
+// could not follow. With --force it leaves them behind: they hand over their shards and report it.
 func TestANodeThatTheSchemaLeftBehindHandsOver(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pseudoTerminal is a terminal of a width, and where what is written to it comes out.
+// pseudoTerminal opens a terminal with a width. screen receives its output.
 func pseudoTerminal(t *testing.T, width uint16) (terminal, screen *os.File) {
 	t.Helper()
 	screen = openFile(t, "/dev/ptmx")
@@ -30,7 +30,7 @@ func pseudoTerminal(t *testing.T, width uint16) (terminal, screen *os.File) {
 	return terminal, screen
 }
 
-// On a real terminal a table is as wide as that, and has to give way for it.
+// TestTableOnATerminal checks that a table fits a real terminal by clipping its columns.
 func TestTableOnATerminal(t *testing.T) {
 	terminal, screen := pseudoTerminal(t, 60)
 	if got := terminalWidth(terminal); got != 60 {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// What servers answer to the last message of three.
+// TestAnswersToABatch checks the interpretation of servers' answers to the last message of a batch of three.
 func TestAnswersToABatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
 		ok      bool
-		refused bool // and may go one by one
+		refused bool // and the alerts may go one by one
 	}{
 		"taken in":             {`{"stream":"DEADMAN_ALERTS","seq":3,"batch":"b","count":3}`, true, false},
 		"knows no batches":     {`{"stream":"DEADMAN_ALERTS","seq":3}`, false, true},

@@ -46,8 +46,8 @@ func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A new stream of events has a cap, beyond which its oldest events go. One that is there keeps what its operator set, and none where it had
-// none: no event of it goes by an upgrade.
+// TestTheStreamOfEventsHasACap checks that a new stream of events has a limit and deletes its oldest events beyond
+// it. An existing stream keeps its operator's limit, or none, so that an upgrade deletes no event.
 func TestTheStreamOfEventsHasACap(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
@@ -115,7 +115,8 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 	}
 }
 
-// Where the broker has too little room for the cap, the stream of events is made with a smaller one, and rules are served.
+// TestTheCapOfEventsFitsTheBroker checks that the stream of events gets a smaller limit if the broker lacks storage
+// for the configured one, and that rules are served.
 func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
 	o := bustest.Options(t)
 	o.JetStreamMaxStore = 1<<30 + 200<<20

@@ -39,7 +39,7 @@ func some(n int) []alerts.Alert {
 	return batch
 }
 
-// follow returns n alerts as a consumer sees them.
+// follow returns n alerts as a consumer receives them.
 func follow(t *testing.T, b *bus.Bus, backlog, n int) []alerts.Alert {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -68,7 +68,7 @@ func storedMessage(t *testing.T, js jetstream.JetStream) uint64 {
 
 func TestAlertsArriveAsTheyWere(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
-	batch := some(2500) // more than are on their way at once
+	batch := some(2500) // more than fit in flight at once
 	sent, err := b.Publish(t.Context(), batch)
 	if err != nil || len(sent) != len(batch) {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
@@ -130,8 +130,8 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	}
 	publishAll()
 	publishAll() // the broker remembers the ids
-	// The window is over once the broker takes another alert of the same id: that one's
-	// subject differs in the severity, so nothing but the window refuses it.
+	// The window is over once the broker takes another alert with the same id. Its subject differs in the severity,
+	// so only the window would refuse it.
 	other := batch[0]
 	other.Severity = alerts.Info
 	eventually(t, "the duplicate window is over", func() bool {
@@ -147,7 +147,8 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	}
 }
 
-// A stream remembers the ids of what was purged for its duplicate window. An alert is not said to be published meanwhile.
+// TestAPurgedAlertIsPublishedAgain checks that a purged alert counts as unpublished while the stream remembers its id
+// for the duplicate window.
 func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server, func(o *bus.Options) { o.Window = 2 * time.Second })
@@ -260,7 +261,7 @@ func TestFollowIsLive(t *testing.T) {
 	}
 }
 
-// A consumer that takes its time holds a few of the alerts that it follows, and not all of its backlog.
+// TestFollowersHoldFew checks that a slow consumer holds a few alerts in memory and not its whole backlog.
 func TestFollowersHoldFew(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
@@ -288,7 +289,7 @@ func TestFollowersHoldFew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen++; seen == 3 {
-			time.Sleep(time.Second) // so that what is asked for has come
+			time.Sleep(time.Second) // long enough for the pull to be answered
 			stream, err := js.Stream(ctx, bus.AlertsStream)
 			if err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// kept are the messages of the stream of alerts, from its beginning.
+// kept returns the messages of the stream of alerts from its beginning.
 func kept(t *testing.T, js jetstream.JetStream) []*jetstream.RawStreamMsg {
 	t.Helper()
 	s, err := js.Stream(t.Context(), bus.AlertsStream)
@@ -34,7 +34,7 @@ func kept(t *testing.T, js jetstream.JetStream) []*jetstream.RawStreamMsg {
 	return all
 }
 
-// batchesOf are how many messages each batch had, those that came alone last.
+// batchesOf returns the sizes of the batches and the number of single messages.
 func batchesOf(messages []*jetstream.RawStreamMsg) (sizes []int, alone int) {
 	last := ""
 	for _, m := range messages {
@@ -82,8 +82,8 @@ func TestABatchIsBoundedInBytesToo(t *testing.T) {
 	}
 }
 
-// What was sent before goes no second time, and what is new gets through beside it, in the
-// order of its key.
+// TestABatchWithARepeat checks that alerts sent earlier are not repeated, and that new ones get through beside them,
+// in the order of their key.
 func TestABatchWithARepeat(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
@@ -125,7 +125,7 @@ func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
 	}
 }
 
-// An operator may take back what the stream was made with.
+// TestAStreamThatTakesNoBatches checks publishing after an operator has disabled batches.
 func TestAStreamThatTakesNoBatches(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)

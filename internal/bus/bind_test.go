@@ -60,7 +60,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what was there at the save is not for the rule: %+v", got)
 	}
-	bind(t, b, "orders.*", "*.shipped") // the second as far as the first: they meet
+	bind(t, b, "orders.*", "*.shipped") // the subjects overlap, so the second is covered only in part
 	if diff := cmp.Diff([]string{"orders.*"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
 		t.Errorf("a wildcard takes the place of what it includes: %s", diff)
 	}
@@ -149,7 +149,7 @@ func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 	if diff := cmp.Diff(want, bind(t, b, "fans.*")); diff != "" {
 		t.Errorf("the remedy does not help: %s", diff)
 	}
-	// A copy beside a stream that can be read itself would bring every event twice.
+	// A copy of a stream that can be read itself would deliver every event twice.
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS_COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}})
 	want = []rules.StreamBinding{{Subject: "orders.created", Stream: "ORDERS"}}
@@ -182,7 +182,7 @@ func TestNodesBindAtOnce(t *testing.T) {
 	}
 }
 
-// A stream that lets single messages go is named, with the setting.
+// TestRoadsNameWhatAStreamMayLose checks that a stream that may delete single messages is reported, with the setting.
 func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
@@ -207,7 +207,8 @@ func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 	}
 }
 
-// A node that starts while the broker goes away tries again: the error says that the broker is not reachable.
+// TestRoadsOfABrokerThatIsAway checks that a node starting while the broker goes away retries: the error is
+// ErrUnreachable.
 func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server)
@@ -217,8 +218,8 @@ func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	}
 }
 
-// A stream that is deleted between the list of streams and the question about it is one that is not there: nobody is told
-// that it is gone.
+// TestStreamsThatGoWhileTheyAreLookedFor checks that a stream deleted between listing and query counts as missing,
+// without an error.
 func TestStreamsThatGoWhileTheyAreLookedFor(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)

@@ -20,8 +20,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// A stopped server of a cluster leaves two goroutines of its own behind now and then, and
-// so does a proxy that cut a connection.
+// TestMain ignores goroutines that a stopped server of a cluster, or a proxy after cutting a connection, sometimes
+// leaves behind.
 func TestMain(m *testing.M) {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m,
@@ -44,7 +44,7 @@ func serve(t *testing.T, dir string) *bus.Server {
 	return s
 }
 
-// connect connects in the process.
+// connect connects within the process.
 func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus {
 	t.Helper()
 	o := bus.Options{InProcess: s, Name: t.Name(), Log: quietly()}
@@ -59,7 +59,7 @@ func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus
 	return b
 }
 
-// makeStream makes a stream of somebody else.
+// makeStream creates a stream of another owner.
 func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
 	t.Helper()
 	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
@@ -67,7 +67,7 @@ func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig
 	}
 }
 
-// eventually polls until ok, for at most two minutes.
+// eventually polls until ok returns true, for at most two minutes.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -185,7 +185,7 @@ func TestSchemeThatIsNotSpoken(t *testing.T) {
 	}
 }
 
-// TestUncleanStop: an index that is older than the messages is made good in one plain line.
+// TestUncleanStop checks that an index older than its messages is recovered and logged in one plain line.
 func TestUncleanStop(t *testing.T) {
 	dir := bustest.Dir(t)
 	s := serve(t, dir)
@@ -200,7 +200,7 @@ func TestUncleanStop(t *testing.T) {
 	publish(b)
 	b.Close()
 	s.Close()
-	old := make(map[string][]byte) // the indexes as a kill leaves them: older than the messages
+	old := make(map[string][]byte) // the indexes as after a kill: older than the messages
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "index.db" {
 			old[path], err = os.ReadFile(path)

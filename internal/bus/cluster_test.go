@@ -15,8 +15,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// cluster returns a function that starts the i-th of n servers of one JetStream cluster,
-// which begins with the first few of them.
+// cluster returns a function that starts the i-th of n servers of a JetStream cluster with first initial members.
 func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) {
 	t.Helper()
 	routes, ports, dirs := make([]string, n), make([]int, n), make([]string, n)
@@ -49,7 +48,7 @@ func stop(srv *natsserver.Server) {
 	srv.WaitForShutdown()
 }
 
-// join connects as soon as the cluster is there; not being there yet has to be said as such.
+// join connects once the cluster is ready. Until then the error must be ErrUnreachable.
 func join(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
 	t.Helper()
 	var urls []string
@@ -90,7 +89,7 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 		t.Errorf("%d events, want 20", len(got))
 	}
 	batch := some(50)
-	for range 2 { // the second time they are there already
+	for range 2 { // the second time they exist already
 		if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 		}

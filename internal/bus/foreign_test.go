@@ -13,8 +13,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// Followers skip messages of other publishers on the subjects of alerts. The first is logged, all are counted,
-// and no alert is missed for them.
+// TestFollowersPassOverWhatIsNoAlert checks that followers skip messages of other publishers on the subjects of
+// alerts. The first is logged, all are counted, and no alert is missed.
 func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -58,7 +58,8 @@ func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
 	}
 }
 
-// Who guesses the subject of an alert and is there first does not silence the alert.
+// TestAnAlertWhoseSubjectIsTakenIsPublished checks that a message of another publisher on an alert's subject does not
+// suppress the alert.
 func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]int{"alone": 1, "in a batch": 3} {
@@ -70,7 +71,7 @@ func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 2 { // the second time they are there
+		for range 2 { // the second time they exist already
 			if sent, err := b.Publish(t.Context(), want); err != nil || len(sent) != batch {
 				t.Fatalf("%s: %d sent, %v", name, len(sent), err)
 			}

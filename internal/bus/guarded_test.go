@@ -15,7 +15,7 @@ import (
 
 const token = "a-token-that-nobody-guesses"
 
-// With a token, whoever does not show it gets nothing; the node itself gets in.
+// TestAServerWithAToken checks that a server with a token rejects clients without it, but accepts the node.
 func TestAServerWithAToken(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "token", token+"\n")
@@ -46,7 +46,7 @@ func TestAServerWithAToken(t *testing.T) {
 	b.Close()
 }
 
-// connectBound connects in the process, where orders.created is captured.
+// connectBound connects within the process and captures orders.created.
 func connectBound(t *testing.T, s *bus.Server) *bus.Bus {
 	t.Helper()
 	b := connect(t, s)
@@ -81,7 +81,7 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 	}
 }
 
-// A token in the URL is in no line of the log, also when the connection is made again.
+// TestATokenInTheURLIsNotSaid checks that the log never contains a token from the URL, even after a reconnect.
 func TestATokenInTheURLIsNotSaid(t *testing.T) {
 	t.Parallel()
 	o := bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", TokenFile: write(t, t.TempDir(), "token", token), Log: quietly()}
@@ -108,7 +108,8 @@ func TestATokenInTheURLIsNotSaid(t *testing.T) {
 	}
 }
 
-// Of an address that cannot be read nothing is quoted: a password that is not encoded is why.
+// TestAPasswordInTheURLIsNotSaid checks that an invalid address is not quoted, because an unescaped password may be
+// the cause.
 func TestAPasswordInTheURLIsNotSaid(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -8,8 +8,8 @@ import (
 	"deadman/internal/bus"
 )
 
-// A broker that hangs up while it is being connected to, as one that just dies does, is not
-// there yet.
+// TestABrokerThatHangsUp checks that a broker hanging up during the connection attempt, as one that just died, counts
+// as unreachable.
 func TestABrokerThatHangsUp(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{

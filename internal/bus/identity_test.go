@@ -24,7 +24,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// authority vouches for certificates.
+// authority issues certificates.
 type authority struct {
 	*testing.T
 	dir  string
@@ -32,7 +32,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority writes its certificate to a file in dir, named so.
+// newAuthority creates an authority and writes its certificate to a file in dir.
 func newAuthority(t *testing.T, dir, name string) *authority {
 	t.Helper()
 	a := &authority{T: t, dir: dir}
@@ -40,7 +40,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	return a
 }
 
-// issue writes a certificate and its key to files and returns their paths. It holds for so long.
+// issue writes a certificate with a validity, and its key, to files and returns their paths.
 func (a *authority) issue(name string, holds time.Duration) (cert, key string) {
 	a.Helper()
 	a.make(name, name, holds)
@@ -81,7 +81,7 @@ func (a *authority) make(file, name string, holds time.Duration) (*x509.Certific
 	return made, key
 }
 
-// write writes a file below a folder and returns its path.
+// write writes a file in a folder and returns its path.
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -91,7 +91,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// listen starts a server as its operator wants it, on a port that it keeps; 0 picks one.
+// listen starts a server with its operator's options on a fixed port; 0 picks one.
 func listen(t *testing.T, port int, change func(*natsserver.Options)) (s *natsserver.Server, at int) {
 	t.Helper()
 	o := bustest.Options(t)
@@ -103,7 +103,7 @@ func listen(t *testing.T, port int, change func(*natsserver.Options)) (s *natsse
 	return s, s.Addr().(*net.TCPAddr).Port
 }
 
-// withTLS has a server show a certificate and want one of its clients.
+// withTLS makes a server present a certificate and require one of its clients.
 func withTLS(t *testing.T, cert, key, clients string) func(*natsserver.Options) {
 	t.Helper()
 	return func(o *natsserver.Options) {
@@ -131,7 +131,8 @@ func user(t *testing.T) (seed, public string) {
 	return string(text), public
 }
 
-// A file that is of no use is named, with what to do, before anything is sent.
+// TestFilesThatAreOfNoUse checks that an unusable file is named in the error, with the remedy, before anything is
+// sent.
 func TestFilesThatAreOfNoUse(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
@@ -188,8 +189,8 @@ func TestFilesThatAreOfNoUse(t *testing.T) {
 	}
 }
 
-// Where one side does not trust the other, nothing is sent, and it is not taken for a broker
-// that is not there yet.
+// TestNoTrust checks that nothing is sent if one side does not trust the other, and that the error is not
+// ErrUnreachable.
 func TestNoTrust(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
@@ -233,7 +234,8 @@ func TestNoTrust(t *testing.T) {
 	}
 }
 
-// What is rotated counts at the next connection, and a rotation that is half done ends nothing.
+// TestWhatIsRotatedCountsWithoutARestart checks that rotated files take effect at the next connection, and that a
+// half-done rotation breaks nothing.
 func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
@@ -257,7 +259,7 @@ func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
 		who           bus.Identity
 		before, after func(*natsserver.Options)
 		rotate        func()
-		says          string // meanwhile
+		says          string // during the rotation
 	}{
 		"token": {
 			bus.Identity{Token: write(t, dir, "token", "one")},

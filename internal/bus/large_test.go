@@ -15,7 +15,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// A body that is taken in may be larger as part of an alert than the broker lets through.
+// TestAnAlertThatIsTooLargeIsSaidWithoutItsBody checks an event body that the broker accepts, but that is too large
+// as part of an alert.
 func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	large := alert(0)
@@ -61,7 +62,8 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 	}
 }
 
-// What does not fit even shortened waits, and is said; what is around it goes.
+// TestAnAlertThatNeverFitsHoldsUpNoOther checks that an alert too large even when shortened is reported and waits,
+// while the others are published.
 func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
 	o := bustest.Options(t)
 	o.MaxPayload = 2000

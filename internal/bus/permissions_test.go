@@ -16,8 +16,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// serveUser starts a server whose user "deadman" has permissions, and returns its address
-// and that of a user who may do everything.
+// serveUser starts a server whose user "deadman" has permissions. It returns its address, and that of a user with all
+// permissions.
 func serveUser(t *testing.T, may *natsserver.Permissions) (url, all string) {
 	t.Helper()
 	o := bustest.Options(t)
@@ -70,8 +70,7 @@ func TestAMissingPermissionToSayAlerts(t *testing.T) {
 	}
 }
 
-// An alert that does not get through holds up what comes behind it of its rule and key, and
-// nothing else.
+// TestAnAlertThatIsHeldUp checks that a rejected alert holds up only the later alerts with its rule and key.
 func TestAnAlertThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("deadman.alerts.*.critical.>"))
@@ -95,7 +94,7 @@ func TestAnAlertThatIsHeldUp(t *testing.T) {
 	}
 }
 
-// Where deadman may not change the stream, its alerts go as the stream takes them.
+// TestAStreamThatMayNotBeChanged checks publishing without the permission to change the stream.
 func TestAStreamThatMayNotBeChanged(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("$JS.API.STREAM.UPDATE.>"))
@@ -108,7 +107,7 @@ func TestAStreamThatMayNotBeChanged(t *testing.T) {
 	}
 }
 
-// What the broker does not permit is an error at once, however long somebody would wait.
+// TestAMissingPermissionToPublish checks that a denied publication fails at once, regardless of the timeout.
 func TestAMissingPermissionToPublish(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("orders.>", "beats.>"))
@@ -141,8 +140,8 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 	}
 }
 
-// What may not be asked about streams is an error at once: somebody who saves a rule waits for
-// it, and has to read which permission is missing.
+// TestAMissingPermissionToBind checks that a denied request about streams fails at once with the missing permission,
+// because a user saving a rule waits for it.
 func TestAMissingPermissionToBind(t *testing.T) {
 	t.Parallel()
 	for permission, may := range map[string]*natsserver.Permissions{

@@ -11,7 +11,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// What is in the streams is for the node's user, whatever the umask is.
+// TestFilesOfStreamsAreOfThisUserAlone checks that only the node's user can read the files of streams, regardless of
+// the umask.
 func TestFilesOfStreamsAreOfThisUserAlone(t *testing.T) {
 	dir := filepath.Join(bustest.Dir(t), "nats")
 	defer syscall.Umask(syscall.Umask(0))

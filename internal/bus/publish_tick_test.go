@@ -16,19 +16,19 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// due is what a tick of now publishes.
+// due returns the emission of a current tick.
 func due(subject string) futurejobs.Emission {
 	at := time.Now().UTC().Truncate(time.Second)
 	return futurejobs.Emission{Rule: "import-due", Subject: subject, ID: fmt.Sprintf("import-due-%d", at.Unix()), Data: []byte(`{"any":"json"}`), At: at, Missed: 2}
 }
 
-// unheld sends an event of a rule that is not changed.
+// unheld sends an event of an unchanged rule.
 func unheld(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 	_, err := send(ctx)
 	return err
 }
 
-// on are the events that a stream has on a subject.
+// on returns the events of a stream on a subject.
 func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jetstream.RawStreamMsg) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), stream)
@@ -47,7 +47,7 @@ func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jet
 	}
 }
 
-// A subject that no stream takes in is captured, whenever that comes to be so.
+// TestEmittedEventsAreCaptured checks that a subject without a stream is captured, even after its stream was deleted.
 func TestEmittedEventsAreCaptured(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
@@ -76,8 +76,8 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 	}
 }
 
-// An event that is in the stream is not published again, also where the stream does not know its
-// id any more and others came after it.
+// TestEmittedEventsAreLookedForFirst checks that an event in the stream is not published again, even if the stream no
+// longer knows its id and newer events follow it.
 func TestEmittedEventsAreLookedForFirst(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
@@ -86,7 +86,7 @@ func TestEmittedEventsAreLookedForFirst(t *testing.T) {
 	}
 	e := due("imports.due")
 	publish := func(id string) {
-		msg := &nats.Msg{Subject: e.Subject, Data: e.Data, Header: nats.Header{"ce-id": {id}}} // without an id for the window
+		msg := &nats.Msg{Subject: e.Subject, Data: e.Data, Header: nats.Header{"ce-id": {id}}} // without an id
 		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
@@ -104,14 +104,14 @@ func TestEmittedEventsAreLookedForFirst(t *testing.T) {
 	}
 }
 
-// Whoever emits an event at the same time, and whoever else publishes on the subject, it is there
-// once.
+// TestEmittedEventsAreThereOnce checks that an event is stored once despite concurrent emitters and other publishers
+// on the subject.
 func TestEmittedEventsAreThereOnce(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	js := bustest.JetStream(t, server.ClientURL())
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage,
-		Duplicates: 100 * time.Millisecond, // which is over before all are done
+		Duplicates: 100 * time.Millisecond, // ends before all are done
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,8 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	}
 }
 
-// A node that slept between its look and its publication finds that another was faster.
+// TestEmittedEventsAreNotPublishedOnAnOldLook checks that a node pausing between its search and its publication
+// detects a faster node.
 func TestEmittedEventsAreNotPublishedOnAnOldLook(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())

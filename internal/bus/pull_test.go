@@ -13,8 +13,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// statuses are messages that look like what the broker says of a request. A client of JetStream
-// would take them for that.
+// statuses returns messages that resemble the broker's status messages. A JetStream client would mistake them.
 func statuses(subject string) []*nats.Msg {
 	var all []*nats.Msg
 	for _, status := range []string{"100", "400", "404", "408", "409", "423", "503", "abc", ""} {
@@ -26,8 +25,8 @@ func statuses(subject string) []*nats.Msg {
 	return all
 }
 
-// A message that looks like a status is a message like any other: no sender keeps the stream from
-// being read.
+// TestReadPastWhatLooksLikeAStatus checks that a message resembling a status is read like any other, so that no
+// sender can block a stream.
 func TestReadPastWhatLooksLikeAStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -46,7 +45,7 @@ func TestReadPastWhatLooksLikeAStatus(t *testing.T) {
 		put(m)
 		put(&nats.Msg{Subject: "orders.created", Data: []byte(`{}`)})
 	}
-	for _, after := range []int{0, 1, 2, 5} { // also where one of them is the first
+	for _, after := range []int{0, 1, 2, 5} { // even as the first message
 		r := read(t, b, bus.EventsStream, want[0]+uint64(after)-1, "orders.created")
 		var got []futurejobs.Event
 		eventually(t, "all is read", func() bool {
@@ -63,7 +62,7 @@ func TestReadPastWhatLooksLikeAStatus(t *testing.T) {
 	}
 }
 
-// Nor does one keep anybody from following alerts.
+// TestFollowPastWhatLooksLikeAStatus checks that such a message does not block followers of alerts.
 func TestFollowPastWhatLooksLikeAStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -85,13 +84,14 @@ func TestFollowPastWhatLooksLikeAStatus(t *testing.T) {
 	}
 }
 
-// A reader goes on where a request ends: at its number of messages, at its bytes, and at its time.
+// TestReadOverManyRequests checks that a reader continues after each end of a request: by messages, by bytes, and by
+// time.
 func TestReadOverManyRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
 	bind(t, b, "orders.created")
-	const small, large = 4100, 30 // more than two requests of each kind have room for
+	const small, large = 4100, 30 // more than two requests of each kind can hold
 	body := make([]byte, 700<<10)
 	var last jetstream.PubAckFuture
 	for i := range small + large {

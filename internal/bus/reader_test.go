@@ -29,7 +29,7 @@ func read(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...str
 	return r
 }
 
-// drain reads until nothing is left.
+// drain reads until no messages are left.
 func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) []futurejobs.Event {
 	t.Helper()
 	r := read(t, b, stream, after, subjects...)
@@ -37,7 +37,7 @@ func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...st
 	var all []futurejobs.Event
 	for again := 0; ; {
 		got, err := r.Next(t.Context(), 7, 10*time.Millisecond)
-		if errors.Is(err, bus.ErrReaderLost) && again < 10 { // a cluster has chosen another leader
+		if errors.Is(err, bus.ErrReaderLost) && again < 10 { // a cluster has elected another leader
 			again++
 			r.Close()
 			r = read(t, b, stream, after, subjects...)
@@ -56,7 +56,7 @@ func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...st
 	}
 }
 
-// drained reports whether nothing after seq is left at the moment.
+// drained reports whether no messages after seq are left at the moment.
 func drained(t *testing.T, r events.Reader, seq uint64) bool {
 	t.Helper()
 	end, ok, err := r.End(t.Context())
@@ -116,7 +116,7 @@ func TestReadOnlyTheSubjects(t *testing.T) {
 	}
 }
 
-// The end of a stream is not the end of a subject that it does not take in any more.
+// TestTheEndOfASubjectThatMoved checks that a stream's end is not the end of a subject that moved to another stream.
 func TestTheEndOfASubjectThatMoved(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
@@ -136,7 +136,7 @@ func TestTheEndOfASubjectThatMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	bind(t, b, "c") // it takes in another one
+	bind(t, b, "c") // it takes in another subject
 	if _, _, err := r.End(t.Context()); !errors.Is(err, bus.ErrReaderLost) {
 		t.Errorf("the stream was changed: %v", err)
 	}
@@ -215,7 +215,7 @@ func TestNextTakesWhatIsThere(t *testing.T) {
 	sent.Wait()
 }
 
-// Whoever reads ahead is called off at any moment, and goes on later.
+// TestNextLosesNothingWhenItIsCalledOff checks that a cancelled Next loses no messages.
 func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
@@ -247,8 +247,8 @@ func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
 	}
 }
 
-// Drained must never be true while an event is there that the broker acknowledged before
-// the question: the alarms that would follow are false.
+// TestDrainedIsNeverTrueTooEarly checks that Drained is never true while an event acknowledged before the call
+// exists, because false alerts would follow.
 func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "mine.*", "other.*")
@@ -356,7 +356,7 @@ func TestReaderEndsWithTheConnection(t *testing.T) {
 	}
 	addr := s.ClientURL()[len("nats://"):]
 	s.Close()
-	eventually(t, "the connection is lost", func() bool { return !b.Connected() }) // the reader hears of it earlier
+	eventually(t, "the connection is lost", func() bool { return !b.Connected() }) // the reader notices it earlier
 	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What is deleted while the past is read is not waited for: the stream may be quiet for ever.
+// TestThePastEndsWhereTheStreamForgets checks that a replay does not wait for messages deleted meanwhile, because a
+// quiet stream might never end it.
 func TestThePastEndsWhereTheStreamForgets(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// answering has several answer on a subject; one of them says nothing.
+// answering runs several responders on a subject, one of them silent.
 func answering(t *testing.T, s *bus.Server, subject string, answers ...string) {
 	t.Helper()
 	conn, err := nats.Connect(s.ClientURL())
@@ -60,11 +60,11 @@ func TestGather(t *testing.T) {
 		within, quiet time.Duration
 		want          string
 	}{
-		{"many", 10, time.Hour, 200 * time.Millisecond, "one one one"},    // the quiet ends it
-		{"many", 2, time.Hour, time.Hour, "one one"},                      // the most does
-		{"some", 10, 200 * time.Millisecond, time.Hour, "one one"},        // the deadline does
-		{"silent", 10, 100 * time.Millisecond, 10 * time.Millisecond, ""}, // and is no error
-		{"nobody.there", 10, time.Hour, time.Hour, ""},                    // the broker says so
+		{"many", 10, time.Hour, 200 * time.Millisecond, "one one one"},    // ends after quiet
+		{"many", 2, time.Hour, time.Hour, "one one"},                      // ends at the limit
+		{"some", 10, 200 * time.Millisecond, time.Hour, "one one"},        // ends at the deadline
+		{"silent", 10, 100 * time.Millisecond, 10 * time.Millisecond, ""}, // without an error
+		{"nobody.there", 10, time.Hour, time.Hour, ""},                    // the broker reports it
 	} {
 		if got, err := gather(t, b, c.subject, c.most, c.within, c.quiet); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.subject, got, err, c.want)
@@ -77,7 +77,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// Where a broker is silent or away it is not known that nobody answers.
+// TestGatherWithoutABroker checks that a silent or missing broker is not taken for a lack of responders.
 func TestGatherWithoutABroker(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))

@@ -11,9 +11,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// A message that is no request of a client is dropped: it may be a reply of JetStream to a client that gave the
-// subject as its inbox. And no answer goes where it would be taken for an event, on a server in the process, or
-// for something of deadman or the broker.
+// TestOnlyRequestsAreAnswered checks that messages other than client requests are dropped, because they may be
+// JetStream replies to a client that named the subject as its inbox. On an embedded server no answer goes to a
+// subject of events, and on any server none to a subject of deadman or the broker.
 func TestOnlyRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	for name, inProcess := range map[string]bool{"in the process": true, "elsewhere": false} {
@@ -62,7 +62,7 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 			for len(asked) > 0 {
 				done[<-asked] = true
 			}
-			// Whose events are on a server elsewhere, its operator says.
+			// On an external server, its operator decides about the subjects of events.
 			if !done["deadman.acks.last"] || done["deadman.acks.event"] == inProcess || len(done) > 2 || inProcess && len(done) != 1 {
 				t.Errorf("done: %v", done)
 			}

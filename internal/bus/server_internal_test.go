@@ -6,7 +6,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// The server's own default would acknowledge an event up to two minutes before it is on disk.
+// TestTheEmbeddedServerSyncsEveryWrite checks that every write is synced. The server's default would acknowledge an
+// event up to two minutes before it is on disk.
 func TestTheEmbeddedServerSyncsEveryWrite(t *testing.T) {
 	s, err := StartServer(ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0"})
 	if err != nil {

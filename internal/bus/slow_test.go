@@ -26,7 +26,7 @@ func between(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
 	return proxy, "nats://" + proxy.Listen
 }
 
-// A way that takes longer for a batch than an answer may take gets through all the same.
+// TestASlowWay checks a network that takes longer for a batch than the timeout of an answer.
 func TestASlowWay(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -56,7 +56,7 @@ func TestASlowWay(t *testing.T) {
 	}
 }
 
-// What was on its way when the connection broke is sent again, and is there once.
+// TestAConnectionThatBreaks checks that alerts in flight at a broken connection are sent again and stored once.
 func TestAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -66,7 +66,7 @@ func TestAConnectionThatBreaks(t *testing.T) {
 	for i := range batch {
 		batch[i].Key = fmt.Sprint(i % 50)
 	}
-	// The connection is cut behind some of the bytes, each time at another place.
+	// The connection is cut after some of the bytes, each time at another position.
 	cut := func(after int) {
 		t.Helper()
 		toxic := fmt.Sprintf(`{"name": "cut", "type": "limit_data", "stream": "upstream", "attributes": {"bytes": %d}}`, after)

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// A broker that is away, or silent, when it is asked who carries a subject is not reachable: a
-// node that applies its rules tries again.
+// TestBindingWithoutAnAnswer checks that a missing or silent broker gives ErrUnreachable when a subject is bound, so
+// that a node applying its rules retries.
 func TestBindingWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -42,7 +42,7 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 	asked("away, find", find)
 }
 
-// An event whose connection is lost before its answer came is not waited for.
+// TestAnEventWithoutAnAnswer checks that an event does not wait for an answer after its connection is lost.
 func TestAnEventWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
@@ -72,8 +72,8 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Where another node was faster to make the stream of alerts, and the server that is asked does not know it yet, a node
-// tries again. A server without JetStream has a client that answers as such a server did.
+// TestAStreamThatTheServerDoesNotKnowYet checks that a node retries if another node created the stream of alerts and
+// the asked server does not know it yet. A client of a server without JetStream simulates such a server's answers.
 func TestAStreamThatTheServerDoesNotKnowYet(t *testing.T) {
 	t.Parallel()
 	o := bustest.Options(t)

@@ -17,7 +17,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// everyUser are the users that have a file.
+// everyUser lists the users with a file.
 var everyUser = []string{bus.UserAdmin, bus.UserEvents, bus.UserAlerts, bus.UserConsumers, bus.UserAcks, bus.UserHandlers}
 
 // guarded starts a server whose users have their secrets in a data folder.
@@ -35,8 +35,8 @@ func guarded(t *testing.T, data string, log *bustest.Log, change ...func(*bus.Se
 	return s
 }
 
-// A server with users lets nobody in who is none of them, also on loopback, and counts who tried;
-// the log has few lines of it, and no secret.
+// TestUsersLogIn checks that a server with users rejects all other clients, even on loopback, and counts them. The
+// log gets few lines about that, and no secret.
 func TestUsersLogIn(t *testing.T) {
 	t.Parallel()
 	data, log := bustest.Dir(t), &bustest.Log{}
@@ -89,14 +89,14 @@ func TestUsersLogIn(t *testing.T) {
 	}
 }
 
-// publishAndBind shows that a connection may do what the node does.
+// publishAndBind checks that a connection has the node's permissions.
 func publishAndBind(t *testing.T, b *bus.Bus) {
 	t.Helper()
 	bind(t, b, "orders.created")
 	publish(t, b, "orders.created")
 }
 
-// Beside the users, a token does everything.
+// TestATokenBesideUsers checks that a token grants all permissions beside the users.
 func TestATokenBesideUsers(t *testing.T) {
 	t.Parallel()
 	data, file := bustest.Dir(t), write(t, t.TempDir(), "token", token)
@@ -117,8 +117,8 @@ func TestATokenBesideUsers(t *testing.T) {
 	}
 }
 
-// Secrets are their owner's alone, stay from start to start, and are made again where somebody
-// removed them. One that is of no use stops the start, and changes nothing.
+// TestSecretsOfUsers checks that secrets are readable by their owner only, survive restarts, and are created again
+// after their removal. An invalid one prevents the start and changes nothing.
 func TestSecretsOfUsers(t *testing.T) {
 	t.Parallel()
 	data := bustest.Dir(t)
@@ -159,7 +159,7 @@ func TestSecretsOfUsers(t *testing.T) {
 		t.Fatalf("there are %d files and %d secrets", len(first), len(distinct))
 	}
 
-	// One was removed, one was opened to everybody, and one to a group.
+	// One was removed, one was readable by all users, and one by a group.
 	if err := os.Remove(filepath.Join(dir, bus.UserEvents)); err != nil {
 		t.Fatal(err)
 	}

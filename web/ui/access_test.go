@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// keys types keys, each as a person does.
+// keys types keys one by one.
 func (b *tab) keys(all ...string) {
 	b.Helper()
 	for _, key := range all {
@@ -16,8 +16,7 @@ func (b *tab) keys(all ...string) {
 	}
 }
 
-// tabTo moves the focus on until it is at what a selector finds; what has the focus can be seen to
-// have it.
+// tabTo moves the focus to the element of a selector, and checks that the focus is visible.
 func (b *tab) tabTo(selector string) {
 	b.Helper()
 	for range 200 {
@@ -32,8 +31,8 @@ func (b *tab) tabTo(selector string) {
 	b.Fatalf("%s can't be reached by Tab", selector)
 }
 
-// By Tab, Space and Enter alone, somebody passes over the navigation, chooses a job, snoozes and
-// cancels it, and acknowledges what was said.
+// TestByKeyboardAlone checks that Tab, Space and Enter are enough to skip the navigation, choose a job, snooze and
+// cancel it, and acknowledge an alert.
 func TestByKeyboardAlone(t *testing.T) {
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
@@ -70,7 +69,7 @@ func TestByKeyboardAlone(t *testing.T) {
 	b.shows("Acknowledged by")
 }
 
-// Nothing moves by itself, and where somebody asks for less motion, nothing moves at all.
+// TestNothingMoves checks that no page has running animations.
 func TestNothingMoves(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
@@ -82,8 +81,7 @@ func TestNothingMoves(t *testing.T) {
 	}
 }
 
-// What a page shows stays where it is while it follows what happens: the same jobs, looked at anew,
-// move by less than is seen.
+// TestLiveUpdatesShiftNothing checks that live updates move visible content by less than the perception threshold.
 func TestLiveUpdatesShiftNothing(t *testing.T) {
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {
@@ -106,7 +104,7 @@ func TestLiveUpdatesShiftNothing(t *testing.T) {
 				}
 			}
 		}
-		// Two frames later what was put in place is drawn, and what it moved is counted.
+		// Two frames later the replaced content is drawn, and its shift is counted.
 		shift := evaluate[float64](b, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shift)))))`)
 		if shift >= 0.05 {
 			t.Errorf("%s shifts by %.3f", path, shift)
@@ -114,7 +112,8 @@ func TestLiveUpdatesShiftNothing(t *testing.T) {
 	}
 }
 
-// New alerts move no row from under a pointer: they wait, which is said, until it leaves the list.
+// TestNewAlertsWaitForThePointer checks that new alerts move no row under a pointer: they wait, with a note, until
+// the pointer leaves the list.
 func TestNewAlertsWaitForThePointer(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")
@@ -143,7 +142,7 @@ func TestNewAlertsWaitForThePointer(t *testing.T) {
 	}
 }
 
-// What the front page loads is under 150 KB, before anything is compressed.
+// TestTheFrontPageIsSmall checks that the overview loads less than 150 KB uncompressed.
 func TestTheFrontPageIsSmall(t *testing.T) {
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 1}`)

@@ -10,8 +10,8 @@ import (
 	"deadman/web"
 )
 
-// The front page and the list of jobs of a node that waits for 10,000 jobs: what is open, what each rule
-// waits for, and jobs by what they are narrowed by.
+// TestPagesOfABacklog checks the overview and the list of jobs of a node with 10,000 pending jobs: open alerts, job
+// counts of rules, and filtered jobs.
 func TestPagesOfABacklog(t *testing.T) {
 	const jobs = 10_000
 	c := config(t.TempDir())
@@ -86,8 +86,7 @@ func TestPagesOfABacklog(t *testing.T) {
 	}
 }
 
-// What is new comes in without what somebody has chosen, or is about to choose, being lost; and nothing
-// moves to the side.
+// TestJobsStayChosen checks that live updates keep the chosen jobs and the focus, and do not shift the page.
 func TestJobsStayChosen(t *testing.T) {
 	home := serve(t, strings.ReplaceAll(orders, "after: 1s", "after: 1h"))
 	for _, id := range []string{"first", "second"} {
@@ -113,7 +112,7 @@ func TestJobsStayChosen(t *testing.T) {
 	}
 }
 
-// A filter that can't be read is said to be, and nothing is listed.
+// TestJobsByNoTime checks that an invalid filter is reported and lists nothing.
 func TestJobsByNoTime(t *testing.T) {
 	home := serve(t, orders)
 	answer, err := http.Get(home + "/jobs?from=tomorrow")

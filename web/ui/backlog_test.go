@@ -16,18 +16,16 @@ import (
 	"deadman/server"
 )
 
-// backlog is jobs that a node waits for, most of them of one rule, due in the hours to come, and
-// written as a node writes them.
+// backlog writes pending jobs, most of them of one rule and due in the next hours, as a node does.
 type backlog struct {
 	*store.Store
 	tb   testing.TB
 	set  int64
 	held []futurejobs.HeldShard
-	from time.Time // their slots begin here
+	from time.Time // start of their slots
 }
 
-// The rules of a backlog, of 1,000 jobs of which 850, 99, 50 and 1 are theirs. Those of the third are due
-// after all others.
+// The rules of a backlog. Of 1,000 jobs they have 850, 99, 50 and 1. Those of the third are due after all others.
 const (
 	commonRule = "order-unshipped"
 	otherRule  = "payment-missing"
@@ -48,12 +46,12 @@ slot: 1m
 `
 }
 
-// config is of a node on a database in a folder, with everything in the process.
+// config returns the configuration of an embedded node with its data in a folder.
 func config(dir string) server.Config {
 	return server.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 }
 
-// onPostgres is of a node on the Postgres at an address, with a broker that goes when the test ends.
+// onPostgres returns the configuration of a node on a Postgres, with an embedded broker.
 func onPostgres(tb testing.TB, url string) server.Config {
 	tb.Helper()
 	c := config(tb.TempDir())
@@ -66,8 +64,7 @@ func onPostgres(tb testing.TB, url string) server.Config {
 	return c
 }
 
-// fill writes n jobs, one in a hundred of which has said something, into the database of a node that
-// does not run and has the rules of backlogs.
+// fill writes n jobs, one in a hundred with an alert, to the database of a stopped node.
 func fill(tb testing.TB, c server.Config, n int) {
 	tb.Helper()
 	s, err := store.Open(tb.Context(), store.Options{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Log: c.Log})
@@ -109,7 +106,7 @@ func (b *backlog) rules() map[string]rules.RuleVersion {
 	return byName
 }
 
-// create makes the jobs of a run of numbers.
+// create writes the jobs of a range of numbers.
 func (b *backlog) create(saved map[string]rules.RuleVersion, first, end int) {
 	b.tb.Helper()
 	batch := futurejobs.EffectBatch{RuleSet: b.set}
@@ -138,7 +135,7 @@ func (b *backlog) create(saved map[string]rules.RuleVersion, first, end int) {
 	b.check(err)
 }
 
-// say has the first jobs of each hundredth slot say something.
+// say raises alerts for the first jobs of each hundredth slot.
 func (b *backlog) say() {
 	b.tb.Helper()
 	for minute := 0; minute < 24*60; minute += 100 {
@@ -155,7 +152,7 @@ func (b *backlog) say() {
 	}
 }
 
-// said is that a job took its first step at a slot.
+// said returns the decision of a job's first step at a slot.
 func said(l futurejobs.ListedJob, slot time.Time, severity alerts.Severity) futurejobs.Decision {
 	j := l.Job
 	a := alerts.Alert{

@@ -23,7 +23,7 @@ trigger: {event: acme.created, key: event.id}
 escalate: [{after: 1h, step: primary}]
 `
 
-// callAs asks the API with headers.
+// callAs calls the API with headers.
 func callAs(t *testing.T, home, method, path, body string, headers map[string]string, out any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, home+"/api/v1"+path, strings.NewReader(body))
@@ -44,7 +44,7 @@ func callAs(t *testing.T, home, method, path, body string, headers map[string]st
 	}
 }
 
-// setQuota has an admin save a rule of acme and set limits of its prefix.
+// setQuota saves a rule of acme and sets the limits of its prefix, as an admin.
 func setQuota(t *testing.T, home string, headers map[string]string) {
 	t.Helper()
 	var done any
@@ -54,13 +54,13 @@ func setQuota(t *testing.T, home string, headers map[string]string) {
 	callAs(t, home, "PUT", "/quotas/acme-", `{"rules": 7, "alert_bytes": 4096}`, headers, &done)
 }
 
-// showsQuota fails the test unless the page has the limits that setQuota set, what is used of them, and the defaults.
+// showsQuota checks that the page has the limits of setQuota, their use, and the defaults.
 func (b *tab) showsQuota() {
 	b.Helper()
 	row := func(limit string) string {
 		return evaluate[string](b, `[...document.querySelectorAll("#quota tbody tr")].find((r) => r.cells[0].innerText === "`+limit+`").innerText.replace(/\s+/g, " ").trim()`)
 	}
-	// What is used is counted every few seconds.
+	// The use is counted every few seconds.
 	for deadline := time.Now().Add(within); row("rules") != "rules 1 7 by an admin 0"; b.visit("/sessions") {
 		if time.Now().After(deadline) {
 			b.Fatalf("the page shows %q of the rules", row("rules"))
@@ -73,13 +73,13 @@ func (b *tab) showsQuota() {
 	}
 }
 
-// access returns what the page of sessions says of a bound.
+// access returns a bound from the page of sessions.
 func (b *tab) access(name string) string {
 	b.Helper()
 	return evaluate[string](b, `[...document.querySelectorAll("#access dt")].find((d) => d.innerText === "`+name+`").nextElementSibling.innerText`)
 }
 
-// has fails the test unless the page of sessions says this of the visitor's access.
+// has checks the bounds on the page of sessions.
 func (b *tab) has(want map[string]string) {
 	b.Helper()
 	for name, says := range want {
@@ -89,7 +89,8 @@ func (b *tab) has(want map[string]string) {
 	}
 }
 
-// A token with a prefix sees at the foot of each page what it may use, and on the page of sessions its bounds and its quota.
+// TestTheBoundsOfATokenAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
+// bounds and quota on the page of sessions.
 func TestTheBoundsOfATokenAreShown(t *testing.T) {
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0"
@@ -136,7 +137,8 @@ func TestTheBoundsOfATokenAreShown(t *testing.T) {
 	b.finds(`!document.querySelector("#quota") && !document.querySelector("footer").innerText.includes("for the rules")`)
 }
 
-// A person whom a proxy names by headers sees the bounds of the group's grant.
+// TestTheBoundsOfAPersonAreShown checks that a person named by a proxy's headers sees the bounds of the group's
+// grant.
 func TestTheBoundsOfAPersonAreShown(t *testing.T) {
 	c := config(t.TempDir())
 	c.FirstToken, c.Login = func(string, string) {}, filepath.Join(t.TempDir(), "login.yaml")
@@ -171,7 +173,7 @@ func TestTheBoundsOfAPersonAreShown(t *testing.T) {
 	b.shoot("bounds-person")
 }
 
-// An open node says on each page that there is no login.
+// TestAnOpenNodeSaysThatItIsOpen checks that an open node shows on each page that it requires no login.
 func TestAnOpenNodeSaysThatItIsOpen(t *testing.T) {
 	home := serve(t, tenantRule)
 	b := open(t, home, 1400, 900)

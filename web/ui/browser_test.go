@@ -19,16 +19,16 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// within bounds every wait for something real.
+// within bounds every wait for an event.
 const within = 2 * time.Minute
 
-// browser is Chromium, one for all tests: it starts for seconds.
+// browser is a Chromium shared by all tests, because its start takes seconds.
 var browser = sync.OnceValues(func() (context.Context, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		return nil, fmt.Errorf("the pages are tested in Chromium, and there is none; internal/tools/needs chromium installs it: %w", err)
 	}
-	// The profile goes with the process: see TestMain.
+	// The profile is removed with the process: see TestMain.
 	profile, err := os.MkdirTemp("", "deadman-chromium")
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// closers are called in reverse when all tests are over.
+// closers run in reverse order after all tests.
 var closers []func()
 
 func TestMain(m *testing.M) {
@@ -58,21 +58,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a tab of the browser that looks at a node. Whatever the page complains of, and whatever
-// it loads from elsewhere, fails the test.
+// tab is a browser tab on a node. Console errors and requests to other hosts fail the test.
 type tab struct {
 	*testing.T
 	ctx  context.Context
 	home string
 
-	refused   string // the status of an answer that the test asks for, and Chromium complains of
-	elsewhere string // another site that the test goes to; empty: none
+	refused   string // expected error status that Chromium reports
+	elsewhere string // another site that the test visits; empty: none
 
 	mu    sync.Mutex
 	wrong []string
 }
 
-// open opens a tab of a size.
+// open opens a tab with a size.
 func open(t *testing.T, home string, width, height int64) *tab {
 	t.Helper()
 	parent, err := browser()
@@ -135,7 +134,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// resize gives the tab another size.
+// resize changes the size of the tab.
 func (b *tab) resize(width, height int64) {
 	b.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
@@ -152,7 +151,7 @@ func (b *tab) visit(path string) {
 	}
 }
 
-// dark has the pages be in dark colours, or in light ones.
+// dark switches between dark and light colors.
 func (b *tab) dark(is bool) {
 	b.Helper()
 	scheme := "light"
@@ -167,7 +166,7 @@ func (b *tab) dark(is bool) {
 	})
 }
 
-// evaluate is what a script on the page comes to.
+// evaluate returns the result of a script on the page.
 func evaluate[T any](b *tab, script string) T {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, within)
@@ -179,7 +178,7 @@ func evaluate[T any](b *tab, script string) T {
 	return v
 }
 
-// text is what the page shows.
+// text returns the visible text of the page.
 func (b *tab) text() string {
 	ctx, cancel := context.WithTimeout(b.ctx, within)
 	defer cancel()
@@ -203,7 +202,7 @@ func (b *tab) shows(all ...string) {
 	}
 }
 
-// state is what the node says of itself, for when a page does not come to show something.
+// state returns the node's state for the message of a failure.
 func (b *tab) state() (all string) {
 	for _, path := range []string{"/readyz", "/api/v1/streams", "/api/v1/nodes", "/api/v1/jobs?limit=5"} {
 		r, err := http.NewRequestWithContext(b.ctx, http.MethodGet, b.home+path, nil)
@@ -221,7 +220,7 @@ func (b *tab) state() (all string) {
 	return all
 }
 
-// wait is a while between two looks at a page.
+// wait pauses between two polls of a page.
 func wait(ctx context.Context) {
 	timer := time.NewTimer(20 * time.Millisecond)
 	defer timer.Stop()
@@ -231,7 +230,7 @@ func wait(ctx context.Context) {
 	}
 }
 
-// click clicks what a selector finds, and waits for the page that follows.
+// click clicks the element of a selector and waits for the next page.
 func (b *tab) click(selector string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, within)
@@ -241,8 +240,7 @@ func (b *tab) click(selector string) {
 	}
 }
 
-// shoot keeps a picture of the whole page, for people to look at, where DEADMAN_SHOTS names a
-// folder.
+// shoot saves a screenshot of the whole page if DEADMAN_SHOTS names a folder.
 func (b *tab) shoot(name string) {
 	b.Helper()
 	folder := os.Getenv("DEADMAN_SHOTS")
@@ -260,7 +258,7 @@ func (b *tab) shoot(name string) {
 	}
 }
 
-// axe is the source of axe-core, which looks for barriers.
+// axe returns the source of axe-core, a checker for accessibility.
 var axe = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "deadman-axe")
 	if err != nil {
@@ -285,13 +283,13 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// barrier is what keeps somebody from using the page.
+// barrier is an accessibility violation.
 type barrier struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }
 }
 
-// accessible finds no barrier on the page as it is.
+// accessible checks that the current page has no accessibility violations.
 func (b *tab) accessible(name string) {
 	b.Helper()
 	source, err := axe()

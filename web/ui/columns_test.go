@@ -8,8 +8,8 @@ import (
 	"deadman/web"
 )
 
-// In a window of any width, each word of state has room in its column, and the reason of a dead
-// letter is a text, not a column of letters.
+// TestColumnsHaveRoom checks that at any width each status fits its column, and that the reason of a dead letter does
+// not wrap after every letter.
 func TestColumnsHaveRoom(t *testing.T) {
 	home := serve(t, orders, payments)
 	begin(t, home, "payments.asked", "1", "2")
@@ -30,7 +30,7 @@ func TestColumnsHaveRoom(t *testing.T) {
 		b := open(t, home, width, 900)
 		b.dark(width == 400)
 		b.visit("/alerts")
-		// The longest word there is; it takes an outage to say it.
+		// The longest status, otherwise shown only during an outage.
 		over := evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill")];
 			for (const pill of all) pill.textContent = "undetermined";
 			return all.filter((pill) => pill.getBoundingClientRect().right > pill.parentElement.getBoundingClientRect().right).length; })()`)

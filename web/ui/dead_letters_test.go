@@ -11,7 +11,8 @@ import (
 	"deadman/web"
 )
 
-// Dead letters are looked at, retried and dropped: one, some, and all that are alike.
+// TestDeadLetters checks that dead letters can be read, retried and dropped: a single one, several, and all of a
+// reason.
 func TestDeadLetters(t *testing.T) {
 	home := serve(t, orders)
 	for i := range 4 {
@@ -28,7 +29,7 @@ func TestDeadLetters(t *testing.T) {
 	call(t, home, "GET", "/dead-letters/reasons", "", "", &counted)
 	missing, binary := counted.Items[0], counted.Items[1]
 
-	// One: what is binary is shown byte by byte; it is refused again, and stays.
+	// One: a binary body is shown as a hex dump; it is refused again and stays.
 	b.visit(fmt.Sprintf("/dead-letters/%d", binary.Newest))
 	b.shows("no text; byte by byte", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
 	b.accessible("a dead letter")
@@ -38,7 +39,7 @@ func TestDeadLetters(t *testing.T) {
 	b.accessible("not all was done")
 	b.shoot("doing")
 
-	// Some: it is asked whether that is meant, and the way back changes nothing.
+	// Several: a confirmation is required, and the link back changes nothing.
 	b.visit("/dead-letters?" + url.Values{"reason": {missing.Reason}}.Encode())
 	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose letter %d"]`, id))))
@@ -55,7 +56,7 @@ func TestDeadLetters(t *testing.T) {
 	b.click("button.grave")
 	b.shows("2 dead letters were dropped.", "2 in all")
 
-	// All that are alike: the rule learns to take them, and they are taken in.
+	// All of a reason: the changed rule accepts them.
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
 	b.visit("/dead-letters")
 	b.click(`button[aria-label="Retry all 2 of this reason"]`)
@@ -67,7 +68,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("%d jobs came of two letters", len(jobs.Items))
 	}
 
-	// All that there are.
+	// All dead letters.
 	b.visit("/dead-letters")
 	for range counted.Items[1:] {
 		b.click(`td button[value=drop]`)

@@ -25,7 +25,7 @@ slot: 1s
 guards: {max_checks: 100}
 `
 
-// waitTrail waits until the trail of a parcel's wait has an entry.
+// waitTrail waits until the trail of a parcel's job has an entry.
 func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; wait(t.Context()) {
@@ -44,8 +44,8 @@ func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
 	}
 }
 
-// The page of an entity says why: what is lacking, what each look saw and decided, what was said
-// and what became of it, and what was waited for before.
+// TestWhy checks the page of an entity: the missing event, the values and decision of each check, the alerts with
+// their deliveries, and past jobs.
 func TestWhy(t *testing.T) {
 	home := serve(t, parcels)
 	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT"}`)
@@ -70,7 +70,7 @@ func TestWhy(t *testing.T) {
 		t.Errorf("the event is %s", body)
 	}
 
-	// What somebody unfolded stays so when the page goes on.
+	// Unfolded details stay unfolded after an update.
 	evaluate[any](b, `document.querySelectorAll("details").forEach((d) => { d.open = true }); 0`)
 	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Bonn"}`)
 	for deadline := time.Now().Add(within); strings.Count(b.text(), "by parcels.moved") != 2; wait(b.ctx) {
@@ -97,8 +97,8 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// Of a handler that nobody answers for nothing is told that it said: it is said that it can't be asked,
-// since when, and when that is tried again.
+// TestHandlerThatNobodyAnswersFor checks that a handler without a responder is reported as unreachable, with the time
+// since and the next attempt.
 func TestHandlerThatNobodyAnswersFor(t *testing.T) {
 	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: nobody-there\nslot: 1s\n")
 	begin(t, home, "parcels.sent", "7")

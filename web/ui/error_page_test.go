@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// page asks for a page as a browser without scripts does, and returns its content.
+// page requests a page as a browser without scripts does, and returns its content.
 func page(t *testing.T, method, address, form string) (status int, content string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form))
@@ -32,8 +32,8 @@ func page(t *testing.T, method, address, form string) (status int, content strin
 	return answer.StatusCode, content
 }
 
-// An address that is mistyped gets a page that says what is wrong, once, in words that are not the
-// API's, and where to go from there.
+// TestMistypedAddresses checks that a mistyped address gets a page with the error, once and in plain words, and with
+// links to continue.
 func TestMistypedAddresses(t *testing.T) {
 	home := serve(t, orders)
 	for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestMistypedAddresses(t *testing.T) {
 	}
 }
 
-// What a form can't do is said in its own words, and not with the places of the API.
+// TestFormsThatAreRefused checks that errors of forms use the form's labels and not the API's locations.
 func TestFormsThatAreRefused(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")

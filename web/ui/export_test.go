@@ -1,4 +1,4 @@
 package ui
 
-// Visible is what is shown of a text.
+// Visible exports escapeControls.
 var Visible = escapeControls

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What the command line shows of an alert's id is enough to find it; what is too long for a key is said once.
+// TestFindPart checks that the part of an alert's id shown by the command line is enough to find it, and that a text
+// too long for a key is reported once.
 func TestFindPart(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "k")

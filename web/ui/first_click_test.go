@@ -13,11 +13,11 @@ import (
 	"deadman/web"
 )
 
-// kinds are rules of every kind, each with what leaves a job, an alert or a ping behind.
+// kinds are rules of every kind, each with a function that produces a job, an alert or a ping.
 var kinds = []struct {
 	rule string
-	says string // what its first trial says
-	then string // what it says later; empty: the same
+	says string // text of its first preview
+	then string // text afterwards; empty: the same
 	lead func(t *testing.T, home string)
 }{
 	{
@@ -71,12 +71,12 @@ var kinds = []struct {
 	},
 }
 
-// published leaves behind what an event leads to.
+// published produces the effect of an event.
 func published(subject, body string) func(*testing.T, string) {
 	return func(t *testing.T, home string) { send(t, home, subject, body) }
 }
 
-// pinged leaves behind what a ping leads to.
+// pinged produces the effect of a ping.
 func pinged(rule, key, says string) func(*testing.T, string) {
 	return func(t *testing.T, home string) {
 		var made web.PingAddress
@@ -91,7 +91,7 @@ func pinged(rule, key, says string) func(*testing.T, string) {
 	}
 }
 
-// waited leaves behind what comes by itself.
+// waited waits for the effect of a schedule or a missed heartbeat.
 func waited(rule string) func(*testing.T, string) {
 	return func(t *testing.T, home string) {
 		var jobs web.Page[web.Job]
@@ -110,7 +110,7 @@ var (
 	inputValue  = regexp.MustCompile(`value="([^"]*)"`)
 )
 
-// firstClick is what the form of a trial sends when nothing was changed in it.
+// firstClick returns the body of an unchanged preview form.
 func firstClick(t *testing.T, content string) string {
 	t.Helper()
 	event := trialEvent.FindStringSubmatch(content)
@@ -126,8 +126,8 @@ func firstClick(t *testing.T, content string) string {
 	return form.Encode()
 }
 
-// Whatever kind of rule it is, and whatever it has been through: what its page offers to try is
-// played, on the page and where it is changed.
+// TestFirstClick checks that the offered preview of every kind of rule works, in any state, on the page of the rule
+// and in the editor.
 func TestFirstClick(t *testing.T) {
 	var texts []string
 	for _, k := range kinds {
@@ -153,7 +153,7 @@ func TestFirstClick(t *testing.T) {
 	}
 }
 
-// tells is what a trial says in the place of what it should; empty: it says that.
+// tells returns the preview's text if it differs from want, or an empty string.
 func tells(answer, want string) string {
 	_, said, _ := strings.Cut(answer, "Show what happens")
 	said, _, _ = strings.Cut(said, "<h2>What it says")
@@ -163,7 +163,8 @@ func tells(answer, want string) string {
 	return said
 }
 
-// Where no event reaches a rule there is nothing to send; where one does, its body is that of no tick.
+// TestNothingToSend checks that a rule without events offers no event to send, and that the body for other rules is
+// not that of a tick.
 func TestNothingToSend(t *testing.T) {
 	home := serve(t, kinds[5].rule, kinds[9].rule, kinds[10].rule)
 	waited("ticks")(t, home)
@@ -187,7 +188,7 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// The page of a rule says what begins a wait, and what is said when, whatever kind of rule it is.
+// TestHowItGoes checks that the page of a rule of any kind shows its trigger and the times of its alerts.
 func TestHowItGoes(t *testing.T) {
 	texts := []string{`{name: spoken, entity: order, trigger: {event: orders.sent, key: event.id}, resolve: {event: orders.there, key: event.id},
   escalate: [{after: 3h, step: late}, {every: 1h, times: 3, step: again}, {after: 1d, step: lost, text: "{{key}} is lost"}]}`}

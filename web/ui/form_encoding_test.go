@@ -12,11 +12,11 @@ import (
 	"deadman/web"
 )
 
-// odd are keys that a form would change, or that its encoding could.
+// odd are keys that a form or its encoding might change.
 var odd = []string{"a\nb", "a\rb", "a\r\nb", "\n", "a\tb", " lead trail ", "100%", "%0A", "a/b//c", "a+b&c=d", "\x01\x1b", "ü👩‍👩‍👧\u202e", strings.Repeat("\n", 512)}
 
-// Whatever a key is, its job is looked at, snoozed and cancelled in a browser, alone and with others,
-// and a group that is named by it is acknowledged.
+// TestOddKeysInForms checks that jobs with odd keys can be checked, snoozed and cancelled in a browser, alone and
+// with others, and that groups named by such keys can be acknowledged.
 func TestOddKeysInForms(t *testing.T) {
 	home := serve(t, orders, payments)
 	later := time.Now().Add(time.Hour)
@@ -68,7 +68,7 @@ func TestOddKeysInForms(t *testing.T) {
 	if call(t, home, "GET", "/history?rule=order-unshipped&limit=100", "", "", &over); len(over.Items) != len(odd) {
 		t.Errorf("%d jobs ended, want %d", len(over.Items), len(odd))
 	}
-	// What no form of ours sends is refused, and said.
+	// A malformed form is refused with an error.
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/100%25zz"); status != 200 || strings.Count(content, "can’t be read")+strings.Count(content, "can&#39;t be read") != 1 {
 		t.Errorf("a name that can't be read: %d %s", status, content)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The health page says in a sentence how it is, and shows what it is made of. What somebody opened
-// stays open while the page follows what happens.
+// TestHealth checks that the health page has a summary and its details, and that opened details stay open during
+// updates.
 func TestHealth(t *testing.T) {
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 2}`)

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// waitCounted waits until so many jobs are counted as ended.
+// waitCounted waits until n ended jobs are counted.
 func waitCounted(t *testing.T, home string, n int64) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; wait(t.Context()) {
@@ -38,8 +38,8 @@ escalate: [{after: 1s, step: only, severity: warning}]
 slot: 1s
 `
 
-// The history shows how jobs ended, with a bar that leads to the list of its time; the list is
-// narrowed by what one asks for; and the slowest looks are there.
+// TestHistory checks that the history shows outcomes with bars linked to their lists, the filters, and the slowest
+// checks.
 func TestHistory(t *testing.T) {
 	home := serve(t, orders, oneStep)
 	begin(t, home, "orders.created", "1", "2", nasty)
@@ -54,7 +54,7 @@ func TestHistory(t *testing.T) {
 	b.accessible("history")
 	b.shoot("history")
 
-	// It follows what happens, and what is open stays open.
+	// It is updated live, and opened details stay open.
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
 	begin(t, home, "orders.shipped", "2")
 	b.shows("4 jobs ended", "it happened 2")
@@ -63,7 +63,7 @@ func TestHistory(t *testing.T) {
 	}
 	b.accessible("history with its table")
 
-	// A bar leads to the list of its time.
+	// A bar links to the list of its bucket.
 	b.click(`details.table td a`)
 	b.shows("Ended from", "and before", "cancelled", "exhausted")
 	b.visit("/history?outcome=resolved&key=1")
@@ -95,7 +95,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// The chart says what it is of, and where it leads the list stays as narrow as it was.
+// TestHistoryNarrowed checks that the chart names its filter, and that its links keep the filter.
 func TestHistoryNarrowed(t *testing.T) {
 	home := serve(t, orders, oneStep)
 	begin(t, home, "orders.created", "1", "2")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The front page says what was refused, of all and by rule, and leads there.
+// TestNowSaysWhatWasRefused checks that the overview counts dead letters, in total and by rule, with links to them.
 func TestNowSaysWhatWasRefused(t *testing.T) {
 	home := serve(t, orders, payments)
 	b := open(t, home, 1400, 900)
@@ -27,8 +27,8 @@ func TestNowSaysWhatWasRefused(t *testing.T) {
 	b.shows("3 in all")
 }
 
-// However long a key is, its row leaves room for others; the whole of it is there for who points at
-// it. On a narrow screen, too, the alert of an entity leads to it.
+// TestLongKeysLeaveRoom checks that a long key leaves space for the other columns and is available in full as a
+// tooltip. The alert of an entity links to it on a narrow screen, too.
 func TestLongKeysLeaveRoom(t *testing.T) {
 	home := serve(t, orders)
 	long := strings.Repeat("key-", 128)

@@ -17,7 +17,7 @@ import (
 	"deadman/web/ui"
 )
 
-// hostile is what may stand where people may write: by what it is meant to do.
+// hostile maps the purpose of an attack to a text that users may enter.
 var hostile = map[string]string{
 	"run":            `<script>window.broken = 1</script><img src=x onerror="window.broken = 1">`,
 	"break out":      "\"'`>&</td></table></main>{{7*7}}",

@@ -25,7 +25,7 @@ escalate:
 slot: 1s
 `
 
-// waitOpen waits until so many alerts are open.
+// waitOpen waits until n alerts are open.
 func waitOpen(t *testing.T, home string, n int) (open []web.Alert) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; wait(t.Context()) {
@@ -40,7 +40,7 @@ func waitOpen(t *testing.T, home string, n int) (open []web.Alert) {
 	}
 }
 
-// begin sends an event of each id.
+// begin sends an event for each id.
 func begin(t *testing.T, home, subject string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -52,7 +52,7 @@ func begin(t *testing.T, home, subject string, ids ...string) {
 	}
 }
 
-// acknowledgedOf is who acknowledged what, and with which note, by key.
+// acknowledgedOf returns the actors and notes of acknowledgements, by key.
 func acknowledgedOf(t *testing.T, home string) map[string]string {
 	t.Helper()
 	var page web.Page[web.Alert]
@@ -66,8 +66,8 @@ func acknowledgedOf(t *testing.T, home string) map[string]string {
 	return notes
 }
 
-// The inbox has what goes on, in groups: one, some and a whole group are acknowledged, and that is
-// taken back.
+// TestInbox checks that open alerts are grouped, that one, several and a whole group can be acknowledged, and that
+// this can be undone.
 func TestInbox(t *testing.T) {
 	home := serve(t, orders, payments)
 	begin(t, home, "orders.created", "1", "2", nasty)
@@ -86,7 +86,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("the first group is %s, and payment-missing is the loudest", first)
 	}
 
-	// Some.
+	// Several.
 	for _, key := range []string{"1", "2"} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose order %s (7) is not shipped"]`, key))))
 	}
@@ -96,9 +96,9 @@ func TestInbox(t *testing.T) {
 		t.Errorf("acknowledged are %s", got)
 	}
 
-	// A group, with what of it is not shown, and not what came since.
+	// A group, including its hidden alerts but not newer ones.
 	b.visit("/alerts?by=entity")
-	b.do(chromedp.Click(chromedp.CSS("[data-live]"))) // the page holds still
+	b.do(chromedp.Click(chromedp.CSS("[data-live]"))) // pause live updates
 	begin(t, home, "payments.asked", "unseen")
 	waitOpen(t, home, 24)
 	b.click(`button[aria-label="Acknowledge all 20 of payment"]`)
@@ -109,7 +109,7 @@ func TestInbox(t *testing.T) {
 	b.accessible("inbox of acknowledged alerts")
 	b.shoot("inbox-acknowledged")
 
-	// It is taken back; and what ended meanwhile is named.
+	// Undo, with the names of alerts that ended meanwhile.
 	b.visit("/alerts?rule=order-unshipped")
 	for _, key := range []string{"1", "2"} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`tr.known input[aria-label="Choose order %s (7) is not shipped"]`, key))))
@@ -122,7 +122,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("acknowledged are %v", got)
 	}
 
-	// By a label; in the dark, in a narrow window.
+	// By a label, in dark mode and in a narrow window.
 	b.dark(true)
 	b.visit("/alerts?by=site")
 	b.shows("<b>⟨U+202E⟩north", "no site")
@@ -139,7 +139,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// An alert's page has the story of its wait, what is to come, and who did what.
+// TestAlertPage checks that the page of an alert has its job's story, the future steps, and the audited actions.
 func TestAlertPage(t *testing.T) {
 	home := serve(t, payments)
 	begin(t, home, "payments.asked", "1")
@@ -162,7 +162,7 @@ func TestAlertPage(t *testing.T) {
 	}
 }
 
-// What messages to people lead to is the list of what was said, narrowed.
+// TestSaid checks that links in notifications lead to the narrowed alert log.
 func TestSaid(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")

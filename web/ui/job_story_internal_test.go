@@ -18,7 +18,7 @@ var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func minute(n int) time.Time { return midday.Add(time.Duration(n) * time.Minute) }
 
-// told is a story in a few words, newest first.
+// told summarizes a story, newest first.
 func told(s jobStory) (lines []string) {
 	for _, m := range s.Line {
 		line := fmt.Sprintf("%s %s|%s", m.At.Format("15:04"), m.Word, m.Text)
@@ -40,7 +40,7 @@ func TestStories(t *testing.T) {
 	step := look(6, "paid = false")
 	step.Step = "primary"
 	unsaid := look(7, "")
-	unsaid.Step = "other" // of which no alert is known
+	unsaid.Step = "other" // without a known alert
 	unknown := look(8, "")
 	unknown.Reason = "no route"
 	a := web.Alert{AlertFields: web.AlertFields(alerts.Alert{

@@ -10,7 +10,7 @@ import (
 	"deadman/web"
 )
 
-// A list that can't be narrowed as somebody asks says so; blanks around a key are part of it.
+// TestJobsAsNobodyCanAsk checks that an invalid filter is reported, and that blanks around a key belong to it.
 func TestJobsAsNobodyCanAsk(t *testing.T) {
 	home := serve(t, orders)
 	const key = " lead trail "
@@ -30,8 +30,8 @@ func TestJobsAsNobodyCanAsk(t *testing.T) {
 	}
 }
 
-// What can't be done to a job does not hold up the others, and is said with its name and its
-// reason, whether it was asked for on the list or on an entity's page.
+// TestJobsThatCannotBeChanged checks that a failing action on a job does not stop the others, and is reported with
+// name and reason on both the list and the entity's page.
 func TestJobsThatCannotBeChanged(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1", "2", "3")
@@ -70,14 +70,14 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "Choose some jobs first.") {
 		t.Errorf("nothing chosen: %d %s", status, content)
 	}
-	// What came of a look is said, on the list and on the entity's page.
+	// The result of a check is shown on the list and on the entity's page.
 	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was looked at: still waiting.") {
 		t.Errorf("a look: %d %s", status, content)
 	}
 	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was looked at: still waiting; next look <time") {
 		t.Errorf("a look at an entity: %d %s", status, content)
 	}
-	// All of it done leads back, and says so there.
+	// A complete action redirects back with a message.
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed; it is not looked at before <time ") || !strings.Contains(content, "</time> anyhow.") {
 		t.Errorf("done: %d %s", status, content)
 	}
@@ -97,7 +97,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-// A look by hand that finds that it is over ends the job, and the page says so.
+// TestALookThatEndsAJob checks that a manual check can end a job, and that the page reports it.
 func TestALookThatEndsAJob(t *testing.T) {
 	home := serve(t, `name: parcel-out
 entity: parcel

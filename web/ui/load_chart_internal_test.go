@@ -8,10 +8,10 @@ import (
 	"deadman/web"
 )
 
-// noon is when the loads are looked at.
+// noon is the time of the charts.
 var noon = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
 
-// loaded is a load around noon with something in the parts that begin some time from noon on.
+// loaded returns a load around noon with slots at offsets from noon.
 func loaded(parts map[time.Duration]web.Slot) web.Slots {
 	from := noon.Add(-chartBack).Truncate(chartGrid)
 	slots := web.Slots{From: from, To: from.Add(chartSpan), Bucket: chartBucket.Seconds(), Items: make([]web.Slot, chartSpan/chartBucket)}
@@ -26,7 +26,7 @@ func loaded(parts map[time.Duration]web.Slot) web.Slots {
 	return slots
 }
 
-// bars are the bars of a kind.
+// bars returns the bars of a kind.
 func (d *chart) bars(kind string) (of []bar) {
 	for _, b := range d.Bars {
 		if b.Kind == kind {
@@ -36,7 +36,7 @@ func (d *chart) bars(kind string) (of []bar) {
 	return of
 }
 
-// A herd stands out, is said, and leaves the little that is beside it to be seen.
+// TestAHerdIsSeen checks that a spike is highlighted and described, and that small bars beside it stay visible.
 func TestAHerdIsSeen(t *testing.T) {
 	d := draw(loaded(map[time.Duration]web.Slot{
 		-time.Hour: {Checks: 40, Alerts: 2}, time.Hour: {Planned: 30}, 3 * time.Hour: {Planned: 99_000, Ticks: 1000},
@@ -53,7 +53,7 @@ func TestAHerdIsSeen(t *testing.T) {
 	}
 }
 
-// Nothing is no herd, and neither is much where the rest is as much.
+// TestNoHerdIsSeen checks that neither an empty nor an evenly high load has a spike.
 func TestNoHerdIsSeen(t *testing.T) {
 	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Lags)+len(d.Rows) != 0 || d.Says != "0 looked at, 0 planned" {
 		t.Errorf("nothing: %+v", d)
@@ -70,8 +70,7 @@ func TestNoHerdIsSeen(t *testing.T) {
 	}
 }
 
-// What should have been looked at and was not is another thing than what is to come, and what was
-// looked at late is seen to be.
+// TestABacklogIsSeen checks that overdue checks differ from planned ones, and that late ones are visible.
 func TestABacklogIsSeen(t *testing.T) {
 	d := draw(loaded(map[time.Duration]web.Slot{
 		-2 * time.Hour: {Checks: 100, Alerts: 7, WorstLag: 190}, -time.Hour: {Checks: 50, Planned: 50, WorstLag: 1}, 0: {Checks: 10, Planned: 20},
@@ -95,7 +94,7 @@ func TestABacklogIsSeen(t *testing.T) {
 	}
 }
 
-// The axis has an hour every three, and the present where it is.
+// TestTheAxisOfTheLoad checks that the axis has a label every three hours, and the present at its position.
 func TestTheAxisOfTheLoad(t *testing.T) {
 	d := draw(loaded(nil), noon)
 	if len(d.Hours) != 9 || len(d.Ticks) != 9 || d.Hours[2].Hour() != 12 || d.Ticks[2] != 2*12*barStep || d.Width != 108*barStep {

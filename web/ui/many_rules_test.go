@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The front page is about all rules, however many there are, and has the gravest first; so has the list
-// of rules, over all of its pages.
+// TestManyRules checks that the overview covers any number of rules, with the most severe first, and so does the list
+// of rules over all its pages.
 func TestManyRules(t *testing.T) {
 	quiet := make([]string, 600)
 	home := serve(t)
@@ -17,7 +17,7 @@ func TestManyRules(t *testing.T) {
 		quiet[i] = fmt.Sprintf("rule-%03d", i)
 		call(t, home, "POST", "/rules", "application/yaml", strings.Replace(orders, "order-unshipped", quiet[i], 1)+"enabled: false\n", nil)
 	}
-	call(t, home, "POST", "/rules", "application/yaml", payments, nil) // an error
+	call(t, home, "POST", "/rules", "application/yaml", payments, nil) // with an error
 	call(t, home, "POST", "/rules", "application/yaml", strings.NewReplacer("payment-missing", "zz-critical", "payments.", "zz.", "severity: error", "severity: critical").Replace(payments), nil)
 	begin(t, home, "payments.asked", "1", "2", "3")
 	begin(t, home, "zz.asked", "1", "2")
@@ -31,7 +31,7 @@ func TestManyRules(t *testing.T) {
 		return all
 	}
 	var now string
-	for deadline := time.Now().Add(within); ; wait(t.Context()) { // jobs are counted while somebody asks
+	for deadline := time.Now().Add(within); ; wait(t.Context()) { // jobs are counted only while clients ask
 		_, now = page(t, "GET", home+"/", "")
 		if all := names(now); len(all) == 15 && all[0] == "zz-critical" && all[1] == "payment-missing" &&
 			strings.Contains(now, "5 jobs wait") && strings.Contains(now, "all 602 rules") {

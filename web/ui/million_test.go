@@ -15,8 +15,8 @@ import (
 	"deadman/web"
 )
 
-// BenchmarkPagesOfAMillion is what a page costs at the server, of a node that waits for a million
-// jobs and has said something about 7,500 of them. ns/op are of one page; worst is the slowest.
+// BenchmarkPagesOfAMillion measures the server's cost of a page on a node with a million pending jobs and 7,500
+// alerts. ns/op is for one page; worst is the slowest.
 func BenchmarkPagesOfAMillion(b *testing.B) {
 	const jobs = 1_000_000
 	for name, on := range map[string]func(*testing.B) server.Config{
@@ -41,8 +41,8 @@ func BenchmarkPagesOfAMillion(b *testing.B) {
 	}
 }
 
-// analyze does what autovacuum does within minutes of a table's growth: until then the planner takes it
-// for small, and a page of a rule's jobs costs up to 0.6 s.
+// analyze does the work of autovacuum, which runs within minutes of a table's growth. Until then the planner takes
+// the table for small, and a page of a rule's jobs costs up to 0.6 s.
 func analyze(b *testing.B, database string) {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), database)
@@ -55,7 +55,7 @@ func analyze(b *testing.B, database string) {
 	}
 }
 
-// timePages times pages of a node that waits for a backlog.
+// timePages times the pages of a node with a backlog.
 func timePages(b *testing.B, home string) {
 	b.Helper()
 	deep := deepCursor(b, home, 1000)
@@ -85,7 +85,7 @@ func timePages(b *testing.B, home string) {
 	}
 }
 
-// deepCursor is where a page of the list of jobs begins, counted in pages of 50.
+// deepCursor returns the cursor of a page of the list of jobs, counted in pages of 50.
 func deepCursor(b *testing.B, home string, page int) string {
 	b.Helper()
 	cursor := ""
@@ -97,7 +97,7 @@ func deepCursor(b *testing.B, home string, page int) string {
 	return url.QueryEscape(cursor)
 }
 
-// timePage asks for a page again and again.
+// timePage requests a page repeatedly.
 func timePage(b *testing.B, address string) {
 	b.Helper()
 	fetch := func() {

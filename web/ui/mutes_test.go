@@ -9,8 +9,8 @@ import (
 	"deadman/web"
 )
 
-// A group is muted with what it has in common filled in; a mute that can't be is shown again with
-// why; what is muted is marked, and a mute ends before its time.
+// TestMutes checks that muting a group fills in its field, that a refused mute returns with its errors, that muted
+// alerts are marked, and that a mute can be ended.
 func TestMutes(t *testing.T) {
 	home := serve(t, payments)
 	begin(t, home, "payments.asked", "1")
@@ -27,7 +27,7 @@ func TestMutes(t *testing.T) {
 		t.Errorf("the label that is filled in is %q", got)
 	}
 
-	// Without a reason, and with labels that are too many, there is none, and nothing is lost.
+	// Without a reason, or with too many labels, the mute is refused and the form keeps its values.
 	evaluate[any](b, `document.querySelector("[name=reason]").required = false; 0`)
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=labels]"), strings.Repeat("\n", 1)+strings.Join(strings.Split("abcdefghijklmnopqrstu", ""), "\n")))
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "<script>the belt"))
@@ -58,8 +58,8 @@ func TestMutes(t *testing.T) {
 	}
 }
 
-// A group of a value with a * is muted with what it has in common, which is more: the form says so, and
-// how many alerts that is, before it is sent.
+// TestMuteOfAStar checks that muting a group whose value has a * warns of the wider match, with the number of alerts,
+// before the form is sent.
 func TestMuteOfAStar(t *testing.T) {
 	home := serve(t, teamRule("one", "a*"), teamRule("two", "abc"), teamRule("three", "b"))
 	begin(t, home, "orders.created", "1")
@@ -81,7 +81,7 @@ func TestMuteOfAStar(t *testing.T) {
 	}
 }
 
-// teamRule is a rule whose alerts are of a team.
+// teamRule returns a rule with a team label on its alerts.
 func teamRule(name, team string) string {
 	return "name: " + name + `
 entity: order

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// In a narrow window every page of the navigation is seen, and what is done to the chosen jobs covers no
-// row until one is chosen; then it takes one line, at the foot of the window.
+// TestNarrowWindow checks that a narrow window shows the whole navigation, and that the actions cover no row before a
+// job is chosen. Then they take one line at the bottom.
 func TestNarrowWindow(t *testing.T) {
 	home := serve(t, orders)
 	ids := make([]string, 24)
@@ -47,7 +47,7 @@ func TestNarrowWindow(t *testing.T) {
 	b.shot("narrow-nope")
 }
 
-// shot keeps a picture of what the window shows, where DEADMAN_SHOTS names a folder.
+// shot saves a screenshot of the visible part of the page if DEADMAN_SHOTS names a folder.
 func (b *tab) shot(name string) {
 	b.Helper()
 	folder := os.Getenv("DEADMAN_SHOTS")

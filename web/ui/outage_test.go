@@ -21,13 +21,13 @@ escalate: [{after: 1s, step: late, severity: critical}]
 slot: 1s
 `
 
-// address is one without a server.
+// address returns an address without a server.
 func address(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
 }
 
-// answers has an HTTP service answer on an address with a body.
+// answers runs an HTTP service on an address with a fixed body.
 func answers(t *testing.T, address, body string) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -42,8 +42,8 @@ func answers(t *testing.T, address, body string) {
 	t.Cleanup(func() { _ = s.Close() })
 }
 
-// The alert of an outage is said to be one, leads to the outages, and is not offered to be
-// acknowledged; once it is over, its page says so.
+// TestOutageAlert checks that an outage alert is marked, links to the outages and can't be acknowledged, and that its
+// page shows the end of the outage.
 func TestOutageAlert(t *testing.T) {
 	shop, c := address(t), config(t.TempDir())
 	c.Sources = filepath.Join(t.TempDir(), "sources.yaml")

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/logins/logintest"
 )
 
-// freePort is a port of loopback that nobody listens on.
+// freePort returns a free loopback port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -23,8 +23,8 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// A person logs in through a real provider on another site, is led to the page that was asked for, sees the name and what may be done,
-// and logs out. A person in no group of the file is told so.
+// TestLoggedInByAProvider checks the login through a real provider on another site, the redirect to the requested
+// page, the shown name and permissions, and the logout. A person without a configured group is told so.
 func TestLoggedInByAProvider(t *testing.T) {
 	port, folder := freePort(t), t.TempDir()
 	home := fmt.Sprintf("http://localhost:%d", port)
@@ -87,7 +87,7 @@ func TestLoggedInByAProvider(t *testing.T) {
 	b.accessible("a stranger")
 }
 
-// atProvider goes from the login page to the provider, and gives the name and the password there.
+// atProvider goes from the login page to the provider, and enters the name and password.
 func (b *tab) atProvider(name string) {
 	b.Helper()
 	b.click(".login .provider button")

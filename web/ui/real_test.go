@@ -21,10 +21,10 @@ import (
 	"deadman/web"
 )
 
-// realOrders are orders of a marketplace that lie beside the project, not in it.
+// realOrders is a file with orders of a marketplace, outside the repository.
 const realOrders = "../../../shared/data/orders-2016-2017.csv"
 
-// shippingRule waits for what is shipped; all that begin together are due together.
+// shippingRule expects an event for each order. All orders placed together are due together.
 const shippingRule = `name: order-unshipped
 description: An order was placed and nothing was shipped.
 entity: order
@@ -36,14 +36,13 @@ escalate:
 slot: 1h
 `
 
-// order is a row of the orders: which it is, and whether it was handed to the carrier.
+// order is a row of the orders: its id, and whether it was handed to the carrier.
 type order struct {
 	id      string
 	shipped bool
 }
 
-// ordersOf reads the orders. They are told by where they lie on this machine, or by
-// DEADMAN_ORDERS.
+// ordersOf reads the orders from their default path or from DEADMAN_ORDERS.
 func ordersOf(t *testing.T) (all []order) {
 	t.Helper()
 	at := os.Getenv("DEADMAN_ORDERS")
@@ -68,7 +67,7 @@ func ordersOf(t *testing.T) (all []order) {
 	return all
 }
 
-// gather has n orders wait that are all due in one slot, in the database of a node that does not run.
+// gather writes n pending orders, all due in one slot, to the database of a stopped node.
 func gather(t *testing.T, c server.Config, n int) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: c.Log})
@@ -93,7 +92,7 @@ func gather(t *testing.T, c server.Config, n int) {
 	}
 }
 
-// tell publishes events, up to 2,000 on their way at a time.
+// tell publishes events, up to 2,000 in flight.
 func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 	t.Helper()
 	for some := range slices.Chunk(ids, 2000) {
@@ -110,8 +109,8 @@ func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 	}
 }
 
-// Real orders, and a backlog of 100,000 that are due in one slot: each page comes, with the right
-// numbers, and looks as it should to whoever looks at the pictures.
+// TestRealOrdersAndABacklog checks real orders and a backlog of 100,000 jobs due in one slot: each page loads with
+// the right numbers, and saves screenshots for a visual check.
 func TestRealOrdersAndABacklog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes in 16,000 events")
@@ -190,7 +189,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 	}
 }
 
-// thousands is a number as the pages write it, such as "100,123".
+// thousands formats a number as the pages do, such as "100,123".
 func thousands(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

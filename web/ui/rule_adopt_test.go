@@ -7,8 +7,8 @@ import (
 	"deadman/web"
 )
 
-// A rule that is kept in files says so, and is taken over once somebody is sure: as it was looked at,
-// and then it is changed here.
+// TestTakeOver checks that a rule from files is marked, and can be converted to one managed in the UI after a
+// confirmation.
 func TestTakeOver(t *testing.T) {
 	home := serve(t)
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)

@@ -8,8 +8,8 @@ import (
 	"deadman/web"
 )
 
-// Who deletes a rule is told what ends by it, which is what happens: its jobs end, what was open is
-// not open any more, and nothing is said of it. Its address then says so, and leads to what is left.
+// TestDeletedRule checks that the confirmation of a deletion describes its effect: jobs end, alerts are no longer
+// open, and no notification is sent. Afterwards the address reports the deletion and links to the remaining data.
 func TestDeletedRule(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1", "2")
@@ -22,7 +22,7 @@ func TestDeletedRule(t *testing.T) {
 	b.accessible("deleting a rule")
 	b.shoot("rule-deleting")
 
-	// A version that nobody looked at is not deleted, and the way to it is there.
+	// A newer version is not deleted, and the error links to it.
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders+"labels: {team: shop}\n", nil)
 	b.refused = "412"
 	b.click("button.grave")

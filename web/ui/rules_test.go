@@ -53,7 +53,8 @@ var rulePages = []string{
 	"/rules/refund-unconfirmed/versions", "/rules/refund-unconfirmed/edit", "/rules/order-unshipped/send", "/new-rule", "/new-rule?from=ticket-unanswered",
 }
 
-// The pages about rules have no barrier, fit a window of 400 px, and are there in the dark.
+// TestRulePages checks that the pages about rules have no accessibility violations, fit a window of 400 px, and
+// support dark mode.
 func TestRulePages(t *testing.T) {
 	home := serve(t, several...)
 	call(t, home, "PUT", "/rules/refund-unconfirmed", "application/yaml", several[1]+"labels: {team: payments}\n", nil)
@@ -80,7 +81,8 @@ func TestRulePages(t *testing.T) {
 	}
 }
 
-// Two people change a rule: the second is told what the first did, and nothing is lost.
+// TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is
+// lost.
 func TestConflict(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
@@ -96,19 +98,19 @@ func TestConflict(t *testing.T) {
 	}
 	b.accessible("a conflict")
 	b.shoot("rules-conflict")
-	b.click("button.main") // and now it replaces what they saved
+	b.click("button.main") // now it replaces their version
 	b.shows("The rule was saved.", "What the newest version changed", "+early: 2h", "3, saved")
 	if text := b.text(); strings.Count(text, "The rule was saved.") != 1 {
 		t.Errorf("it is said more than once: %s", text)
 	}
 }
 
-// editorSays is a script that looks into the editor's shadow tree.
+// editorSays returns a script that reads the editor's shadow tree.
 func editorSays(what string) string {
 	return `document.querySelector("rule-editor").shadowRoot.` + what
 }
 
-// finds waits until a script comes to true.
+// finds waits until a script returns true.
 func (b *tab) finds(script string) {
 	b.Helper()
 	for deadline := time.Now().Add(within); !evaluate[bool](b, script); wait(b.ctx) {
@@ -118,7 +120,7 @@ func (b *tab) finds(script string) {
 	}
 }
 
-// follows does something, and waits for the page that follows.
+// follows runs an action and waits for the next page.
 func (b *tab) follows(action chromedp.Action[chromedp.Void]) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, within)
@@ -128,8 +130,8 @@ func (b *tab) follows(action chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// What is wrong shows at its place as one types, and beside; the keyboard comes in, out, to the
-// problem and to Save.
+// TestEditor checks that errors appear in place and in a list during typing, and that the keyboard can enter, leave,
+// and reach the error and Save.
 func TestEditor(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
@@ -165,7 +167,7 @@ func TestEditor(t *testing.T) {
 	b.shows("What the newest version changed", "+early: 2h")
 }
 
-// A preview looks ahead as far as one likes, and plays what comes later; without the script, too.
+// TestTrial checks that a preview has a selectable length and later events, with and without scripts.
 func TestTrial(t *testing.T) {
 	home := serve(t, several...)
 	send(t, home, "refunds.requested", `{"id": "r-1"}`)
@@ -190,7 +192,7 @@ func TestTrial(t *testing.T) {
 	b.shows("the import of customers is not there at six in the morning", "It ticks")
 }
 
-// An event is sent for real, after a warning, and leads to what it concerns.
+// TestSend checks that an event is published after a warning, with links to its effect.
 func TestSend(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
@@ -210,7 +212,7 @@ func TestSend(t *testing.T) {
 	b.shows("It was not sent:")
 }
 
-// A form that is sent twice sends once; come back to with another body, it sends that.
+// TestSendFromOneForm checks that a form sent twice publishes once, and publishes again with a changed body.
 func TestSendFromOneForm(t *testing.T) {
 	home := serve(t, orders)
 	_, content := page(t, "GET", home+"/rules/order-unshipped/send", "")
@@ -229,7 +231,7 @@ func TestSendFromOneForm(t *testing.T) {
 	}
 }
 
-// Any two versions are compared, and an old one is saved as a new one.
+// TestVersions checks that any two versions can be compared, and that an old one can be saved as a new one.
 func TestVersions(t *testing.T) {
 	home := serve(t, orders)
 	for _, slot := range []string{"10s", "2m"} {
@@ -248,7 +250,7 @@ func TestVersions(t *testing.T) {
 	b.shows("version 4, saved", "+slot: 1s")
 }
 
-// A rule is deleted once somebody is sure; one of a bundle is changed there, and not here.
+// TestDeleteRule checks that a rule is deleted after a confirmation, and that a rule of a bundle is read-only.
 func TestDeleteRule(t *testing.T) {
 	home := serve(t, several...)
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
@@ -271,7 +273,7 @@ func TestDeleteRule(t *testing.T) {
 	}
 }
 
-// Where pings come in is made, and taken away, on the page of the rule.
+// TestPingAddresses checks that ping URLs are created and removed on the page of the rule.
 func TestPingAddresses(t *testing.T) {
 	home := serve(t, several...)
 	b := open(t, home, 1200, 900)
@@ -289,7 +291,8 @@ func TestPingAddresses(t *testing.T) {
 	b.shows("The address was taken away.", "There is no address yet.")
 }
 
-// What was done to a rule is said on the page that follows, once: what is tried there is not about it.
+// TestRuleDeedsAreSaid checks that the result of an action on a rule is shown once, and not after a preview on that
+// page.
 func TestRuleDeedsAreSaid(t *testing.T) {
 	home := serve(t, orders, several[2])
 	for _, c := range []struct{ form, says string }{{"do=pause", "The rule was paused."}, {"do=resume", "The rule was resumed."}} {
@@ -309,8 +312,8 @@ func TestRuleDeedsAreSaid(t *testing.T) {
 	}
 }
 
-// All addresses can be come to, however many there are, and those of keys that the rule does not name
-// are marked. One that is asked for is shown alone.
+// TestManyPingAddresses checks that all ping URLs are reachable by pagination, that those with undeclared keys are
+// marked, and that a single one can be selected.
 func TestManyPingAddresses(t *testing.T) {
 	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [key-000, key-119]}}\nescalate: [{after: 0s, step: silent, severity: warning}]\n")
 	for i := range 120 {
@@ -322,7 +325,7 @@ func TestManyPingAddresses(t *testing.T) {
 		if status != 200 {
 			t.Fatalf("%s: %d %s", path, status, content)
 		}
-		seen += strings.Count(content, "curl -fsS -m 10 --retry 3 "+home) / 2 // to see, and to copy
+		seen += strings.Count(content, "curl -fsS -m 10 --retry 3 "+home) / 2 // to read, and to copy
 		marked += strings.Count(content, "not in the rule&#39;s keys") + strings.Count(content, "not in the rule's keys")
 		path = ""
 		if _, after, more := strings.Cut(content, `" rel="next">More addresses`); more {
@@ -342,7 +345,7 @@ func TestManyPingAddresses(t *testing.T) {
 	}
 }
 
-// Each example of the gallery says what it would do, and can be saved.
+// TestGallery checks that each example of the gallery has a working preview and can be saved.
 func TestGallery(t *testing.T) {
 	home := serve(t)
 	b := open(t, home, 1200, 900)
@@ -367,7 +370,7 @@ func TestGallery(t *testing.T) {
 	b.shows("order-unshipped", "at work", "version 1, saved")
 }
 
-// The way in and the page of the API look like the others, and have no barrier.
+// TestLoginAndDocs checks that the login page and the API page match the others and have no accessibility violations.
 func TestLoginAndDocs(t *testing.T) {
 	home := serve(t, orders)
 	b, narrow := open(t, home, 1400, 900), open(t, home, 400, 800)

@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Whoever has an id from a ticket types it, and is there.
+// TestFind checks that an id from a ticket leads to its page.
 func TestFind(t *testing.T) {
 	home := serve(t, orders, strings.NewReplacer("order-unshipped", "order-unpaid", "entity: order", "entity: payment").Replace(orders))
 	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
@@ -39,7 +39,7 @@ func TestFind(t *testing.T) {
 	b.accessible("find")
 }
 
-// A page holds still when somebody asks for it, and times are in the zone that was chosen.
+// TestStill checks that live updates can be paused, and that times use the chosen zone.
 func TestStill(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
@@ -53,7 +53,7 @@ func TestStill(t *testing.T) {
 			}
 		}
 	}
-	// What a page shows at first may have come before this one listens, so it is something new that it waits for.
+	// The first content may be older than the subscription, so the test waits for a new event.
 	send(t, home, "orders.created", `{"id": "first", "total": 1}`)
 	b.shows("order first")
 	b.do(chromedp.Click(chromedp.CSS("[data-live]")))

@@ -9,11 +9,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The address that the node prints shows the form filled in, and one click logs in. Who is logged in is said at
-// the foot of each page, and logs out there.
+// TestLoggedIn checks that the address printed by the node shows a filled-in form, that one click logs in, and that
+// the footer shows the login and logs out.
 func TestLoggedIn(t *testing.T) {
 	c := config(t.TempDir())
-	c.HTTPAddr = "0.0.0.0:0" // beyond loopback it takes tokens, and makes the first
+	c.HTTPAddr = "0.0.0.0:0" // beyond loopback the node requires tokens, and creates the first
 	first := make(chan string, 1)
 	c.FirstToken = func(secret, _ string) { first <- secret }
 	home, _ := run(t, c)
@@ -65,7 +65,7 @@ func TestLoggedIn(t *testing.T) {
 	b.finds(`location.pathname === "/login"`)
 }
 
-// otherBrowser logs another browser in, and returns how its session is answered.
+// otherBrowser logs in another browser, and returns a function that reads the status of its session.
 func (b *tab) otherBrowser(secret string) func() int {
 	b.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

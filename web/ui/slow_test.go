@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// slowed is the address of a slow line to a node: what the test names waits for as long as it says.
+// slowed returns the address of a proxy that delays the selected requests.
 func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait time.Duration) string {
 	t.Helper()
 	at, err := url.Parse(home)
@@ -37,7 +37,7 @@ func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait tim
 	return line.URL
 }
 
-// A page is live also where what makes it so comes late.
+// TestSlowScriptsAreLive checks that a page becomes live even if its script arrives late.
 func TestSlowScriptsAreLive(t *testing.T) {
 	home := serve(t, orders)
 	script := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "hx-sse") }
@@ -48,8 +48,8 @@ func TestSlowScriptsAreLive(t *testing.T) {
 	b.shows("order 1234")
 }
 
-// Who clicks through many pages before their streams come waits for none of them: a browser has six
-// connections to a host, and keeps the pages that it left.
+// TestPagesThatAreLeftLetGo checks that quick navigation through many pages waits for no stream of a left page: a
+// browser has six connections per host, and keeps left pages.
 func TestPagesThatAreLeftLetGo(t *testing.T) {
 	home := serve(t, orders)
 	stream := func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }

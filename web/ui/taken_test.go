@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A new rule with a name that another has is not saved; that is said once, with the way to the other.
+// TestNewRuleWithATakenName checks that a new rule with an existing name is refused once, with a link to the existing
+// rule.
 func TestNewRuleWithATakenName(t *testing.T) {
 	home := serve(t)
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders, nil)

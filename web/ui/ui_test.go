@@ -30,7 +30,7 @@ escalate:
 slot: 1s
 `
 
-// serve serves with some rules, on real everything.
+// serve runs a node with some rules and real dependencies.
 func serve(t *testing.T, texts ...string) (home string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -46,7 +46,7 @@ func serve(t *testing.T, texts ...string) (home string) {
 	return home
 }
 
-// run serves until the test ends, or stop is called.
+// run runs a node until the test ends or stop is called.
 func run(t testing.TB, c server.Config) (home string, stop func()) {
 	t.Helper()
 	ready, ended := make(chan server.Endpoints, 1), make(chan error, 1)
@@ -72,7 +72,7 @@ func run(t testing.TB, c server.Config) (home string, stop func()) {
 	return home, stop
 }
 
-// call asks the API.
+// call calls the API.
 func call(t testing.TB, home, method, path, kind, body string, out any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, home+"/api/v1"+path, bytes.NewReader([]byte(body)))
@@ -102,7 +102,7 @@ func send(t *testing.T, home, subject, body string) {
 	call(t, home, "POST", "/events/"+url.PathEscape(subject), "application/json", body, nil)
 }
 
-// places are all pages, with something on them.
+// places returns the addresses of all pages.
 func places(key string) []string {
 	return []string{
 		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
@@ -110,11 +110,11 @@ func places(key string) []string {
 	}
 }
 
-// nasty is a key that is meant to break out of a page, and to turn its text around.
+// nasty is a key with markup and direction marks.
 const nasty = "<script>alert(1)</script>\"'&\u202e/..%2f?"
 
-// Every page shows what there is as text, loads nothing from elsewhere, has no barrier, and looks
-// the same in a narrow window and in the dark as far as a machine can tell.
+// TestPages checks that every page shows values as text, loads nothing from other hosts, has no accessibility
+// violations, and fits narrow windows and dark mode.
 func TestPages(t *testing.T) {
 	home := serve(t, orders)
 	for _, id := range []string{"1234", nasty} {
@@ -129,7 +129,7 @@ func TestPages(t *testing.T) {
 	b.visit("/")
 	b.shows("deadman is fine", "order 1234 (12.5) is not shipped", "order-unshipped")
 	send(t, home, "orders.created", `{"id": "live-1", "total": 1}`)
-	b.shows("order live-1") // without loading the page again
+	b.shows("order live-1") // without reloading the page
 	for _, path := range places(nasty) {
 		for _, dark := range []bool{false, true} {
 			b.dark(dark)
@@ -152,7 +152,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What a person does on the pages is done.
+// TestDeeds checks that the actions on the pages take effect.
 func TestDeeds(t *testing.T) {
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {
@@ -185,7 +185,7 @@ func TestDeeds(t *testing.T) {
 	b.shows("What would happen", "primary")
 	b.do(chromedp.Click(chromedp.CSS("label[for=text]")))
 	b.do(chromedp.KeyEvent("nonsense: 1\r"))
-	b.shows("nonsense") // the preview says what is wrong with it
+	b.shows("nonsense") // the preview reports the error
 	b.refused = "422"
 	b.click("button.main")
 	b.shows("The rule was not saved:", "nonsense")
