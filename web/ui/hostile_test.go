@@ -30,7 +30,7 @@ var hostile = map[string]string{
 	"be emoji":       strings.Repeat("👩‍👩‍👧‍👦🏳️‍🌈", 6),
 }
 
-// hostileRule has the longest name there may be, and says whatever it is told.
+// hostileRule has the longest valid name, and copies texts of events into its alerts.
 var hostileRule = `name: ` + strings.Repeat("w", 63) + `
 description: "<script>window.broken = 1</script> ` + strings.Repeat("D", 300) + `"
 entity: order
@@ -43,8 +43,7 @@ slot: 1s
 labels: {team: "<b onclick=alert(1)>\u202E` + strings.Repeat("L", 200) + `"}
 `
 
-// besiege has something hostile in every place that a page shows, and returns what the pages are
-// about: an alert and a dead letter.
+// besiege places hostile texts in every field that pages show. It returns an alert and a dead letter for the pages.
 func besiege(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
 	t.Helper()
 	for _, key := range hostile {
@@ -86,8 +85,8 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// everyPage is an address of each page that there is, by its route. A page that is not known here
-// fails the test: whoever adds one says what it is to be looked at with.
+// everyPage returns the addresses to test for each route of the UI. A route without addresses fails the test, so that
+// every new page is tested with hostile texts.
 func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string][]string {
 	t.Helper()
 	entities := make([]string, 0, len(hostile))
@@ -123,11 +122,10 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	return all
 }
 
-// secret are the characters that work without being seen. In a field that is written in they may
-// stand as they are.
+// secret matches invisible characters with an effect. Text areas may contain them unescaped.
 const secret = `/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/`
 
-// broken is what is wrong with a page as it is shown.
+// broken is a script that returns the defects of a page.
 const broken = `(() => {
   const wrong = [], one = (what, n) => { if (n !== 1) wrong.push(n + " " + what); };
   if (window.broken) wrong.push("a text was run");
@@ -146,14 +144,14 @@ const broken = `(() => {
   return wrong;
 })()`
 
-// Whatever people and programs write is shown as text, on every page, in a window of any width,
-// with letters twice as large, and where each link leads there is something.
+// TestHostileTexts checks that untrusted texts are shown as text on every page, at any width and at twice the font
+// size, and that each link leads to a page.
 func TestHostileTexts(t *testing.T) {
 	home := serve(t, hostileRule)
 	alert, letter := besiege(t, home)
 	all := everyPage(t, alert, letter)
 	b, links := open(t, home, 400, 800), make(map[string]string)
-	b.refused = "404" // of an entity of which nothing is known any more
+	b.refused = "404" // of an entity without any remaining data
 	for route, addresses := range all {
 		for i, path := range addresses {
 			for _, width := range []int64{400, 1400} {
@@ -187,7 +185,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// follow is the status that an address is answered with, and the page.
+// follow requests an address and returns the status and the page.
 func follow(t *testing.T, at string) (status int, page string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
