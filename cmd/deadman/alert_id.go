@@ -15,7 +15,7 @@ import (
 )
 
 // shownOfID is the number of trailing hex digits of an id in lists. An id begins with its time, which alerts of a
-// slot share, and ends with random digits.
+// slot share, and ends with a hash.
 const shownOfID = 8
 
 func shortID(id alerts.ID) string {
