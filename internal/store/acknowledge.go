@@ -9,7 +9,7 @@ import (
 const (
 	ackColumns = `k.alert_id, coalesce(k.by_whom, ''), k.at, k.until_at, coalesce(k.note, '')`
 
-	// withAck joins the acknowledgement k of a job f, if there is one.
+	// withAck joins the optional acknowledgement k of a job f.
 	withAck = ` LEFT JOIN acknowledgement k ON k.shard = f.shard AND k.job_id = f.id`
 
 	keepAck = `
@@ -20,7 +20,7 @@ SET alert_id = excluded.alert_id, by_whom = excluded.by_whom, at = excluded.at, 
 	dropAck = `DELETE FROM acknowledgement WHERE shard = $1 AND job_id = $2`
 )
 
-// readAck reads the acknowledgement of a job, if there is one.
+// readAck reads the optional acknowledgement of a job.
 type readAck struct{ futurejobs.Ack }
 
 func (k *readAck) fields() []any {
@@ -34,7 +34,7 @@ func (k *readAck) ack() *futurejobs.Ack {
 	return &k.Ack
 }
 
-// ackWrite is what of an acknowledgement is written.
+// ackWrite returns the statement that stores or deletes the acknowledgement of a job.
 func ackWrite(a futurejobs.AckOf) statement {
 	if a.Ack == nil {
 		return statement{dropAck, []any{a.Shard, a.JobID}}
@@ -42,7 +42,7 @@ func ackWrite(a futurejobs.AckOf) statement {
 	return statement{keepAck, []any{a.Shard, a.JobID, a.Ack.Alert[:], escape(a.Ack.By), a.Ack.At, a.Ack.Until, escape(a.Ack.Note)}}
 }
 
-// forgetAcks forgets the acknowledgements of jobs that have ended.
+// forgetAcks deletes the acknowledgements of jobs that have ended.
 func (s *Store) forgetAcks(ctx context.Context) error {
 	for shard := range s.shards {
 		if _, err := s.pruneAll(ctx, "", `DELETE FROM acknowledgement WHERE shard = $1 AND job_id IN

@@ -31,10 +31,10 @@ func readSaid(row scanner, s *futurejobs.ListedAlert) error {
 	return r.read()
 }
 
-// lastAlert is past every alert's id.
+// lastAlert is greater than every alert's id.
 var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
 
-// Alerts lists what was said, newest first; with f.Open, of what goes on, the newest of each.
+// Alerts lists the alerts, newest first; with f.Open, the newest alert of each open condition.
 func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error) {
 	list := s.alerts
 	if f.Open {
@@ -77,7 +77,7 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 
 func newestFirst(a, b futurejobs.ListedAlert) int { return alertOrder(b.ID, a.ID) }
 
-// saidBefore is the alerts of a shard that were said before one.
+// saidBefore pages through the alerts of a shard that were raised before one.
 func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error)) *shardPage[futurejobs.ListedAlert] {
 	return &shardPage[futurejobs.ListedAlert]{next: func(after *futurejobs.ListedAlert, limit int) ([]futurejobs.ListedAlert, error) {
 		if after != nil {
@@ -94,13 +94,13 @@ WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	return query(ctx, s.read, readSaid, rebindPlaceholders(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
 }
 
-// wanted reports whether a filter leaves an alert in, as where.said does.
+// wanted reports whether a filter accepts an alert, as filter.said does.
 func wanted(f futurejobs.Filter, a alerts.Alert) bool {
 	return (f.Status == "" || a.Status == f.Status) && (f.Severity == "" || a.Severity == f.Severity) &&
 		!a.DecidedAt.Before(f.After) && (f.Before.IsZero() || a.DecidedAt.Before(f.Before))
 }
 
-// alertsOfKey finds the alerts of a key by what its jobs, pending and ended, remember.
+// alertsOfKey finds the alerts of a key by the alert ids of its jobs, pending and ended.
 func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	lists, err := query(ctx, s.read, func(row scanner, l *idList) error { return row.Scan(l) }, `
 SELECT f.alert_ids FROM future_job f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f")+`

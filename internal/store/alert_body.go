@@ -12,14 +12,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// listedMost is futurejobs.ListedMost in a statement.
+// listedMost is futurejobs.ListedMost as a literal in a statement.
 var listedMost = strconv.Itoa(futurejobs.ListedMost)
 
-// headOfAlert is as much of the document of a large alert as a list reads first: its event and its state come last in it.
+// headOfAlert is the part of a large alert's document that a list reads first: its event and its state come last in it.
 const headOfAlert = `substr(a.detail, 1, 8192)`
 
-// fill reads the documents of the alerts of a page, and of a large one what is no event and no state. A page is found without
-// them: the shards together have many more alerts than a page. An alert whose retention is over meanwhile is left out.
+// fill reads the documents of the alerts of a page; of a large one, all but its event and its state. A page is selected
+// without documents, since the shards together have many more alerts than a page. An alert that retention deletes
+// meanwhile is left out.
 func (s *Store) fill(ctx context.Context, page []futurejobs.ListedAlert) ([]futurejobs.ListedAlert, error) {
 	places := make(map[int16]map[alerts.ID]*futurejobs.ListedAlert)
 	for i := range page {
@@ -37,7 +38,7 @@ func (s *Store) fill(ctx context.Context, page []futurejobs.ListedAlert) ([]futu
 	return slices.DeleteFunc(page, func(a futurejobs.ListedAlert) bool { return places[a.Shard][a.ID] != nil }), nil
 }
 
-// fillOf fills the alerts of a shard, and takes those that are there out of wanted.
+// fillOf fills the alerts of a shard and removes those that it finds from wanted.
 func (s *Store) fillOf(ctx context.Context, shard int16, wanted map[alerts.ID]*futurejobs.ListedAlert) error {
 	w := filter{`SELECT a.id, CASE WHEN octet_length(a.detail) <= ` + listedMost + ` THEN a.detail ELSE ` + headOfAlert + ` END,
 	octet_length(a.detail) > ` + listedMost + `
@@ -70,7 +71,7 @@ FROM alert a WHERE a.shard = ? AND a.id IN (?` + strings.Repeat(`, ?`, len(wante
 	return nil
 }
 
-// readLarge reads the whole document of an alert, and leaves its event and its state out.
+// readLarge reads the whole document of an alert and drops its event and its state.
 func (s *Store) readLarge(ctx context.Context, shard int16, a *futurejobs.ListedAlert) error {
 	var text string
 	if err := s.read.QueryRowContext(ctx, `SELECT a.detail FROM alert a WHERE a.shard = $1 AND a.id = $2`, shard, a.ID[:]).Scan(&text); err != nil {
@@ -83,7 +84,7 @@ func (s *Store) readLarge(ctx context.Context, shard int16, a *futurejobs.Listed
 	return nil
 }
 
-// alertBody is the document of an alert, or, of a large one, its beginning.
+// alertBody is the document of an alert, or the beginning of a large one.
 type alertBody struct {
 	id    alerts.ID
 	text  string

@@ -14,7 +14,7 @@ import (
 
 func itoa[T ~int16 | ~int32](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// inOrder returns decisions in the order of (shard, id), in which rows are locked.
+// inOrder returns decisions in the order of (shard, id), the order of row locks.
 func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
 	sorted := slices.Clone(decisions)
 	slices.SortFunc(sorted, func(a, b *futurejobs.Decision) int {
@@ -23,7 +23,7 @@ func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
 	return sorted
 }
 
-// lost are the shards of held that are not among those that stand.
+// lost returns the shards in held that are not in stand, the shards still leased at their epoch.
 func lost(held []futurejobs.HeldShard, stand []int16) []int16 {
 	var gone []int16
 	for _, h := range held {
@@ -34,7 +34,7 @@ func lost(held []futurejobs.HeldShard, stand []int16) []int16 {
 	return gone
 }
 
-// detail is an alert's document, written into room as far as that goes.
+// detail returns an alert's document, written into room as far as its capacity allows.
 func detail(a *alerts.Alert, room []byte) ([]byte, error) {
 	b, err := a.Document(room)
 	if err != nil {
@@ -43,7 +43,7 @@ func detail(a *alerts.Alert, room []byte) ([]byte, error) {
 	return sanitizeJSON(b), nil
 }
 
-// saidBy are the alerts of decisions.
+// saidBy returns the alerts of decisions.
 func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 	for _, d := range decisions {
 		said = append(said, d.Alerts...)
@@ -51,13 +51,13 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 	return said
 }
 
-// applied is what a net effect came to.
+// applied returns the result of a net effect.
 func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
 	again, _ := sortLetters(b, net.DeadLetters)
 	return futurejobs.ApplyResult{EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again}
 }
 
-// refs are the jobs that effects name, each once, in the order in which they are locked.
+// refs returns the jobs that effects name, each once, in lock order.
 func refs(effects []futurejobs.Effect) []futurejobs.Ref {
 	all := make([]futurejobs.Ref, len(effects))
 	for i, e := range effects {
@@ -66,7 +66,7 @@ func refs(effects []futurejobs.Effect) []futurejobs.Ref {
 	return inLockOrder(all)
 }
 
-// inLockOrder sorts refs as their rows are locked, and leaves each once.
+// inLockOrder sorts refs in the order of row locks and removes duplicates.
 func inLockOrder(refs []futurejobs.Ref) []futurejobs.Ref {
 	slices.SortFunc(refs, compareRefs)
 	return slices.Compact(refs)
@@ -76,7 +76,7 @@ func compareRefs(a, b futurejobs.Ref) int {
 	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Key, b.Key))
 }
 
-// byRef finds jobs by their names.
+// byRef indexes jobs by their refs.
 func byRef(jobs []futurejobs.Job) map[futurejobs.Ref]futurejobs.Job {
 	m := make(map[futurejobs.Ref]futurejobs.Job, len(jobs))
 	for _, j := range jobs {
@@ -85,13 +85,13 @@ func byRef(jobs []futurejobs.Job) map[futurejobs.Ref]futurejobs.Job {
 	return m
 }
 
-// field is one name of an event's header, as it is kept.
+// field is one name of an event's header, as it is stored.
 type field struct {
 	Name   escapedText   `json:"name"`
 	Values []escapedText `json:"values"`
 }
 
-// header is an event's header as it is kept.
+// header returns an event's header as it is stored.
 func header(h map[string][]string) (string, error) {
 	fields := make([]field, 0, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -105,7 +105,7 @@ func header(h map[string][]string) (string, error) {
 	return string(b), err
 }
 
-// readHeader is the event's header again; nil when it had none.
+// readHeader decodes a stored header; nil if the event had none.
 func readHeader(text string) (map[string][]string, error) {
 	var fields []field
 	if err := json.Unmarshal([]byte(text), &fields); err != nil || len(fields) == 0 {

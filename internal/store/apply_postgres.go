@@ -16,9 +16,8 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// begin bounds the transaction in the same round trip, and has each statement planned for the
-// tables as they are. A plan that was made while a table was empty, and is kept, reads all of
-// the table for each batch once it has grown.
+// begin bounds the transaction in the same round trip and forces a custom plan for each statement. A generic plan made
+// while a table was empty reads the whole table for each batch once the table has grown.
 var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
 
 // Apply implements futurejobs.EffectStore.
@@ -47,12 +46,12 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 	return applied(b, net), nil
 }
 
-// answerTimeout bounds the question whether a database answers that did not finish a transaction.
+// answerTimeout bounds the ping to a database that did not finish a transaction.
 const answerTimeout = 2 * time.Second
 
-// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that ran out of its time while the database answers
-// others. That time ends before the one of its statements, or after them where the result is on its way, so the server does
-// not say so by itself.
+// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that exceeded its time while the database answers
+// other requests. The client's timeout ends before that of the statements, or after them while the result is in
+// transit, so the server does not report it.
 func (p *postgres) outOfTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -65,14 +64,14 @@ func (p *postgres) outOfTime(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
 }
 
-// applyOnce works in three round trips and a commit. All of it is bounded, not only its
-// statements: a job that appeared later would be behind the sweep.
+// applyOnce takes three round trips and a commit. The timeout bounds the whole, not only its statements: a job that
+// appeared later would be behind the sweep.
 //
 //  1. The transaction begins.
-//  2. The cursor, the rules and the jobs to look up are locked.
-//  3. The net effect is written, and the cursor moves.
+//  2. The cursor, the rules and the jobs to read are locked.
+//  3. The net effect is written, and the cursor advances.
 //
-// repeats: some of the alerts may be in their table already.
+// repeats means that some of the alerts may be in their table already.
 func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
@@ -81,7 +80,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look
 	if err != nil {
 		return net, err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback(ctx) }() // a no-op after a commit
 	known, now, err := p.lockBatch(ctx, tx, b, look)
 	if err != nil {
 		return net, p.outOfTime(whole, err)
@@ -117,12 +116,12 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look
 }
 
 const (
-	// Of two batches one could begin a wait for what the other remembers, and neither see the
-	// other: where that may be, the batches of a rule go one after the other.
+	// Of two batches, one could create a job for the key of an early event that the other stores, and neither would see
+	// the other. If that is possible, the batches of a rule are serialized.
 	lockRules = `SELECT id FROM rule WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
 
-	// A batch that is not of all readers of a stream rests on its rules. One that locks rules for what is
-	// early does so at once: of two that share a lock, none can have it alone.
+	// A batch not made by all readers of a stream depends on its rules. A batch that locks rules for early events takes
+	// the exclusive lock at once: two holders of a shared lock could not upgrade it.
 	shareRules   = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR SHARE`
 	keepRules    = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR NO KEY UPDATE`
 	ruleSetStood = `WITH ` + ruleSetNow + ` SELECT now(), ` + ruleSetStands
@@ -140,8 +139,8 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 	ON e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
 )
 
-// lockBatch locks what the batch rests on and returns what is known of the jobs to look up, and
-// the transaction's time. It returns ErrMoved or ErrRulesChanged.
+// lockBatch locks the rows that the batch depends on. It returns the known state of the jobs to read and the
+// transaction's time, or ErrCursorMoved or ErrRulesChanged.
 //
 //  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
 //  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
@@ -194,8 +193,8 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Effect
 	return known, now, nil
 }
 
-// queueReads reads what is known of the jobs to look up, and what happened early. Each statement
-// sees what was committed before it began, so the locks come first.
+// queueReads reads the jobs to look up and their early events. Each statement sees the commits before its start, so the
+// locks come first.
 func queueReads(q *pgx.Batch, b futurejobs.EffectBatch, look, early []futurejobs.Ref, known *futurejobs.FoldInput) {
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))

@@ -16,7 +16,7 @@ const (
 	recallOne = `SELECT ` + earlyColumns + ` FROM early e WHERE e.shard = $1 AND e.rule_id = $2 AND e.key = $3`
 )
 
-// Apply implements futurejobs.EffectStore. The one writer has all jobs locked.
+// Apply implements futurejobs.EffectStore. SQLite's single writer holds all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return once(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
 }
@@ -34,7 +34,7 @@ func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 	return applied(b, net), nil
 }
 
-// applyOnce applies a batch that needs to look up some jobs.
+// applyOnce applies a batch that reads the jobs of look first.
 func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
 		net, err = w.apply(ctx, &e.prefetchPolicy, b, look, now)
@@ -96,7 +96,7 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 	}
 	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {
-		return net, nil // by hand, and nothing to count
+		return net, nil // a manual change, without a job to count
 	}
 	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost)
 	if err == nil && n == 0 {
@@ -105,7 +105,7 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 	return net, err
 }
 
-// evaluated returns ErrRulesChanged unless the rules that a batch rests on are as they were evaluated.
+// evaluated returns ErrRulesChanged unless the rules that a batch depends on are unchanged since their evaluation.
 func (w *writer) evaluated(b futurejobs.EffectBatch) error {
 	if !b.OfReaders() {
 		moved, err := w.moved(b.RestsOn(), ruleStood, b.RuleSet)
@@ -122,7 +122,7 @@ func (w *writer) evaluated(b futurejobs.EffectBatch) error {
 	return err
 }
 
-// standing returns ErrMoved unless the cursors of streams stand at their sequences.
+// standing returns ErrCursorMoved unless the cursors of streams are at their sequences.
 func (w *writer) standing(streams map[string]uint64) error {
 	for stream, seq := range streams {
 		var one int
@@ -157,7 +157,7 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.EffectBatch, net
 	return err
 }
 
-// knownOf reads what is known of the jobs to look up, and what happened early.
+// knownOf reads the jobs to look up and their early events.
 func (w *writer) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
 	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
 		return known, err
@@ -166,7 +166,7 @@ func (w *writer) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref)
 	return known, err
 }
 
-// pending returns the jobs that are waited for.
+// pending returns the pending jobs among refs.
 func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.Ref]futurejobs.Job, error) {
 	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
 	for _, ref := range refs {
@@ -186,7 +186,7 @@ func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.R
 	return found, nil
 }
 
-// early returns what happened early. Most of the time there is nothing at all.
+// early returns the early events of refs. Usually the table is empty.
 func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.EarlyEvent, error) {
 	if len(refs) == 0 {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// auditOf are the lines that a batch adds to the audit, as parameters of insertAudit.
+// auditOf returns the lines that a batch adds to the audit log, as parameters of insertAudit.
 func auditOf(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) (lines [][]any, err error) {
 	if b.AuditAction == "" {
 		return nil, nil
@@ -30,8 +30,7 @@ func auditOf(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldR
 	return lines, nil
 }
 
-// auditedEffects are the effects of a batch to be audited: what a person did, where something came of
-// it.
+// auditedEffects returns the effects of a batch to be audited: the effects of a person that changed a job.
 func auditedEffects(b futurejobs.EffectBatch, net futurejobs.FoldResult) []futurejobs.Effect {
 	touched := make(map[futurejobs.Ref]bool)
 	for _, j := range net.Create {
@@ -56,8 +55,7 @@ func auditedEffects(b futurejobs.EffectBatch, net futurejobs.FoldResult) []futur
 	return done
 }
 
-// object is what the audit calls what an effect is about: a job or, where somebody acknowledged
-// it, an alert.
+// object returns the object of an effect in the audit log: an alert for an acknowledgement, else a job.
 func object(e futurejobs.Effect) string {
 	if a, is := e.Action.(futurejobs.Acknowledge); is {
 		return "alert/" + a.Ack.Alert.String()
@@ -65,7 +63,7 @@ func object(e futurejobs.Effect) string {
 	return "job/" + e.Rule.Name + "/" + e.Ref.Key
 }
 
-// auditDetail are what the audit says beside the object of an effect.
+// auditDetail returns the detail of an effect in the audit log.
 func auditDetail(e futurejobs.Effect) string {
 	a, is := e.Action.(futurejobs.Acknowledge)
 	if !is || a.Ack.Until.IsZero() {
@@ -78,7 +76,7 @@ func auditDetail(e futurejobs.Effect) string {
 	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
 }
 
-// bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
+// bulkAudit returns the lines of jobs that were created in bulk, one for each rule, with a count such as "waits: 12".
 func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {

@@ -27,7 +27,7 @@ WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.Checks, b.Epoch
 	return ok, nil
 }
 
-// forgetBeginnings forgets checks of jobs that are over.
+// forgetBeginnings deletes the check starts of jobs that have ended.
 func (s *Store) forgetBeginnings(ctx context.Context) error {
 	for shard := range s.shards {
 		if _, err := s.pruneAll(ctx, "", `DELETE FROM check_start WHERE shard = $1 AND job_id IN

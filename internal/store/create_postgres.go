@@ -11,14 +11,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// newJobColumns is new jobs as arrays, in the order in which they are written. Those that began and ended at
-// once have an outcome.
+// newJobColumns has new jobs as arrays, in write order. Jobs that started and ended at once have an outcome.
 type newJobColumns struct {
 	shard, rule, version, key, created, since, first, next column
 	event, state, pauses, pausedNext, members, ordering    column
 	origin                                                 column
 	outcome, reason                                        column
-	err                                                    error // of an order that can't be written
+	err                                                    error // of an order that cannot be written
 }
 
 func creationOf(jobs []*futurejobs.Job) *newJobColumns {
@@ -77,15 +76,15 @@ func (c *newJobColumns) add(j *futurejobs.Job) {
 	}
 }
 
-// begun are the columns that both statements fill, and what they are filled with, but for when the next check is.
+// begun lists the columns that both statements fill, except the one of the next check.
 const begun = `shard, rule_id, version, key, created_at, since_at, first_check_at`
 
 func (c *newJobColumns) begun() string {
 	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, ` + c.first.of("job")
 }
 
-// waiting is the statement that creates jobs which wait, and its parameters. The events come last: whatever follows
-// them would have pgx move them to another buffer.
+// waiting returns the statement that creates pending jobs, and its parameters. The events come last: pgx would copy any
+// parameters after them to another buffer.
 func (c *newJobColumns) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
@@ -99,8 +98,8 @@ FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), withSizeHint(args)
 }
 
-// over is the statement that writes the history of jobs which are over, and its parameters. Such a job takes
-// an id like any other, and is never pending.
+// over returns the statement that writes the history of jobs that started and ended at once, and its parameters. Such a
+// job takes an id like any other and is never pending.
 func (c *newJobColumns) over(now time.Time) (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next, &c.pausedNext, &c.outcome, &c.reason,
@@ -113,19 +112,18 @@ SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, ` + c.next.of
 FROM ` + from), append([]any{now}, args...)
 }
 
-// createAtOnce is how many jobs one statement creates.
+// createAtOnce is the number of jobs that one statement creates.
 const createAtOnce = 2000
 
-// creations puts new jobs in the order in which they are written. They are sorted as a whole, so that two
-// batches that create the same jobs wait for one another and never in a circle.
+// creations sorts new jobs into write order. They are sorted as a whole, so two batches that create the same jobs wait
+// for one another without a deadlock.
 func creations(jobs []*futurejobs.Job) []*futurejobs.Job {
 	slices.SortFunc(jobs, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
 	return jobs
 }
 
-// createAhead writes new jobs until no more are left than one statement creates, each part in a round trip:
-// all of a bulk at once would have to be in memory, as it goes over the wire. What ends comes first, so
-// where something does, they are left.
+// createAhead writes new jobs in parts, each in a round trip, until one statement's worth is left: a whole bulk would
+// have to be in memory as it is sent. Jobs that end are written first, so if any job ends, all new jobs are left.
 func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
 	for ends == 0 && len(jobs) > createAtOnce {
 		part := &pgx.Batch{}

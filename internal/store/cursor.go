@@ -10,10 +10,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// defaultLimit is how many items a page holds when the filter does not say.
+// defaultLimit is the number of items on a page if the filter sets none.
 const defaultLimit = 50
 
-// maxID is past every id.
+// maxID is greater than every id.
 const maxID = math.MaxInt64
 
 func limit(f futurejobs.Filter) int {
@@ -23,7 +23,7 @@ func limit(f futurejobs.Filter) int {
 	return min(f.Limit, futurejobs.MaxLimit)
 }
 
-// position is where a page of a list ended. A list uses the fields it is ordered by.
+// position is the end of a page of a list. A list uses the fields that it is ordered by.
 type position struct {
 	List  string    `json:"l"`
 	At    time.Time `json:"t,omitzero"`
@@ -32,14 +32,14 @@ type position struct {
 	Alert alerts.ID `json:"a,omitzero"`
 }
 
-// cursor is the position as it is handed out.
+// cursor encodes the position for clients.
 func (p position) cursor() string {
-	b, _ := json.Marshal(p) // it has nothing that could fail
+	b, _ := json.Marshal(p) // no field can fail
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// read sets the position to where cursor stands in the list. It leaves it as it is when
-// there is no cursor, and returns ErrBadCursor for another list's.
+// read sets the position to that of a cursor of the list. Without a cursor it leaves the position unchanged. For a
+// cursor of another list it returns ErrBadCursor.
 func (p *position) read(list, cursor string) error {
 	if cursor == "" {
 		return nil
@@ -56,7 +56,7 @@ func (p *position) read(list, cursor string) error {
 	return nil
 }
 
-// paged cuts items to the limit; if there are more, where says where the next page begins.
+// paged cuts items to the limit; if more items follow, the page's Next is the position of its last item.
 func paged[T any](list string, items []T, f futurejobs.Filter, where func(T) position) futurejobs.Page[T] {
 	n := limit(f)
 	if len(items) <= n {

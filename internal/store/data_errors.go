@@ -13,8 +13,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// asRefused makes futurejobs.ErrRefused of an error that a value is to blame for: the same batch
-// would fail in the same way for ever.
+// asRefused returns futurejobs.ErrRefused for an error caused by a value: the same batch would fail in the same way
+// forever.
 func asRefused(err error) error {
 	var pg *pgconn.PgError
 	var lite *sqlitedriver.Error
@@ -27,19 +27,20 @@ func asRefused(err error) error {
 	return err
 }
 
-// Postgres's codes for a statement that took longer than it may, and for one that waited longer for a lock.
+// Postgres error codes for a statement that exceeded its timeout and for one that exceeded its lock timeout.
 const (
 	statementTimeout = "57014"
 	lockTimeout      = "55P03"
 )
 
-// isCode reports whether err is Postgres's answer with one of the codes.
+// isCode reports whether err is a Postgres error with one of the codes.
 func isCode(err error, codes ...string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && slices.Contains(codes, pg.Code)
 }
 
-// undone is the error of a batch that was not written: futurejobs.ErrRefused or futurejobs.ErrTooSlow where it is one.
+// undone returns the error of a batch that was not written, as futurejobs.ErrRefused or futurejobs.ErrTooSlow if it is
+// one.
 func undone(err error) error {
 	if isCode(err, statementTimeout, lockTimeout) {
 		return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
@@ -47,8 +48,8 @@ func undone(err error) error {
 	return asRefused(err)
 }
 
-// isDataErrorPG reports whether Postgres finds a value out of its range, of no use as what it is
-// for, against a constraint, or too large. A key that is there twice is no value's fault.
+// isDataErrorPG reports whether Postgres rejected a value as out of range, invalid, against a constraint, or too large.
+// A duplicate key is not an error of the value.
 func isDataErrorPG(code string) bool {
 	switch code {
 	case "23502", "23503", "23514", "54000":
@@ -57,7 +58,7 @@ func isDataErrorPG(code string) bool {
 	return strings.HasPrefix(code, "22")
 }
 
-// isDataErrorSQLite is refusedCode for SQLite's primary codes.
+// isDataErrorSQLite is isDataErrorPG for SQLite's primary codes.
 func isDataErrorSQLite(code int) bool {
 	return code == sqlite3.SQLITE_CONSTRAINT || code == sqlite3.SQLITE_TOOBIG || code == sqlite3.SQLITE_MISMATCH
 }

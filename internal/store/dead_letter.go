@@ -13,8 +13,7 @@ const insertLetter = `
 INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
-// letter are the parameters of insertLetter. Nothing of the event is lost, whatever its
-// bytes.
+// letter returns the parameters of insertLetter. It keeps the whole event, whatever its bytes.
 func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	head, err := header(l.Event.Header)
 	if err != nil {
@@ -30,7 +29,7 @@ func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	}, nil
 }
 
-// readListedLetter is readLetter of a letter of a list.
+// readListedLetter is readLetter for a list.
 func readListedLetter(row scanner, l *futurejobs.DeadLetter) error {
 	return readLetter(rowWithExtras{row, []any{&l.Omitted}}, l)
 }
@@ -52,16 +51,16 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 
 const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, tries, last_tried_at`
 
-// letterSize is how many bytes a letter has of what may be large.
+// letterSize is the expression for the bytes of a dead letter's large columns.
 const letterSize = `octet_length(header) + octet_length(body)`
 
-// listedLetters are letterColumns in a list, and whether headers and body are left out.
+// listedLetters are letterColumns in a list, and a flag that headers and body are left out.
 var listedLetters = strings.NewReplacer(
 	`header`, `CASE WHEN `+letterSize+` <= `+listedMost+` THEN header ELSE '[]' END`,
 	`body`, `CASE WHEN `+letterSize+` <= `+listedMost+` THEN body END`,
 ).Replace(letterColumns) + `, ` + letterSize + ` > ` + listedMost
 
-// DeadLetter returns one letter, or futurejobs.ErrNotFound.
+// DeadLetter returns one dead letter, or futurejobs.ErrNotFound.
 func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error) {
 	letters, err := query(ctx, s.read, readLetter, `SELECT `+letterColumns+` FROM dead_letter WHERE id = $1`, id)
 	if err == nil && len(letters) == 0 {
@@ -73,9 +72,8 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter
 	return letters[0], nil
 }
 
-// DeadLetters lists what could not be taken in, newest first. A filter's Rule, RulePrefix,
-// Subject and Reason narrow it; what else a filter says does not apply. Headers and bodies that are larger than
-// futurejobs.ListedMost are left out.
+// DeadLetters lists the dead letters, newest first. A filter's Rule, RulePrefix, Subject and Reason narrow the list;
+// its other fields do not apply. Headers and bodies larger than futurejobs.ListedMost are left out.
 func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
 	var page futurejobs.Page[futurejobs.DeadLetter]
 	before := position{ID: maxID}
@@ -91,15 +89,14 @@ func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejob
 	return paged("dead_letter", letters, f, func(l futurejobs.DeadLetter) position { return position{ID: l.ID} }), nil
 }
 
-// lettersCounted is how many letters are counted, the newest: what a page waits for is bounded,
-// however many there are.
+// lettersCounted is the number of the newest dead letters that are counted; it bounds the time of a page.
 const lettersCounted = 5000
 
-// reasonsMost is how many reasons are named, those of the most letters.
+// reasonsMost is the number of reasons returned, those with the most letters.
 const reasonsMost = 50
 
-// LetterReasons counts the newest letters of a filter's Rule, RulePrefix, Subject and Reason by
-// what could not take them in, and why.
+// LetterReasons counts the newest dead letters of a filter's Rule, RulePrefix, Subject and Reason by the rule that
+// refused them and the reason.
 func (s *Store) LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.DeadLetterReasons, error) {
 	var counted futurejobs.DeadLetterReasons
 	w := filter{`SELECT id, rule, reason, at FROM dead_letter WHERE 1 = 1`, nil}

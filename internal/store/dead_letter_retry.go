@@ -23,8 +23,8 @@ type statement struct {
 	args []any
 }
 
-// letterWrites are the writes that a batch's dead letters come to, and what becomes of the one
-// that it is another try of, if it is: that one has to be there still.
+// letterWrites returns the writes for a batch's dead letters. If the batch retries a dead letter, tried is the write
+// for that one, which must still exist.
 func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) (writes []statement, tried statement, err error) {
 	again, fresh := sortLetters(b, net.DeadLetters)
 	for _, l := range fresh {
@@ -47,8 +47,8 @@ func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.
 	return append(writes, statement{insertAudit, args}), tried, err
 }
 
-// sortLetters tells why the letter that is tried again stays, if it does, from letters of
-// their own. folded are those that came of playing the effects.
+// sortLetters separates the reasons that a retried letter is refused again from new dead letters. folded are the
+// letters from folding the effects.
 func sortLetters(b futurejobs.EffectBatch, folded []futurejobs.DeadLetter) (again string, fresh []futurejobs.DeadLetter) {
 	var reasons []string
 	for _, l := range slices.Concat(b.DeadLetters, folded) {
@@ -64,8 +64,8 @@ func sortLetters(b futurejobs.EffectBatch, folded []futurejobs.DeadLetter) (agai
 
 func letterObject(id int64) string { return fmt.Sprintf("dead-letter/%d", id) }
 
-// LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix, Subject and Reason
-// that follow an id, oldest first.
+// LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix, Subject and Reason that follow an id,
+// oldest first.
 func (s *Store) LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error) {
 	w := filter{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id > ?`, []any{after}}
 	w.letters(f)
@@ -76,7 +76,7 @@ func (s *Store) LettersAfter(ctx context.Context, f futurejobs.Filter, after int
 	return letters, nil
 }
 
-// DropLetter takes a dead letter away, or returns futurejobs.ErrNotFound.
+// DropLetter deletes a dead letter, or returns futurejobs.ErrNotFound.
 func (s *Store) DropLetter(ctx context.Context, id int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, dropLetter, id)
@@ -94,8 +94,8 @@ func (s *Store) DropLetter(ctx context.Context, id int64) error {
 	return nil
 }
 
-// DropLetters takes the dead letters away that a filter's Rule, RulePrefix, Subject and Reason
-// leave, and returns how many.
+// DropLetters deletes the dead letters that match a filter's Rule, RulePrefix, Subject and Reason, and returns their
+// number.
 func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped int64, err error) {
 	w := filter{`DELETE FROM dead_letter WHERE 1 = 1`, nil}
 	w.letters(f)
@@ -111,7 +111,7 @@ func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped i
 	return dropped, nil
 }
 
-// narrowed says what a filter leaves, for people.
+// narrowed describes a filter in the audit log.
 func narrowed(f futurejobs.Filter) string {
 	said := ""
 	if f.Rule != "" {

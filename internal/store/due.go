@@ -8,18 +8,18 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// skipsMost is how many conditions a read has for jobs that are skipped.
+// skipsMost is the largest number of conditions for skipped jobs in one read.
 const skipsMost = 8
 
-// skipped are versions of rules whose jobs are skipped from one instant on.
+// skipped has versions of rules whose jobs are skipped from one instant on.
 type skipped struct {
 	after           time.Time
 	rules, versions []int32
 }
 
-// skips groups what is skipped by its instant: rules that wait for the same stream share one. Each group is a
-// condition. Where those would be too many, the last ones share the latest instant, so that rather too few are
-// skipped.
+// skips groups unready rules by their instant: rules that depend on the same stream share one. Each group is a
+// condition. Beyond skipsMost, the last groups share the latest instant, so too few jobs are skipped rather than too
+// many.
 func skips(all []futurejobs.Unready) (groups []skipped) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b futurejobs.Unready) int { return a.After.Compare(b.After) })
@@ -34,7 +34,7 @@ func skips(all []futurejobs.Unready) (groups []skipped) {
 	return groups
 }
 
-// values are the versions as rows of a list.
+// values returns the versions as rows of a VALUES list.
 func (s skipped) values() string {
 	rows := make([]string, len(s.rules))
 	for i := range s.rules {

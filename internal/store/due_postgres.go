@@ -13,9 +13,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// All walks are read in one round trip: for each a range of future_job_due, in its order. A filter comes after the
-// limit, so that a read is bounded by the rows that it looks at and not by those that it finds: among millions of
-// jobs that wait it would find few. The row at the limit is returned in any case, as it says how far the read came.
+// All walks are read in one round trip: for each a range of future_job_due, in its order. A filter applies after the
+// limit, so the rows that are read bound a query, not the rows that match: among millions of pending jobs few might
+// match. The row at the limit is returned in any case, as it marks the end of the read.
 const (
 	dueFrom = `
 SELECT ` + dueCells + `
@@ -36,7 +36,7 @@ CROSS JOIN LATERAL (`
 	dueEnd  = `
 ) AS f`
 
-	// dueWithin ends a page with the row by which the page reaches some bytes.
+	// dueWithin ends a page with the row at which the page reaches a number of bytes.
 	dueWithin = `
 SELECT ` + dueCells + ` FROM (
 	SELECT f.*, coalesce(sum(` + dueBytes + `)
@@ -47,12 +47,12 @@ SELECT ` + dueCells + ` FROM (
 WHERE f.before < ?`
 )
 
-// errTooManyBytes means that a page has more bytes than were asked for.
+// errTooManyBytes means that a page exceeds the requested bytes.
 var errTooManyBytes = errors.New("the page has too many bytes")
 
-// Due implements futurejobs.Queue. To bound a page by bytes costs the server some time for each row, and nearly no
-// page needs it: the page is read as it is at first, and read again with the bound if it has too many bytes. After
-// that pages are bounded until their bodies are small again.
+// Due implements futurejobs.Queue. A bound by bytes costs the server time for each row, and nearly no page needs it.
+// Due reads the page without the bound first, and again with the bound if it has too many bytes. Later pages are
+// bounded until their bodies are small again.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	whole := ctx
 	ctx, cancel := withDBTimeout(ctx)
@@ -65,7 +65,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		jobs, err = p.due(ctx, q, bounded)
 	}
 	if err = p.outOfTime(whole, err); err != nil {
-		if errors.Is(err, futurejobs.ErrTooSlow) { // smaller pages are those that the server bounds
+		if errors.Is(err, futurejobs.ErrTooSlow) { // smaller pages are the bounded ones
 			p.largeBodies.Store(true)
 		}
 		return nil, wrapErr("due", err)
@@ -77,7 +77,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	return jobs, nil
 }
 
-// due reads one page. The server is called off where the page is not bounded and has too many bytes.
+// due reads one page. It cancels the query if the page is not bounded and has too many bytes.
 func (p *postgres) due(ctx context.Context, q futurejobs.DueQuery, bounded bool) ([]futurejobs.Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,12 +93,12 @@ func (p *postgres) due(ctx context.Context, q futurejobs.DueQuery, bounded bool)
 	}
 	jobs, err := readDue(q.Room, rows, most)
 	if errors.Is(err, errTooManyBytes) {
-		cancel() // or Close would read all the rest
+		cancel() // otherwise Close would read the rest
 	}
 	return jobs, err
 }
 
-// dueStatement is the statement of a query with its parameters.
+// dueStatement returns the statement of a query and its parameters.
 func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any) {
 	n := len(q.Walks)
 	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
@@ -120,7 +120,7 @@ func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any)
 	return rebindPlaceholders(text), args
 }
 
-// dueFilter is the condition on a job j that a query asks for, after the one for the row at the limit.
+// dueFilter returns the condition of a query on a job j, to follow the condition for the row at the limit.
 func dueFilter(q futurejobs.DueQuery) (text string, args []any) {
 	var conditions []string
 	if len(q.Of) > 0 {
@@ -135,10 +135,10 @@ func dueFilter(q futurejobs.DueQuery) (text string, args []any) {
 	return ` OR ` + strings.Join(conditions, ` AND `), args
 }
 
-// inBinary has the server send all columns of a result in binary.
+// inBinary makes the server send all columns of a result in binary.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// DueBuffers has the server run the statement of Due and say what it touched.
+// DueBuffers has the server run the statement of Due and report the pages that it touched.
 func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -155,8 +155,8 @@ func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64
 	return explained[0].Plan.Hit + explained[0].Plan.Read, nil
 }
 
-// sortByDue sorts jobs by (shard, next_check_at, id). They nearly always are: slices.SortFunc would copy each job to find
-// that out.
+// sortByDue sorts jobs by (shard, next_check_at, id). They nearly always are sorted: slices.SortFunc would copy each
+// job to find that out.
 func sortByDue(jobs []futurejobs.Job) {
 	for i := 1; i < len(jobs); i++ {
 		if compareDue(&jobs[i-1], &jobs[i]) > 0 {
