@@ -38,7 +38,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	return jobs, nil
 }
 
-// dueIn adds the due jobs of one shard to others, until their bodies have so many bytes; 0 or less: however many.
+// dueIn appends the due jobs of one shard to jobs until their bodies reach most bytes; 0 or less: no bound.
 func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
 	whole := ctx
 	ctx, cancel := withDBTimeout(ctx)
@@ -52,7 +52,7 @@ func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, tex
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // it is read, or failed
+	defer func() { _ = rows.Close() }() // it was read, or failed
 	bytes := 0
 	for rows.Next() {
 		var j futurejobs.Job
@@ -67,8 +67,8 @@ func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, tex
 	return jobs, rows.Err()
 }
 
-// dueText is the statement for one shard of a query. The limit is of the rows that are looked at, and the last of them
-// is found in any case.
+// dueText returns the statement of a query for one shard. The limit applies to the rows that are read, and the last of
+// them is returned in any case.
 func dueText(q futurejobs.DueQuery) string {
 	limit := strconv.Itoa(q.Limit)
 	var conditions []string
@@ -88,5 +88,5 @@ func dueText(q futurejobs.DueQuery) string {
 WHERE s.place = ` + limit + ` OR ` + strings.Join(conditions, ` AND `) + ` ORDER BY s.next_check_at, s.id`
 }
 
-// DueBuffers is of engine.
+// DueBuffers implements engine.
 func (*sqlite) DueBuffers(context.Context, futurejobs.DueQuery) (int64, error) { return 0, nil }

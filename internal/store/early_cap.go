@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// EarlyCaps is how many early resolves are remembered, those that are remembered longest. Between two rounds of upkeep
-// there may be more: what comes in a minute.
+// EarlyCaps bounds the early resolves that are stored; those that expire last are kept. Between two rounds of upkeep
+// one minute's early resolves may exceed it.
 type EarlyCaps struct {
 	Rule       int   // of one rule
-	Total      int   // of all rules, which share it equally
-	RuleBytes  int64 // of what one rule's have: the bodies of updates above all
-	TotalBytes int64 // of what those of all rules have, which share it equally
+	Total      int   // of all rules, in equal shares
+	RuleBytes  int64 // of one rule's early resolves: mainly the bodies of updates
+	TotalBytes int64 // of all rules' early resolves, in equal shares
 
-	// Tenant is whose a rule is; empty: nobody's. A tenant has the share of one rule, which the tenant's rules share equally. nil: no rule
-	// is a tenant's.
+	// Tenant returns the tenant of a rule; empty: none. A tenant has the share of one rule, in equal parts for the
+	// tenant's rules. nil: no rule has a tenant.
 	Tenant func(rule string) string
 }
 
-// DefaultEarlyCaps are those of a node.
+// DefaultEarlyCaps are the caps of a node.
 var DefaultEarlyCaps = EarlyCaps{Rule: 200_000, Total: 2_000_000, RuleBytes: 64 << 20, TotalBytes: 512 << 20}
 
-// CappedEarly is how many early resolves of a rule were forgotten before their time.
+// CappedEarly is the number of early resolves of a rule that the caps removed before they expired.
 type CappedEarly struct {
 	Rule string
 	Rows int64
 }
 
-// CapEarly forgets the early resolves beyond the caps, in bounded transactions, and returns the rules that lost some. It
-// may run on several nodes at a time.
+// CapEarly deletes the early resolves beyond the caps, in bounded transactions, and returns the rules that lost some.
+// It may run on several nodes at once.
 func (s *Store) CapEarly(ctx context.Context, caps EarlyCaps) (capped []CappedEarly, err error) {
 	rules, err := query(ctx, s.db, readEarlyRows, `SELECT e.rule_id, coalesce(min(r.name), ''), count(*), CAST(sum(`+earlyBytes+`) AS bigint)
 FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.rule_id`)
@@ -62,9 +62,9 @@ FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.
 	return capped, nil
 }
 
-// shares returns by how much the total is divided for a rule.
+// shares returns a function from a rule to the divisor of the total.
 func (c EarlyCaps) shares(rules []earlyRows) func(rule string) int64 {
-	of := make(map[string]int64) // how many rules a tenant has
+	of := make(map[string]int64) // the number of a tenant's rules
 	if c.Tenant != nil {
 		for _, r := range rules {
 			if tenant := c.Tenant(r.name); tenant != "" {
@@ -84,10 +84,10 @@ func (c EarlyCaps) shares(rules []earlyRows) func(rule string) int64 {
 	}
 }
 
-// earlyBytes is how many bytes an early resolve e has of what may be large.
+// earlyBytes is the expression for the bytes of an early resolve e's large columns.
 const earlyBytes = `octet_length(coalesce(e.ends, '')) + octet_length(coalesce(e.changes, '')) + octet_length(coalesce(e.members, ''))`
 
-// earlyRows is how many early resolves of a rule are remembered.
+// earlyRows is the number and size of the early resolves of a rule.
 type earlyRows struct {
 	id    int32
 	name  string
@@ -99,8 +99,7 @@ func readEarlyRows(row scanner, r *earlyRows) error {
 	return row.Scan(&r.id, (*escapedText)(&r.name), &r.rows, &r.bytes)
 }
 
-// forgetEarliest forgets all early resolves of a rule but so many with so many bytes, those first that would be forgotten
-// first.
+// forgetEarliest deletes the early resolves of a rule beyond most rows and a number of bytes, those that expire first.
 func (s *Store) forgetEarliest(ctx context.Context, rule int32, most, bytes int64) (total int64, err error) {
 	bounds, err := query(ctx, s.db, func(row scanner, t *time.Time) error { return row.Scan(at(t)) }, `SELECT until_at FROM (
 	SELECT e.until_at, count(*) OVER later AS place, sum(`+earlyBytes+`) OVER later AS bytes FROM early e WHERE e.rule_id = $1

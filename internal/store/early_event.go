@@ -9,12 +9,12 @@ import (
 
 const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends, e.changes, e.turned_away`
 
-// turnedAway ends a statement that writes that quotas had no room for jobs. What is remembered of their keys stays.
+// turnedAway ends a statement that records jobs refused by quotas. The other state of their keys stays.
 const turnedAway = `
 ON CONFLICT (shard, rule_id, key) DO UPDATE SET turned_away = TRUE,
 	until_at = CASE WHEN early.until_at < excluded.until_at THEN excluded.until_at ELSE early.until_at END`
 
-// turnedAwayOf are the jobs of which it is remembered that they did not begin, each once, in the order in which rows are locked.
+// turnedAwayOf returns the refused jobs to record, each once, in lock order.
 func turnedAwayOf(all []futurejobs.Unbegun) (gone []futurejobs.Unbegun) {
 	for _, u := range all {
 		if !u.Until.IsZero() {
@@ -33,7 +33,7 @@ func earlyFields(e *futurejobs.EarlyEvent) []any {
 
 func readEarly(row scanner, e *futurejobs.EarlyEvent) error { return row.Scan(earlyFields(e)...) }
 
-// remembers reports whether what happened early matters to an effect, or is made by it.
+// remembers reports whether an effect depends on early events or creates one.
 func remembers(e futurejobs.Effect) bool {
 	orders := e.Event != nil && e.Rule.Early > 0
 	switch ask := e.Action.(type) {
@@ -51,8 +51,8 @@ func remembers(e futurejobs.Effect) bool {
 	return false
 }
 
-// early are the refs of a batch to which it matters what happened early, each once. Where quotas bound the jobs of a rule, so do the ends of
-// its jobs, and the retries of its dead letters: a job that had no room may be over before it begins.
+// early returns the refs of a batch that early events matter to, each once. If quotas bound the jobs of a rule, these
+// include the ends of its jobs and the retries of its dead letters: a job that was refused may end before it begins.
 func (c *prefetchPolicy) early(b futurejobs.EffectBatch) []futurejobs.Ref {
 	var all []futurejobs.Ref
 	var last *futurejobs.Rule
@@ -77,7 +77,7 @@ func ends(ask futurejobs.Action) bool {
 	return false
 }
 
-// rulesIn are the rules of refs, each once, in order.
+// rulesIn returns the rules of refs, each once, in order.
 func rulesIn(refs []futurejobs.Ref) []int32 {
 	rules := make(map[int32]bool)
 	for _, r := range refs {
@@ -86,7 +86,7 @@ func rulesIn(refs []futurejobs.Ref) []int32 {
 	return slices.Sorted(maps.Keys(rules))
 }
 
-// earlyByRef finds what happened early by the job it is about.
+// earlyByRef indexes early events by their job's ref.
 func earlyByRef(all []futurejobs.EarlyEvent) map[futurejobs.Ref]futurejobs.EarlyEvent {
 	m := make(map[futurejobs.Ref]futurejobs.EarlyEvent, len(all))
 	for _, e := range all {

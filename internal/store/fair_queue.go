@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// alertQueue is where alerts wait for somebody.
+// alertQueue is a table of alerts to be processed.
 type alertQueue struct {
-	rows    string // what there is a row of for each alert, with shard and id
-	columns string // of rows, that are asked for
+	rows    string // a table with a row for each alert, with shard and id
+	columns string // of rows, to be selected
 	order   string // of the rows of a shard, oldest first
-	first   string // what comes before everything else of a shard, as columns FROM a table; empty: nothing
+	first   string // an entry before all others of a shard, as columns FROM a table; empty: none
 }
 
-// news is what nobody has routed to people yet.
+// news is the queue of alerts that have not been routed to channels.
 var news = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 
-// next is the statement for what comes next in a queue, oldest first within a shard. Shards take
-// turns, so that a long queue of one does not hold up the others.
+// next returns the statement for the next alerts of a queue, oldest first within a shard. Shards take turns, so a long
+// queue of one does not hold up the others.
 func (q alertQueue) next(shards []int16, limit int, except string) string {
 	most := ` LIMIT ` + strconv.Itoa(limit)
 	turns := make([]string, 0, len(shards)+1)
@@ -31,8 +31,8 @@ func (q alertQueue) next(shards []int16, limit int, except string) string {
 	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + most
 }
 
-// notOfRules is the condition that a row of a queue q is of none of some rules, and its
-// parameters. Without it, reading a queue touches nothing else.
+// notOfRules returns the condition that a row of a queue q belongs to none of the rules, and its parameters. Without
+// names it is empty, so a read of the queue touches no other table.
 func notOfRules(names []string) (condition string, args []any) {
 	if len(names) == 0 {
 		return "", nil

@@ -9,7 +9,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// filter is a statement as far as it is put together, with ? for each argument.
+// filter is a statement under construction, with ? for each argument.
 type filter struct {
 	text string
 	args []any
@@ -20,13 +20,13 @@ func (w *filter) and(condition string, args ...any) {
 	w.text, w.args = w.text+` AND `+condition, append(w.args, args...)
 }
 
-// andUnindexed adds conditions for which no database leaves the index that it walks over in the order that
-// is asked for: to them it is not known what a CASE comes to, and so that few rows could be left.
+// andUnindexed adds conditions hidden in CASE, so the planner keeps scanning the ordering index: it cannot estimate a
+// CASE, so it does not expect few rows.
 func (w *filter) andUnindexed(conditions filter) {
 	w.and(`CASE WHEN `+conditions.text+` THEN TRUE ELSE FALSE END`, conditions.args...)
 }
 
-// named narrows a column with names of rules.
+// named narrows a column of rule names.
 func (w *filter) named(column string, f futurejobs.Filter) {
 	if f.Rule != "" {
 		w.and(column+` = ?`, escape(f.Rule))
@@ -48,7 +48,7 @@ func (w *filter) letters(f futurejobs.Filter) {
 	}
 }
 
-// beginning is the condition that a column begins with a text, given its length and itself.
+// beginning returns the condition that a column begins with a text; its parameters are the text's length and the text.
 func beginning(column string) string { return `substr(` + column + `, 1, ?) = ?` }
 
 // ended narrows the history f.
@@ -59,7 +59,7 @@ func (w *filter) ended(f futurejobs.Filter) {
 	w.timeRange(`f.ended_at`, f)
 }
 
-// said narrows the alerts a. Of a status or severity that does not exist there are none.
+// said narrows the alerts a. An unknown status or severity matches none.
 func (w *filter) said(f futurejobs.Filter) {
 	w.timeRange(`a.decided_at`, f)
 	if f.Status != "" {
@@ -80,14 +80,13 @@ func (w *filter) timeRange(column string, f futurejobs.Filter) {
 	}
 }
 
-// prefixRanges are what the keys begin with, as they are kept, that begin with a prefix: those that are kept as
-// they are, and those that are not (escape).
+// prefixRanges returns the stored forms of a prefix: of keys that are stored as they are, and of escaped keys (escape).
 func prefixRanges(prefix string) []string {
 	kept, quoted := escape(prefix), strconv.Quote(prefix)
 	return slices.Compact([]string{kept, quoted[1 : len(quoted)-1]})
 }
 
-// begins narrows a column to a range of its index: what begins with a prefix.
+// begins narrows a column to the range of its index that begins with a prefix.
 func (w *filter) begins(column, prefix string) {
 	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
 		if end := prefixEnd(head); end != "" {
@@ -97,14 +96,14 @@ func (w *filter) begins(column, prefix string) {
 	})
 }
 
-// startsWith is begins for a walk that goes by another index.
+// startsWith is begins for a scan of another index.
 func (w *filter) startsWith(column, prefix string) {
 	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
 		return beginning(column), []any{utf8.RuneCountInString(head), head}
 	})
 }
 
-// anyPrefix adds a condition of which there is an alternative for each text.
+// anyPrefix adds a condition with an alternative for each text.
 func (w *filter) anyPrefix(texts []string, of func(string) (condition string, args []any)) {
 	var alternatives []string
 	for _, text := range texts {
@@ -114,7 +113,7 @@ func (w *filter) anyPrefix(texts []string, of func(string) (condition string, ar
 	w.text += ` AND (` + strings.Join(alternatives, ` OR `) + `)`
 }
 
-// prefixEnd is the first text, in the order of bytes, after all that begin with head; empty: there is none.
+// prefixEnd returns the first text, in byte order, after all texts that begin with head; empty: none.
 func prefixEnd(head string) string {
 	for head != "" {
 		last, size := utf8.DecodeLastRuneInString(head)
@@ -122,7 +121,7 @@ func prefixEnd(head string) string {
 		switch {
 		case last == utf8.MaxRune:
 			continue
-		case last == 0xD7FF: // the code points up to U+DFFF are no characters
+		case last == 0xD7FF: // the code points up to U+DFFF are not characters
 			last = 0xDFFF
 		}
 		return head + string(last+1)

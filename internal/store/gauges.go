@@ -9,19 +9,19 @@ import (
 // Gauges is the state of the database in numbers.
 type Gauges struct {
 	Pending     int64
-	Due         int64 // pending, and their slot has come
+	Due         int64 // pending jobs that are due
 	Unpublished int64 // alerts
 	DeadLetters int64
 
 	// The oldest of each; zero when there is none.
 	OldestDue        time.Time
-	OldestHistory    time.Time // to the second or so: rows are not sorted
+	OldestHistory    time.Time // approximate, to the second or so: rows are not sorted
 	OldestAlert      time.Time
 	OldestDeadLetter time.Time
 }
 
-// Gauges counts what there is. It reads an index of all pending jobs: ask every few
-// seconds, not more often.
+// Gauges counts rows and finds the oldest ones. It reads an index of all pending jobs: call it every few seconds at
+// most.
 func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 	var g Gauges
 	err := s.read.QueryRowContext(ctx, `SELECT
@@ -55,7 +55,7 @@ func (s *Store) ofShards(ctx context.Context, text string, n *int64, t *time.Tim
 	return s.read.QueryRowContext(ctx, `SELECT sum(n), min(t) FROM (`+union(parts)+`) AS q`).Scan(n, at(t))
 }
 
-// Balance is the sum that has to come out: Created is Pending, Archived and Pruned together.
+// Balance is the sum of all jobs: Created equals Pending, Archived and Pruned together.
 type Balance struct {
 	Created  int64
 	Pending  int64
@@ -63,8 +63,7 @@ type Balance struct {
 	Pruned   int64
 }
 
-// Balance counts in one snapshot. It reads all of history: it is for checks, not for
-// running.
+// Balance counts in one snapshot. It reads the whole history: it is for tests and not for production.
 func (s *Store) Balance(ctx context.Context) (Balance, error) {
 	var b Balance
 	err := s.read.QueryRowContext(ctx, `SELECT

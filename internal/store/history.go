@@ -35,7 +35,7 @@ func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Pa
 	return page, nil
 }
 
-// historyOf lists what became of one key.
+// historyOf lists the ended jobs of one key.
 func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, ID: maxID}
 	if err := before.read("key_history", f.Cursor); err != nil {

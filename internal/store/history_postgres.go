@@ -14,8 +14,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// latest looks back in windows that double, so that a page reads few of the days: history
-// has no index in the order of time, only its partitions are.
+// latest reads back in windows that double, so a page reads few of the days: history has no index in time order, but
+// its partitions are.
 func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, Shard: math.MaxInt16, ID: maxID}
 	if err := before.read("history", f.Cursor); err != nil {
@@ -61,13 +61,13 @@ WHERE f.ended_at >= ? AND f.ended_at < ? AND (f.ended_at, f.shard, f.id) < (?, ?
 	}), nil
 }
 
-// span returns the instants between which there is history, to the day.
+// span returns the bounds of the history, to the day.
 func (p *postgres) span(ctx context.Context) (newest, oldest time.Time, err error) {
 	days, err := p.days(ctx)
 	if err != nil {
 		return newest, oldest, err
 	}
-	var now, stray time.Time // stray: what no day took
+	var now, stray time.Time // stray: the oldest row of the default partition
 	if err := p.pool.QueryRow(ctx, `SELECT now(), (SELECT min(ended_at) FROM history_default)`).Scan(at(&now), at(&stray)); err != nil {
 		return newest, oldest, err
 	}
@@ -83,7 +83,7 @@ func (p *postgres) span(ctx context.Context) (newest, oldest time.Time, err erro
 	return newest, oldest, nil
 }
 
-// dayTable is how the table of a day's history is called.
+// dayTable is the name of the table of a day's history, as a time layout.
 const dayTable = "history_20060102"
 
 // days returns the days that have a table of their own, in order.
@@ -107,33 +107,32 @@ WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default'`)
 	return days, nil
 }
 
-// daysAhead is how many days after today have their table ready. A table cannot be made while history is
-// read by one long transaction, such as a backup's, so a week of them is ahead.
+// daysAhead is the number of days after today that have their table ready. A table cannot be created while one long
+// transaction, such as a backup, reads the history, so a week of tables is created ahead.
 const daysAhead = 7
 
-// How long a change of the tables of history waits for its locks. What waits for a lock has later requests
-// for the table wait behind it.
+// Lock timeouts of a change to the tables of history. Later requests for the table queue behind a waiting lock request.
 const (
-	// The lock of the default table, behind which only reads of the whole history wait.
+	// The lock of the default table, behind it only reads of the whole history wait.
 	makeDayWait = 50 * time.Millisecond
-	// The lock of history, behind which each settlement waits.
+	// The lock of history, behind it each settlement waits.
 	dropDayWait = 200 * time.Millisecond
 )
 
-// dropDayAgain is how long no day is dropped after one could not be.
+// dropDayAgain is the pause after a day could not be dropped.
 const dropDayAgain = 10 * time.Minute
 
-// impatiently are transactions that wait no longer than that for a lock.
+// impatiently returns options for transactions with a lock timeout of wait.
 func impatiently(wait time.Duration) pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = '%dms'; SET LOCAL statement_timeout = '%dms'`,
 		wait.Milliseconds(), dbTimeout.Milliseconds())}
 }
 
-// isLocked reports whether a transaction gave up waiting for a lock.
+// isLocked reports whether a transaction gave up on a lock.
 func isLocked(err error) bool { return isCode(err, lockTimeout) }
 
-// createPartitions makes the tables of the days to come. One that cannot be made because history is read is tried
-// again the next time; unready tells which are missing.
+// createPartitions creates the tables of the next days. A table that cannot be created while the history is read is
+// tried again at the next call; unready returns the missing ones.
 func (p *postgres) createPartitions(ctx context.Context, now time.Time) error {
 	missing, err := p.missingDays(ctx, now)
 	if err != nil {
@@ -151,7 +150,7 @@ func (p *postgres) createPartitions(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// missingDays returns the days from today on that are to have a table and have none, in order.
+// missingDays returns the days from today on that still need a table, in order.
 func (p *postgres) missingDays(ctx context.Context, now time.Time) (missing []time.Time, err error) {
 	have, err := p.days(ctx)
 	if err != nil {
@@ -178,12 +177,12 @@ func (p *postgres) unready(ctx context.Context, now time.Time) (time.Time, error
 }
 
 const (
-	notAllowed = "42501" // as whom the statement came may not do it
+	notAllowed = "42501" // the user lacks the privilege
 	noFunction = "42883"
 )
 
-// changeDays changes the tables of days in a transaction. Where the user of the database does not own them, its owner may
-// lend it functions that do so: deploy/postgres-roles.sql. lent says that they are to be used.
+// changeDays changes the tables of days in a transaction. If the database user does not own the tables, their owner may
+// provide functions that do it: deploy/postgres-roles.sql. lent means that do must use them.
 func (p *postgres) changeDays(ctx context.Context, wait time.Duration, do func(tx pgx.Tx, lent bool) error) error {
 	lent := p.lent.Load()
 	err := pgx.BeginTxFunc(ctx, p.pool, impatiently(wait), func(tx pgx.Tx) error { return do(tx, lent) })
@@ -192,16 +191,16 @@ func (p *postgres) changeDays(ctx context.Context, wait time.Duration, do func(t
 		p.lent.Store(true)
 		return p.changeDays(ctx, wait, do)
 	case lent && isCode(err, notAllowed, noFunction):
-		p.lent.Store(false) // it may own them the next time
+		p.lent.Store(false) // the user may own them the next time
 		return fmt.Errorf("the user of the database does not own the tables of history, and may not call deadman_make_day and deadman_drop_day in place of that; "+
 			"the owner makes these with deploy/postgres-roles.sql: %w", err)
 	}
 	return err
 }
 
-// makeDay makes the table of a day. A day whose first rows went to the default stays there. The table is
-// attached, and not created as a partition: that takes the exclusive lock of the default table, which a
-// settlement takes only for a day without a table, and not that of history.
+// makeDay creates the table of a day. A day with rows in the default partition stays there. The table is attached, not
+// created as a partition: attaching takes the exclusive lock of the default table, which a settlement takes only for a
+// day without a table, and not that of history.
 func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	const bound = "2006-01-02 00:00:00+00"
 	err := p.changeDays(ctx, makeDayWait, func(tx pgx.Tx, lent bool) error {
@@ -241,7 +240,7 @@ func (p *postgres) dropHistoryBefore(ctx context.Context, before time.Time) (tot
 		}
 		n, err := p.dropDay(ctx, day)
 		total += n
-		if isLocked(err) { // kept for longer is no harm
+		if isLocked(err) { // longer retention is harmless
 			failedAt := time.Now()
 			p.dropFailed.Store(&failedAt)
 			break
@@ -259,7 +258,7 @@ func (p *postgres) dropHistoryBefore(ctx context.Context, before time.Time) (tot
 	}
 }
 
-// isResting reports whether a day could not be dropped a short while ago.
+// isResting reports whether a drop of a day failed recently.
 func (p *postgres) isResting() bool {
 	failed := p.dropFailed.Load()
 	return failed != nil && time.Since(*failed) < dropDayAgain
@@ -288,7 +287,7 @@ func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err err
 	return n, err
 }
 
-// forgetStray deletes rows that no day took.
+// forgetStray deletes rows of the default partition.
 func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, err error) {
 	err = pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM history WHERE (shard, key, rule_id, id, ended_at) IN
@@ -303,7 +302,7 @@ func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, 
 	return n, err
 }
 
-// since lets the planner leave out the days before.
+// since lets the planner skip the earlier days.
 func (p *postgres) since(_ context.Context, from time.Time) (filter, error) {
 	return filter{`f.ended_at >= ?`, []any{from}}, nil
 }

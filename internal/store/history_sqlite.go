@@ -7,7 +7,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// numberedEnd is an ended job with its place in the order of time.
+// numberedEnd is an ended job with its sequence number in time order.
 type numberedEnd struct {
 	futurejobs.EndedJob
 	seq int64
@@ -52,20 +52,20 @@ WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
 	return page, nil
 }
 
-// since lets the rows before be left out: they are numbered in the order of time.
+// since skips the earlier rows by their number: rows are numbered in time order.
 func (e *sqlite) since(ctx context.Context, from time.Time) (filter, error) {
 	first, err := e.firstEnd(ctx, from)
 	return filter{`f.seq >= ? AND f.ended_at >= ?`, []any{first, from}}, err
 }
 
-// clockSlack is how far the clock of the machine may have been set back between two ends: rows that
-// are out of order by no more are found.
+// clockSlack is the tolerated step back of the machine's clock between two ends: rows that are out of order by no more
+// are found.
 const clockSlack = time.Minute
 
-// firstEnd is the number of the first job that ended at an instant or later. It is found by halves:
-// no index is in the order of ended_at.
+// firstEnd returns the number of the first job that ended at from or later. It is a binary search, as no index is in
+// the order of ended_at.
 func (e *sqlite) firstEnd(ctx context.Context, from time.Time) (first int64, err error) {
-	var low, high int64 // it is after low, and not after high
+	var low, high int64 // the result is after low, and not after high
 	if err := e.read.QueryRowContext(ctx, `SELECT coalesce(min(seq), 1) - 1, coalesce(max(seq), 0) + 1 FROM history`).Scan(&low, &high); err != nil {
 		return 0, err
 	}
@@ -90,12 +90,12 @@ func (e *sqlite) hourOf(instant string) string {
 	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
 }
 
-// createPartitions has nothing to do: there is one table.
+// createPartitions does nothing: SQLite has one table.
 func (e *sqlite) createPartitions(context.Context, time.Time) error { return nil }
 
 func (e *sqlite) unready(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
 
-// dropHistoryBefore looks at the oldest rows only: seq is the order of time.
+// dropHistoryBefore reads the oldest rows only: seq is the time order.
 func (e *sqlite) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
 	for {
 		n, err := e.forgetSome(ctx, before)

@@ -11,24 +11,23 @@ import (
 	"deadman/internal/access"
 )
 
-// How long a request is remembered, and how long one that has no answer is taken to be under
-// way.
+// Retention of a request, and the time after which a request without an answer no longer counts as in progress.
 const (
 	remembered = 24 * time.Hour
 	underWay   = time.Minute
 )
 
-// keepOutcome keeps what a request came to, in the transaction that carries it out. reply has the outcome
-// until there is an answer, which comes with a status. No row: the request was carried out, or given up.
+// keepOutcome stores the outcome of a request in the transaction that applies it. reply has the outcome until the
+// answer is stored, together with a status. No row means that the request was applied already, or forgotten.
 const keepOutcome = `UPDATE idempotency SET reply = $1 WHERE key = $2 AND status IS NULL AND reply IS NULL`
 
-// outcomeOf is what keepOutcome keeps of a batch.
+// outcomeOf encodes the parts of a batch's result that keepOutcome stores.
 func outcomeOf(done futurejobs.ApplyResult) ([]byte, error) {
 	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, Stood: done.Stood, Over: done.Over})
 }
 
-// once applies a batch unless its request was carried out before: then it returns what that came to.
-// A commit whose answer was lost is found in this way, too.
+// once applies a batch unless its request was applied before, and then returns the earlier result. This also finds a
+// commit that succeeded although its reply was lost.
 func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
 	if b.Once == "" {
 		return apply()
@@ -47,7 +46,7 @@ func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func()
 	return done, why
 }
 
-// outcome returns what a request came to that was carried out, and whose answer is not kept.
+// outcome returns the result of a request that was applied but has no stored answer.
 func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyResult, ok bool, err error) {
 	var kept []byte
 	err = db.QueryRowContext(ctx, `SELECT reply FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NOT NULL`, escape(key)).Scan(&kept)
@@ -64,10 +63,10 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyR
 	return done, true, nil
 }
 
-// Begin claims a request that is not to be done twice; nil: the caller is the first, and has to
-// Finish or Forget it. So is the caller where the request was carried out and its answer was not kept: its
-// Apply returns what it came to. Otherwise it returns what was answered, access.ErrRunning while that
-// is yet to come, or access.ErrOtherBody. body is the SHA-256 of the request's.
+// Begin claims a request that must not run twice. A nil reply means that the caller is the first, and must call Finish
+// or Forget. This includes a request that was applied without a stored answer: its Apply returns the earlier result.
+// Otherwise Begin returns the stored answer, access.ErrRunning until an answer is stored, or access.ErrOtherBody. body
+// is the SHA-256 of the request's.
 func (s *Store) Begin(ctx context.Context, key string, body [32]byte) (reply *access.StoredResponse, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `
@@ -88,7 +87,7 @@ WHERE idempotency.at < $4
 	return reply, nil
 }
 
-// answered is what was answered to a request that is remembered.
+// answered returns the stored answer of a known request.
 func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*access.StoredResponse, error) {
 	var had, reply []byte
 	var status sql.NullInt64
@@ -101,7 +100,7 @@ func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*acce
 	case [32]byte(had) != body:
 		return nil, access.ErrOtherBody
 	case !status.Valid && reply != nil:
-		return nil, nil // carried out; the answer is made again
+		return nil, nil // applied; the caller makes the answer again
 	case !status.Valid:
 		return nil, access.ErrRunning
 	}
@@ -109,8 +108,8 @@ func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*acce
 	return r, json.Unmarshal([]byte(header.String), &r.Header)
 }
 
-// Finish keeps what was answered to a request that was begun. Of two that took so long that
-// both were done, the first answer stays.
+// Finish stores the answer of a request that Begin claimed. If two attempts took so long that both finished, the first
+// answer stays.
 func (s *Store) Finish(ctx context.Context, key string, r access.StoredResponse) error {
 	header, err := json.Marshal(r.Header)
 	if err != nil {
@@ -123,7 +122,7 @@ func (s *Store) Finish(ctx context.Context, key string, r access.StoredResponse)
 	return nil
 }
 
-// Forget lets a request that came to nothing be made again. One that was carried out stays.
+// Forget lets a failed request be made again. A request that was applied stays.
 func (s *Store) Forget(ctx context.Context, key string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NULL`, escape(key)); err != nil {
 		return wrapErr("idempotency", err)

@@ -11,24 +11,24 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// jobScan is the jobs that a filter asks for in one scope.
+// jobScan reads the jobs of a filter in one scope.
 type jobScan struct {
 	*Store
 	scope
 	filter futurejobs.Filter
-	whole  bool // those of a key come with all that they have
-	named  bool // they are found by their names, and not by walking over the others
+	whole  bool // the jobs of a key are read with all columns
+	named  bool // jobs are found by their names, not by a scan in slot order
 }
 
-// maxSortInMemory is how many jobs of a shard are found by their names, and put into their order, rather than
-// walked over.
+// maxSortInMemory is the number of jobs of a shard up to that they are found by name and sorted, rather than scanned in
+// slot order.
 const maxSortInMemory = 1000
 
-// maxSkipRatio is how many jobs a walk passes over for one that it finds, before they are all found by
-// their names: those of a rule may be due after all others.
+// maxSkipRatio is the number of jobs that a scan skips for each match before the jobs are found by name instead: those
+// of a rule may be due after all others.
 const maxSkipRatio = 100
 
-// runOf looks how the jobs of a scope are best found.
+// runOf chooses the way to find the jobs of a scope.
 func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
 	r := &jobScan{Store: s, scope: c, filter: f, whole: whole}
 	if c.rules == nil || f.Key != "" {
@@ -64,7 +64,7 @@ func (r *jobScan) next(ctx context.Context, w window) ([]futurejobs.ListedJob, e
 	return r.byName(ctx, w)
 }
 
-// scanLimit is the place that a walk goes to at the most; nil: to the end of the window.
+// scanLimit returns the last position of a scan; nil: the end of the window.
 func (r *jobScan) scanLimit(ctx context.Context, w window) (*position, error) {
 	c, end := r.inWindow(w), position{Shard: r.shard}
 	err := r.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT f.next_check_at, f.id FROM future_job f WHERE `+c.text+
@@ -75,7 +75,7 @@ func (r *jobScan) scanLimit(ctx context.Context, w window) (*position, error) {
 	return &end, err
 }
 
-// inWindow is the jobs f that lie in a window, as the index of slots has them.
+// inWindow returns the condition for the jobs f in a window, for the index of slots.
 func (r *jobScan) inWindow(w window) filter {
 	return filter{
 		`f.shard = ? AND (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?`,
@@ -83,7 +83,7 @@ func (r *jobScan) inWindow(w window) filter {
 	}
 }
 
-// names is the jobs f with the names that are asked for, as the index of names has them.
+// names returns the condition for the jobs f with the requested names, for the index of names.
 func (r *jobScan) names() filter {
 	w := filter{`f.shard = ?` + r.and("f"), []any{r.shard}}
 	if r.filter.KeyPrefix != "" {
@@ -97,7 +97,7 @@ const (
 	toJobs = ` JOIN rule r ON r.id = f.rule_id` + withAck
 )
 
-// byKey returns the jobs of a key. Each rule has one at the most.
+// byKey returns the jobs of a key, at most one of each rule.
 func (r *jobScan) byKey(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	if !strings.HasPrefix(r.filter.Key, r.filter.KeyPrefix) {
 		return nil, nil
@@ -112,8 +112,8 @@ func (r *jobScan) byKey(ctx context.Context, w window) ([]futurejobs.ListedJob, 
 	return found[:min(len(found), w.limit)], err
 }
 
-// byName finds all jobs by their names, puts them into their order, and returns the first. SQLite begins
-// a CROSS JOIN on its left; neither database moves what is asked of an ordered and limited table into it.
+// byName finds all jobs by name, sorts them and returns the first. SQLite starts a CROSS JOIN with its left table;
+// neither database pushes conditions into an ordered table with a limit.
 func (r *jobScan) byName(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	all := r.names()
 	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)
@@ -124,7 +124,7 @@ FROM (`+all.text+`) AS p CROSS JOIN future_job f`+toJobs+` WHERE f.shard = ? AND
 ORDER BY f.next_check_at, f.id`), append(all.args, w.after.At, w.after.idIn(r.shard), w.before, r.shard)...)
 }
 
-// walk reads jobs in the order of their slots up to a place, and passes over those with other names.
+// walk reads jobs in slot order up to a position and skips those with other names.
 func (r *jobScan) walk(ctx context.Context, w window, end *position) ([]futurejobs.ListedJob, error) {
 	c := r.inWindow(w)
 	if end != nil {
@@ -141,7 +141,7 @@ func (r *jobScan) walk(ctx context.Context, w window, end *position) ([]futurejo
 		` ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(w.limit)), c.args...)
 }
 
-// within leaves the jobs that lie in the window.
+// within keeps the jobs in the window.
 func (w window) within(jobs []futurejobs.ListedJob) []futurejobs.ListedJob {
 	return slices.DeleteFunc(jobs, func(l futurejobs.ListedJob) bool {
 		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)

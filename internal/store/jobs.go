@@ -11,12 +11,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// forever is after every slot, and after when a paused job is due.
+// forever is after every slot, and after the time of a paused job.
 var forever = futurejobs.FarFuture.Add(time.Hour)
 
-// Jobs lists pending jobs, those next due first. A page is as stable as its jobs: one that
-// is looked at between two pages may come again, later. What a job carries is left out where it is large: more than
-// 2 KiB, or futurejobs.ListedMost where a key is asked for.
+// Jobs lists pending jobs, those due next first. A page is as stable as its jobs: a job that is checked between two
+// pages may appear again, later. Bodies are left out of jobs larger than 2 KiB, or than futurejobs.ListedMost if the
+// filter has a key.
 func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error) {
 	page, err := s.jobs(ctx, f, false)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[
 	return page, nil
 }
 
-// jobs is Jobs; whole: those of a key come with all that they have.
+// jobs is Jobs; whole reads the jobs of a key with all columns.
 func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.ListedJob], err error) {
 	w := window{
 		after:  position{At: f.DueAfter, Shard: math.MaxInt16, ID: -1},
@@ -63,27 +63,26 @@ func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page
 	return paged("job", jobs, f, placeOf), nil
 }
 
-// window is a part of the list of all jobs.
+// window is a range of the list of all jobs.
 type window struct {
 	after  position
 	before time.Time
 	limit  int
 }
 
-// placeOf is where a job stands in the list.
+// placeOf returns the position of a job in the list.
 func placeOf(l futurejobs.ListedJob) position {
 	return position{At: l.NextCheckAt, Shard: l.Shard, ID: l.ID}
 }
 
 func inOrderOfSlots(a, b futurejobs.ListedJob) int { return placeOf(a).compare(placeOf(b)) }
 
-// compare orders places by (At, Shard, ID). A place without an id is before all others of
-// its instant.
+// compare orders positions by (At, Shard, ID). A position without an id is before all others of its instant.
 func (p position) compare(q position) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(min(p.ID, 0), min(q.ID, 0)), cmp.Compare(p.Shard, q.Shard), cmp.Compare(p.ID, q.ID))
 }
 
-// idIn is the id after which the jobs of a shard that are due at p.At come after p.
+// idIn returns the id after that the jobs of a shard that are due at p.At follow p.
 func (p position) idIn(shard int16) int64 {
 	switch {
 	case p.ID >= 0 && shard < p.Shard:
@@ -94,8 +93,8 @@ func (p position) idIn(shard int16) int64 {
 	return -1
 }
 
-// Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. Of several rules
-// that had the name, the last one's is meant.
+// Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. If several rules had the name, it uses
+// the last one.
 func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error) {
 	page, err := s.jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit}, true)
 	if err != nil {

@@ -35,8 +35,7 @@ func readNode(row scanner, n *futurejobs.Node) error {
 	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Doing, &n.Unfit, &n.Unreadable, &n.Schema)
 }
 
-// Nodes returns all nodes that did not leave, by id, dead ones included until they are
-// pruned.
+// Nodes returns all nodes that did not leave, by id, including dead ones until they are pruned.
 func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.read, readNode, `SELECT `+nodeColumns+` FROM node ORDER BY id`)
 	if err != nil {
@@ -64,7 +63,7 @@ func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 
 const leaseColumns = `shard, epoch, coalesce(node, ''), expires_at, low_water_at, swept_at`
 
-// readLease reads a lease, and the database's now.
+// readLease reads a lease and the database's time.
 func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
 	var now time.Time
 	if err := row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), at(&l.Swept), at(&now)); err != nil {
@@ -75,7 +74,7 @@ func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
 	return nil
 }
 
-// Renew implements futurejobs.Leases. A lease that has expired is over, taken or not.
+// Renew implements futurejobs.Leases. An expired lease is not renewed, even if no node took it.
 func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.HeldShard, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		still = nil
@@ -99,8 +98,8 @@ WHERE shard = $4 AND epoch = $5 AND node = $6 AND expires_at > $7`,
 	return still, nil
 }
 
-// Take implements futurejobs.Leases. It waits for a settle that holds the shard, so the
-// lease is counted from the time before.
+// Take implements futurejobs.Leases. It blocks behind a settle that holds the shard, so the lease runs from the time
+// before.
 func (s *Store) Take(ctx context.Context, node string, seen futurejobs.HeldShard, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		err := s.readLease(tx.QueryRowContext(ctx, `
@@ -150,8 +149,7 @@ WHERE shard = $4 AND epoch = $5 AND node = $6`,
 	return nil
 }
 
-// Reclaim frees all leases and forgets all nodes. It is for a store that is Alone: what
-// holds them is a process that is gone.
+// Reclaim frees all leases and deletes all nodes. It is for a SingleProcess store: the process that held them is gone.
 func (s *Store) Reclaim(ctx context.Context) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE shard_lease SET node = NULL, expires_at = $1 WHERE node IS NOT NULL`, now); err != nil {

@@ -1,7 +1,7 @@
-// Package store keeps everything that outlives a process, in SQLite or in Postgres.
+// Package store keeps all state that outlives a process, in SQLite or in Postgres.
 //
-// A statement that is not hot has one text for both databases. The hot ones, and what the
-// databases cannot have in common, are behind engine, in files named after their database.
+// A statement outside the hot paths has one text for both databases. The hot statements, and the features that the
+// databases do not share, are behind engine, in files named after their database.
 package store
 
 import (
@@ -23,14 +23,13 @@ import (
 	"deadman/rules"
 )
 
-// MaxShards is the most shards that a database is created with.
+// MaxShards is the largest number of shards of a database.
 const MaxShards = 1024
 
-// DefaultShards is how many shards a database has unless its creator wished otherwise.
+// DefaultShards is the number of shards of a database if its creator sets none.
 const DefaultShards = 16
 
-// dbTimeout bounds what one transaction may take: a node that stops in the middle of one
-// holds nobody up for longer.
+// dbTimeout bounds one transaction: a node that stops in the middle of one blocks no other node for longer.
 const dbTimeout = 8 * time.Second
 
 var (
@@ -48,15 +47,15 @@ var (
 	ErrForeignSchema = errors.New("the database is not deadman's")
 )
 
-// Options say which database to open.
+// Options select the database to open.
 type Options struct {
 	DatabaseURL string       // Postgres; empty: SQLite
-	URLName     string       // what people know DatabaseURL by, for errors; empty: DEADMAN_DATABASE_URL
-	DataDir     string       // the folder of the SQLite file; made when it is not there
-	Shards      int          // wished for at creation, 1 to MaxShards; 0: DefaultShards
+	URLName     string       // name of DatabaseURL in errors; empty: DEADMAN_DATABASE_URL
+	DataDir     string       // the folder of the SQLite file; created if it is missing
+	Shards      int          // used at creation, 1 to MaxShards; 0: DefaultShards
 	Log         *slog.Logger // nil: slog.Default()
-	// Clock is the clock of a SQLite database, which has none of its own; nil: time.Now. Tests set it to move the
-	// database's time. Postgres has its server's clock, whatever Clock is.
+	// Clock is the clock of a SQLite database, since SQLite has none of its own; nil: time.Now. Tests set it to move
+	// the database's time. Postgres uses its server's clock and ignores Clock.
 	Clock func() time.Time
 }
 
@@ -64,10 +63,10 @@ type Options struct {
 type Store struct {
 	engine
 	db     *sql.DB // one writer on SQLite, the pool on Postgres
-	read   reader  // the same database, for what only reads
+	read   reader  // the same database, for reads only
 	log    *slog.Logger
 	shards int
-	known  int64 // the newest version of the schema that this program knows
+	known  int64 // the newest version of the schema that this program supports
 	alone  bool
 	closed func() error // once
 
@@ -83,53 +82,53 @@ var (
 	_ rules.Store            = (*Store)(nil)
 )
 
-// engine is what has a text of its own for each database.
+// engine has the operations with a text of its own for each database.
 type engine interface {
-	// Due is futurejobs.Queue's.
+	// Due implements futurejobs.Queue.
 	Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error)
-	// DueBuffers returns how many pages of the database Due touches; 0: the database does not say.
+	// DueBuffers returns the number of database pages that Due touches; 0: the database does not report it.
 	DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error)
-	// Settle is futurejobs.Queue's.
+	// Settle implements futurejobs.Queue.
 	Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error)
-	// Apply is futurejobs.EffectStore's.
+	// Apply implements futurejobs.EffectStore.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
-	// MarkPublished is alerts.Outbox's.
+	// MarkPublished implements alerts.Outbox.
 	MarkPublished(ctx context.Context, sent []alerts.Alert) error
 
-	// idOf is the expression for the id of an alert whose bytes are in an expression.
+	// idOf returns the expression for the id of an alert, given the expression for its bytes.
 	idOf(bytes string) string
-	// holds is the condition that the id of an alert is among ids that are kept together.
+	// holds returns the condition that the id of an alert is in a packed list of ids.
 	holds(ids, id string) string
-	// since is the condition that a job of the history f ended at an instant or later.
+	// since returns the condition that a job of the history f ended at from or later.
 	since(ctx context.Context, from time.Time) (filter, error)
-	// hourOf is the expression for when the hour of an instant began, in UTC.
+	// hourOf returns the expression for the start of the hour of an instant, in UTC.
 	hourOf(instant string) string
-	// tables is the statement that lists the names of all tables.
+	// tables returns the statement that lists the names of all tables.
 	tables() string
-	// beginSQL is the first statement of a transaction; it answers with the time.
+	// beginSQL returns the first statement of a transaction; its result is the time.
 	beginSQL() string
-	// isRetryable reports whether a transaction that failed with err is worth another try.
+	// isRetryable reports whether a transaction that failed with err should be retried.
 	isRetryable(err error) bool
-	// latest returns a page of history of the rules (all, when nil), newest first.
+	// latest returns a page of history of the rules (all, if nil), newest first.
 	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
-	// createPartitions makes room for the history of the days after now.
+	// createPartitions creates the history tables of the days after now.
 	createPartitions(ctx context.Context, now time.Time) error
-	// unready returns the first day after today whose history has no room yet; zero: none.
+	// unready returns the first day after today without a history table; zero: none.
 	unready(ctx context.Context, now time.Time) (time.Time, error)
-	// dropHistoryBefore takes away history that ended before, and returns how many rows.
+	// dropHistoryBefore deletes the history that ended before the given time and returns the number of rows.
 	dropHistoryBefore(ctx context.Context, before time.Time) (int64, error)
-	// boundBy is caution's.
+	// boundBy is prefetchPolicy's.
 	boundBy(q futurejobs.Quotas)
-	// goBy and correct are correction's.
+	// goBy and correct are those of correction.
 	goBy(correct func(said time.Time) time.Time)
 	correct(said time.Time) time.Time
 	close() error
 }
 
-// Open opens the database, brings its schema up to date, and makes sure of its shards.
+// Open opens the database, migrates its schema and creates its shards.
 //
-// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew, ErrNodeBehind or ErrForeignSchema,
-// wrapped with what to do about it.
+// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew, ErrNodeBehind or ErrForeignSchema, wrapped with the
+// action to take.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := connect(ctx, o)
 	if err != nil {
@@ -141,8 +140,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrate brings the schema up to date as Open does, also past live nodes where leaveBehind is set, and returns the
-// schema from before and after. Errors are those of Open.
+// Migrate brings the schema up to date as Open does, even past live nodes if leaveBehind is set. It returns the schema
+// from before and after. Errors are those of Open.
 func Migrate(ctx context.Context, o Options, leaveBehind bool) (before, after Schema, err error) {
 	s, err := connect(ctx, o)
 	if err != nil {
@@ -159,12 +158,12 @@ func Migrate(ctx context.Context, o Options, leaveBehind bool) (before, after Sc
 	return before, after, err
 }
 
-// ReadSchema reads the schema of a database and changes nothing. Errors are those of Open, but for ErrNodeBehind: the
-// schema tells.
+// ReadSchema reads the schema of a database and changes nothing. Errors are those of Open except ErrNodeBehind, as the
+// schema has that information.
 func ReadSchema(ctx context.Context, o Options) (schema Schema, err error) {
 	if o.DatabaseURL == "" {
 		switch _, err := os.Stat(filepath.Join(o.DataDir, DatabaseFile)); {
-		case errors.Is(err, fs.ErrNotExist): // to open it would make it
+		case errors.Is(err, fs.ErrNotExist): // opening it would create it
 			return unmigrated(true, 0)
 		case err != nil:
 			return schema, fmt.Errorf("data folder: %w", err)
@@ -181,7 +180,7 @@ func ReadSchema(ctx context.Context, o Options) (schema Schema, err error) {
 	return schema, schema.tooNew()
 }
 
-// connect opens the database as it is.
+// connect opens the database as it is, without a migration.
 func connect(ctx context.Context, o Options) (*Store, error) {
 	if o.Shards < 0 || o.Shards > MaxShards {
 		return nil, fmt.Errorf("shards: %d is not within 1 and %d", o.Shards, MaxShards)
@@ -201,7 +200,7 @@ func connect(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the database ready for use.
+// prepare makes the database ready for use: schema, shards, clock steps and history tables.
 func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error {
 	if err := s.migrate(ctx, leaveBehind); err != nil {
 		return err
@@ -219,14 +218,13 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 	return s.createPartitions(ctx, now)
 }
 
-// Shards is how many shards the database was created with.
+// Shards returns the number of shards that the database was created with.
 func (s *Store) Shards() int { return s.shards }
 
 // SingleProcess reports whether no other process can use the database: true for SQLite.
 func (s *Store) SingleProcess() bool { return s.alone }
 
-// Close releases the database. What is in hand has to be finished before. It may be called
-// again.
+// Close releases the database. The caller must finish its work before. Close may be called again.
 func (s *Store) Close() error { return s.closed() }
 
 // Now returns the database's time.

@@ -14,10 +14,10 @@ import (
 	"deadman/alerts"
 )
 
-// instant reads a time from either database: UTC, zero for NULL.
+// instant reads a time from either database, in UTC; NULL is zero.
 type instant time.Time
 
-// at reads into t.
+// at returns a scanner into t.
 func at(t *time.Time) *instant { return (*instant)(t) }
 
 // Scan implements sql.Scanner.
@@ -44,7 +44,7 @@ func (i *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-// when writes a time: NULL for zero.
+// when returns a time as a parameter; zero is NULL.
 func when(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -52,12 +52,12 @@ func when(t time.Time) any {
 	return t
 }
 
-// stamp writes a time into an array: NULL for zero.
+// stamp returns a time as an element of an array; zero is NULL.
 func stamp(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
-// micros reads a duration that is kept in microseconds.
+// micros reads a duration stored in microseconds.
 type micros time.Duration
 
 // Scan implements sql.Scanner.
@@ -73,7 +73,7 @@ func (m *micros) Scan(src any) error {
 // ScanInt64 implements pgtype.Int64Scanner.
 func (m *micros) ScanInt64(v pgtype.Int8) error { return m.Scan(v.Int64) }
 
-// origin reads and writes the origin of a job: NULL for none.
+// origin reads and writes the origin of a job; NULL is none.
 type origin alerts.Origin
 
 // Value implements driver.Valuer.
@@ -125,7 +125,7 @@ func (l *idList) ScanBytes(b []byte) error {
 	return nil
 }
 
-// packed is the list as it is kept; nil when there is none.
+// packed returns the ids as they are stored; nil if the list is empty.
 func packed(ids []alerts.ID) []byte {
 	if len(ids) == 0 {
 		return nil
@@ -137,7 +137,7 @@ func packed(ids []alerts.ID) []byte {
 	return b
 }
 
-// blob is bytes that may be absent.
+// blob returns bytes as a parameter; nil is NULL.
 func blob(b []byte) any {
 	if b == nil {
 		return nil
@@ -145,8 +145,8 @@ func blob(b []byte) any {
 	return b
 }
 
-// escapedText is a string that may hold any bytes. Postgres keeps neither NUL nor what is not
-// UTF-8, so these are kept as Go's escapes, and with them the backslash.
+// escapedText is a string of arbitrary bytes. Postgres stores neither NUL nor invalid UTF-8, so these are stored as Go
+// escapes, and so is the backslash.
 type escapedText string
 
 // Value implements driver.Valuer.
@@ -183,7 +183,7 @@ func (v *escapedText) read(s string) error {
 	return nil
 }
 
-// escape is how verbatim keeps s.
+// escape returns s as escapedText stores it.
 func escape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
 		return s
@@ -192,7 +192,7 @@ func escape(s string) string {
 	return q[1 : len(q)-1]
 }
 
-// body is JSON as it is kept: nil for none.
+// body returns JSON as it is stored; nil for none.
 func body(b []byte) *string {
 	if b == nil {
 		return nil
@@ -201,10 +201,10 @@ func body(b []byte) *string {
 	return &s
 }
 
-// document is JSON as it is kept.
+// document returns JSON as it is stored.
 func document(b []byte) string { return string(sanitizeJSON(b)) }
 
-// sanitizeJSON is text that both databases keep. JSON is UTF-8; what is not is replaced, as every decoder
+// sanitizeJSON returns text that both databases store. JSON is UTF-8; invalid bytes are replaced, as every decoder
 // would.
 func sanitizeJSON(b []byte) []byte {
 	if bytes.IndexByte(b, 0) >= 0 {
@@ -216,7 +216,7 @@ func sanitizeJSON(b []byte) []byte {
 	return b
 }
 
-// sanitizeText is legible of a text that hardly ever needs it.
+// sanitizeText is document for text that rarely needs it.
 func sanitizeText(s string) string {
 	if strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
 		return s
@@ -224,7 +224,7 @@ func sanitizeText(s string) string {
 	return document([]byte(s))
 }
 
-// optional is text that may be absent: nil when empty.
+// optional returns text as a parameter; empty is NULL.
 func optional(s string) *string {
 	if s == "" {
 		return nil
