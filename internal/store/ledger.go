@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// advance moves a stream's cursor, and counts the jobs that its events created, and the events that
-// the stream lost. No row: another node moved it.
+// advance moves a stream's cursor and counts the jobs that its events created and the events that the stream lost. No
+// row means that another node moved it.
 const advance = `
 UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3,
 	lost = lost + CAST($6 AS bigint),
@@ -21,14 +21,14 @@ UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created 
 	gate_until = NULL
 WHERE stream = $4 AND last_seq = $5`
 
-// knownBytes is how much may be known of the jobs that one batch of events changes. It is held in memory and written
-// again; SQLite, which has one writer, takes about a second for it.
+// knownBytes bounds the bodies of the jobs that one batch of events changes. They are held in memory and written again;
+// SQLite, with its single writer, takes about a second for this size.
 const knownBytes = 32 << 20
 
-// errKnownTooLarge is why a batch of events is to be halved.
+// errKnownTooLarge makes the caller halve a batch of events.
 var errKnownTooLarge = fmt.Errorf("%w: more than %d bytes are known of its jobs", futurejobs.ErrTooSlow, knownBytes)
 
-// measure counts what is known of jobs that are read for a batch of events, each after the other.
+// measure adds up the sizes of the jobs that are read for a batch of events.
 type measure struct {
 	isBounded bool
 	jobs      int
@@ -37,7 +37,7 @@ type measure struct {
 
 func measuring(b futurejobs.EffectBatch) *measure { return &measure{isBounded: b.Stream != ""} }
 
-// add returns errKnownTooLarge where too much is known. One job may be as large as it is.
+// add returns errKnownTooLarge if the bodies are too large. A single job may have any size.
 func (m *measure) add(j *futurejobs.Job) error {
 	m.jobs, m.bytes = m.jobs+1, m.bytes+j.Size()
 	if m.isBounded && m.jobs > 1 && m.bytes > knownBytes {
@@ -67,8 +67,8 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 	return c, true, nil
 }
 
-// OpenCursor implements futurejobs.EffectStore. A cursor that a rule's save opened learns when
-// its stream was created.
+// OpenCursor implements futurejobs.EffectStore. For a cursor that a rule's save opened, it sets the stream's creation
+// time.
 func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
 	if _, err := exec(ctx, s.db, `
 INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES ($1, $2, $3, $4)
@@ -92,8 +92,8 @@ func (s *Store) HoldOff(ctx context.Context, stream string) error {
 	return nil
 }
 
-// HoldTick implements scheduler.CursorStore. The cursor is locked before the rule is read, and a change locks it first: so it
-// either waits for the hold or is seen by it.
+// HoldTick implements scheduler.CursorStore. It locks the cursor before it reads the rule, and a change locks the
+// cursor first: so the change either waits for the hold or is seen by it.
 func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
@@ -145,10 +145,10 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 	return nil
 }
 
-// rulePageBytes is after how many bytes a page of a rule's jobs ends.
+// rulePageBytes is the size at that a page of a rule's jobs ends, in bytes.
 const rulePageBytes = 8 << 20
 
-// JobsOf implements futurejobs.EffectStore. It walks the key of the jobs, shard by shard, and ends a page at rulePageBytes.
+// JobsOf implements futurejobs.EffectStore. It reads the jobs by key, shard by shard, and ends a page at rulePageBytes.
 func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
 	bytes := 0
@@ -168,13 +168,13 @@ ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBy
 			return nil, wrapErr("jobs of a rule", err)
 		}
 		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
-		after = futurejobs.Ref{} // the other shards from their beginning
+		after = futurejobs.Ref{} // the next shards start at their beginning
 	}
 	return jobs, nil
 }
 
-// MarkRead implements futurejobs.EffectStore. It never goes back, but from the future: a mark after the database's now is by a
-// clock that was ahead.
+// MarkRead implements futurejobs.EffectStore. It never moves back, except from the future: a mark after the database's
+// time is from a clock that was ahead.
 func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	n, err := exec(ctx, s.db, `
 UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 AND read_through_at <= now() THEN read_through_at ELSE $1 END
@@ -188,8 +188,7 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 	return nil
 }
 
-// lossTries bounds how often an alert of lost events is moved to the next millisecond, as there is one of
-// that time already.
+// lossTries bounds the moves of an alert of lost events to the next millisecond if an alert of that time exists.
 const lossTries = 100
 
 // ReportLost implements futurejobs.EffectStore.
@@ -227,8 +226,8 @@ func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, 
 	return byStream(all), nil
 }
 
-// Cursors returns where the streams of the broker stand, and what comes without one under the
-// empty name; by stream.
+// Cursors returns the cursors of the broker's streams, by stream, and the one of events without a stream under the
+// empty name.
 func (s *Store) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
 	if err != nil {
@@ -245,7 +244,7 @@ func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 	return cursors
 }
 
-// RecordGap implements futurejobs.EffectStore and futurejobs.GapStore. It never goes back, but from the future.
+// RecordGap implements futurejobs.EffectStore and futurejobs.GapStore. It never moves back, except from the future.
 func (s *Store) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if _, err := exec(ctx, s.db, `
 UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since <= now() THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
@@ -264,9 +263,8 @@ func (s *Store) OtherNodeAlive(ctx context.Context, node string, since time.Time
 	return seen, nil
 }
 
-// isHeard is the condition that a cursor is of what is heard: of a stream of the broker, none of
-// whose names has a slash, or of pings and jobs made by hand, which have none. What rules expect by
-// the clock has one.
+// isHeard is the condition that a cursor is of received events: of a stream of the broker, whose names have no slash,
+// or of pings and manual jobs, with an empty name. The cursors of expected keys and ticks have a slash.
 const isHeard = `stream NOT LIKE '%/%'`
 
 // ReadThrough implements futurejobs.Queue.

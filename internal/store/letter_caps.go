@@ -7,29 +7,31 @@ import (
 	"slices"
 )
 
-// LetterCaps is how many dead letters are kept, the newest ones, so that a producer whose events cannot be taken in does
-// not fill the disk. Between two rounds of upkeep there may be more: what comes in a minute.
+// LetterCaps bounds the dead letters that are kept, so that a producer of refused events does not fill the disk. The
+// newest are kept. Between two rounds of upkeep one minute's dead letters may exceed it.
 type LetterCaps struct {
-	Letters    int   // of one rule; older ones are removed, and counted as pruned
-	Bodies     int   // of one rule that keep their bodies
+	Letters    int   // of one rule; older ones are deleted and counted as pruned
+	Bodies     int   // of one rule, with their bodies
 	BodyBytes  int64 // of the bodies of one rule
 	TotalBytes int64 // of all bodies
 
-	// Tenant is whose a rule is: tenants share TotalBytes equally, and rules of none have one share. nil: all rules share it.
+	// Tenant returns the tenant of a rule: tenants share TotalBytes equally, and rules without a tenant have one share.
+	// nil: all rules share it.
 	Tenant func(rule string) string
 }
 
-// DefaultLetterCaps are those of a node.
+// DefaultLetterCaps are the caps of a node.
 var DefaultLetterCaps = LetterCaps{Letters: 20_000, Bodies: 1_000, BodyBytes: 64 << 20, TotalBytes: 512 << 20}
 
-// CappedLetters is what the caps took from the dead letters.
+// CappedLetters is the result of CapLetters.
 type CappedLetters struct {
-	Removed int64    // letters, this time
-	Emptied int64    // bodies, this time
-	Rules   []string // with letters whose bodies are gone, in order; an empty name: of no rule
+	Removed int64    // letters, in this call
+	Emptied int64    // bodies, in this call
+	Rules   []string // with letters without bodies, in order; an empty name: of no rule
 }
 
-// CapLetters takes away what is beyond the caps, in bounded transactions. It may run on several nodes at a time.
+// CapLetters deletes the letters and bodies beyond the caps, in bounded transactions. It may run on several nodes at
+// once.
 func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetters, err error) {
 	rules, err := query(ctx, s.db, readRuleBytes, `SELECT rule, count(*), sum(length(body)) FROM dead_letter GROUP BY rule ORDER BY rule`)
 	if err != nil {
@@ -64,7 +66,7 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 	return c, nil
 }
 
-// tenantOf is whose a rule is; empty: nobody's.
+// tenantOf returns the tenant of a rule; empty: none.
 func (c LetterCaps) tenantOf(rule string) string {
 	if c.Tenant == nil {
 		return ""
@@ -72,7 +74,7 @@ func (c LetterCaps) tenantOf(rule string) string {
 	return c.Tenant(rule)
 }
 
-// capTenants empties the oldest letters of the tenants that have more than their share of so many bytes, if all have more than that.
+// capTenants empties the oldest letters of the tenants beyond their share of most bytes, if the total exceeds most.
 func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
 	var total int64
 	for _, bytes := range kept {
@@ -95,7 +97,7 @@ func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int6
 	return emptied, nil
 }
 
-// ruleBytes are the letters of a rule, and the bytes of their bodies.
+// ruleBytes is the number of letters of a rule and the size of their bodies.
 type ruleBytes struct {
 	rule           string
 	letters, bytes int64
@@ -103,7 +105,7 @@ type ruleBytes struct {
 
 func readRuleBytes(row scanner, r *ruleBytes) error { return row.Scan(&r.rule, &r.letters, &r.bytes) }
 
-// removeLetters removes the oldest letters of a rule beyond the cap.
+// removeLetters deletes the oldest letters of a rule beyond the cap.
 func (s *Store) removeLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
 	if r.letters <= int64(caps.Letters) {
 		return 0, nil
@@ -113,7 +115,7 @@ func (s *Store) removeLetters(ctx context.Context, r ruleBytes, caps LetterCaps)
 		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, caps.Letters), r.rule, pruneBatch)
 }
 
-// emptyLetter takes the body of a letter and leaves its size.
+// emptyLetter deletes the body of a letter and records its size.
 const emptyLetter = `UPDATE dead_letter SET size = CASE WHEN size > 0 THEN size ELSE length(body) END, body = $1 WHERE id IN
 	(SELECT d.id FROM dead_letter d WHERE length(d.body) > 0 AND d.id <= $2`
 
@@ -134,7 +136,7 @@ func (s *Store) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) 
 	return s.pruneAll(ctx, "", emptyLetter+` AND d.rule = $3 ORDER BY d.id LIMIT $4)`, []byte{}, from, r.rule, pruneBatch)
 }
 
-// emptyOldest empties the oldest letters of rules beyond so many bytes.
+// emptyOldest empties the oldest letters of rules beyond most bytes.
 func (s *Store) emptyOldest(ctx context.Context, rules []string, most int64) (int64, error) {
 	var newest []letterBytes
 	for _, rule := range rules {
@@ -160,12 +162,12 @@ func (s *Store) emptyOldest(ctx context.Context, rules []string, most int64) (in
 	return emptied, nil
 }
 
-// letterBytes is the body of a letter.
+// letterBytes is the size of a letter's body.
 type letterBytes struct{ id, bytes int64 }
 
 func readLetterBytes(row scanner, l *letterBytes) error { return row.Scan(&l.id, &l.bytes) }
 
-// beyond returns the id of the newest letter that is beyond so many bodies or bytes; 0: none is. Letters are newest first.
+// beyond returns the id of the newest letter beyond a number of bodies or bytes; 0: none is. Letters are newest first.
 func beyond(newest []letterBytes, bodies int, bytes int64) int64 {
 	for i, l := range newest {
 		if bytes -= l.bytes; i >= bodies || bytes < 0 {

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// letterWindow is how long the room for bodies is for: about as long as until they are capped.
+	// letterWindow is the period of the capacity for bodies: about the time until they are capped.
 	letterWindow = time.Minute
-	// tenantLetters is the part of all bodies that one tenant may have written in that time: one in so many.
+	// tenantLetters is the divisor of the total for the bodies of one tenant in that time.
 	tenantLetters = 4
 )
 
-// letterRoom bounds the headers and bodies of dead letters that a node writes in a minute: what is beyond the caps would be taken away again,
-// and until then it would fill the disk, once for each rule that refused an event. A letter without room is written without them,
-// as one whose body was capped. Its zero value is ready to be used, and it is safe for concurrent use.
+// letterRoom bounds the headers and bodies of dead letters that a node writes in a minute. Those beyond the caps would
+// be deleted again, and would fill the disk until then, once for each rule that refused an event. Beyond the capacity,
+// a letter is written without them, like one with a capped body. The zero value is ready to use, and it is safe for
+// concurrent use.
 type letterRoom struct {
 	mu      sync.Mutex
 	until   time.Time
@@ -26,7 +27,7 @@ type letterRoom struct {
 	tenants map[string]int64 // bytes
 }
 
-// trim returns the letters as they are to be written.
+// trim returns the letters to be written, without headers and bodies beyond the capacity.
 func (r *letterRoom) trim(letters []futurejobs.DeadLetter, tenantOf func(rule string) string) []futurejobs.DeadLetter {
 	if len(letters) == 0 {
 		return letters
@@ -46,7 +47,7 @@ func (r *letterRoom) trim(letters []futurejobs.DeadLetter, tenantOf func(rule st
 	return trimmed
 }
 
-// headerBytes is about how large headers are.
+// headerBytes returns the approximate size of headers.
 func headerBytes(header map[string][]string) (bytes int64) {
 	for name, values := range header {
 		for _, value := range values {
@@ -56,7 +57,7 @@ func headerBytes(header map[string][]string) (bytes int64) {
 	return bytes
 }
 
-// take takes room for a body, and reports whether there was any.
+// take takes capacity for a body and reports whether it sufficed.
 func (r *letterRoom) take(rule, tenant string, bytes int64) bool {
 	caps := DefaultLetterCaps
 	if r.all+bytes > caps.TotalBytes || r.rules[rule]+bytes > caps.BodyBytes || tenant != "" && r.tenants[tenant]+bytes > caps.TotalBytes/tenantLetters {

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// lockFile is held for as long as a process works on the data folder. The system lets go of
-// it when the process ends, however it ends.
+// lockFile is locked while a process uses the data folder. The operating system releases the lock as the process ends,
+// even after a crash.
 const lockFile = "deadman.lock"
 
-// lockDir takes the data folder, or returns ErrLocked. Closing the file gives it back.
+// lockDir locks the data folder, or returns ErrLocked. Closing the file releases the lock.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Store) Mutes(ctx context.Context) ([]alerts.Mute, error) {
 	return s.mutes(ctx, ` ORDER BY id DESC`)
 }
 
-// LiveMutes returns the mutes that have not ended at an instant, oldest first.
+// LiveMutes returns the mutes that have not ended at now, oldest first.
 func (s *Store) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error) {
 	return s.mutes(ctx, ` WHERE ends_at > $1 ORDER BY id`, now)
 }
@@ -42,7 +42,7 @@ func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.
 	return found, nil
 }
 
-// CreateMute keeps a mute, and audits mute.create in the same transaction.
+// CreateMute stores a mute and audits mute.create in the same transaction.
 func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, err
 	return m, nil
 }
 
-// EndMute ends a mute before its time, and audits mute.end in the same transaction. It
-// returns futurejobs.ErrNotFound where there is none, or it has ended.
+// EndMute ends a mute early and audits mute.end in the same transaction. It returns futurejobs.ErrNotFound if the mute
+// does not exist or has ended.
 func (s *Store) EndMute(ctx context.Context, id int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `UPDATE mute SET ends_at = $1, ended_by = $2 WHERE id = $3 AND ends_at > $1`,

@@ -14,15 +14,14 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// notifying is whether alerts become news for people. It is asked in the transaction that
-// decides them, so that no node has to know of the others' settings.
+// notifying is the condition that alerts are queued for routing. It is evaluated in the transaction that decides them,
+// so nodes need not know the settings of other nodes.
 const notifying = `EXISTS (SELECT 1 FROM setting WHERE name = 'notify')`
 
-// atOnce is how many rows a statement names at most.
+// atOnce is the largest number of rows that a statement names.
 const atOnce = 100
 
-// Notify makes alerts news for people from now on, or forgets what is news and makes no
-// more.
+// Notify makes alerts queue for routing from now on, or stops that and empties the queue.
 func (s *Store) Notify(ctx context.Context, on bool) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if on {
@@ -41,7 +40,7 @@ func (s *Store) Notify(ctx context.Context, on bool) error {
 	return nil
 }
 
-// Notifying reports whether alerts become news for people.
+// Notifying reports whether alerts are queued for routing.
 func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
 	if err := s.read.QueryRowContext(ctx, `SELECT `+notifying).Scan(&on); err != nil {
 		return false, wrapErr("notifying", err)
@@ -49,7 +48,7 @@ func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
 	return on, nil
 }
 
-// UnroutedAlerts returns up to limit alerts that nobody has routed yet, oldest first within a shard.
+// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
 func (s *Store) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
 FROM (`+news.next(s.allShards(), limit, "")+`) AS o
@@ -62,7 +61,7 @@ ORDER BY a.shard, a.id`)
 	return found, nil
 }
 
-// PriorDeliveries returns where what the alerts close was told.
+// PriorDeliveries returns the deliveries of the alerts that closing closes.
 func (s *Store) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (heard []alerts.PriorDelivery, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readHeard, `
@@ -81,7 +80,7 @@ func readHeard(row scanner, h *alerts.PriorDelivery) error {
 	return row.Scan(&h.Alert, &h.Channel, &h.Route, (*escapedText)(&h.Topic))
 }
 
-// Closed returns those alerts that the given ones close and that are still kept.
+// Closed returns the stored alerts that the given ones close.
 func (s *Store) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+fromAlert+`
@@ -95,7 +94,7 @@ WHERE a.shard = $1 AND a.id IN `+idParams(len(ids)), with(ids, shard)...)
 	return said, nil
 }
 
-// closed hands on the ids that alerts close, a few of a shard at a time.
+// closed passes the ids that alerts close to do, a chunk of a shard at a time.
 func closed(closing []alerts.Alert, do func(shard int16, ids []alerts.ID) error) error {
 	byShard := make(map[int16][]alerts.ID)
 	for _, a := range closing {
@@ -111,7 +110,7 @@ func closed(closing []alerts.Alert, do func(shard int16, ids []alerts.ID) error)
 	return nil
 }
 
-// idParams is a list of n parameters for IN, after a first one.
+// idParams returns a list of n parameters for IN, after a first one.
 func idParams(n int) string {
 	names := make([]string, n)
 	for i := range names {
@@ -120,7 +119,7 @@ func idParams(n int) string {
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// with is the arguments for a shard and idParams.
+// with returns the arguments for a shard and idParams.
 func with(ids []alerts.ID, shard int16) []any {
 	args := []any{shard}
 	for _, id := range ids {
@@ -135,11 +134,11 @@ func readNotice(row scanner, n *alerts.Notification) error {
 	return row.Scan(&n.ID, &n.Channel, &n.Route, (*escapedText)(&n.Topic), &n.Alerts, at(&n.PlannedAt), at(&n.NextAt), &n.Tries)
 }
 
-// unfinished is a notice that is neither sent nor given up.
+// unfinished is the condition that a notification is neither sent nor given up.
 const unfinished = `sent_at IS NULL AND failed_at IS NULL`
 
-// Lane returns the newest messages of a lane that were not given up, the one planned last
-// first, at most so many.
+// Lane returns up to most of the newest notifications of a route and channel that were not given up, the latest planned
+// first.
 func (s *Store) Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
 WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, most)
@@ -149,8 +148,7 @@ WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC
 	return found, nil
 }
 
-// Ready returns the message of each channel that is the next to be tried, where its time has
-// come.
+// Ready returns the next notification of each channel, if it is due.
 func (s *Store) Ready(ctx context.Context, now time.Time) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM (
 	SELECT `+noticeColumns+`, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS turn
@@ -162,9 +160,8 @@ WHERE turn = 1 ORDER BY channel`, now)
 	return found, nil
 }
 
-// ApplyPlan carries a plan out in one transaction. It returns futurejobs.ErrCursorMoved where another
-// node was faster, or a message that was open is being tried: nothing is done then, and the
-// plan has to be made again.
+// ApplyPlan writes a plan in one transaction. It returns futurejobs.ErrCursorMoved if another node was faster, or if an
+// open notification is being sent: nothing is written then, and the caller must plan again.
 func (s *Store) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if err := forgetNews(ctx, tx, p.News); err != nil {
@@ -193,7 +190,7 @@ func (s *Store) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	return nil
 }
 
-// forgetNews takes news away: all of it, or somebody else has.
+// forgetNews deletes alerts from the queue: all of them, or another node has taken some.
 func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
 	byShard := make(map[int16][]alerts.ID)
 	for _, a := range news {
@@ -213,7 +210,7 @@ func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
 	return nil
 }
 
-// keepNotice writes a new message, or what an open one gains.
+// keepNotice writes a new notification, or adds to an open one.
 func keepNotice(ctx context.Context, tx *sql.Tx, n alerts.Notification) (id int64, err error) {
 	if n.ID != 0 {
 		rows, err := exec(ctx, tx, `UPDATE notice SET alerts = alerts + $1 WHERE id = $2 AND tries = 0 AND `+unfinished, n.Alerts, n.ID)
@@ -227,7 +224,7 @@ VALUES ($1, $2, $3, $4, $5, $5) RETURNING id`, n.Channel, n.Route, escape(n.Topi
 	return id, err
 }
 
-// deliver writes where alerts are told.
+// deliver writes the deliveries of alerts.
 func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Assignment, notices []int64) error {
 	w := filter{text: `INSERT INTO delivery (shard, alert_id, channel, notice, mute, unclosed) VALUES `}
 	for i, p := range placed {
@@ -247,9 +244,8 @@ func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Assignment, notice
 	return err
 }
 
-// ClaimNotification says that a message is being tried, so that nobody else tries it before next, and
-// returns it as it is then: it is not open to further alerts any more. ok is false where
-// somebody tries it already.
+// ClaimNotification claims a notification so that no other node sends it before next. It returns the notification as of
+// then: it no longer accepts further alerts. ok is false if another node has claimed it.
 func (s *Store) ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		err := readNotice(tx.QueryRowContext(ctx, `UPDATE notice SET tries = tries + 1, next_at = $1
@@ -263,18 +259,18 @@ WHERE id = $2 AND tries = $3 AND `+unfinished+` RETURNING `+noticeColumns, next,
 	return claimed, ok, nil
 }
 
-// contentBytes is how much the alerts of a message have together, but for the first one.
+// contentBytes bounds the total size of a notification's alerts, except for the first one.
 const contentBytes = 4 << 20
 
-// ofMessage are the alerts of a message in the order that it has them: first the loudest of each rule, so that none of a rule is
-// behind many of another, then the next of each.
+// ofMessage selects the alerts of a notification in its order: first the most severe of each rule, so that no rule is
+// behind many alerts of another, then the next of each.
 const ofMessage = ` FROM delivery d
 JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
 JOIN rule r ON r.id = a.rule_id
 WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY a.severity DESC, a.id), a.severity DESC, a.id LIMIT $2`
 
-// Content returns the first alerts of a message, at most so many and as many as are not too large together, and how many
-// alerts of its topic still fire on its channel.
+// Content returns the first alerts of a notification, up to most alerts and up to contentBytes, and the number of
+// alerts of its topic that still fire on its channel.
 func (s *Store) Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error) {
 	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
 	if err == nil {
@@ -290,7 +286,7 @@ WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channe
 	return said, unclosed, nil
 }
 
-// fitting is how many of the first have at most so much together; the first one always fits.
+// fitting returns the number of leading sizes that fit into most; the first one always fits.
 func fitting(sizes []int, most int) int {
 	for i, size := range sizes {
 		if most -= size; most < 0 && i > 0 {
@@ -300,7 +296,7 @@ func fitting(sizes []int, most int) int {
 	return len(sizes)
 }
 
-// Sent notes that a channel took a message, and works.
+// Sent records that a channel accepted a notification and works.
 func (s *Store) Sent(ctx context.Context, n alerts.Notification, now time.Time) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = NULL WHERE id = $2 AND `+unfinished, now, n.ID); err != nil {
@@ -317,8 +313,8 @@ ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sen
 	return nil
 }
 
-// MarkFailed notes that a channel did not take a message, which is tried again at next. It
-// returns how the channel does.
+// MarkFailed records that a channel did not accept a notification, to be retried at next. It returns the state of the
+// channel.
 func (s *Store) MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
 	reason = escape(reason)
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
@@ -338,7 +334,7 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 	return c, nil
 }
 
-// GiveUp gives up messages that were planned before, and returns how many.
+// GiveUp gives up notifications that were planned before the given time and returns their number.
 func (s *Store) GiveUp(ctx context.Context, before, now time.Time) (int64, error) {
 	n, err := exec(ctx, s.db, `UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
 WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1`, now, before)
@@ -356,7 +352,7 @@ func readChannel(row scanner, c *alerts.ChannelState) error {
 	return row.Scan(&c.Name, &c.Sent, at(&c.SentAt), &c.Waiting, &c.Tries, at(&c.FailingSince), (*escapedText)(&c.Error))
 }
 
-// Channels returns how the channels do that were ever tried, by name.
+// Channels returns the state of all channels that were ever tried, by name.
 func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 	found, err := query(ctx, s.read, readChannel, channels+` ORDER BY c.name`)
 	if err != nil {
@@ -365,7 +361,7 @@ func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 	return found, nil
 }
 
-// Deliveries returns what became of an alert on each channel, by channel.
+// Deliveries returns the deliveries of an alert, by channel.
 func (s *Store) Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error) {
 	found, err := query(ctx, s.read, readDelivery, `
 SELECT d.channel, coalesce(d.mute, 0), coalesce(n.tries, 0), n.sent_at, n.failed_at, n.next_at, coalesce(n.error, '')
@@ -394,7 +390,7 @@ func readDelivery(row scanner, d *alerts.Delivery) error {
 	return nil
 }
 
-// forgetNotices forgets what was told about alerts that are no longer kept.
+// forgetNotices deletes the notifications of alerts beyond their retention.
 func (s *Store) forgetNotices(ctx context.Context, before time.Time) error {
 	bound := firstAlert(before)
 	for shard := range s.shards {

@@ -10,11 +10,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// newestAlert is the last id of a job f's, in bytes, as the index future_job_open has it.
+// newestAlert is the expression for the last alert id of a job f, in bytes, as in the index future_job_open.
 const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
 
-// openAlerts lists the newest alert of each pending job about which something was said, and of
-// each outage that goes on, newest first. An alert whose retention is over is not there.
+// openAlerts lists the newest alert of each pending job that raised one, and of each open outage, newest first. An
+// alert beyond its retention is missing.
 func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
 	before := position{Alert: lastAlert}
 	if err := before.read("open", f.Cursor); err != nil {
@@ -42,7 +42,7 @@ func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futur
 	return page, err
 }
 
-// openOfShard walks over the jobs that said something, or looks at those of a key.
+// openOfShard scans the jobs that raised alerts, or reads those of a key.
 func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
 FROM future_job f
@@ -58,7 +58,7 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.a
 	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
 }
 
-// readOpen is readSaid with the acknowledgement of the alert's job.
+// readOpen is readSaid plus the acknowledgement of the alert's job.
 func readOpen(row scanner, s *futurejobs.ListedAlert) error {
 	var k readAck
 	err := readSaid(rowWithExtras{row, k.fields()}, s)
@@ -66,7 +66,7 @@ func readOpen(row scanner, s *futurejobs.ListedAlert) error {
 	return err
 }
 
-// rowWithExtras is a row that has more columns than those that are asked for.
+// rowWithExtras is a row with more columns than its reader scans.
 type rowWithExtras struct {
 	scanner
 	more []any
@@ -74,7 +74,7 @@ type rowWithExtras struct {
 
 func (w rowWithExtras) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
 
-// openOutage is an outage that goes on, with the rule that it is one for.
+// openOutage is an open outage with its rule.
 type openOutage struct {
 	futurejobs.Outage
 	rule, entity string
@@ -84,7 +84,7 @@ func readOpenOutage(row scanner, o *openOutage) error {
 	return readOutage(rowWithExtras{row, []any{&o.rule, &o.entity}}, &o.Outage)
 }
 
-// openOutages are the alerts of outages that go on.
+// openOutages returns the alerts of open outages.
 func (s *Store) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
 	w := filter{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
 	w.named(`r.name`, f)

@@ -8,7 +8,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// asJSON reads what is kept as JSON; NULL is the zero value.
+// asJSON reads stored JSON; NULL is the zero value.
 type asJSON[T any] struct{ into *T }
 
 // Scan implements sql.Scanner.
@@ -18,7 +18,7 @@ func (j asJSON[T]) Scan(src any) error {
 	return fromText(src, j.into)
 }
 
-// fromText reads a JSON text into v, and leaves v where there is none.
+// fromText reads a JSON text into v; NULL leaves v unchanged.
 func fromText(src, v any) error {
 	switch text := src.(type) {
 	case nil:
@@ -31,7 +31,7 @@ func fromText(src, v any) error {
 	return fmt.Errorf("%T is no JSON text", src)
 }
 
-// orderingOf is what a job remembers of the order of events as it is kept; nil: nothing.
+// orderingOf returns the stored form of a job's event order; nil: none.
 func orderingOf(o *futurejobs.Order) (*string, error) {
 	if o == nil {
 		return nil, nil
@@ -39,7 +39,7 @@ func orderingOf(o *futurejobs.Order) (*string, error) {
 	return toText(o)
 }
 
-// endsOf are the ends that are remembered of a key as they are kept; nil: the columns of the last end say all.
+// endsOf returns the stored form of a key's early ends; nil: the columns of the last end have all of it.
 func endsOf(e futurejobs.EarlyEvent) (*string, error) {
 	if len(e.Ends) == 0 || len(e.Ends) == 1 && e.Ends[0].From.IsZero() && e.Ends[0].At.Equal(e.At) {
 		return nil, nil
@@ -47,7 +47,7 @@ func endsOf(e futurejobs.EarlyEvent) (*string, error) {
 	return toText(e.Ends)
 }
 
-// changesOf are the changes that are remembered of a key as they are kept; nil: none are.
+// changesOf returns the stored form of a key's early changes; nil: none.
 func changesOf(e futurejobs.EarlyEvent) (*string, error) {
 	if len(e.Changes) == 0 {
 		return nil, nil
@@ -55,7 +55,7 @@ func changesOf(e futurejobs.EarlyEvent) (*string, error) {
 	return toText(e.Changes)
 }
 
-// toText is v as JSON that leaves the bodies of events as they are.
+// toText returns v as JSON and leaves the bodies of events as they are.
 func toText(v any) (*string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

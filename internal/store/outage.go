@@ -25,7 +25,7 @@ func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 	return open, nil
 }
 
-// ListedOutages returns outages, newest first, also those that are over, until they are pruned.
+// ListedOutages returns outages, newest first, including closed ones until they are pruned.
 func (s *Store) ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error) {
 	var page futurejobs.Page[futurejobs.ListedOutage]
 	before := position{ID: maxID}
@@ -68,7 +68,7 @@ func (s *Store) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said 
 			return err
 		}
 		if n == 0 {
-			return errAgain // another node opened it this moment
+			return errAgain // another node has just opened it
 		}
 		if o.Jobs, o.More, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
 			return err
@@ -86,16 +86,15 @@ func (s *Store) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said 
 	return said, nil
 }
 
-// errAgain means that a transaction found what it was about to write. Done again, it finds it at
-// once.
+// errAgain means that a transaction found its row written by another node. A retry reads it.
 var errAgain = errors.New("written by another node meanwhile")
 
-// dueMost bounds how many due jobs, of all rules, are read to count those of one: an outage is opened while
-// settles wait for it.
+// dueMost bounds the due jobs, of all rules, that are read to count those of one: settles wait while an outage is
+// opened.
 const dueMost = 20_000
 
-// dueOf counts the jobs of a rule among those that are due. It reads what is due of each shard, and not the
-// jobs that are not. more is true where it did not read all.
+// dueOf counts the due jobs of a rule. It reads the due jobs of each shard and no others. more is true if it did not
+// read all.
 func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int, more bool, err error) {
 	read := 0
 	err = tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN rule_id = $1 THEN 1 ELSE 0 END), 0) FROM (
@@ -105,8 +104,7 @@ func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int,
 	return n, read == dueMost, err
 }
 
-// heldBy returns ErrNotHeld unless one of the shards is held, and stays so until the
-// transaction ends.
+// heldBy returns ErrNotHeld unless one of the shards is held, and stays held until the transaction ends.
 func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
 	for _, h := range held {
 		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
@@ -121,8 +119,8 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now ti
 func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false
-		// No alert of a rule follows its deletion, which waits for this or is seen by it. Meet locks
-		// the rule before the outage, too.
+		// No alert of a rule follows its deletion, which waits for this transaction or is seen by it. RecordOutage also
+		// locks the rule before the outage.
 		stands, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
 		if err != nil {
 			return err
@@ -149,7 +147,7 @@ func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(f
 	return said, ended, nil
 }
 
-// writeOutageAlert writes an alert that belongs to no job, in the shard of what it is about.
+// writeOutageAlert writes an alert that belongs to no job, in the shard of its entity and key.
 func (s *Store) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 	said, err := insertSystemAlert(ctx, tx, a)
@@ -159,7 +157,7 @@ func (s *Store) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert
 	return []alerts.Alert{a}, nil
 }
 
-// forgetOutages forgets those that ended before an instant.
+// forgetOutages deletes the outages that closed before an instant.
 func (s *Store) forgetOutages(ctx context.Context, before time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM outage WHERE closed_at < $1`, before)
 	return err

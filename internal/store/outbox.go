@@ -10,36 +10,36 @@ import (
 	"deadman/alerts"
 )
 
-// rowMost is how many alerts a row of the outbox names at most. Such a row is just under 2 kB: a
-// longer one Postgres would compress, or keep beside itself in pieces of that size.
+// rowMost is the largest number of alerts in a row of the outbox. Such a row is just under 2 kB: Postgres would
+// compress a longer one, or store it out of line in pieces of that size.
 const rowMost = 120
 
-// rowBytes is the length of their ids.
+// rowBytes is the length of their ids in bytes.
 var rowBytes = strconv.Itoa(rowMost * len(alerts.ID{}))
 
 const (
-	// What is said later has a later clock, and not only a later beginning of its transaction: one
-	// that waits for a lock began before what it waits for.
+	// A later alert has a later clock_timestamp, and not only a later start of its transaction: a transaction that
+	// waits for a lock began before the one that holds it.
 	postOne = `INSERT INTO alert_outbox (shard, at, first_id, ids) VALUES ($1, clock_timestamp(), $2, $3)`
 
 	theRow  = ` WHERE shard = $1 AND at = $2 AND first_id = $3`
 	findRow = `SELECT ids FROM alert_outbox` + theRow
-	// A row is cut or dropped if it is as it was read.
+	// A row is cut or deleted only if it is as it was read.
 	dropRow = `DELETE FROM alert_outbox` + theRow + ` AND ids = $4`
 	cutRow  = `UPDATE alert_outbox SET ids = $5` + theRow + ` AND ids = $4`
 )
 
-// outboxRow is a row of the outbox, and alerts in it, sorted.
+// outboxRow is a row of the outbox, with some of its alerts, sorted.
 type outboxRow struct {
 	shard int16
 	place alerts.OutboxKey
 	ids   []alerts.ID
-	again alerts.Again // of all of them
+	again alerts.Again // for all of the alerts
 }
 
 func (r outboxRow) key() []any { return []any{r.shard, r.place.At, r.place.First[:]} }
 
-// write is how the alerts of r are taken out of a row that has ids; empty if none is there.
+// write returns the statement that removes the alerts of r from a row that has ids; empty if none is in it.
 func (r outboxRow) write(ids []alerts.ID) (text string, args []any) {
 	left := r.less(ids)
 	switch args = append(r.key(), packed(ids)); len(left) {
@@ -52,7 +52,7 @@ func (r outboxRow) write(ids []alerts.ID) (text string, args []any) {
 	}
 }
 
-// less is what stays of ids when those of r are taken out.
+// less returns ids without those of r.
 func (r outboxRow) less(ids []alerts.ID) []alerts.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id alerts.ID) bool {
 		_, sent := slices.BinarySearchFunc(r.ids, id, alertOrder)
@@ -60,7 +60,7 @@ func (r outboxRow) less(ids []alerts.ID) []alerts.ID {
 	})
 }
 
-// rowsOf are the rows of the outbox that alerts were read from, in the order of their key.
+// rowsOf returns the rows of the outbox that alerts were read from, in key order.
 func rowsOf(sent []alerts.Alert) (rows []outboxRow) {
 	type key struct {
 		shard int16
@@ -88,10 +88,10 @@ func rowsOf(sent []alerts.Alert) (rows []outboxRow) {
 
 func alertOrder(a, b alerts.ID) int { return bytes.Compare(a[:], b[:]) }
 
-// numbers are the places of a row of the outbox, and begin a statement that reads what waits.
+// numbers begins a statement that reads the outbox, with the positions in a row.
 var numbers = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ` + strconv.Itoa(rowMost-1) + `)`
 
-// outbox is the queue of what is not published, in a statement that begins with numbers.
+// outbox returns the queue of unpublished alerts, for a statement that begins with numbers.
 func (s *Store) outbox() alertQueue {
 	return alertQueue{
 		rows: `(SELECT o.shard, o.at, o.first_id, o.again, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
@@ -102,23 +102,23 @@ func (s *Store) outbox() alertQueue {
 	}
 }
 
-// unpublished is whether an alert a is still in the outbox, and whether it is withheld. It reads all that waits in its shard,
-// at a gigabyte or two a second: it is for pages, and waiting for many.
+// unpublished returns the columns that show if an alert a is still in the outbox, and if it is withheld. It scans the
+// shard's whole outbox, at one to two GB/s: use it for pages, and not for many alerts.
 func (s *Store) unpublished() string {
 	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld IS TRUE`
 }
 
-// waiting begins a statement that asks what of the alerts of the shard $1 waits.
+// waiting begins a statement that needs the unpublished alerts of the shard $1.
 func (s *Store) waiting() string {
 	return numbers + `, waiting AS MATERIALIZED (SELECT q.id FROM ` + s.outbox().rows + ` AS q WHERE q.shard = $1)`
 }
 
-// notWaiting joins w, which is NULL where the alert a does not wait.
+// notWaiting joins w, which is NULL if the alert a is not in the outbox.
 const notWaiting = ` LEFT JOIN waiting w ON w.id = a.id`
 
-// Unpublished implements alerts.Outbox. What is to be published again of a shard goes into the outbox before anything of
-// the shard is returned. An alert that is no longer there, because retention took it while it was put back into the
-// outbox, is taken out, and so is one that is withheld.
+// Unpublished implements alerts.Outbox. Alerts of a shard to be republished go into the outbox before any alert of the
+// shard is returned. An alert that retention deleted while it was put back into the outbox is removed, and so is a
+// withheld one.
 func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
 	if len(shards) == 0 {
 		return nil, nil
@@ -153,8 +153,9 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 	}
 }
 
-// waitingRow is an alert with its place in the outbox. It is of no rule if it is not there. held means that there is no
-// alert: its shard has a republication. withheld means that a quota has no room for it, and that it was not taken out yet.
+// waitingRow is an alert with its position in the outbox. A deleted alert has no rule. held marks a shard with a
+// republication, in place of an alert. withheld means that a quota refused the alert, and that it is still in the
+// outbox.
 type waitingRow struct {
 	alerts.Alert
 	held, withheld bool
@@ -172,7 +173,7 @@ func readWaiting(row scanner, w *waitingRow) error {
 	return r.read()
 }
 
-// sorted returns the alerts that wait, those that are gone, and the shards that are held.
+// sorted returns the unpublished alerts, those to remove from the outbox, and the shards with republications.
 func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
 	found = make([]alerts.Alert, 0, len(rows))
 	for _, w := range rows {

@@ -10,8 +10,8 @@ import (
 	"deadman/alerts"
 )
 
-// takeRows takes out the rows that were sent whole, and of others what was sent, if that is what
-// they begin with. It returns the numbers of those that are otherwise, or are not there.
+// takeRows deletes the rows that were sent completely, and cuts the sent alerts from rows that begin with them. It
+// returns the numbers of all other rows.
 const takeRows = `WITH sent AS (
 	SELECT * FROM unnest($1::smallint[], $2::timestamptz[], $3::uuid[], $4::bytea[]) WITH ORDINALITY AS sent (shard, at, first_id, ids, n)
 ), dropped AS (
@@ -50,7 +50,7 @@ func (p *postgres) MarkPublished(ctx context.Context, sent []alerts.Alert) error
 	return nil
 }
 
-// take returns the numbers, from 1, of the rows that takeRows left as they are.
+// take returns the numbers, from 1, of the rows that takeRows left unchanged.
 func (p *postgres) take(ctx context.Context, rows []outboxRow) ([]int, error) {
 	shards, ats := make([]int16, len(rows)), make([]time.Time, len(rows))
 	firsts, ids := make([][16]byte, len(rows)), make([][]byte, len(rows))
@@ -64,8 +64,8 @@ func (p *postgres) take(ctx context.Context, rows []outboxRow) ([]int, error) {
 	return pgx.CollectRows(found, pgx.RowTo[int])
 }
 
-// takeOut takes alerts out of a row, whatever else is in it. It begins again when somebody else
-// changes the row between the look and the write; each time one of them gets on.
+// takeOut removes alerts from a row with any content. It retries if another node changes the row between its read and
+// its write; each time one of the nodes makes progress.
 func (p *postgres) takeOut(ctx context.Context, r outboxRow) error {
 	for {
 		var ids idList

@@ -24,7 +24,7 @@ func (e *sqlite) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 	return nil
 }
 
-// takeOut takes alerts out of a row of the outbox, if it is still there.
+// takeOut removes alerts from a row of the outbox, if the row exists.
 func (w *writer) takeOut(r outboxRow) error {
 	var ids idList
 	if ok, err := w.row([]any{&ids}, findRow, r.key()...); !ok || err != nil {
@@ -38,7 +38,7 @@ func (w *writer) takeOut(r outboxRow) error {
 	return err
 }
 
-// post puts what the transaction says into the outbox.
+// post writes the alerts of the transaction to the outbox.
 func (w *writer) post() error {
 	for _, shard := range slices.Sorted(maps.Keys(w.said)) {
 		ids := w.said[shard]

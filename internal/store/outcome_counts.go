@@ -7,8 +7,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// OutcomeCounts counts the jobs that ended from an instant until before another, by hour, rule and outcome.
-// It reads all of them: whoever asks often asks through something that rests between two counts.
+// OutcomeCounts counts the jobs that ended at from or later and before until, by hour, rule and outcome. It reads all
+// of them: frequent callers should cache the result.
 func (s *Store) OutcomeCounts(ctx context.Context, from, until time.Time) ([]futurejobs.OutcomeCount, error) {
 	w, err := s.since(ctx, from)
 	if err != nil {
@@ -26,8 +26,8 @@ func (s *Store) OutcomeCounts(ctx context.Context, from, until time.Time) ([]fut
 	return ends, nil
 }
 
-// Slowest returns the jobs that ended from an instant on whose slowest look took longest, that one
-// first. As Ends, it reads all of them.
+// Slowest returns the jobs that ended at from or later with the slowest checks, slowest first. Like OutcomeCounts, it
+// reads all of them.
 func (s *Store) Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.EndedJob, error) {
 	w, err := s.since(ctx, from)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// overdueMost is how many jobs of one shard Overdue looks at, and overdueAll of all shards together: a shard that is
-// one of many gives fewer, but overdueLeast. Of jobs that may be late it passes by so many times as much.
+// overdueMost is the number of jobs of one shard that Overdue reads, and overdueAll that of all shards together: with
+// many shards each contributes fewer, but at least overdueLeast. overduePast times as many jobs of versions that may be
+// late are skipped.
 const (
 	overdueMost  = 200
 	overdueAll   = 3200
@@ -22,23 +23,23 @@ const (
 	overduePast  = 50
 )
 
-// Overdue is the pending jobs of one version of a rule in one shard that were due by an instant.
+// Overdue has the pending jobs of one version of a rule in one shard that were due by an instant.
 type Overdue struct {
 	Shard int16
 	futurejobs.VersionRef
-	Oldest time.Time // the first of their slots
+	Oldest time.Time // the earliest of their slots
 	Jobs   int
 }
 
-// Overdue returns what was due by an instant, of the first jobs of each shard, without the jobs of versions that may be
-// late by so much. whole is false where a shard may have more. Where nothing is overdue it is one probe of an index a
-// shard, however many jobs are pending.
+// Overdue returns the jobs due by an instant, from the first jobs of each shard, without the jobs of versions within
+// their tolerance in late. whole is false if a shard may have more. If no job is overdue, it costs one index probe per
+// shard, for any number of pending jobs.
 func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.VersionRef]time.Duration) (all []Overdue, whole bool, err error) {
 	most := max(min(overdueMost, overdueAll/s.shards), overdueLeast)
 	due, args := `SELECT shard, rule_id, version, next_check_at FROM future_job WHERE shard = %[1]d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %[2]d`, []any{by}
 	if len(late) > 0 {
 		var not []string
-		for _, made := range slices.SortedFunc(maps.Keys(late), func(a, b futurejobs.VersionRef) int { // one text, which is prepared once
+		for _, made := range slices.SortedFunc(maps.Keys(late), func(a, b futurejobs.VersionRef) int { // a stable text, which is prepared once
 			return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
 		}) {
 			args = append(args, by.Add(-late[made]))
@@ -61,7 +62,7 @@ func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.V
 		return nil, false, wrapErr("overdue", err)
 	}
 	found := make(map[int16]int)
-	whole = len(late) == 0 // else there may be more behind what was passed by
+	whole = len(late) == 0 // else more may follow the skipped jobs
 	for _, o := range all {
 		found[o.Shard] += o.Jobs
 		whole = whole && found[o.Shard] < most

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// foreignOwner returns the user of the machine who owns a file, where that is neither this process's user nor root.
+// foreignOwner returns the owner of a file, if the owner is neither this process's user nor root.
 func foreignOwner(info fs.FileInfo) (user uint32, foreign bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid == 0 || int(stat.Uid) == os.Geteuid() {

@@ -11,7 +11,7 @@ import (
 // pauseList reads and writes the pauses of a job.
 type pauseList []checks.Pause
 
-// pauseSize is how many bytes a pause is kept in: two instants in microseconds.
+// pauseSize is the stored size of a pause in bytes: two instants in microseconds.
 const pauseSize = 16
 
 // Scan implements sql.Scanner.
@@ -43,8 +43,7 @@ func instantOf(b []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC()
 }
 
-// pausesOf is the list as it is kept; nil when there is none. The end of a pause that goes on
-// is 0.
+// pausesOf returns the list as it is stored; nil if it is empty. The end of a current pause is 0.
 func pausesOf(pauses []checks.Pause) []byte {
 	if len(pauses) == 0 {
 		return nil

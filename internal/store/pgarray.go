@@ -12,18 +12,17 @@ import (
 	"deadman/alerts"
 )
 
-// arrayEncoder is an array on its way to Postgres: its items are written as array_recv of the server reads them,
-// while they come in. pgx would look at each item as a value that could be anything, which costs more
-// than all else that a batch does on its way there.
+// arrayEncoder is an array on its way to Postgres: items are encoded as they are added, in the format of the server's
+// array_recv. pgx would treat each item as a value of any type, which costs more than all other work to send a batch.
 type arrayEncoder struct {
 	kind   elementType
-	items  []byte // of each its length, or noValue, and its bytes; empty while all are NULL
+	items  []byte // the length, or noValue, and the bytes of each; empty while all are NULL
 	n      int32
-	values int32 // that are not NULL
-	ahead  int   // bytes of the arrays that follow in a statement, where it is known
+	values int32 // the number of items that are not NULL
+	ahead  int   // bytes of the later arrays of the statement, if known
 }
 
-// elementType is what the items of an array are.
+// elementType is the type of an array's items.
 type elementType struct {
 	name     string
 	oid, all uint32 // of an item, and of an array of them
@@ -46,10 +45,10 @@ const (
 	lengths = 4          // bytes of a length
 )
 
-// reset makes room for so many items that have so many bytes in all.
+// reset allocates capacity for a number of items with a total size in bytes.
 func (w *arrayEncoder) reset(items, bytes int) { w.items = make([]byte, 0, items*lengths+bytes) }
 
-// empty takes all items out, and leaves the room that they had.
+// empty removes all items and keeps the capacity.
 func (w *arrayEncoder) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
 
 func (w *arrayEncoder) item(size int) {
@@ -61,7 +60,7 @@ func (w *arrayEncoder) item(size int) {
 	w.values++
 }
 
-// null adds NULL. Many columns have nothing else and are not sent, so that writing it waits for the first value.
+// null adds NULL. Many columns have only NULLs and are not sent, so NULLs are encoded only once a first value is added.
 func (w *arrayEncoder) null() {
 	if w.values > 0 {
 		w.items = binary.BigEndian.AppendUint32(w.items, noValue)
@@ -69,7 +68,7 @@ func (w *arrayEncoder) null() {
 	w.n++
 }
 
-// appendNulls appends the items of an array without a value.
+// appendNulls appends the items of an array of NULLs.
 func (w *arrayEncoder) appendNulls(buf []byte) []byte {
 	for range w.n {
 		buf = binary.BigEndian.AppendUint32(buf, noValue)
@@ -92,7 +91,7 @@ func (w *arrayEncoder) int64(v int64) {
 	w.items = binary.BigEndian.AppendUint64(w.items, uint64(v)) //nolint:gosec // the same bits
 }
 
-// origin adds the origin of a job: NULL for none.
+// origin adds the origin of a job; none is NULL.
 func (w *arrayEncoder) origin(o alerts.Origin) {
 	if o == 0 {
 		w.null()
@@ -101,7 +100,7 @@ func (w *arrayEncoder) origin(o alerts.Origin) {
 	w.int64(int64(o)) //nolint:gosec // the same bits
 }
 
-// time adds an instant: NULL for the zero one.
+// time adds an instant; zero is NULL.
 func (w *arrayEncoder) time(t time.Time) {
 	if t.IsZero() {
 		w.null()
@@ -110,13 +109,13 @@ func (w *arrayEncoder) time(t time.Time) {
 	w.instant(t)
 }
 
-// y2k is where Postgres counts its microseconds from, in µs since 1970.
+// y2k is the Postgres epoch in µs since 1970.
 const y2k = 946_684_800_000_000
 
-// instant adds an instant, also the zero one.
+// instant adds an instant, even the zero one.
 func (w *arrayEncoder) instant(t time.Time) { w.int64(t.UnixMicro() - y2k) }
 
-// bytes adds bytes: NULL for nil.
+// bytes adds bytes; nil is NULL.
 func (w *arrayEncoder) bytes(b []byte) {
 	if b == nil {
 		w.null()
@@ -126,13 +125,13 @@ func (w *arrayEncoder) bytes(b []byte) {
 	w.items = append(w.items, b...)
 }
 
-// text adds a text, which is UTF-8 without a NUL.
+// text adds a text of valid UTF-8 without NUL bytes.
 func (w *arrayEncoder) text(s string) {
 	w.item(len(s))
 	w.items = append(w.items, s...)
 }
 
-// optional adds any text: NULL where it is empty, and legible where it is not.
+// optional adds any text, sanitized; empty is NULL.
 func (w *arrayEncoder) optional(s string) {
 	if s == "" {
 		w.null()
@@ -141,10 +140,10 @@ func (w *arrayEncoder) optional(s string) {
 	w.text(sanitizeText(s))
 }
 
-// json adds JSON as it is kept: NULL for nil.
+// json adds JSON as it is stored; nil is NULL.
 func (w *arrayEncoder) json(b []byte) { w.bytes(sanitizeJSON(b)) }
 
-// ids adds a list of ids: NULL where it is empty.
+// ids adds a list of ids; empty is NULL.
 func (w *arrayEncoder) ids(all []alerts.ID) {
 	if len(all) == 0 {
 		w.null()
@@ -156,7 +155,7 @@ func (w *arrayEncoder) ids(all []alerts.ID) {
 	}
 }
 
-// same reports whether all items are one value: then the array is what it is one item further on.
+// same reports whether all items are one value: the array then equals itself shifted by one item.
 func (w *arrayEncoder) same() bool {
 	if w.n == 0 || w.values < w.n {
 		return false
@@ -165,7 +164,7 @@ func (w *arrayEncoder) same() bool {
 	return bytes.Equal(w.items[one:], w.items[:len(w.items)-one])
 }
 
-// first is the first item, of an array of numbers, instants or texts that has one.
+// first returns the first item of a non-empty array of numbers, instants or texts.
 func (w *arrayEncoder) first() any {
 	size := binary.BigEndian.Uint32(w.items)
 	item := w.items[lengths : lengths+size]
@@ -182,8 +181,8 @@ func (w *arrayEncoder) first() any {
 	return string(item)
 }
 
-// withSizeHint has the first array of a statement's parameters know how much follows, so that pgx makes room
-// once and not for each of them.
+// withSizeHint gives the first array of a statement's parameters the size of those that follow, so that pgx allocates
+// once and not for each array.
 func withSizeHint(args []any) []any {
 	var first *arrayEncoder
 	for _, arg := range args {
@@ -199,22 +198,21 @@ func withSizeHint(args []any) []any {
 	return args
 }
 
-// arrayCodec has arrays of a kind go to the server as they are written already, and any other value as
-// pgx does.
+// arrayCodec sends encoded arrays as they are, and any other value as pgx does.
 type arrayCodec struct{ *pgtype.ArrayCodec }
 
-// PlanEncode is of pgtype.Codec.
+// PlanEncode implements pgtype.Codec.
 func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if _, is := value.(*arrayEncoder); is && format == pgtype.BinaryFormatCode {
-		return encodePlan{} // of whatever kind: the server compares it with what it expects
+		return encodePlan{} // of any element type: the server compares it with the expected one
 	}
 	return c.ArrayCodec.PlanEncode(m, oid, format, value)
 }
 
 type encodePlan struct{}
 
-// Encode is of pgtype.EncodePlan: a header with the number of dimensions, whether there are NULLs, what the
-// items are, how many, and the number of the first.
+// Encode implements pgtype.EncodePlan. The header has the number of dimensions, a flag for NULLs, the element type, the
+// number of items and the lower bound.
 func (encodePlan) Encode(value any, buf []byte) ([]byte, error) {
 	w := value.(*arrayEncoder) //nolint:forcetypeassert // it is what was planned for
 	buf = slices.Grow(buf, 5*lengths+len(w.items)+w.ahead)
@@ -231,7 +229,7 @@ func (encodePlan) Encode(value any, buf []byte) ([]byte, error) {
 	return append(buf, w.items...), nil
 }
 
-// registerArrayCodec teaches a connection to send arrays that are written already.
+// registerArrayCodec registers arrayCodec on a connection.
 func registerArrayCodec(m *pgtype.Map) error {
 	for _, k := range kinds {
 		t, known := m.TypeForOID(k.all)

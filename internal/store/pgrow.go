@@ -13,11 +13,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// rowDecoder are a row as the server sends it in binary, read column by column. pgx would find out for each column
-// how it is to be read, which costs more than to read it.
+// rowDecoder reads a row column by column, as the server sends it in binary. pgx would look up a decoder for each
+// column, which costs more than the decoding.
 type rowDecoder struct {
-	row [][]byte // what is left of it; nil is NULL
-	err error    // of the first column that is not what it should be
+	row [][]byte // the columns that are left; nil is NULL
+	err error    // of the first invalid column
 }
 
 func (c *rowDecoder) next() []byte {
@@ -26,7 +26,7 @@ func (c *rowDecoder) next() []byte {
 	return cell
 }
 
-// number is a number of so many bytes; 0 and false for NULL.
+// number reads a number of size bytes; 0 and false for NULL.
 func (c *rowDecoder) number(size int) (n uint64, known bool) {
 	cell := c.next()
 	switch {
@@ -52,7 +52,7 @@ func (c *rowDecoder) int32() int32 { n, _ := c.number(4); return int32(n) }
 //nolint:gosec // the same bits
 func (c *rowDecoder) int64() int64 { n, _ := c.number(8); return int64(n) }
 
-// count is a number of 4 bytes, where NULL stands for one that is usual.
+// count reads a number of 4 bytes; NULL stands for the usual one.
 func (c *rowDecoder) count(usual int) int {
 	if n, known := c.number(4); known {
 		return int(int32(n)) //nolint:gosec // the same bits
@@ -60,7 +60,7 @@ func (c *rowDecoder) count(usual int) int {
 	return usual
 }
 
-// micros is a duration that is kept in microseconds, where NULL stands for one that is usual.
+// micros reads a duration stored in microseconds; NULL stands for the usual one.
 func (c *rowDecoder) micros(usual time.Duration) time.Duration {
 	if n, known := c.number(8); known {
 		return time.Duration(n) * time.Microsecond //nolint:gosec // the same bits
@@ -68,7 +68,7 @@ func (c *rowDecoder) micros(usual time.Duration) time.Duration {
 	return usual
 }
 
-// time is an instant: the zero one for NULL.
+// time reads an instant; NULL is zero.
 func (c *rowDecoder) time() time.Time {
 	n, known := c.number(8)
 	if !known {
@@ -77,21 +77,22 @@ func (c *rowDecoder) time() time.Time {
 	return time.UnixMicro(int64(n) + y2k).UTC() //nolint:gosec // the same bits
 }
 
-// bytes are bytes that outlive the row; nil for NULL.
+// bytes reads bytes and copies them; NULL is nil.
 func (c *rowDecoder) bytes() []byte { return slices.Clone(c.next()) }
 
-// into has a value read bytes, or a text, that it does not keep.
+// into passes bytes or a text to read, which must not retain them.
 func (c *rowDecoder) into(read func(cell []byte) error) { c.err = cmp.Or(c.err, read(c.next())) }
 
-// dueCells are dueColumns as readDue reads them, in binary. To find that a number is usual and to send NULL for it
-// costs the server half of what it costs to send it: nobody looked yet, or each change was a look.
+// dueCells are dueColumns in the binary form that readDue reads. A comparison with the usual number, and NULL in place
+// of it, costs the server half as much as sending the number. The usual case is a job without a check, or with a check
+// for each change.
 const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.rev, nullif(f.check_count, f.rev), nullif(f.checks, f.rev), nullif(f.undecided, 0), nullif(f.step, 0),
 	nullif(f.check_total, 0), nullif(f.check_slowest, f.check_total), f.event, f.state, f.alert_ids,
 	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
-// readDue reads jobs until their bodies have more than so many bytes, which is errTooManyBytes; 0: however many.
+// readDue reads jobs until their bodies exceed most bytes, and then returns errTooManyBytes; 0: no bound.
 func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, error) {
 	bytes := 0
 	return allInto(room, rows, func(_ scanner, j *futurejobs.Job) error {

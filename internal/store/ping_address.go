@@ -14,7 +14,7 @@ import (
 
 var _ pings.Store = (*Store)(nil)
 
-// pingAddresses reads addresses a of rules r that are not deleted.
+// pingAddresses selects addresses a of rules r that are not deleted.
 const pingAddresses = `SELECT a.id, a.rule_id, r.name, coalesce(a.key, ''), a.created_at, a.created_by
 FROM ping_address a JOIN rule r ON r.id = a.rule_id AND r.deleted_at IS NULL `
 
@@ -22,7 +22,7 @@ func readPingAddress(row scanner, a *pings.Address) error {
 	return row.Scan(&a.ID, &a.RuleID, &a.Rule, (*escapedText)(&a.Key), at(&a.CreatedAt), (*escapedText)(&a.CreatedBy))
 }
 
-// onPingKey narrows a statement to the address of a rule, $1, and a key, $2; or to its ping key.
+// onPingKey returns the condition for the address of a rule, $1, and a key, $2, or for the rule's ping key.
 func onPingKey(key string) string {
 	if key == "" {
 		return `WHERE a.rule_id = $1 AND a.key IS NULL AND $2 = ''`
@@ -60,7 +60,7 @@ func noPingAddress(key string) error {
 	return fmt.Errorf("key %q: %w", key, futurejobs.ErrNotFound)
 }
 
-// CreatePingAddress implements pings.Store. Whoever changes a rule's addresses has its row locked.
+// CreatePingAddress implements pings.Store. Every change of a rule's addresses locks the row of the rule.
 func (s *Store) CreatePingAddress(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		kept, created = pings.Address{}, false
@@ -96,7 +96,7 @@ func (s *Store) CreatePingAddress(ctx context.Context, a pings.Address, replace 
 	return kept, created, nil
 }
 
-// lockPings keeps others from changing the addresses of a rule, and returns its name.
+// lockPings locks the addresses of a rule and returns its name.
 func lockPings(ctx context.Context, tx *sql.Tx, ruleID int32) (name string, err error) {
 	err = tx.QueryRowContext(ctx, `UPDATE rule SET name = name WHERE id = $1 AND deleted_at IS NULL RETURNING name`, ruleID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -105,8 +105,7 @@ func lockPings(ctx context.Context, tx *sql.Tx, ruleID int32) (name string, err 
 	return name, err
 }
 
-// clearPingAddress takes away what an address takes the place of, and what has its id of rules
-// that are deleted.
+// clearPingAddress deletes the address being replaced and any address with this id that belongs to a deleted rule.
 func clearPingAddress(ctx context.Context, tx *sql.Tx, a pings.Address) error {
 	if _, err := deletePing(ctx, tx, a.RuleID, a.Key); err != nil {
 		return err
@@ -119,7 +118,7 @@ func deletePing(ctx context.Context, tx *sql.Tx, ruleID int32, key string) (int6
 	return exec(ctx, tx, `DELETE FROM ping_address AS a `+onPingKey(key), ruleID, escape(key))
 }
 
-// insertPingAddress returns ErrTaken where another key has the id, and ErrFull.
+// insertPingAddress returns ErrAddressExists if another key has the id, and ErrTooManyAddresses at the limit.
 func insertPingAddress(ctx context.Context, tx *sql.Tx, a pings.Address) error {
 	var others, all int
 	if err := tx.QueryRowContext(ctx, `SELECT
@@ -141,7 +140,7 @@ func insertPingAddress(ctx context.Context, tx *sql.Tx, a pings.Address) error {
 	return err
 }
 
-// pingColumn is a key as the table has it: NULL for a rule's ping key.
+// pingColumn returns a key as it is stored: NULL for a rule's ping key.
 func pingColumn(key string) any {
 	if key == "" {
 		return nil
@@ -149,7 +148,7 @@ func pingColumn(key string) any {
 	return escape(key)
 }
 
-// pingDetail is what the audit says of an address. Its id is a secret.
+// pingDetail describes an address in the audit log. Its id is a secret.
 func pingDetail(key string) string {
 	if key == "" {
 		return "ping key"
@@ -179,8 +178,8 @@ func (s *Store) DeletePingAddress(ctx context.Context, ruleID int32, key string)
 	return nil
 }
 
-// forgetPingAddresses takes away the addresses of rules that were deleted before, in bounded
-// transactions. It returns how many.
+// forgetPingAddresses deletes the addresses of rules that were deleted before the given time, in bounded transactions.
+// It returns their number.
 func (s *Store) forgetPingAddresses(ctx context.Context, before time.Time) (int64, error) {
 	return s.pruneAll(ctx, "", `DELETE FROM ping_address WHERE (id, rule_id) IN
 	(SELECT a.id, a.rule_id FROM ping_address a JOIN rule r ON r.id = a.rule_id WHERE r.deleted_at < $1 LIMIT $2)`, before, pruneBatch)

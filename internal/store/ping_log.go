@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// pingRows is how many pings one statement writes, and pingLanes of how many keys one takes
-	// some away. SQLite goes through all parameters before a parameter to find it, so that many
-	// are slow.
+	// pingRows is the number of pings that one statement writes, and pingLanes the number of keys that one statement
+	// trims. SQLite searches all earlier parameters to find one, so many parameters are slow.
 	pingRows  = 16
 	pingLanes = 50
-	// pingBatch is how many pings one transaction writes.
+	// pingBatch is the number of pings that one transaction writes.
 	pingBatch = 1000
 )
 
@@ -59,8 +58,8 @@ func insertPings(ctx context.Context, tx *sql.Tx, entries []pings.Entry) error {
 		})
 }
 
-// inChunks runs a statement for so many of all at a time: text is that for n of them, and args are
-// the parameters of one. It is prepared once, and once more for the rest.
+// inChunks runs a statement for size items at a time: text returns the statement for n items, and args the parameters
+// of one. It prepares the statement once, and once more for the rest.
 func inChunks[T any](ctx context.Context, tx *sql.Tx, all []T, size int, text func(n int) string, args func(T) []any) error {
 	for len(all) > 0 {
 		n := min(size, len(all))
@@ -91,12 +90,12 @@ func exitOf(s pings.Signal) any {
 	return *s.Exit
 }
 
-// repeated is a text so many times, with commas between them.
+// repeated returns a text repeated with commas.
 func repeated(text string, times int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", times), ", ")
 }
 
-// pingLane is whose pings the log has.
+// pingLane identifies the pings of a rule and a key.
 type pingLane struct {
 	rule int32
 	key  string
@@ -114,17 +113,17 @@ func lanesOf(entries []pings.Entry) []pingLane {
 	return lanes
 }
 
-// trimPings takes away what is older than the last pings of each key.
+// trimPings deletes all but the last pings of each key.
 func trimPings(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
 	return inChunks(ctx, tx, lanes, pingLanes, trimText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
 }
 
-// lanesText is the keys that a statement is about, so many of them.
+// lanesText returns the CTE of n keys.
 func lanesText(n int) string {
 	return `WITH lane (rule_id, key) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS text))`, n) + `)`
 }
 
-// trimText is the statement of trimPings for so many keys.
+// trimText returns the statement of trimPings for n keys.
 func trimText(n int) string {
 	return lanesText(n) + `
 DELETE FROM ping_log WHERE id IN (
@@ -133,12 +132,12 @@ DELETE FROM ping_log WHERE id IN (
 		strconv.Itoa(pings.Logged) + `))`
 }
 
-// trimBodies takes away what was said beside older pings of each key.
+// trimBodies deletes the bodies of the older pings of each key.
 func trimBodies(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
 	return inChunks(ctx, tx, lanes, pingLanes, bodiesText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
 }
 
-// bodiesText is the statement of trimBodies for so many keys.
+// bodiesText returns the statement of trimBodies for n keys.
 func bodiesText(n int) string {
 	return lanesText(n) + `
 UPDATE ping_log SET body = NULL WHERE id IN (
@@ -176,7 +175,7 @@ func readPing(row scanner, e *pings.Entry) error {
 	return err
 }
 
-// forgetPings takes away the log from before, in bounded transactions. It returns how many pings.
+// forgetPings deletes log entries before the given time, in bounded transactions. It returns their number.
 func (s *Store) forgetPings(ctx context.Context, before time.Time) (int64, error) {
 	return s.pruneAll(ctx, "", `DELETE FROM ping_log WHERE id IN
 	(SELECT id FROM (SELECT id, at FROM ping_log ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)

@@ -19,23 +19,23 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// postgres is the engine on a pool of connections.
+// postgres implements engine on a pool of connections.
 type postgres struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // the same pool
 	prefetchPolicy
 	correction
 
-	lent        atomic.Bool               // the tables of history are another user's, who lends functions to change them
-	dropFailed  atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
+	lent        atomic.Bool               // the tables of history belong to another user, who provides functions to change them
+	dropFailed  atomic.Pointer[time.Time] // the time of the last failure to drop a locked day of history; nil: never
 	largeBodies atomic.Bool               // due pages are bounded by bytes
 }
 
-// leastConns is the size of the pool where the database URL does not say pool_max_conns.
+// leastConns is the size of the pool if the database URL does not set pool_max_conns.
 const leastConns = 10
 
-// Address reads the URL of a Postgres, which people know by a name, as a store connects to it. An error says
-// what to write instead, and never has the password.
+// Address parses the URL of a Postgres database as a store connects to it. name is the URL's name in errors. An error
+// proposes a fix and never contains the password.
 func Address(name, text string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -75,8 +75,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
 
-// registerTypes makes a connection read times in UTC, whatever the process's zone is, and send arrays that are
-// written already.
+// registerTypes makes a connection read times in UTC, in any time zone of the process, and send encoded arrays.
 func registerTypes(_ context.Context, c *pgx.Conn) error {
 	c.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID,
@@ -85,11 +84,11 @@ func registerTypes(_ context.Context, c *pgx.Conn) error {
 	return registerArrayCodec(c.TypeMap())
 }
 
-// rightURL is what a database URL looks like.
+// rightURL is an example of a database URL.
 const rightURL = "a right one looks like postgres://user:password@host:5432/database"
 
-// urlError says what is wrong with a database URL, which people know by a name. It never has the URL's password: what the
-// parsers say quotes what they could not take apart.
+// urlError returns an error for an invalid database URL with the given name. It never contains the URL's password:
+// parser errors quote the part that they could not parse.
 func urlError(name, text string, err error) error {
 	scheme, _, isURL := strings.Cut(text, "://")
 	_, malformed := url.Parse(text)
@@ -105,7 +104,7 @@ func urlError(name, text string, err error) error {
 	return fmt.Errorf("%s cannot be read; %s", name, rightURL)
 }
 
-// Unreachable says what to do about a database that could not be connected to, whose URL people know by a name.
+// Unreachable returns an error that proposes a fix for a failed connection. name is the name of the database URL.
 func Unreachable(name string, err error) error {
 	var pg *pgconn.PgError
 	switch lost := asUnavailable(err); {
@@ -140,17 +139,17 @@ func (p *postgres) tables() string {
 	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
 }
 
-// beginSQL bounds the transaction and answers with its time.
+// beginSQL returns a statement that bounds the transaction and returns its time.
 func (p *postgres) beginSQL() string {
 	return `WITH bounds AS MATERIALIZED (SELECT ` + bounded + `) SELECT now() FROM bounds`
 }
 
-// bounded makes a transaction end by itself when its node stops in the middle of it. It is
-// local to the transaction, so it works behind a pooler.
+// bounded makes a transaction end by itself if its node stops in the middle of it. It is local to the transaction, so
+// it works behind a pooler.
 var bounded = fmt.Sprintf(`set_config('statement_timeout', '%[1]d', true),
 	set_config('idle_in_transaction_session_timeout', '%[1]d', true)`, dbTimeout.Milliseconds())
 
-// isRetryable reports whether err is a serialization failure, a deadlock, or of our own making.
+// isRetryable reports whether err is a serialization failure, a deadlock, or one of this package's transient errors.
 func (p *postgres) isRetryable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -159,7 +158,8 @@ func (p *postgres) isRetryable(err error) bool {
 	return errors.Is(err, errGateClosed) || errors.Is(err, errConcurrentCreate)
 }
 
-// repeating is passing, and where an alert is in its table already, has the next try leave it there.
+// repeating is isRetryable that also retries after a duplicate alert; it then sets repeats, so that the retry skips
+// alerts that exist.
 func (p *postgres) repeating(repeats *bool) func(error) bool {
 	return func(err error) bool {
 		if !*repeats && isCode(err, "23505") {

@@ -8,21 +8,21 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// errConcurrentCreate means that a job was there that we did not look up, or that somebody else created between
-// our look and our write. It passes: the next try sees it.
+// errConcurrentCreate means that a job existed that was not read, or that another node created it between the read and
+// the write. It is transient: a retry reads the job.
 var errConcurrentCreate = errors.New("somebody else created a job meanwhile")
 
-// cautiousBatches is how many batches look up all their jobs after one had to be begun again.
+// cautiousBatches is the number of batches that read all their jobs after one batch had to be restarted.
 const cautiousBatches = 16
 
-// prefetchPolicy says which jobs a batch looks up before it is folded. It is safe for concurrent use.
+// prefetchPolicy selects the jobs that a batch reads before it is folded. It is safe for concurrent use.
 type prefetchPolicy struct {
-	wary   atomic.Int32      // batches that are to look up all their jobs
-	quotas futurejobs.Quotas // nil: there are none
+	wary   atomic.Int32      // the number of batches that are to read all their jobs
+	quotas futurejobs.Quotas // nil: none
 	room   letterRoom
 }
 
-// trim takes bodies that have no room out of a batch's dead letters. That of a letter that is tried again stays where it is.
+// trim removes bodies beyond the capacity from a batch's dead letters. The body of a retried letter stays.
 func (c *prefetchPolicy) trim(b futurejobs.EffectBatch, letters []futurejobs.DeadLetter) []futurejobs.DeadLetter {
 	if b.Letter != nil {
 		return letters
@@ -34,13 +34,13 @@ func (c *prefetchPolicy) trim(b futurejobs.EffectBatch, letters []futurejobs.Dea
 	return c.room.trim(letters, tenantOf)
 }
 
-// boundBy sets the quotas of jobs. It is called before anything is applied.
+// boundBy sets the quotas of jobs. It must be called before any batch is applied.
 func (c *prefetchPolicy) boundBy(q futurejobs.Quotas) { c.quotas = q }
 
-// refsToRead are the jobs that have to be looked up before effects are folded. A wait that merely
-// begins is not among them: most often there is none yet, and where there is one, the insert
-// finds it, and the batch is applied again with all of its jobs looked up. So are those that
-// follow, since events that come again come in numbers. Where a quota may lack room for a rule, all of the rule's are looked up.
+// refsToRead returns the jobs to read before effects are folded. A job that is only started is not read: most often it
+// does not exist yet. If it does, the insert finds it, and the batch is applied again with all of its jobs read. The
+// next batches then also read all their jobs, since redelivered events come in numbers. If a quota may be exhausted for
+// a rule, all jobs of the rule are read.
 func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Ref {
 	if c.wary.Load() > 0 {
 		c.wary.Add(-1)
@@ -61,8 +61,8 @@ func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Re
 	return inLockOrder(uncertain)
 }
 
-// overtaken reports whether a job did not begin for want of room that may be pending: there was room when it was decided which jobs to look
-// up, and this one is not among them.
+// overtaken reports whether a quota refused a job that may be pending: the quota had capacity at the time of
+// refsToRead, and look does not have this job.
 func overtaken(net futurejobs.FoldResult, look []futurejobs.Ref) bool {
 	return slices.ContainsFunc(net.Unbegun, func(u futurejobs.Unbegun) bool {
 		_, known := slices.BinarySearchFunc(look, u.Ref, compareRefs)
@@ -70,7 +70,7 @@ func overtaken(net futurejobs.FoldResult, look []futurejobs.Ref) bool {
 	})
 }
 
-// allRefs are the jobs of effects of which one was there that was not looked up.
+// allRefs returns all jobs of effects, after one of them existed but was not read.
 func (c *prefetchPolicy) allRefs(effects []futurejobs.Effect) []futurejobs.Ref {
 	c.wary.Store(cautiousBatches)
 	return refs(effects)

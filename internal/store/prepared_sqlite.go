@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// mostPrepared is how many statements are kept; what comes after is prepared each time.
+// mostPrepared is the largest number of cached statements; later ones are prepared each time.
 const mostPrepared = 100
 
-// prepared is a pool that remembers its statements. For SQLite, reading a text costs more
-// than running most statements. A LIMIT has to be in the text: as a parameter it makes
-// SQLite read the text again each time.
+// prepared is a pool with a cache of statements. In SQLite, parsing a text costs more than running most statements. A
+// LIMIT must be in the text: as a parameter it makes SQLite prepare the text again each time.
 type prepared struct {
 	*sql.DB
 	mu    sync.Mutex
@@ -21,7 +20,7 @@ type prepared struct {
 
 func newPrepared(db *sql.DB) *prepared { return &prepared{DB: db, stmts: make(map[string]*sql.Stmt)} }
 
-// QueryContext is that of sql.DB.
+// QueryContext is that of sql.DB, with a cached statement.
 func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	s, err := p.stmt(ctx, text)
 	if err != nil {
@@ -33,7 +32,7 @@ func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (
 	return s.QueryContext(ctx, args...)
 }
 
-// stmt returns the statement of a text, or nil when there are too many.
+// stmt returns the statement of a text, or nil if the cache is full.
 func (p *prepared) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

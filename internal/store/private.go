@@ -10,11 +10,11 @@ import (
 	"runtime"
 )
 
-// others is what a mode gives to users of the machine who are neither the owner nor of the group.
+// others is the part of a mode for users other than the owner and the group.
 const others fs.FileMode = 0o007
 
-// keepFolder makes the data folder, for this user alone. A folder that is there and open to others is closed to
-// them while it is empty. One with files in it may be open for a reason: that is a warning.
+// keepFolder creates the data folder for this user alone. It closes an existing empty folder that is open to others.
+// For an open folder with files it logs a warning, as it may be open for a reason.
 func keepFolder(dir string, log *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)
@@ -37,8 +37,9 @@ func keepFolder(dir string, log *slog.Logger) error {
 	return nil
 }
 
-// checkOwner refuses a data folder that, with all in it, does not belong to this process's user or root: its owner reads and replaces the
-// tables, the streams and the secrets of NATS users. What links lead to counts, too. A folder that is not there yet is nobody's.
+// checkOwner refuses a data folder with any content that does not belong to this process's user or root: the owner
+// could read and replace the tables, the streams and the secrets of NATS users. The targets of links are included. A
+// folder that does not exist yet passes.
 func checkOwner(dir string) error {
 	if err := checkOwners(dir, make(map[string]bool)); err != nil {
 		return fmt.Errorf("data folder: %w", err)
@@ -46,7 +47,7 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// checkOwners checks a folder or a file that is not among those already seen.
+// checkOwners checks a folder or a file that is not in seen.
 func checkOwners(dir string, seen map[string]bool) error {
 	target, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +79,8 @@ func checkOwners(dir string, seen map[string]bool) error {
 	})
 }
 
-// keepFile makes the database's file, which only this user may read and write: SQLite gives the mode of the file to the log and
-// the index beside it, and would take that of the umask. Files of an earlier version that are open to others are closed to them.
+// keepFile creates the database file with access for this user alone. SQLite applies the file's mode to the log and the
+// index beside it, and would otherwise use the umask. Files of an earlier version that are open to others are closed.
 func keepFile(file string, log *slog.Logger) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -103,7 +104,7 @@ func keepFile(file string, log *slog.Logger) error {
 	return nil
 }
 
-// isOpen reports whether others may enter, read or write what has the name; what is not there is not open.
+// isOpen reports whether other users may enter, read or write a file; a missing file is not open.
 func isOpen(name string) (bool, error) {
 	info, err := os.Stat(name)
 	switch {

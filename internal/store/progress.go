@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// MaxLateJobs is the most late jobs that are counted.
+// MaxLateJobs is the largest number of late jobs that are counted.
 const MaxLateJobs = 10_000
 
-// Progress is how far something came that is always to go on: the sweep of all shards, or the
-// intake of a stream.
+// Progress is the position of a continuous process: the sweep of all shards, or the ingest of a stream.
 type Progress struct {
 	Topic   string
 	Through time.Time
-	Still   bool // it was found standing still since Through
-	Late    int  // jobs that were found waiting for it then, up to MostLate
+	Still   bool // it was found stalled since Through
+	Late    int  // late jobs at that time, up to MaxLateJobs
 }
 
 func readProgress(row scanner, p *Progress) error {
@@ -31,7 +30,7 @@ func readProgress(row scanner, p *Progress) error {
 	return nil
 }
 
-// Progress returns all progress that is kept, by topic.
+// Progress returns all stored progress, by topic.
 func (s *Store) Progress(ctx context.Context) ([]Progress, error) {
 	all, err := query(ctx, s.read, readProgress, `SELECT topic, through_at, late FROM progress ORDER BY topic`)
 	if err != nil {
@@ -40,8 +39,8 @@ func (s *Store) Progress(ctx context.Context) ([]Progress, error) {
 	return all, nil
 }
 
-// Advance moves a topic on from where it was seen, or begins one that was not there. ok is
-// false where it moved, or was found standing still, meanwhile.
+// Advance moves a topic from its seen position to the next, or starts a new one. ok is false if it moved, or was found
+// stalled, meanwhile.
 func (s *Store) Advance(ctx context.Context, seen Progress, to time.Time) (ok bool, err error) {
 	var late any
 	if seen.Still {
@@ -59,9 +58,8 @@ func (s *Store) Advance(ctx context.Context, seen Progress, to time.Time) (ok bo
 	return n == 1, nil
 }
 
-// MarkStalled notes that a topic stands still where it was seen, and that late jobs wait for
-// it, if that is more than was noted before; it returns what is noted now. ok is false where
-// the topic moved meanwhile.
+// MarkStalled records that a topic is stalled at its seen position, with a number of late jobs, if that exceeds the
+// recorded one; it returns the recorded state. ok is false if the topic moved meanwhile.
 func (s *Store) MarkStalled(ctx context.Context, seen Progress, late int) (now Progress, ok bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -74,7 +72,7 @@ WHERE topic = $2 AND through_at = $3 RETURNING topic, through_at, late`, late, s
 	return now, ok, nil
 }
 
-// ForgetProgress forgets a topic.
+// ForgetProgress deletes a topic.
 func (s *Store) ForgetProgress(ctx context.Context, topic string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM progress WHERE topic = $1`, topic); err != nil {
 		return wrapErr("forget progress", err)
@@ -82,9 +80,8 @@ func (s *Store) ForgetProgress(ctx context.Context, topic string) error {
 	return nil
 }
 
-// SweptByOthers returns how far all shards were swept but those that a node holds; none is
-// named by the empty id. whole is false where one of them was never swept. Without a shard,
-// through is zero.
+// SweptByOthers returns the time through that all shards except those of a node are swept; an empty node excludes none.
+// whole is false if one of them was never swept. Without a shard, through is zero.
 func (s *Store) SweptByOthers(ctx context.Context, node string) (through time.Time, whole bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -96,8 +93,7 @@ func (s *Store) SweptByOthers(ctx context.Context, node string) (through time.Ti
 	return through, whole, nil
 }
 
-// OldestDue returns the slot of the pending job that is due first, in all shards; zero where
-// there is none.
+// OldestDue returns the slot of the pending job that is due first, in all shards; zero: none.
 func (s *Store) OldestDue(ctx context.Context) (slot time.Time, err error) {
 	all, err := s.OldestDues(ctx)
 	for _, first := range all {
@@ -108,7 +104,7 @@ func (s *Store) OldestDue(ctx context.Context) (slot time.Time, err error) {
 	return slot, err
 }
 
-// OldestDues returns the slot of the pending job that is due first in each shard that has one.
+// OldestDues returns the slot of the pending job that is due first, for each shard that has one.
 func (s *Store) OldestDues(ctx context.Context) (map[int16]time.Time, error) {
 	type due struct {
 		shard int16
@@ -129,8 +125,7 @@ func (s *Store) OldestDues(ctx context.Context) (map[int16]time.Time, error) {
 	return slots, nil
 }
 
-// LateJobs counts the pending jobs, of the rules (all, when nil), that were due after from and
-// by until, up to MostLate.
+// LateJobs counts the pending jobs of the rules (all, if nil) that were due after from and by until, up to MaxLateJobs.
 func (s *Store) LateJobs(ctx context.Context, from, until time.Time, rules []int32) (n int, err error) {
 	if rules != nil && len(rules) == 0 {
 		return 0, nil
@@ -141,7 +136,7 @@ func (s *Store) LateJobs(ctx context.Context, from, until time.Time, rules []int
 	if rules != nil {
 		of = ` AND f.rule_id IN ` + inList(rules)
 	}
-	// Each shard is a range of future_job_due, whatever the planner thinks of the range.
+	// Each shard is read as a range of future_job_due, regardless of the planner's estimate.
 	err = s.read.QueryRowContext(ctx, `SELECT coalesce(sum(n), 0) FROM (SELECT (
 	SELECT count(*) FROM (
 		SELECT 1 FROM future_job f WHERE f.shard = l.shard AND f.next_check_at > $1 AND f.next_check_at <= $2`+of+`

@@ -13,10 +13,10 @@ import (
 	"deadman/internal/access"
 )
 
-// BoundBy has jobs begin only as quotas have room. It is called before anything is applied.
+// BoundBy makes quotas bound new jobs. It must be called before any batch is applied.
 func (s *Store) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
 
-// Quotas returns the quotas of all prefixes: of those that were set or had a token, and of live tokens.
+// Quotas returns the quotas of all prefixes: those that were set or had a token, and those of live tokens.
 func (s *Store) Quotas(ctx context.Context) ([]access.Quota, error) {
 	all, err := quotasIn(ctx, s.read)
 	if err != nil {
@@ -55,7 +55,7 @@ func readQuota(row scanner, q *access.Quota) error {
 	return nil
 }
 
-// SetQuota sets the limits of a prefix, and audits that: those that q does not set are the defaults.
+// SetQuota sets the limits of a prefix and audits that: limits missing in q are the defaults.
 func (s *Store) SetQuota(ctx context.Context, q access.Quota) error {
 	var said []string
 	args := []any{q.Prefix}
@@ -85,8 +85,8 @@ ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs,
 	return nil
 }
 
-// DeleteQuota takes away what was set for a prefix, and audits that: the defaults hold as long as a token of the prefix lives, and
-// nothing after that. access.ErrNoQuota: there is none.
+// DeleteQuota deletes the limits of a prefix and audits that: the defaults apply while the prefix has a live token, and
+// no limits after that. It returns access.ErrNoQuota if the prefix has no quota.
 func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `DELETE FROM quota WHERE prefix = $1`, escape(prefix))
@@ -104,7 +104,7 @@ func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// HoldQuotas writes that prefixes are those of tenants, for whom the defaults hold. What was set stays.
+// HoldQuotas records prefixes as those of tenants, with the default limits. Existing limits stay.
 func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		for _, prefix := range prefixes {
@@ -120,7 +120,7 @@ func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
 	return nil
 }
 
-// quotaOf writes that a prefix has a token, so that the defaults hold also when the token has ended.
+// quotaOf records that a prefix has a token, so that the defaults apply even after the token has ended.
 func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	if prefix == "" {
 		return nil
@@ -129,8 +129,8 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	return err
 }
 
-// roomForRule refuses a new rule that a token with a prefix saves where a quota of rules is used up. Saves wait for one another, so
-// that no two take the last place.
+// roomForRule refuses a new rule of a token with a prefix if its quota of rules is used up. Saves are serialized, so no
+// two take the last place.
 func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
 	b := access.BoundsOf(ctx)
 	if c.rule.id != 0 || b == nil || b.Prefix == "" {
@@ -160,13 +160,14 @@ func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// PendingOf counts the pending jobs of rules by their names. which says whose are counted; jobs of deleted rules are. It reads a
-// part of an index for each rule and shard.
+// PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules. It
+// reads a part of an index for each rule and shard.
 func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
 	return s.pending(ctx, which, `count(*)`)
 }
 
-// PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs, and not their bodies.
+// PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs but not their
+// bodies.
 func (s *Store) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
 	return s.pending(ctx, which, `sum(`+jobBytes+`)`)
 }
@@ -203,7 +204,7 @@ func (s *Store) pending(ctx context.Context, which func(rule string) bool, what 
 	return pending, nil
 }
 
-// countAtOnce is of how many rules one statement counts the jobs.
+// countAtOnce is the number of rules that one statement counts the jobs of.
 const countAtOnce = 200
 
 type ruleCount struct {
@@ -211,7 +212,8 @@ type ruleCount struct {
 	n  int64
 }
 
-// QuotaSpent returns what was published of the alerts of prefixes: within the present hour, and in bytes since an instant.
+// QuotaSpent returns the published alerts of prefixes: their number in the current hour, and their bytes since an
+// instant.
 func (s *Store) QuotaSpent(ctx context.Context, since time.Time) (map[string]access.Spent, error) {
 	type row struct {
 		prefix string
@@ -234,7 +236,7 @@ FROM quota_hour GROUP BY prefix`, now.Truncate(time.Hour), since.Truncate(time.H
 	return all, nil
 }
 
-// KeepQuotas writes what a node did, in one transaction.
+// KeepQuotas adds a node's use of quotas to the database, in one transaction.
 func (s *Store) KeepQuotas(ctx context.Context, all []access.Done) error {
 	if len(all) == 0 {
 		return nil
@@ -268,7 +270,7 @@ ON CONFLICT (prefix, quota) DO UPDATE SET refused = quota_refusal.refused + excl
 	return nil
 }
 
-// Refusals returns how often limits of prefixes refused something, by prefix.
+// Refusals returns the number of refusals of each limit, by prefix.
 func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, error) {
 	type row struct {
 		prefix string
@@ -287,7 +289,7 @@ func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, err
 	return all, nil
 }
 
-// PruneQuotas forgets the hours of alerts before an instant, and refusals before then of prefixes without a quota.
+// PruneQuotas deletes the hours of alerts before an instant, and earlier refusals of prefixes without a quota.
 func (s *Store) PruneQuotas(ctx context.Context, before time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM quota_hour WHERE hour < $1`, before)
 	if err == nil {
@@ -299,10 +301,10 @@ func (s *Store) PruneQuotas(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// idsAtOnce is how many alerts one statement names.
+// idsAtOnce is the number of alerts that one statement names.
 const idsAtOnce = 200
 
-// withIDs is a statement about alerts of a shard, and its parameters: the shard, the ids and more.
+// withIDs returns a statement about alerts of a shard, and its parameters: more, the shard and the ids.
 func withIDs(text string, shard int16, ids []alerts.ID, more ...any) (string, []any) {
 	marks := strings.TrimSuffix(strings.Repeat("?,", len(ids)), ",")
 	args := append(more[:len(more):len(more)], shard)
@@ -312,7 +314,7 @@ func withIDs(text string, shard int16, ids []alerts.ID, more ...any) (string, []
 	return rebindPlaceholders(text + `shard = ? AND id IN (` + marks + `)`), args
 }
 
-// Withhold notes that alerts of the outbox are not published, as a quota has no room for them, and takes them out.
+// Withhold records that alerts of the outbox are not published because of a quota, and removes them from the outbox.
 func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 	byShard := make(map[int16][]alerts.ID)
 	for _, a := range over {
@@ -332,7 +334,7 @@ func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 	return s.MarkPublished(ctx, over)
 }
 
-// Withheld returns those of the alerts of a shard that are withheld.
+// Withheld returns the withheld ones among alerts of a shard.
 func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map[alerts.ID]bool, error) {
 	withheld := make(map[alerts.ID]bool)
 	for some := range slices.Chunk(ids, idsAtOnce) {
@@ -348,7 +350,7 @@ func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map
 	return withheld, nil
 }
 
-// release has alerts that were withheld be published after all.
+// release marks withheld alerts for publication.
 func release(ctx context.Context, tx *sql.Tx, shard int16, ids []alerts.ID) error {
 	for some := range slices.Chunk(ids, idsAtOnce) {
 		text, args := withIDs(`UPDATE alert SET withheld = FALSE WHERE `, shard, some)
