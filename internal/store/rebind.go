@@ -17,9 +17,8 @@ import (
 
 // Rebind implements rules.Store.
 //
-//  1. The streams that have something new come to stand where it begins.
-//  2. What was read already stays as that left it; what is new is added, and what is not
-//     wanted any more is left out.
+// 1. The cursors of streams with new reads move to the start of the new reads.
+// 2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
 func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
 	err := s.change(ctx, name, true, func(c *ruleChange) error {
 		if err := c.follows(ctx, revision); err != nil {
@@ -56,8 +55,8 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 	return nil
 }
 
-// follows returns ErrConflict unless the change is the next one of its rule after a revision. A node of schema 16 does
-// not say which rule it changed: that raises whole.
+// follows returns ErrConflict unless the change is the next one of its rule after a revision. A change by a node of
+// schema 16 names no rule and raises whole.
 func (c *ruleChange) follows(ctx context.Context, revision int64) error {
 	var one int
 	err := c.tx.QueryRowContext(ctx, `SELECT 1 FROM rule r WHERE r.id = $1 AND r.revision <= $2
@@ -68,7 +67,7 @@ AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.
 	return err
 }
 
-// versionReads is what one version of a rule reads.
+// versionReads has the reads of one version of a rule.
 type versionReads struct {
 	rule, version int32
 	reads         []rules.StreamBinding
@@ -82,7 +81,7 @@ func readVersionReads(row scanner, v *versionReads) error {
 	return json.Unmarshal([]byte(text), &v.reads)
 }
 
-// readsOf is what the versions that are to change read so far.
+// readsOf returns the current reads of the rule's versions, and an error if one of the wanted versions does not exist.
 func (c *ruleChange) readsOf(ctx context.Context, wanted map[int32][]rules.StreamBinding) (map[int32][]rules.StreamBinding, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
@@ -113,12 +112,12 @@ func (c *ruleChange) writeReads(ctx context.Context, v versionReads) error {
 	return err
 }
 
-// newReads are those with a subject and stream that there was no read of before.
+// newReads returns the reads in after with a subject and stream that before does not have.
 func newReads(before, after []rules.StreamBinding) []rules.StreamBinding {
 	return slices.DeleteFunc(slices.Clone(after), func(r rules.StreamBinding) bool { return alike(before, r) >= 0 })
 }
 
-// merged are the wanted reads, those that were there already as they were.
+// merged returns the wanted reads, with the existing ones unchanged.
 func merged(before, wanted []rules.StreamBinding) []rules.StreamBinding {
 	all := slices.Clone(wanted)
 	for i, r := range all {
@@ -129,12 +128,12 @@ func merged(before, wanted []rules.StreamBinding) []rules.StreamBinding {
 	return all
 }
 
-// alike is where the reads have one of the same subject and stream; below 0: nowhere.
+// alike returns the index of the read with the same subject and stream; below 0: none.
 func alike(reads []rules.StreamBinding, r rules.StreamBinding) int {
 	return slices.IndexFunc(reads, func(b rules.StreamBinding) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
 }
 
-// standAt has each stream read from where the first of the new reads begins.
+// standAt moves the cursor of each stream to the start of its first new read.
 func (c *ruleChange) standAt(ctx context.Context, fresh []rules.StreamBinding) error {
 	first := make(map[string]rules.StreamBinding)
 	for _, r := range fresh {
@@ -159,14 +158,13 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 	return nil
 }
 
-// stand has the stream of a read be read from there. all is what rules read so far.
+// stand makes a stream be read from the start of a read. all are the current reads of all rules.
 //
-//  1. Nobody reads the stream: its cursor is put there.
-//  2. It is read, and did not come so far yet: the read leaves out what is not for it.
-//  3. It was read past that place, without the subject: the cursor goes back. Whatever was read
-//     has been applied, so what the rules read begins anew where the cursor stood.
+// 1. If no rule reads the stream, its cursor moves there.
+// 2. If the cursor is still before that position, it stays: the read skips the events before its start.
+// 3. If the cursor is past that position, it moves back. The events up to it have been applied, so the existing reads of the rules now start at the old cursor.
 //
-// In any case nobody knows any more how far the stream was read through.
+// In any case, the time through that the stream was read is no longer known.
 func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
@@ -191,7 +189,7 @@ func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []
 	return err
 }
 
-// putCursor puts a stream's cursor to a sequence, of which nothing more is known.
+// putCursor sets a stream's cursor to a sequence and clears its times.
 func (c *ruleChange) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
 	_, err := exec(ctx, c.tx, `
 UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, read_through_at = NULL WHERE stream = $3`,
@@ -203,13 +201,13 @@ func (v versionReads) has(stream string) bool {
 	return slices.ContainsFunc(v.reads, func(r rules.StreamBinding) bool { return r.Stream == stream })
 }
 
-// keepBehind has what versions read of a stream begin where its cursor stands, at the
-// earliest: what they had before, they are not to have again.
+// keepBehind makes the reads of versions from a stream start at its cursor at the earliest, so that they do not receive
+// events twice.
 func (c *ruleChange) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
 	for _, v := range all {
 		changed := false
 		for i, r := range v.reads {
-			sure := r.CreatedAt.IsZero() || r.CreatedAt.Equal(cursor.StreamCreatedAt) // that the sequences are of one stream
+			sure := r.CreatedAt.IsZero() || r.CreatedAt.Equal(cursor.StreamCreatedAt) // the sequences belong to the same stream
 			if r.Stream == cursor.Stream && (r.From < cursor.LastSeq || !sure) {
 				v.reads[i].From, v.reads[i].At, v.reads[i].CreatedAt = cursor.LastSeq, later(r.At, cursor.LastAt), cursor.StreamCreatedAt
 				changed = true
@@ -231,7 +229,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// moves says in the audit where subjects went.
+// moves describes the changed reads for the audit log.
 func moves(before, after map[int32][]rules.StreamBinding) string {
 	newest := slices.Max(slices.Collect(maps.Keys(after)))
 	return fmt.Sprintf("version %d reads %s, was %s", newest, roads(after[newest]), roads(before[newest]))

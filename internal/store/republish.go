@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// putBackMost is how many alerts one transaction puts back into the outbox.
+	// putBackMost is the number of alerts that one transaction puts back into the outbox.
 	putBackMost = 10_000
-	// everyRule is the rule of a republication of all rules. No rule has that id.
+	// everyRule is the rule id of a republication of all rules. No rule has that id.
 	everyRule = -1
 )
 
-// published is which alerts of a shard were published: those decided after a position, of which the outbox has none.
+// published selects the published alerts of a shard: those decided after a position that are not in the outbox.
 const published = ` FROM alert a` + notWaiting + `
 WHERE a.shard = $1 AND (a.decided_at > $2 OR a.decided_at = $2 AND a.id > $3) AND w.id IS NULL`
 
-// Republish has published alerts that were decided since f.After published again, those of one rule or all, and
-// audits that. It returns how many. The alerts go back into the outbox with the next read of it, before anything newer of
-// their shard. A rule that never was is futurejobs.ErrNotFound.
+// Republish publishes again the published alerts that were decided since f.After, of one rule or all, and audits that.
+// It returns their number. The alerts go back into the outbox with its next read, before any newer alert of their
+// shard. An unknown rule is futurejobs.ErrNotFound.
 func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, err error) {
 	scopes, n, err := s.republishable(ctx, f)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, er
 	return n, nil
 }
 
-// Republishable counts what Republish would publish again.
+// Republishable counts the alerts that Republish would publish again.
 func (s *Store) Republishable(ctx context.Context, f futurejobs.Filter) (int64, error) {
 	_, n, err := s.republishable(ctx, f)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Republishable(ctx context.Context, f futurejobs.Filter) (int64, 
 	return n, nil
 }
 
-// republishable returns the scopes that have published alerts which a filter means, and how many.
+// republishable returns the scopes with published alerts that match a filter, and the number of those alerts.
 func (s *Store) republishable(ctx context.Context, f futurejobs.Filter) (some []scope, n int64, err error) {
 	scopes, err := s.scopes(ctx, futurejobs.Filter{Rule: f.Rule})
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Store) republishable(ctx context.Context, f futurejobs.Filter) (some []
 	return some, n, nil
 }
 
-// demand writes the republications of a scope down. One of the same shard and rule that has not come as far begins
-// anew where it is demanded from earlier on.
+// demand writes the republications of a scope. An existing one of the same shard and rule restarts if it is now
+// requested from an earlier time.
 func demand(ctx context.Context, tx *sql.Tx, c scope, since time.Time) error {
 	rules, first := c.rules, alerts.ID{}
 	if rules == nil {
@@ -101,9 +101,9 @@ WHERE republication.since_at >= excluded.since_at`, c.shard, rule, since, first[
 	return nil
 }
 
-// republication is that published alerts of a shard are to be published again, in the order of their decisions: those
-// decided after since, and those decided then whose ids are after an id. The relay reads nothing of the shard while
-// there is one (decision 57).
+// republication is a request to publish alerts of a shard again, in decision order: those decided after since, and
+// those decided at since with ids after the id after. The relay reads nothing of the shard while one exists (decision
+// 57).
 type republication struct {
 	scope
 	rule  int32 // everyRule: all
@@ -115,14 +115,14 @@ func (p republication) published() string { return published + p.and("a") }
 
 func (p republication) position() []any { return []any{p.shard, p.since, p.after[:]} }
 
-// decided is an alert, and when it was decided.
+// decided is an alert with the time of its decision.
 type decided struct {
 	id       alerts.ID
 	at       time.Time
 	withheld bool
 }
 
-// again is what the alert was before.
+// again returns the earlier state of the alert.
 func (d decided) again() alerts.Again {
 	if d.withheld {
 		return alerts.WasWithheld
@@ -130,8 +130,8 @@ func (d decided) again() alerts.Again {
 	return alerts.WasPublished
 }
 
-// putBack puts the next alerts of the first republication of a shard back into the outbox, if there is one, and ends
-// the republication with its last alert. Another node may do so at the same time: one of them writes.
+// putBack puts the next alerts of the first republication of a shard, if any, back into the outbox, and ends the
+// republication with its last alert. Another node may do so at the same time: one of them writes.
 func (s *Store) putBack(ctx context.Context, shard int16) error {
 	p := republication{scope: scope{shard: shard}}
 	err := s.db.QueryRowContext(ctx, `SELECT rule_id, since_at, after_id FROM republication WHERE shard = $1 ORDER BY rule_id LIMIT 1`, shard).
@@ -169,7 +169,7 @@ func (s *Store) putBack(ctx context.Context, shard int16) error {
 	})
 }
 
-// advance moves a republication past the alerts that are put back, or ends it; ok is false where it is not as it was
+// advance moves a republication past the alerts that are put back, or ends it; ok is false if it is no longer as it was
 // read.
 func (p republication) advance(ctx context.Context, tx *sql.Tx, next []decided) (ok bool, err error) {
 	const asRead = ` WHERE shard = $1 AND since_at = $2 AND after_id = $3 AND rule_id = $4`
@@ -183,9 +183,10 @@ func (p republication) advance(ctx context.Context, tx *sql.Tx, next []decided) 
 	return n == 1, err
 }
 
-// rowsInOrder are rows of the outbox for alerts in the order of their decisions. Rows are sent in the order of their
-// instants, so a row has the instant of its first decision; the ids of a row are sorted, so it ends where the next
-// decision has a lesser id, and where what was withheld follows what was published. What waits of the same jobs was decided later and written later still: it comes after them.
+// rowsInOrder returns rows of the outbox for alerts in decision order. Rows are sent in the order of their instants, so
+// a row has the instant of its first decision. The ids of a row are sorted, so a row ends if the next decision has a
+// lesser id, and also between published and withheld alerts. Unpublished alerts of the same jobs were decided later and
+// written later still: they follow.
 func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 	for i, d := range all {
 		last := len(rows) - 1
@@ -198,8 +199,7 @@ func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 	return rows
 }
 
-// putBack writes a row of the outbox. Where a row is left that had the same key when it was written, the row goes
-// before it.
+// putBack writes a row of the outbox. If a row with the same key is still there, the new row goes before it.
 func (r outboxRow) putBack(ctx context.Context, tx *sql.Tx) error {
 	for ; ; r.place.At = r.place.At.Add(-time.Microsecond) {
 		n, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, at, first_id, ids, again) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,

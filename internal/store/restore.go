@@ -28,7 +28,7 @@ func readMark(row scanner, m *alerts.Mark) error {
 	return nil
 }
 
-// Mark returns how far the alert stream was compared with the database; the zero mark where it never was.
+// Mark returns the position up to that the alert stream was compared with the database; the zero mark if it never was.
 func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -39,8 +39,8 @@ func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
 	return m, nil
 }
 
-// MoveMark replaces the mark that was seen by the next one, with a sequence of the stream and what is known of
-// a restore. ok is false where another node was faster.
+// MoveMark replaces the mark seen by the next one, with a sequence of the stream and the state of a restore. ok is
+// false if another node was faster.
 func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, restore *alerts.Restore) (to alerts.Mark, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		to = alerts.Mark{Round: seen.Round + 1, Seq: seq, At: now, Restore: restore}
@@ -64,11 +64,10 @@ func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, rest
 	return to, ok, nil
 }
 
-// knownAtOnce is how many ids one statement looks up.
+// knownAtOnce is the number of ids that one statement looks up.
 const knownAtOnce = 200
 
-// Unknown returns those of some alerts that the database does not have. Their shards follow from their
-// entities and keys.
+// Unknown returns the alerts that the database does not have. Their shards follow from their entities and keys.
 func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
 	shards := make(map[int16][]alerts.Alert)
 	for _, a := range all {
@@ -97,9 +96,9 @@ func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert
 	return unknown, nil
 }
 
-// TakeBack gives an open alert of the stream, which the database does not know, back to the pending job that
-// waits for what the alert is about, so that the job's end closes it. Where no job waits for that any more, it writes the
-// alert that closes it instead: under the name of the node, where the rule is not there any more.
+// TakeBack gives an open alert of the stream that the database does not have back to the pending job of its rule and
+// key, so that the job's end closes it. If no such job is pending, it writes the alert that closes it: under the node's
+// system rule if the rule no longer exists.
 func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closing = nil
@@ -137,8 +136,8 @@ func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) 
 	return closing, nil
 }
 
-// standingRule finds the rule of an alert by its name, and reports whether it is there. It stays so until the
-// transaction ends: no alert of a rule is decided after its deletion.
+// standingRule finds the rule of an alert by its name and reports whether it exists. It stays so until the transaction
+// ends: no alert of a rule is decided after its deletion.
 func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
 	if a.Rule == alerts.SystemRule {
 		a.RuleID = alerts.SystemRuleID
@@ -151,8 +150,8 @@ func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error
 	return true, tx.QueryRowContext(ctx, `SELECT id FROM rule WHERE name = $1 AND deleted_at IS NULL`, escape(a.Rule)).Scan(&a.RuleID)
 }
 
-// giveBack adds an alert to those of the job that waited already when the alert was raised; false: there is none.
-// A key has one job at a time.
+// giveBack adds an alert to its job, if the job was already pending at the time of the alert; false: no such job. A key
+// has one job at a time.
 func giveBack(ctx context.Context, tx *sql.Tx, a alerts.Alert) (bool, error) {
 	var j futurejobs.Job
 	err := tx.QueryRowContext(ctx, `SELECT id, rev, created_at, origin, alert_ids FROM future_job WHERE shard = $1 AND rule_id = $2 AND key = $3`,

@@ -11,22 +11,22 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// pruneBatch is the most rows that one transaction of retention deletes.
+// pruneBatch is the largest number of rows that one transaction of retention deletes.
 const pruneBatch = 2000
 
-// countPruned keeps the sums right.
+// countPruned adds deleted rows to their count, which Balance needs.
 const countPruned = `UPDATE pruned SET rows = rows + $1 WHERE name = $2`
 
-// Retention is how long is kept what nobody waits for any more. Zero keeps it for ever.
+// Retention is the time that data is kept after its use. Zero keeps it forever.
 type Retention struct {
 	History     time.Duration
 	Alerts      time.Duration
 	DeadLetters time.Duration
 	Audit       time.Duration
-	Pings       time.Duration // of the log; of each key it keeps only the last
+	Pings       time.Duration // of the log, which keeps only the last ones of each key
 }
 
-// Pruned is how many rows retention took away.
+// Pruned has the numbers of rows that retention deleted.
 type Pruned struct {
 	History     int64
 	Alerts      int64
@@ -37,10 +37,9 @@ type Pruned struct {
 	PingAddresses int64 // of rules that were deleted
 }
 
-// Prune takes away what is older than its retention, in bounded transactions, and makes
-// room for the history of the days to come. On Postgres history goes by whole days, so it
-// stays up to a day longer. An alert that is not published stays. It may run on several
-// nodes at a time.
+// Prune deletes rows beyond their retention, in bounded transactions, and creates the history tables of the next days.
+// On Postgres, history is deleted by whole days, so it stays up to a day longer. An unpublished alert stays. Prune may
+// run on several nodes at once.
 func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	var p Pruned
 	now, err := s.Time(ctx)
@@ -80,8 +79,8 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	return p, nil
 }
 
-// HistoryUnready returns the first day after today that has no table for its history, and the database's
-// time. The zero day means that all have one.
+// HistoryUnready returns the first day after today without a history table, and the database's time. The zero day means
+// that all have one.
 func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err error) {
 	now, err = s.Now(ctx)
 	if err == nil {
@@ -93,13 +92,13 @@ func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err err
 	return day, now, nil
 }
 
-// forgetNodes forgets nodes that died a day ago.
+// forgetNodes deletes nodes that died more than a day ago.
 func (s *Store) forgetNodes(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
 	return err
 }
 
-// forgetEarly forgets what happened early and nobody waited for in time.
+// forgetEarly deletes early events that expired unused.
 func (s *Store) forgetEarly(ctx context.Context, now time.Time) error {
 	for shard := range s.shards {
 		if _, err := s.pruneAll(ctx, "", `DELETE FROM early WHERE shard = $1 AND until_at <= $2 AND (rule_id, key) IN
@@ -111,7 +110,7 @@ func (s *Store) forgetEarly(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forgetRequests forgets what was answered long ago.
+// forgetRequests deletes requests beyond their retention.
 func (s *Store) forgetRequests(ctx context.Context, now time.Time) error {
 	_, err := s.pruneAll(ctx, "", `DELETE FROM idempotency WHERE key IN
 	(SELECT i.key FROM idempotency i WHERE i.at < $1 ORDER BY i.at LIMIT $2)`, now.Add(-remembered), pruneBatch)
@@ -133,14 +132,13 @@ DELETE FROM alert WHERE shard = $1 AND id IN
 	return total, nil
 }
 
-// firstAlert is before the id of every alert that was said at t or later.
+// firstAlert returns an id below those of all alerts raised at t or later.
 func firstAlert(t time.Time) (id alerts.ID) {
 	binary.BigEndian.PutUint64(id[:], uint64(t.UnixMilli())<<16)
 	return id
 }
 
-// pruneAll deletes until nothing is left to delete. What has a name among the pruned is
-// counted there.
+// pruneAll deletes in batches until no row is left. If name is set, it adds the rows to that count in pruned.
 func (s *Store) pruneAll(ctx context.Context, name, text string, args ...any) (total int64, err error) {
 	for {
 		var n int64

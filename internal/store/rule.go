@@ -36,7 +36,7 @@ func versionFields(s *rules.RuleVersion, reads *string) []any {
 	}
 }
 
-// versionRow is a row of Changes: a version, or none, and the revision.
+// versionRow is a row of Changes: the revision, and a version or none.
 type versionRow struct {
 	rules.RuleVersion
 	revision, since int64
@@ -48,8 +48,8 @@ func (s *Store) Load(ctx context.Context) (int64, []rules.RuleVersion, error) {
 	return all.Revision, all.Saved, err
 }
 
-// Changes implements rules.Store: one statement is one snapshot. A node of schema 16 does not say what it
-// changed; then all is read.
+// Changes implements rules.Store: one statement is one snapshot. After a change by a node of schema 16, which does not
+// record the changed rule, it reads all rules.
 func (s *Store) Changes(ctx context.Context, since int64) (rules.Changes, error) {
 	rows, err := query(ctx, s.read, readLoaded, `
 SELECT q.revision, q.since, coalesce(r.id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
@@ -160,8 +160,8 @@ func (s *Store) Save(ctx context.Context, r rules.RuleVersion, version int32) (r
 	return r, nil
 }
 
-// endsOtherwise reports whether a version that is to be saved waits for other streams than the one that is
-// there: then decisions on its pending jobs have to wait for those, too.
+// endsOtherwise reports whether a version to be saved reads its resolve events from other streams than the current
+// version: then the settles of its pending jobs must wait for those streams, too.
 func (s *Store) endsOtherwise(ctx context.Context, r rules.RuleVersion) (bool, error) {
 	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)
@@ -190,8 +190,9 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 	return nil
 }
 
-// Halt pauses a rule whose expressions cost too much, also one that a person paused. It is rules.ErrConflict where the
-// rule is not at the version, and futurejobs.ErrNotFound where there is none. why is for the audit.
+// Halt pauses a rule that exceeds the cost limit of its expressions, even if a person paused it before. It returns
+// rules.ErrConflict if the rule is not at the version, and futurejobs.ErrNotFound if it does not exist. why is for the
+// audit log.
 func (s *Store) Halt(ctx context.Context, name string, version int32, why string) error {
 	err := s.change(ctx, name, false, func(c *ruleChange) error {
 		switch {
@@ -211,7 +212,7 @@ func (s *Store) Halt(ctx context.Context, name string, version int32, why string
 	return nil
 }
 
-// pause writes since when the rule is paused, and by whom. A zero time: it is not.
+// pause writes the start and the actor of a pause. A zero time resumes the rule.
 func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
 	before, err := c.readsSoFar(ctx)
 	if err != nil {
@@ -259,7 +260,7 @@ func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID 
 	return ruleID, nil
 }
 
-// versionOf is a version of a rule, with the set of files that it came with, as the audit has it.
+// versionOf describes a version of a rule and its bundle in the audit log.
 func versionOf(version int32, bundle string) string {
 	if bundle == "" {
 		return fmt.Sprintf("version %d", version)
@@ -267,8 +268,7 @@ func versionOf(version int32, bundle string) string {
 	return fmt.Sprintf("version %d; bundle %s", version, bundle)
 }
 
-// Deleted implements rules.Store. A rule that has no jobs left is not asked about again: no
-// job of a deleted rule is created any more.
+// Deleted implements rules.Store. A rule without jobs is not checked again: a deleted rule never gets new jobs.
 func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
 	deleted, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
 		`SELECT id FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id`)

@@ -14,16 +14,16 @@ import (
 	"deadman/rules"
 )
 
-// ruleChange is a change of a rule under way: no other transaction changes rules, and none rests on what it
-// has fenced.
+// ruleChange is a change of a rule in progress: no other transaction changes rules, and none depends on the rows that
+// it has fenced.
 type ruleChange struct {
 	tx       *sql.Tx
 	now      time.Time
-	revision int64 // that the change makes
+	revision int64 // the revision of the change
 	rule     currentRule
 }
 
-// currentRule is the rule that has a name, as it stands. Its id is 0 where there is none.
+// currentRule is the current rule of a name. Its id is 0 if none exists.
 type currentRule struct {
 	id       int32
 	name     string
@@ -33,18 +33,19 @@ type currentRule struct {
 	pausedBy string
 }
 
-// errNoChange means that there is nothing to change.
+// errNoChange means that the rule is already in the requested state.
 var errNoChange = errors.New("the rule is so already")
 
-// gateTTL is how long a change keeps others out while it waits for those that are in. It opens by itself when the one who closed it is gone.
+// gateTTL is the time that a change keeps new transactions out while it waits for running ones. The gate opens by
+// itself if the node that closed it is gone.
 const gateTTL = 5 * time.Second
 
-// change runs f on the rule of a name, and grows the revision. A change that fences comes after the
-// settles that rest on the rule as it is. What f refuses changes nothing; errAsItWas is no error.
+// change runs f on the rule of a name and increments the revision. A fencing change runs after the settles that depend
+// on the current rule. If f fails, no change is made; errNoChange is not an error.
 //
-//  1. New transactions that would rest on what is about to change are kept out, until the old ones are done.
-//  2. The rule set is locked, then the streams, then the rule: in the order in which Apply locks them.
-//  3. The revision is left on all that was changed.
+// 1. New transactions that would depend on the rule are kept out until the running ones are done.
+// 2. The rule set is locked, then the streams, then the rule: in the lock order of Apply.
+// 3. The revision is written to all changed rows.
 func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *ruleChange) error) error {
 	shut, err := s.closeGate(ctx, name, fences)
 	if err != nil {
@@ -74,16 +75,15 @@ func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *
 	return err
 }
 
-// grow grows the revision. A change by a node of schema 16 grew revision alone: up to there it is unknown what
-// changed.
+// grow increments the revision. A node of schema 16 increments revision alone: the changes up to there are unknown.
 const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
 	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
 
-// closeGate keeps new transactions from resting on what a change fences, while it waits for the old ones; they
-// would follow each other without a gap. closed is false where there is no transaction to keep out.
+// closeGate keeps new transactions from depending on the rows that a change fences, while the change waits for running
+// ones; otherwise they could follow one another without a gap. closed is false if no transaction can interfere.
 func (s *Store) closeGate(ctx context.Context, name string, fences bool) (closed bool, err error) {
 	if s.alone {
-		return false, nil // there is one writer
+		return false, nil // SQLite has one writer
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closed = false
@@ -105,7 +105,7 @@ func (s *Store) closeGate(ctx context.Context, name string, fences bool) (closed
 	return closed, err
 }
 
-// openGate takes shut back after a change that came to nothing.
+// openGate reopens the gate after a failed change.
 func (s *Store) openGate(ctx context.Context, name string) error {
 	return s.tx(context.WithoutCancel(ctx), func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE rule SET gate_until = NULL WHERE name = $1 AND deleted_at IS NULL`, name); err != nil {
@@ -116,7 +116,7 @@ func (s *Store) openGate(ctx context.Context, name string) error {
 	})
 }
 
-// untilOpen is tx, again while intake holds changes off.
+// untilOpen is tx, with retries while ingest holds off changes.
 func (s *Store) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -131,14 +131,14 @@ func (s *Store) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time)
 	}
 }
 
-// errHeldOff means that intake applies a batch of the stream, which changes have interrupted before.
+// errHeldOff means that ingest applies a batch of the stream that changes have interrupted before.
 var errHeldOff = errors.New("changes of rules wait for a batch of events")
 
-// holdOff is how long a batch of events holds changes off at the most.
+// holdOff bounds the time that a batch of events holds off changes.
 const holdOff = 2 * time.Second
 
-// fenceStreams has batches of streams wait for the change, and be evaluated anew. It waits for an event that a tick of
-// the rule publishes, too.
+// fenceStreams makes batches of streams wait for the change and be evaluated again. It also waits for an event that a
+// tick of the rule publishes.
 func (c *ruleChange) fenceStreams(ctx context.Context, all ...[]rules.StreamBinding) error {
 	streams := []string{futurejobs.TickStream(c.rule.id)}
 	for _, reads := range all {
@@ -167,7 +167,7 @@ func (c *ruleChange) fenceStreams(ctx context.Context, all ...[]rules.StreamBind
 	return nil
 }
 
-// readsSoFar is what the versions of the rule read.
+// readsSoFar returns the reads of all versions of the rule.
 func (c *ruleChange) readsSoFar(ctx context.Context) ([]rules.StreamBinding, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
@@ -180,7 +180,7 @@ func (c *ruleChange) readsSoFar(ctx context.Context) ([]rules.StreamBinding, err
 	return reads, nil
 }
 
-// mark leaves the revision on the rule.
+// mark writes the revision to the rule.
 func (c *ruleChange) mark(ctx context.Context, fences bool) error {
 	text := `UPDATE rule SET revision = $1 WHERE id = $2`
 	if fences {
@@ -199,7 +199,7 @@ FROM rule r WHERE r.name = $1 AND r.deleted_at IS NULL`, name).
 	return r, ignoreErr(errors.Is(err, sql.ErrNoRows), err)
 }
 
-// at returns ErrConflict unless the rule is at the version that a change is made for.
+// at returns ErrConflict unless the rule is at the expected version.
 func (r currentRule) at(version int32) error {
 	switch {
 	case version == rules.AnyVersion || version == r.version:
@@ -212,8 +212,7 @@ func (r currentRule) at(version int32) error {
 	return fmt.Errorf("rule %s is at version %d, and the change is for %d: %w", r.name, r.version, version, rules.ErrConflict)
 }
 
-// ruleOf returns the id of the rule, a new one if there is none. A name that was deleted comes
-// back as another rule.
+// ruleOf returns the id of the rule, and creates it if needed. The name of a deleted rule becomes another rule.
 func (c *ruleChange) ruleOf(ctx context.Context, r rules.RuleVersion) (id int32, err error) {
 	if c.rule.id == 0 {
 		err = c.tx.QueryRowContext(ctx, `INSERT INTO rule (name, entity) VALUES ($1, $2) RETURNING id`, r.Name, r.Entity).Scan(&c.rule.id)
@@ -225,8 +224,8 @@ func (c *ruleChange) ruleOf(ctx context.Context, r rules.RuleVersion) (id int32,
 	return c.rule.id, nil
 }
 
-// insertVersion writes the next version and returns its number. It counts on from rules that
-// had the name before, so that a name and a number are one document for ever.
+// insertVersion writes the next version and returns its number. Numbers continue those of earlier rules of the same
+// name, so a name and a number identify one document forever.
 func (c *ruleChange) insertVersion(ctx context.Context, r rules.RuleVersion) (version int32, err error) {
 	reads, err := json.Marshal(r.Reads)
 	if err != nil {
@@ -247,13 +246,13 @@ INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, s
 	return version, err
 }
 
-// audit says who did what to the rule.
+// audit records an action on the rule in the audit log.
 func (c *ruleChange) audit(ctx context.Context, action access.Action, detail string) error {
 	return audit(ctx, c.tx, c.now, action, "rule/"+c.rule.name, detail)
 }
 
-// clampReads are reads that begin where their streams were applied to by now, at the earliest:
-// what was applied since they were asked about was not for the rule.
+// clampReads moves the starts of reads to the current cursors of their streams at least: events that were applied
+// meanwhile were not for the rule.
 func clampReads(ctx context.Context, tx *sql.Tx, reads []rules.StreamBinding) ([]rules.StreamBinding, error) {
 	reads = slices.Clone(reads)
 	for i, r := range reads {
@@ -270,7 +269,7 @@ func clampReads(ctx context.Context, tx *sql.Tx, reads []rules.StreamBinding) ([
 	return reads, nil
 }
 
-// openCursors starts the streams that were never read, at the earliest place a rule names.
+// openCursors creates the cursors of streams that were never read, at the first position that a rule reads.
 func (c *ruleChange) openCursors(ctx context.Context, reads []rules.StreamBinding) error {
 	from := make(map[string]uint64, len(reads))
 	for _, r := range reads {

@@ -7,11 +7,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// gaveUpFor is how far back it is counted whose jobs were given up.
+// gaveUpFor is the period for that alerts with the status gave_up are counted.
 const gaveUpFor = futurejobs.Day
 
-// RuleJobs counts what is waited for, by the id of the rule. It reads all pending jobs, and the
-// alerts of a day: whoever asks often asks through something that rests between two counts.
+// RuleJobs counts the pending jobs by rule id. It reads all pending jobs, and the alerts of a day: frequent callers
+// should cache the result.
 func (s *Store) RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) {
 	counts, err := s.ruleJobs(ctx)
 	if err != nil {

@@ -15,18 +15,18 @@ func jobFields(j *futurejobs.Job) []any {
 	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt), asJSON[*futurejobs.Order]{&j.Order})
 }
 
-// dueColumns are jobColumns but for the times of the last look, which the next one writes over, and for the order of
-// events, which no look needs.
+// dueColumns are jobColumns except for the times of the last check, which the next check overwrites, and the order of
+// events, which no check needs.
 const dueColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids, f.checks, f.check_total, f.check_slowest,
 	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
-// dueBytes is how many bytes a job f of dueColumns has of what may be large, as futurejobs.Job.Size counts it. The length
-// of a cell is known without reading it.
+// dueBytes is the expression for the size of a job f's bodies in dueColumns, as futurejobs.Job.Size counts them. The
+// database knows the length of a cell without reading it.
 const dueBytes = `octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.members, ''))`
 
-// jobBytes is dueBytes of a job f of jobColumns.
+// jobBytes is dueBytes for a job f of jobColumns.
 const jobBytes = dueBytes + ` + octet_length(coalesce(f.ordering, ''))`
 
 func dueFields(j *futurejobs.Job) []any {
@@ -42,22 +42,23 @@ func dueFields(j *futurejobs.Job) []any {
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
-// besideJob are what readWhole reads beside jobColumns, of the rule r and the acknowledgement k of a job f.
+// besideJob are the columns that readWhole reads after jobColumns, of the rule r and the acknowledgement k of a job f.
 const besideJob = `, r.name, r.entity, ` + ackColumns
 
-// The columns that readWhole reads. A job has up to a MiB in its bodies, and a page has many jobs.
+// The columns that readWhole reads. A job has up to 1 MiB in its bodies, and a page has many jobs.
 var (
 	// listedColumns are those of a job in a list, without a trail. The shards together have many more jobs than a page.
 	listedColumns = jobsUpTo(2<<10) + `, ''`
 
-	// keyColumns are those of a job among the others of its key.
+	// keyColumns are those of a job in the list of one key.
 	keyColumns = jobsUpTo(futurejobs.ListedMost) + `, coalesce(f.trail, '')`
 
 	// wholeColumns are those of one job.
 	wholeColumns = jobColumns + besideJob + `, FALSE, coalesce(f.trail, '')`
 )
 
-// jobsUpTo are jobColumns without bodies that have more than so many bytes together, and whether that is so.
+// jobsUpTo returns jobColumns without the bodies of jobs that exceed most bytes in total, and a column that is true for
+// those jobs.
 func jobsUpTo(most int) string {
 	small := jobBytes + ` <= ` + strconv.Itoa(most)
 	var replace []string
@@ -123,12 +124,12 @@ func readWholeEnded(row scanner, e *futurejobs.EndedJob) error {
 // alertColumns are the columns that readAlert reads, of the alert a and its rule r.
 const alertColumns = alertCells + `, a.detail, r.name, r.entity`
 
-// alertHeads are alertColumns without the document, whose size no list knows beforehand.
+// alertHeads are alertColumns without the document, since a list does not know the size of documents beforehand.
 const alertHeads = alertCells + `, '{}', r.name, r.entity`
 
 const alertCells = `a.shard, a.id, a.rule_id, a.version, a.status, a.severity, a.key, a.decided_at, a.since_at, a.check_count`
 
-// alertRow is an alert as it is kept.
+// alertRow is an alert as it is stored.
 type alertRow struct {
 	*alerts.Alert
 	status, severity int16
@@ -142,13 +143,13 @@ func (s *alertRow) fields() []any {
 	}
 }
 
-// read takes what the fields have into the alert.
+// read sets the alert from the scanned fields.
 func (s *alertRow) read() error {
 	s.Status, s.Severity = alerts.StatusOf(s.status), alerts.SeverityOf(s.severity)
 	return s.Read([]byte(s.detail))
 }
 
-// inList is a list of numbers for IN. It is never empty.
+// inList returns a list of numbers for IN. The list must not be empty.
 func inList[T ~int16 | ~int32](numbers []T) string {
 	var b strings.Builder
 	b.WriteByte('(')
@@ -162,20 +163,20 @@ func inList[T ~int16 | ~int32](numbers []T) string {
 	return b.String()
 }
 
-// hasExtras reports whether a new job has what only few have: what came before it, a pause, or an order of events.
+// hasExtras reports whether a new job has rare columns: a state, a pause, members, or an order of events.
 func hasExtras(j *futurejobs.Job) bool {
 	return j.Order != nil || j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
 }
 
-// What finds the first of a text in another is called otherwise in each database.
+// Names of the function that returns the position of a text in another.
 const (
 	findInPostgres = "strpos"
 	findInSQLite   = "instr"
 )
 
-// trailWith is SQL for what futurejobs.Trail.With makes of a trail and of one entry that is new. The
-// entry may be NULL: then it is the trail as it is, which Postgres need not write again. old and
-// news are columns or parameters; find is one of the names above.
+// trailWith returns SQL for futurejobs.Trail.With on a trail and one new entry. A NULL entry leaves the trail
+// unchanged, and Postgres need not write it again. old and news are columns or parameters; find is one of the names
+// above.
 func trailWith(old, news, find string) string {
 	return strings.NewReplacer("old", old, "news", news, "find", find, "most", strconv.Itoa(futurejobs.TrailMost-1), "nl", "'\n'",
 		"update", "'%"+futurejobs.UpdateEnds+"'").Replace(

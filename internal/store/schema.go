@@ -20,29 +20,29 @@ import (
 	"deadman/migrations"
 )
 
-// The tables that migrating itself needs.
+// The tables that the migration itself needs.
 const (
 	versionTable = "schema_version"
 	lockTable    = "schema_lock"
 )
 
-// schemaUntold is the version that a node knows whose program does not tell: the last one before node had
-// the column schema_known, which came with the version after.
+// schemaUntold is the version assumed for a node that reports none: the last version before node had the column
+// schema_known.
 const schemaUntold = 16
 
 // Schema is the schema of a database, as one program sees it.
 type Schema struct {
 	Applied int64             // the version of the database; 0: it is empty
-	Known   int64             // the newest version that this program knows
-	Pending []string          // the files of the migrations that are to be applied, in order
-	Nodes   []futurejobs.Node // that are live, by id
+	Known   int64             // the newest version that this program supports
+	Pending []string          // the files of the migrations to apply, in order
+	Nodes   []futurejobs.Node // live nodes, by id
 }
 
-// TooNew reports whether a program that knows a version cannot work with a schema: it works with its own
-// version and the next one.
+// TooNew reports whether a schema is too new for a program: a program works with the version that it knows and the next
+// one.
 func TooNew(applied, known int64) bool { return applied > known+1 }
 
-// Behind are the live nodes that could not work with the schema once this program has migrated it.
+// Behind returns the live nodes that could not work with the schema after this program migrates it.
 func (s Schema) Behind() (behind []futurejobs.Node) {
 	for _, n := range s.Nodes {
 		if len(s.Pending) > 0 && TooNew(s.Known, n.Schema) {
@@ -52,7 +52,7 @@ func (s Schema) Behind() (behind []futurejobs.Node) {
 	return behind
 }
 
-// tooNew is the error of a program that cannot work with the schema; nil: it can.
+// tooNew returns the error of a program that cannot work with the schema, or nil.
 func (s Schema) tooNew() error {
 	if !TooNew(s.Applied, s.Known) {
 		return nil
@@ -61,10 +61,10 @@ func (s Schema) tooNew() error {
 		ErrSchemaTooNew, s.Applied, s.Known)
 }
 
-// nodesNamed is how many nodes an error names.
+// nodesNamed is the number of nodes that an error names.
 const nodesNamed = 5
 
-// held is the error of a program that may not migrate because of live nodes; nil: it may.
+// held returns the error of a program that must not migrate because of live nodes, or nil.
 func (s Schema) held() error {
 	behind := s.Behind()
 	if len(behind) == 0 {
@@ -82,9 +82,8 @@ func (s Schema) held() error {
 		ErrNodeBehind, s.Applied, s.Known, strings.Join(names, ", "), others)
 }
 
-// migrate brings the schema up to the newest version that this program knows, unless a live node could not
-// follow and leaveBehind is false. A schema that is one step newer is worked with as it is; migrations only
-// add.
+// migrate applies the migrations that this program knows, unless a live node could not follow and leaveBehind is false.
+// A schema that is one version newer is used as it is; migrations only add.
 func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
 	schema, err := s.Schema(ctx)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
 	if schema, err = unmigrated(s.alone, applied); err != nil {
 		return schema, wrapErr("migrations", err)
 	}
-	if s.alone || schema.Applied == 0 { // the nodes of a file are gone, but this one
+	if s.alone || schema.Applied == 0 { // other nodes on a file are gone
 		return schema, nil
 	}
 	if schema.Nodes, err = s.schemaNodes(ctx, schema.Applied); err != nil {
@@ -128,7 +127,7 @@ func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
 	return schema, nil
 }
 
-// schemaNodes returns the live nodes with the version that each knows, at any version of the schema.
+// schemaNodes returns the live nodes with the schema version that each knows, at any version of the schema.
 func (s *Store) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.db, func(row scanner, n *futurejobs.Node) error {
 		return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt))
@@ -136,7 +135,7 @@ func (s *Store) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.No
 	if err != nil {
 		return nil, err
 	}
-	for i := range nodes { // a node migrated the schema to what it knows, so that it knows no more
+	for i := range nodes { // a node migrated the schema to its version, so it knows no newer one
 		nodes[i].Schema = min(applied, schemaUntold)
 	}
 	if applied <= schemaUntold {
@@ -156,7 +155,7 @@ func (s *Store) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.No
 	return nodes, err
 }
 
-// unmigrated is the schema of a database at a version, without its nodes.
+// unmigrated returns the schema of a database at a version, without its nodes.
 func unmigrated(alone bool, applied int64) (Schema, error) {
 	schema := Schema{Applied: applied}
 	_, files, folder := migrationsOf(alone)
@@ -182,7 +181,7 @@ func migrationsOf(alone bool) (dialect goose.Dialect, files fs.FS, folder string
 	return goose.DialectPostgres, migrations.Postgres, "postgres"
 }
 
-// provider knows the migrations of the store's database.
+// provider returns the migrations for the store's database.
 func (s *Store) provider() (*goose.Provider, error) {
 	dialect, files, folder := migrationsOf(s.alone)
 	options := []goose.ProviderOption{goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true)}
@@ -190,7 +189,7 @@ func (s *Store) provider() (*goose.Provider, error) {
 		l, err := lock.NewPostgresTableLocker(
 			lock.WithTableName(lockTable),
 			lock.WithTableLockTimeout(250*time.Millisecond, 240), // a minute: longer than a dead node's lease
-			lock.WithTableLogger(slog.New(slog.DiscardHandler)),  // what matters is returned
+			lock.WithTableLogger(slog.New(slog.DiscardHandler)),  // errors are returned
 		)
 		if err != nil {
 			return nil, err
@@ -215,7 +214,7 @@ func (s *Store) version(ctx context.Context) (int64, error) {
 		ours[t] = true
 	}
 	if !ours[versionTable] {
-		delete(ours, lockTable) // another node has begun
+		delete(ours, lockTable) // another node has started the migration
 		for t := range ours {
 			return 0, foreign("it holds the table " + t + " but no " + versionTable)
 		}
@@ -238,7 +237,7 @@ func foreign(why string) error {
 	return fmt.Errorf("%w: %s; give deadman a database of its own", ErrForeignSchema, why)
 }
 
-// seed makes the shards that the database was created with, or is created with now.
+// seed creates the shards of the database: the stored number, or the wished one for a new database.
 func (s *Store) seed(ctx context.Context, wished int) error {
 	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`,

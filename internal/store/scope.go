@@ -7,7 +7,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// scope is a shard to look into, and the rules whose rows there are wanted.
+// scope is a shard and the rules to read in it.
 type scope struct {
 	shard int16
 	rules []int32 // nil: all
@@ -23,14 +23,14 @@ func ofRules(alias string, rules []int32) string {
 	return ` AND ` + alias + `.rule_id IN ` + inList(rules)
 }
 
-// ruleRow is what a filter has to know of a rule.
+// ruleRow has the columns of a rule that a filter needs.
 type ruleRow struct {
 	id     int32
 	entity string
 }
 
-// scopes are the shards and rules that a filter asks for; none when no rule fits. A key
-// lies in one shard for each entity.
+// scopes returns the shards and rules that match a filter; none if no rule matches. A key is in one shard for each
+// entity.
 func (s *Store) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error) {
 	rows, err := s.rulesOf(ctx, f)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error
 	return scopes, nil
 }
 
-// everywhere is the rules in all shards; nil rows are all rules.
+// everywhere returns the rules in all shards; nil rows are all rules.
 func (s *Store) everywhere(rows []ruleRow) []scope {
 	ids := idsOf(rows)
 	if ids != nil && len(ids) == 0 {
@@ -64,7 +64,7 @@ func (s *Store) everywhere(rows []ruleRow) []scope {
 	return scopes
 }
 
-// idsOf are the ids of rows; nil for nil.
+// idsOf returns the ids of rows; nil for nil.
 func idsOf(rows []ruleRow) []int32 {
 	if rows == nil {
 		return nil
@@ -76,8 +76,8 @@ func idsOf(rows []ruleRow) []int32 {
 	return ids
 }
 
-// rulesOf returns the rules that fit a filter, or nil when the filter does not narrow them
-// down. All that ever had a name are among them: what a deleted rule left is still listed.
+// rulesOf returns the rules that match a filter, or nil if the filter does not restrict rules. It includes deleted
+// rules, as their data is still listed.
 func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
 	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" && f.KeyPrefix == "" {
 		return nil, nil
@@ -92,5 +92,5 @@ func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, er
 	if err != nil {
 		return nil, err
 	}
-	return slices.Grow(rows, 1), nil // never nil: nothing fits is not everything fits
+	return slices.Grow(rows, 1), nil // never nil: no match differs from no restriction
 }

@@ -29,7 +29,7 @@ func readSession(row scanner, s *access.Session) error {
 	return nil
 }
 
-// selectSessions reads sessions of people, and those whose tokens are not revoked.
+// selectSessions selects the sessions of persons, and those of tokens that are not revoked.
 const selectSessions = `
 SELECT s.id, s.hash, s.token_id, coalesce(t.name, ''), s.created_at, s.last_used_at, s.expires_at, s.addr, s.user_agent, s.person
 FROM session s LEFT JOIN token t ON t.id = s.token_id AND t.revoked_at IS NULL
@@ -54,8 +54,8 @@ func (s *Store) SessionByHash(ctx context.Context, hash [32]byte) (access.Sessio
 	return first(ctx, s.read, readSession, access.ErrNoSession, "session", selectSessions+` AND s.hash = $1`, hash[:])
 }
 
-// InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation goes
-// before or forgets this session.
+// InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation precedes this
+// session or deletes it.
 func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
 	person, says, err := personColumn(one)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
 	return nil
 }
 
-// personColumn is the person of a session as a column has it, NULL for nil, and what the audit says of who logged in.
+// personColumn returns the stored person of a session, NULL for nil, and the detail of the login for the audit log.
 func personColumn(one access.Session) (column any, says string, err error) {
 	if one.Person == nil {
 		return nil, "token " + one.TokenName, nil
@@ -96,7 +96,7 @@ func personColumn(one access.Session) (column any, says string, err error) {
 	return column, says, err
 }
 
-// maxSaid is how much the audit says of a person, in bytes.
+// maxSaid bounds the description of a person in the audit log, in bytes.
 const maxSaid = 2000
 
 // EndSession implements access.SessionStore.
@@ -131,7 +131,7 @@ func (s *Store) TouchSession(ctx context.Context, id string, at time.Time) error
 	return nil
 }
 
-// forgetSessions forgets sessions that are over.
+// forgetSessions deletes expired and idle sessions.
 func (s *Store) forgetSessions(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM session WHERE expires_at <= $1 OR last_used_at <= $2`, now, now.Add(-access.SessionIdle))
 	return err

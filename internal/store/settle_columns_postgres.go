@@ -9,17 +9,17 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// settleColumns are decisions as arrays, in the order in which rows are locked: the jobs that end, those that
-// go on, and what is said of both.
+// settleColumns are decisions as arrays, in lock order: the jobs that end, the jobs that continue, and the alerts of
+// both.
 type settleColumns struct {
 	ends     endColumns
 	moves    moveColumns
 	said     alertInsertColumns
-	document []byte // of the alert at hand
+	document []byte // the document of the current alert
 }
 
-// lookColumns are what a look changes of jobs. Durations are in µs, where the slowest look is NULL if it took as
-// long as all; trail is what is new of it.
+// lookColumns are the job columns that a check changes. Durations are in µs; the slowest check is NULL if it equals
+// the total. trail is the new entry.
 type lookColumns struct {
 	shard, id, rev                     column
 	checkCount, step, checks           column
@@ -39,19 +39,20 @@ type moveColumns struct {
 }
 
 type alertInsertColumns struct {
-	// repeats: the table may have some of the alerts already. To look each up would cost every settlement.
+	// repeats means that the table may have some of the alerts already. A look-up of each one would cost time in every
+	// settlement.
 	repeats bool
 
 	jobID, id, status, severity          column
 	decidedAt, since, checkCount, detail column
 }
 
-// column is an array with the name that it has in a statement's table.
+// column is an array with its name in a statement's table.
 type column struct {
 	arrayEncoder
 	name string
-	once bool // it is the same in all rows, and sent once
-	none bool // it is not sent: it has no value in any row, or the statement has it from the job
+	once bool // the value is the same in all rows and sent once
+	none bool // not sent: no row has a value, or the statement reads it from the job
 }
 
 func (k elementType) named(name string) column {
@@ -76,7 +77,7 @@ func (l *lookColumns) all() []*column {
 	}
 }
 
-// counters are columns that jobs which began together have in common.
+// counters returns the columns that jobs which started together have in common.
 func (l *lookColumns) counters() []*column {
 	return []*column{&l.rev, &l.checkCount, &l.step, &l.checks}
 }
@@ -89,8 +90,7 @@ func (s *alertInsertColumns) all() []*column {
 	return []*column{&s.jobID, &s.id, &s.status, &s.severity, &s.decidedAt, &s.since, &s.checkCount, &s.detail}
 }
 
-// columnPool are columns whose room is used again: to make it anew for each batch was a third of all that a
-// sweep left to the garbage collector.
+// columnPool has columns for reuse: new ones for each batch were a third of the garbage of a sweep.
 var columnPool = sync.Pool{New: func() any {
 	return &settleColumns{
 		ends:  endColumns{lookColumns: newLookColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
@@ -103,11 +103,11 @@ var columnPool = sync.Pool{New: func() any {
 	}
 }}
 
-// columnsOf writes decisions down as columns; free gives their room back, when they are no longer sent.
+// columnsOf encodes decisions as columns; free returns them to the pool once they are sent.
 func columnsOf(decisions []*futurejobs.Decision) (_ *settleColumns, free func(), err error) {
 	c := columnPool.Get().(*settleColumns) //nolint:forcetypeassert // nothing else is put there
 	free = func() { c.empty(); columnPool.Put(c) }
-	looked := true // all that is said was decided when its job's look was completed
+	looked := true // all alerts were decided at the end of their job's check
 	for _, d := range inOrder(decisions) {
 		c.add(d)
 		for i := range d.Alerts {
@@ -172,7 +172,7 @@ func (l *lookColumns) add(j *futurejobs.Job) {
 	l.failed.time(j.Last.FailedAt)
 	l.total.int64(j.CheckTotal.Microseconds())
 	if total, slowest := j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(); slowest == total {
-		l.slowest.null() // as of all jobs that were looked at once
+		l.slowest.null() // as of all jobs with a single check
 	} else {
 		l.slowest.int64(slowest)
 	}
@@ -196,7 +196,7 @@ func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	return nil
 }
 
-// of is how a statement reads the column of a table.
+// of returns the expression with that a statement reads the column of a table.
 func (c *column) of(table string) string {
 	switch {
 	case c.none:
@@ -207,9 +207,9 @@ func (c *column) of(table string) string {
 	return table + `.` + c.name
 }
 
-// sendOnce sends columns once, instead of for each row, where they are the same in all rows, as they are for
-// most of a rule's jobs: each array costs the server some 80 ns a row. It goes for all of them or for none,
-// since each choice is a statement of its own.
+// sendOnce sends columns once, instead of for each row, if they are the same in all rows, as they are for most of a
+// rule's jobs: each array costs the server about 80 ns per row. It applies to all of the columns or none, since each
+// combination is a statement of its own.
 func sendOnce(columns ...*column) {
 	once := !slices.ContainsFunc(columns, func(c *column) bool { return !c.same() })
 	for _, c := range columns {
@@ -217,7 +217,7 @@ func sendOnce(columns ...*column) {
 	}
 }
 
-// dropEmpty does not send columns that have no value in any row: all of them or none, for the same reason.
+// dropEmpty omits columns without a value in any row: all of them or none, for the same reason.
 func dropEmpty(columns ...*column) {
 	none := !slices.ContainsFunc(columns, func(c *column) bool { return c.values > 0 })
 	for _, c := range columns {
@@ -225,7 +225,7 @@ func dropEmpty(columns ...*column) {
 	}
 }
 
-// table is columns as a statement reads them, under a name, and its parameters.
+// table returns columns as a named table of a statement, and its parameters.
 func table(name string, columns []*column) (text string, args []any) {
 	var arrays, names, values []string
 	var once []any

@@ -62,7 +62,7 @@ SELECT ` + ruleSetStands + `,
 	(SELECT array_agg(id) FROM `
 )
 
-// deleteSQL has jobs end that are in the table ask.
+// deleteSQL ends the jobs in the table ask.
 func (e *endColumns) deleteSQL(ask string) string {
 	trail := `f.trail`
 	if !e.trail.none {
@@ -83,7 +83,7 @@ func (e *endColumns) deleteSQL(ask string) string {
 )`
 }
 
-// updateSQL has jobs go on that are in the table ask.
+// updateSQL continues the jobs in the table ask.
 func (m *moveColumns) updateSQL(ask string) string {
 	trail := ``
 	if !m.trail.none {
@@ -100,7 +100,7 @@ func (m *moveColumns) updateSQL(ask string) string {
 )`
 }
 
-// insertAlertsSQL has what there is to say said about the jobs of a table.
+// insertAlertsSQL inserts the alerts of the jobs in a table.
 func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []any) {
 	if s.id.n == 0 {
 		return "", nil
@@ -135,7 +135,7 @@ func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []a
 )`, args
 }
 
-// settleSQL is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
+// settleSQL returns the statement of a settlement and its parameters. It omits parts without work.
 func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, epochs []int64) (text string, args []any) {
 	text, args = fenceCTE, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
 	over, on := c.ends.id.n > 0, c.moves.id.n > 0
@@ -154,12 +154,12 @@ func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, 
 	case on:
 		done = "moved"
 	}
-	c.said.since.none = true // jobs that stand as they were read wait since then
+	c.said.since.none = true // unchanged jobs have the since_at that was read
 	speak, said := c.said.insertAlertsSQL(done)
 	return rebindPlaceholders(text + speak + resultSQL + done + `)`), withSizeHint(append(args, said...))
 }
 
-// endSQL is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
+// endSQL returns the statement that ends locked jobs, and its parameters. Locked jobs need no fence.
 func (c *settleColumns) endSQL() (text string, args []any) {
 	ask, args := table("ask", c.ends.all())
 	speak, said := c.said.insertAlertsSQL("ended")
@@ -181,8 +181,8 @@ func rebindPlaceholders(text string) string {
 	}
 }
 
-// Settle implements futurejobs.Queue, in one round trip. Where rules have moved it takes another one, for the
-// decisions on the others.
+// Settle implements futurejobs.Queue, in one round trip. If rules have changed, it takes another one for the decisions
+// on the other rules.
 func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
 	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
@@ -203,7 +203,7 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	return settled, nil
 }
 
-// settle settles all decisions, or none of them and returns the rules that moved.
+// settle settles all decisions, or none of them and returns the rules that changed.
 func (p *postgres) settle(ctx context.Context, s futurejobs.Settlement, settled *futurejobs.Settled) (moved []int32, err error) {
 	c, free, err := columnsOf(s.Decisions)
 	defer free()
@@ -231,15 +231,15 @@ func (p *postgres) settle(ctx context.Context, s futurejobs.Settlement, settled 
 	return nil, nil
 }
 
-// lockPatience bounds how long a settlement waits for a row that another transaction locks: which decision of a batch
-// waits is found by halves.
+// lockPatience bounds the wait of a settlement for a row that another transaction locks: the caller finds the blocked
+// decision of a batch by halving it.
 const lockPatience = 2 * time.Second
 
-// settleBounds bound the transaction of a settlement.
+// settleBounds bounds the transaction of a settlement.
 var settleBounds = fmt.Sprintf(`SELECT %s, set_config('lock_timeout', '%d', true)`, bounded, lockPatience.Milliseconds())
 
-// settleOnce returns the shards that stand and the jobs that were settled, or the rules that do not stand.
-// What is sent at once is one transaction.
+// settleOnce returns the shards that are held and the jobs that were settled, or the rules that changed. One batch is
+// one transaction.
 func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *settleColumns) (moved []int32, stand []int16, done []int64, err error) {
 	shards, epochs := make([]int16, len(s.Held)), make([]int64, len(s.Held))
 	for i, h := range s.Held {
@@ -267,7 +267,7 @@ func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rule
 	return moved, nil, nil, p.waitsAtGate(ctx, rules, s.RuleSet)
 }
 
-// waitsAtGate returns errGate where one of the rules is only about to change.
+// waitsAtGate returns errGateClosed if one of the rules is only about to change.
 func (p *postgres) waitsAtGate(ctx context.Context, rules []int32, revision int64) error {
 	var n int
 	err := p.pool.QueryRow(ctx, `SELECT count(*) FROM rule WHERE id = ANY($1) AND fence <= $2`, rules, revision).Scan(&n)
@@ -277,7 +277,7 @@ func (p *postgres) waitsAtGate(ctx context.Context, rules []int32, revision int6
 	return err
 }
 
-// ruleSetChangedErr says why the rule set did not stand at revision.
+// ruleSetChangedErr returns the reason that the rule set was not at revision.
 func ruleSetChangedErr(ctx context.Context, q rowQuerier, revision int64) error {
 	var now int64
 	if err := q.QueryRow(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&now); err != nil {

@@ -56,7 +56,7 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 	return nil
 }
 
-// moved returns those of the rules that do not stand at a revision, by a statement.
+// moved returns the rules that have changed since a revision, according to a statement.
 func (w *writer) moved(rules []int32, stands string, revision int64) (moved []int32, err error) {
 	for _, id := range rules {
 		var one int
@@ -87,7 +87,7 @@ func (w *writer) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, err
 	return shards, nil
 }
 
-// decide writes one decision with its alerts; ok is false when the job was changed.
+// decide writes one decision with its alerts; ok is false if the job has changed.
 func (w *writer) decide(d futurejobs.Decision, now time.Time) (ok bool, err error) {
 	write := w.move
 	if d.Ends() {
@@ -127,7 +127,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
 	leaseHeld    = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
 
-// hotWrites are prepared once, not once a transaction.
+// hotWrites are prepared once, not for each transaction.
 var hotWrites = []string{
 	ruleFenceCTE, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
@@ -149,7 +149,7 @@ func (w *writer) move(d futurejobs.Decision, _ time.Time) (bool, error) {
 	return n == 1, err
 }
 
-// progress is what a look changes in a job.
+// progress returns the job columns that a check changes.
 func progress(j futurejobs.Job) []any {
 	return []any{
 		j.CheckCount, j.Step,
@@ -158,8 +158,8 @@ func progress(j futurejobs.Job) []any {
 	}
 }
 
-// say writes the alerts of a decision that was taken. They are in the outbox at the end of the transaction.
-// One that is in its table already stays as it is.
+// say writes the alerts of a decision. They are in the outbox at the end of the transaction. An alert that exists
+// already is left as it is.
 func (w *writer) say(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]

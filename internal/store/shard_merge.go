@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// shardPage is what of a list lies in one shard, in the list's order, as far as it is read.
+// shardPage is the part of a list in one shard, in list order, as far as it is read.
 type shardPage[T any] struct {
-	// next reads up to so many items that come after one, or from the beginning, where that is nil.
+	// next reads up to limit items after the given one, or from the beginning if it is nil.
 	next  func(after *T, limit int) ([]T, error)
 	items []T
-	over  bool // there are no more
+	over  bool // all items are read
 }
 
-// mergeShards returns the first items of all portions, in order, up to a limit. Of each portion it reads a
-// few, and more only where all of those are among the first: a page has few items of each shard.
+// mergeShards returns the first items of all portions, in order, up to a limit. It reads a few of each portion, and
+// more only if all of those are among the first: a page has few items of each shard.
 func mergeShards[T any](portions []*shardPage[T], limit int, compare func(a, b T) int) ([]T, error) {
 	for few := min(limit, 3*limit/max(len(portions), 1)+4); ; few = min(limit, 2*few) {
 		var first []T
@@ -40,7 +40,7 @@ func mergeShards[T any](portions []*shardPage[T], limit int, compare func(a, b T
 	}
 }
 
-// needsMore reports whether items that are not read yet may be among the first.
+// needsMore reports whether unread items may be among the first.
 func (p *shardPage[T]) needsMore(first []T, limit int, compare func(a, b T) int) bool {
 	if p.over || len(p.items) == 0 || len(first) < limit {
 		return !p.over
@@ -62,11 +62,11 @@ func (p *shardPage[T]) readMore(limit int) error {
 	return nil
 }
 
-// unionMost is how many statements SQLite joins at most, less a few.
-// https://www.sqlite.org/limits.html, "Maximum Number Of Terms In A Compound SELECT Statement"
+// unionMost is slightly below SQLite's limit for the statements of a union. https://www.sqlite.org/limits.html,
+// "Maximum Number Of Terms In A Compound SELECT Statement"
 const unionMost = 400
 
-// union is one statement for what several return, of which there may be one for each shard.
+// union returns one statement for the rows of several, for example one for each shard.
 func union(parts []string) string {
 	const all = "\nUNION ALL "
 	if len(parts) <= unionMost {

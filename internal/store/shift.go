@@ -11,11 +11,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Steps of the clock are told apart, and known again.
+// Limits that distinguish and match steps of the clock.
 const (
-	sameStep    = 3 * time.Second // how far two nodes may be apart about one step
-	stepsApart  = time.Minute     // within which two nodes follow one step
-	stepDrift   = 1000            // the part of the time that passed by which two clocks may differ
+	sameStep    = 3 * time.Second // the largest difference between two nodes' measurements of one step
+	stepsApart  = time.Minute     // the period in that two nodes follow one step
+	stepDrift   = 1000            // the fraction of the elapsed time by that two clocks may differ
 	keptSteps   = 8
 	newestStep  = `SELECT id, by_us, at, coalesce(undoes, 0) FROM clock_step ORDER BY id DESC LIMIT 1`
 	insertStep  = `INSERT INTO clock_step (id, by_us, at, undoes) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
@@ -24,7 +24,7 @@ INSERT INTO clock_shift (step, shard, last_id)
 SELECT $1, l.shard, coalesce((SELECT max(f.id) FROM future_job f WHERE f.shard = l.shard), 0) FROM shard_lease l`
 )
 
-// clockStep is a step of the clock that was followed.
+// clockStep is a step of the clock that the nodes follow.
 type clockStep struct {
 	id     int32
 	by     time.Duration
@@ -32,8 +32,8 @@ type clockStep struct {
 	undoes int32
 }
 
-// takenBackBy reports whether a step of so much takes the last one back. Where the clock is not known to be as before,
-// the two have to be equal.
+// takenBackBy reports whether a step by the given duration undoes the last one. Unless the clock is known to be back at
+// its earlier time, the two must be equal.
 func (c clockStep) takenBackBy(by time.Duration, at time.Time, isBack bool) bool {
 	slack := sameStep
 	if isBack {
@@ -42,10 +42,11 @@ func (c clockStep) takenBackBy(by time.Duration, at time.Time, isBack bool) bool
 	return c.id != 0 && c.undoes == 0 && (c.by+by).Abs() <= slack
 }
 
-// FollowStep records a step of the database's clock that the node is about to follow, and which jobs are to be moved by
-// it. isBack: it takes back the last step that the node followed. What another node recorded is not recorded again.
+// FollowStep records a step of the database's clock that the node is about to follow, and the jobs that it moves.
+// isBack means that it undoes the last step that the node followed. A step that another node recorded is not recorded
+// again.
 //
-// A step ahead may be time that passed while the machine slept. It moves no job, unless it takes back a step back.
+// A forward step may be time that passed while the machine slept. It moves no job, unless it undoes a backward step.
 func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) error {
 	var followed int32
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
@@ -66,7 +67,7 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 		if last.takenBackBy(by, now, isBack) {
 			next.undoes = last.id
 		} else if by < 0 && isBack {
-			next.undoes = next.id // of a step that nobody recorded
+			next.undoes = next.id // it undoes a step without a record
 		}
 		followed = next.id
 		return recordStep(ctx, tx, next)
@@ -78,7 +79,8 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 	return nil
 }
 
-// KnowSteps notes which steps of the database's clock the nodes follow already. isNew: there are more than this node knew.
+// KnowSteps reads the steps of the database's clock that the nodes already follow. isNew means that this node did not
+// know all of them.
 func (s *Store) KnowSteps(ctx context.Context) (isNew bool, err error) {
 	var id int64
 	if err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id); err != nil {
@@ -96,7 +98,7 @@ func recordStep(ctx context.Context, tx *sql.Tx, c clockStep) error {
 	if err != nil || n == 0 {
 		return err // another node was first
 	}
-	if c.undoes != 0 { // what that one did not move by now stays
+	if c.undoes != 0 { // jobs that the undone step did not move yet stay
 		if _, err := exec(ctx, tx, `UPDATE clock_shift SET done_at = $1 WHERE step = $2 AND done_at IS NULL`, c.at, c.undoes); err != nil {
 			return err
 		}
@@ -132,7 +134,7 @@ WHERE c.done_at IS NULL AND c.step <= $1 ORDER BY c.step, c.shard`, s.followed.L
 	return all, nil
 }
 
-// Shifted returns how many jobs were moved by the last step that was followed.
+// Shifted returns the number of jobs that the last step moved.
 func (s *Store) Shifted(ctx context.Context) (jobs int64, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -160,7 +162,7 @@ ORDER BY f.shard, f.next_check_at, f.id LIMIT `+strconv.Itoa(limit), after.Shard
 }
 
 const (
-	// claimShifted locks a job that is as it was read.
+	// claimShifted locks a job that is unchanged since it was read.
 	claimShifted = `UPDATE future_job SET rev = rev + 1, shifted = $1 WHERE shard = $2 AND id = $3 AND rev = $4`
 
 	writeShifted = `
@@ -170,8 +172,8 @@ WHERE shard = $9 AND id = $10`
 	countShifted = `UPDATE clock_shift SET jobs = jobs + $1 WHERE step = $2 AND shard = $3`
 )
 
-// ShiftJobs implements futurejobs.Shifts. What is known of a job may change without its Rev, so it is read once the job is
-// locked.
+// ShiftJobs implements futurejobs.Shifts. A job's columns may change without its Rev, so a job is read again after it
+// is locked.
 func (s *Store) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []futurejobs.Shiftable, move func(*futurejobs.Job)) (n int, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		var claimed []string

@@ -9,24 +9,23 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// How much is counted of what is waited for, over all shards: beyond that it is said that there is
-// more. Of all rules, slots are counted, and the jobs of each are a run of one index; of one rule,
-// jobs are.
+// Bounds of the count of pending jobs, over all shards; a count beyond them is marked as incomplete. For all rules,
+// slots are counted, and the jobs of each are a range of one index; for one rule, jobs are counted.
 const (
 	plannedMost       = 500_000
 	plannedMostOfRule = 50_000
 )
 
-// loadFor is how long it is kept what was checked.
+// loadFor is the retention of slot loads.
 const loadFor = 2 * futurejobs.Day
 
-// AddLoads adds what a node checked to what all nodes did.
+// AddLoads adds a node's checks to the totals of all nodes.
 func (s *Store) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) error {
 	if len(loads) == 0 {
 		return nil
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-		for _, l := range loads { // in one order, so that nodes do not lock each other out
+		for _, l := range loads { // in a fixed order, so that nodes do not deadlock
 			if _, err := exec(ctx, tx, `INSERT INTO slot_load (at, rule_id, checks, alerts, lag) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.checks, alerts = slot_load.alerts + excluded.alerts,
 	lag = CASE WHEN slot_load.lag > excluded.lag THEN slot_load.lag ELSE excluded.lag END`,
@@ -42,7 +41,7 @@ ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.che
 	return nil
 }
 
-// Worked is what was checked in each part of a span, of one rule or of all, where none is named.
+// Worked returns the checks in each part of a span, of one rule, or of all if rule is 0.
 func (s *Store) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error) {
 	text, args := `SELECT at, sum(checks), sum(alerts), max(lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
 	if rule != 0 {
@@ -66,8 +65,7 @@ func readLoad(row scanner, l *futurejobs.SlotLoad) error {
 	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.Lag))
 }
 
-// Planned is how many pending jobs are due in each part of a span, of one rule or of all, where
-// none is named.
+// Planned returns the number of pending jobs that are due in each part of a span, of one rule, or of all if rule is 0.
 func (s *Store) Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error) {
 	parts := make([]futurejobs.PlannedLoad, span.Parts())
 	for shard := range s.shards {
@@ -87,8 +85,8 @@ func (s *Store) Planned(ctx context.Context, span futurejobs.BucketRange, rule i
 	return parts, nil
 }
 
-// planned is how many jobs of a shard are due at each slot of a span, and the first part of it of
-// which not all were counted.
+// planned returns the number of jobs of a shard that are due at each slot of a span, and the first part of the span
+// that is not counted completely.
 func (s *Store) planned(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	if rule != 0 {
 		return s.plannedOf(ctx, shard, span, rule)
@@ -104,7 +102,7 @@ GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(most), sh
 	return slots, behind, err
 }
 
-// plannedOf is planned for one rule. Its jobs are found by their keys, in no order of time.
+// plannedOf is planned for one rule. It reads the rule's jobs by key, in no time order.
 func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	most := max(plannedMostOfRule/s.shards, 1)
 	slots, err = query(ctx, s.read, readPlanned, `SELECT t, count(*) FROM (
@@ -120,7 +118,7 @@ func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.Bucket
 	return slots, behind, err
 }
 
-// plannedSlot is how many jobs are due at a slot.
+// plannedSlot is the number of jobs that are due at a slot.
 type plannedSlot struct {
 	at   time.Time
 	jobs int64
@@ -128,7 +126,7 @@ type plannedSlot struct {
 
 func readPlanned(row scanner, p *plannedSlot) error { return row.Scan(at(&p.at), &p.jobs) }
 
-// forgetLoads forgets what was checked long ago.
+// forgetLoads deletes slot loads beyond their retention.
 func (s *Store) forgetLoads(ctx context.Context, now time.Time) error {
 	_, err := s.pruneAll(ctx, "", `DELETE FROM slot_load WHERE (at, rule_id) IN
 	(SELECT l.at, l.rule_id FROM slot_load l WHERE l.at < $1 ORDER BY l.at, l.rule_id LIMIT $2)`, now.Add(-loadFor), pruneBatch)

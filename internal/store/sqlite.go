@@ -21,8 +21,7 @@ import (
 // DatabaseFile is the name of the SQLite file in the data folder.
 const DatabaseFile = "deadman.db"
 
-// sqlite is the engine on one file. There is one writer: a transaction sees nobody else's
-// changes come in between.
+// sqlite implements engine on one file. It has one writer, so no other transaction interleaves with a running one.
 type sqlite struct {
 	db     *sql.DB
 	writes *prepared // on db
@@ -32,14 +31,14 @@ type sqlite struct {
 	correction
 }
 
-// connector opens the connections of one store. They have the clocks that Postgres has: now() and clock_timestamp()
-// answer with the time of the store's clock, in microseconds.
+// connector opens the connections of one store. They have the clock functions of Postgres: now() and clock_timestamp()
+// return the time of the store's clock, in microseconds.
 type connector struct {
 	driver *sqlitedriver.Driver
 	source string
 }
 
-// newDriver returns a driver whose connections have a clock.
+// newDriver returns a driver with the clock functions.
 func newDriver(clock func() time.Time) (*sqlitedriver.Driver, error) {
 	now := func(*sqlitedriver.FunctionContext, []driver.Value) (driver.Value, error) {
 		return clock().UnixMicro(), nil
@@ -101,7 +100,7 @@ func (e *sqlite) connect(ctx context.Context, timed *sqlitedriver.Driver, file s
 	return nil
 }
 
-// unreadable says what to do about a file that SQLite cannot read.
+// unreadable returns an error that proposes a fix for a file that SQLite cannot read.
 func unreadable(file string, err error) error {
 	var said *sqlitedriver.Error
 	if errors.As(err, &said) && said.Code()&0xff == sqlite3.SQLITE_NOTADB {
@@ -110,8 +109,8 @@ func unreadable(file string, err error) error {
 	return fmt.Errorf("open %s: %w", file, err)
 }
 
-// dataSource names a file and how its connections behave. A commit is on disk when it
-// returns: synchronous(FULL) with a write-ahead log.
+// dataSource returns the URL of a file with the settings of its connections. A commit is on disk as it returns:
+// synchronous(FULL) with a write-ahead log.
 func dataSource(file, txlock string, pragmas ...string) string {
 	q := url.Values{
 		"_txlock":              {txlock},
@@ -126,7 +125,7 @@ func dataSource(file, txlock string, pragmas ...string) string {
 
 // write runs f in a transaction of the one writer.
 func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
-	known, err := e.writes.all(ctx, hotWrites) // before the transaction has the one connection
+	known, err := e.writes.all(ctx, hotWrites) // before the transaction takes the only connection
 	if err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // a no-op after a commit
 	var now time.Time
 	if err := tx.QueryRowContext(ctx, e.beginSQL()).Scan(at(&now)); err != nil {
 		return err
@@ -149,15 +148,15 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	return tx.Commit()
 }
 
-// withoutDeadline is the context of a writer's statements: what a transaction began it ends, and
-// no statement pays for watching a context that could be cancelled.
+// withoutDeadline is the context of a writer's statements: a transaction always runs to its end, and no statement pays
+// for watching a cancellable context.
 var withoutDeadline = context.Background()
 
 // writer is a transaction that runs few statements many times.
 type writer struct {
 	tx    *sql.Tx
 	known map[string]*sql.Stmt // prepared on the connection
-	stmts map[string]*sql.Stmt // those of the transaction, closed with it
+	stmts map[string]*sql.Stmt // of the transaction, closed with it
 	said  map[int16][]alerts.ID
 }
 
@@ -176,7 +175,7 @@ func (w *writer) stmt(text string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// exec returns how many rows were written.
+// exec returns the number of written rows.
 func (w *writer) exec(text string, args ...any) (int64, error) {
 	s, err := w.stmt(text)
 	if err != nil {
@@ -189,7 +188,7 @@ func (w *writer) exec(text string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// row reads one row into dest; ok is false when there is none.
+// row reads one row into dest; ok is false if the result is empty.
 func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) {
 	s, err := w.stmt(text)
 	if err != nil {
@@ -213,7 +212,7 @@ func (e *sqlite) tables() string {
 
 func (e *sqlite) beginSQL() string { return `SELECT now()` }
 
-// isRetryable is never so: the writer has the file to itself.
+// isRetryable is always false: the writer has the file to itself.
 func (e *sqlite) isRetryable(error) bool { return false }
 
 func (e *sqlite) close() error {

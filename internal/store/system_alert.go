@@ -9,13 +9,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// WriteSystemAlert writes the alert of a remark, once however often it is called. said is false where
-// it was written before.
+// WriteSystemAlert writes a system alert, once for any number of calls. said is false if it was written before.
 func (s *Store) WriteSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(*sql.Tx, *alerts.SystemAlert) (bool, error) { return true, nil })
 }
 
-// ResolveSystemAlert is Announce of a Resolved remark, if the one that it closes was said.
+// ResolveSystemAlert is WriteSystemAlert for a resolved system alert, if the alert that it closes was raised.
 func (s *Store) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (was bool, err error) {
 		closing := r.Alert(time.Time{})
@@ -25,8 +24,7 @@ func (s *Store) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a
 	})
 }
 
-// writeSystemAlert writes the alert of a remark, in the transaction in which when finds that there is reason
-// to, and what the remark lacks.
+// writeSystemAlert inserts the alert if when, run in the same transaction, reports true; when fills in missing fields.
 func (s *Store) writeSystemAlert(ctx context.Context, r alerts.SystemAlert, when func(*sql.Tx, *alerts.SystemAlert) (bool, error)) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
 		r := r
@@ -44,7 +42,7 @@ func (s *Store) writeSystemAlert(ctx context.Context, r alerts.SystemAlert, when
 	return a, said, nil
 }
 
-// insertAlert writes the row of an alert; fresh is false where it is there already.
+// insertAlert writes the row of an alert; fresh is false if it exists already.
 func insertAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (fresh bool, err error) {
 	text, err := detail(&a, nil)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"deadman/alerts"
 )
 
-// OpenSystemAlert writes the alert of a firing remark, unless one of its Topic and Step stands: since
-// whenever that began, and whoever said it.
+// OpenSystemAlert writes a firing system alert, unless one of its Topic and Step is open, from any time and any node.
 func (s *Store) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		r.Since = r.Since.UTC().Truncate(time.Microsecond)
@@ -22,8 +21,8 @@ func (s *Store) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a al
 	})
 }
 
-// CloseSystemAlert writes the alert that closes the standing remark of r's Topic and Step; nothing where
-// none stands. When that began is not r's to say.
+// CloseSystemAlert writes the alert that closes the open system alert of r's Topic and Step, if any. It sets r.Since
+// from the open one.
 func (s *Store) CloseSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		var since string
@@ -41,7 +40,7 @@ func (s *Store) CloseSystemAlert(ctx context.Context, r alerts.SystemAlert) (a a
 	})
 }
 
-// Standing returns the firing remarks that stand, each with its Topic, Step and Since.
+// Standing returns the open system alerts, each with its Topic, Step and Since.
 func (s *Store) Standing(ctx context.Context) ([]alerts.SystemAlert, error) {
 	all, err := query(ctx, s.read, readStanding, `SELECT name, value FROM setting WHERE name LIKE 'remark %' ORDER BY name`)
 	if err != nil {
@@ -64,8 +63,8 @@ func readStanding(row scanner, r *alerts.SystemAlert) error {
 	return nil
 }
 
-// AlertOnChange keeps what r's Topic is known by, and writes the alert of r where it was known by
-// something else before. The first time there is nothing to say.
+// AlertOnChange stores the known value of r's Topic, and writes the alert of r if the stored value was another one. It
+// does not alert the first time.
 func (s *Store) AlertOnChange(ctx context.Context, known string, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		name := "known " + r.Topic
@@ -78,7 +77,7 @@ func (s *Store) AlertOnChange(ctx context.Context, known string, r alerts.System
 	})
 }
 
-// openAlertSetting is the setting that says since when a remark stands.
+// openAlertSetting returns the name of the setting with the start of an open system alert.
 func openAlertSetting(r alerts.SystemAlert) string { return remarkPrefix + r.Topic + " " + r.Step }
 
 const remarkPrefix = "remark "

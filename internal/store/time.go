@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// correction puts the database's time right while its clock is wrong. It is safe for concurrent use.
+// correction corrects the database's time while its clock is wrong. It is safe for concurrent use.
 type correction struct {
-	by atomic.Pointer[func(said time.Time) time.Time] // nil: the database is right
+	by atomic.Pointer[func(said time.Time) time.Time] // nil: no correction
 }
 
-// goBy sets what the database's time is corrected by.
+// goBy sets the correction of the database's time.
 func (c *correction) goBy(correct func(said time.Time) time.Time) { c.by.Store(&correct) }
 
-// correct returns the time at which a transaction works that began at the database's time said.
+// correct returns the time of a transaction that began at the database's time said.
 func (c *correction) correct(said time.Time) time.Time {
 	if by := c.by.Load(); by != nil {
 		return (*by)(said)
@@ -22,11 +22,11 @@ func (c *correction) correct(said time.Time) time.Time {
 	return said
 }
 
-// GoBy has transactions work at the time that correct makes of the database's. A node sets its clock's, so that a
-// step of the database's clock does not end leases, nor put jobs off.
+// GoBy makes transactions use the time that correct returns for the database's time. A node passes its clock's
+// correction, so that a step of the database's clock neither ends leases nor delays jobs.
 func (s *Store) GoBy(correct func(said time.Time) time.Time) { s.goBy(correct) }
 
-// Time is Now, corrected.
+// Time is Now with the correction.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -35,14 +35,15 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return s.correct(now), nil
 }
 
-// farAhead is how far after now an instant may be that a node wrote as its own now.
+// farAhead is the tolerance for an instant that a node wrote as its own now.
 const farAhead = 10 * time.Second
 
-// RoutineNotices is how far ahead a notification may be planned: by the longest group_wait, and more for a try.
+// RoutineNotices is the longest time ahead that a notification may be planned for: the longest group_wait, plus the
+// time for a retry.
 const RoutineNotices = 2 * time.Hour
 
-// future are the instants that hold something up for as long as they are after $1. Those that cannot be empty become
-// $2, which is now.
+// future clears instants that block work as long as they are after $1. Those that cannot be empty become $2, the
+// current time.
 var future = []struct {
 	text string
 	now  bool
@@ -59,13 +60,14 @@ var future = []struct {
 	{`UPDATE idempotency SET at = $2 WHERE at > $1`, true},
 }
 
-// futureNotices are notifications that are planned for later than $2. They go out now.
+// futureNotices sends notifications now that are planned for later than $2.
 const futureNotices = `UPDATE notice SET next_at = $1 WHERE ` + unfinished + ` AND next_at > $2`
 
-// futureRules are versions of rules that were saved in the future: their schedules would not tick until then.
+// futureRules resets versions of rules that were saved in the future: their schedules would not tick until then.
 const futureRules = `UPDATE rule_version SET saved_at = $2 WHERE saved_at > $1`
 
-// putRulesBack has versions of the future be saved now, and the nodes read the rules anew where there were any.
+// putRulesBack sets the save time of future versions to now, and makes the nodes read the rules again if it changed
+// any.
 func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
 	n, err := exec(ctx, s.db, futureRules, now.Add(farAhead), now)
 	if err != nil || n == 0 {
@@ -75,9 +77,9 @@ func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// PutBack takes back the instants after now that were written by a clock that was ahead, and would hold something up
-// until then: marks of what was read, heard and swept, outages, the gates of the rules and streams, requests, and notifications
-// that are planned for later than notices ahead. What is as it should be is not touched.
+// PutBack resets instants after now that a fast clock wrote and that would block work until then: read, gap and sweep
+// marks, outages, the gates of the rules and streams, requests, and notifications planned for later than notices ahead.
+// It does not touch correct rows.
 func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
 	now, err := s.Time(ctx)
 	if err != nil {

@@ -51,8 +51,8 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, e
 	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
 }
 
-// InsertToken implements access.Store. An expired token of the name is revoked as of when it
-// expired, which is what the name waits for.
+// InsertToken implements access.Store. An expired token of the same name is revoked as of its expiry, which frees the
+// name.
 func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 	bounds, err := boundsColumn(t.Given.OrNil())
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 	return nil
 }
 
-// boundsColumn are bounds as a column has them: NULL for nil.
+// boundsColumn returns bounds as they are stored: NULL for nil.
 func boundsColumn(b *access.Bounds) (any, error) {
 	if b == nil {
 		return nil, nil
@@ -117,7 +117,7 @@ func scopeList(scopes []access.Scope, between string) string {
 	return strings.Join(names, between)
 }
 
-// described is what the audit says of a new token.
+// described returns the detail of a new token in the audit log.
 func described(t access.Token) string {
 	text := "id " + t.ID + "; scopes " + scopeList(t.Scopes, ", ")
 	if t.Prefix != "" {
@@ -164,11 +164,11 @@ func (s *Store) TouchToken(ctx context.Context, id string, at time.Time) error {
 	return nil
 }
 
-// insertAudit says who did what. Its parameters are auditArgs.
+// insertAudit writes a line of the audit log. Its parameters are auditArgs.
 const insertAudit = `
 INSERT INTO audit (at, actor, token_id, addr, action, object, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 
-// auditArgs are the parameters of insertAudit: the context's actor did action to object. An action that is not in
+// auditArgs returns the parameters of insertAudit: the context's actor did action to object. An action outside
 // access.Actions is an error.
 func auditArgs(ctx context.Context, now time.Time, action access.Action, object, detail string) ([]any, error) {
 	if err := action.Check(); err != nil {
@@ -178,7 +178,7 @@ func auditArgs(ctx context.Context, now time.Time, action access.Action, object,
 	return []any{now, escape(a.Name), escape(a.TokenID), escape(a.Addr), string(action), escape(object), escape(detail)}, nil
 }
 
-// audit says in a transaction who did what in it. What is not said did not happen.
+// audit records an action in the transaction that performs it, so each action has its line.
 func audit(ctx context.Context, tx execer, now time.Time, action access.Action, object, detail string) error {
 	args, err := auditArgs(ctx, now, action, object, detail)
 	if err != nil {
@@ -219,8 +219,8 @@ func (s *Store) Audit(ctx context.Context, f access.AuditFilter) (entries []acce
 	return page.Items, page.Next, nil
 }
 
-// auditText asks for what a filter names, and for nothing of what it leaves open: the index
-// on the object serves only a statement that names one.
+// auditText conditions only the columns that a filter sets: the index on the object serves only a statement with a
+// condition on it.
 func auditText(f access.AuditFilter, before int64, limit int) (text string, args []any) {
 	w := filter{`SELECT id, at, actor, token_id, addr, action, object, detail FROM audit WHERE id < ?`, []any{before}}
 	w.like(`actor`, f.Actor)
@@ -230,8 +230,7 @@ func auditText(f access.AuditFilter, before int64, limit int) (text string, args
 	return rebindPlaceholders(w.text + ` ORDER BY id DESC LIMIT ?`), append(w.args, limit)
 }
 
-// like narrows a column to a text, or to what begins with it where a * follows. An index
-// on the column serves both.
+// like narrows a column to a text, or to texts with a prefix if it ends with *. An index on the column serves both.
 func (w *filter) like(column, wanted string) {
 	begin, open := strings.CutSuffix(wanted, "*")
 	begin = escape(begin)
@@ -244,12 +243,11 @@ func (w *filter) like(column, wanted string) {
 	}
 }
 
-// lastRune sorts after what any text goes on with. No text has it: it is no character.
+// lastRune sorts after any continuation of a text. It is not a character, so no text has it.
 const lastRune = '\U0010FFFF'
 
-// PruneAudit takes away what the audit has from before, and tokens that ended before, in
-// bounded transactions. It returns how many entries. The newest token stays for good: by it, a
-// node knows that it may never be open again.
+// PruneAudit deletes audit entries before the given time, and tokens that ended before it, in bounded transactions. It
+// returns the number of entries. The newest token stays forever: it tells a node that it must never be open again.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time) (int64, error) {
 	if _, err := exec(ctx, s.db, `DELETE FROM token WHERE (revoked_at < $1 OR expires_at < $1) AND id < (SELECT max(n.id) FROM token n)`, before); err != nil {
 		return 0, err

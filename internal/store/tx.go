@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// tries is how often a transaction is begun that loses against another one.
+// tries bounds the attempts of a transaction that loses against others.
 const tries = 10
 
-// tx runs f in one transaction, and again when it lost against another one. now is the
-// database's time at the transaction's start.
+// tx runs f in one transaction, and again if it lost against another one. now is the database's time at the
+// transaction's start.
 func (s *Store) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	return retry(ctx, s.isRetryable, func() error { return s.once(ctx, f) })
 }
@@ -24,7 +24,7 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // a no-op after a commit
 	var now time.Time
 	if err := tx.QueryRowContext(ctx, s.beginSQL()).Scan(at(&now)); err != nil {
 		return err
@@ -35,13 +35,12 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 	return tx.Commit()
 }
 
-// withDBTimeout bounds the wait for a database that may have gone silent: by more than any
-// transaction takes.
+// withDBTimeout bounds the wait for a silent database: by more than any transaction takes.
 func withDBTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*dbTimeout)
 }
 
-// retry runs f until it fails with an error that does not pass, or tries are spent.
+// retry runs f until it succeeds, fails with a permanent error, or tries are used up.
 func retry(ctx context.Context, passing func(error) bool, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -54,7 +53,7 @@ func retry(ctx context.Context, passing func(error) bool, f func() error) error 
 	}
 }
 
-// pause waits for a moment that grows with each try, and is never the same twice.
+// pause sleeps for a random time that grows with each try.
 func pause(ctx context.Context, try int) error {
 	span := time.Millisecond << min(try, 6)
 	t := time.NewTimer(span/2 + rand.N(span))
@@ -67,10 +66,10 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// scanner is a row, of either kind of driver.
+// scanner is a row of either driver.
 type scanner interface{ Scan(dest ...any) error }
 
-// cursor is a result, of either kind of driver.
+// cursor is a result of either driver.
 type cursor interface {
 	scanner
 	Next() bool
@@ -82,12 +81,12 @@ func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
 	return allInto(nil, rows, scan)
 }
 
-// allInto is all, written into room as far as that goes.
+// allInto is all, written into room as far as its capacity allows.
 func allInto[T any](room []T, rows cursor, scan func(scanner, *T) error) ([]T, error) {
 	out := room[:0]
 	for rows.Next() {
 		if len(out) == cap(out) {
-			out = slices.Grow(out, max(len(out), 16)) // rows are large: append by itself would copy a page of jobs four times over
+			out = slices.Grow(out, max(len(out), 16)) // rows are large: append by itself would copy a page of jobs four times
 		}
 		out = append(out, *new(T))
 		if err := scan(rows, &out[len(out)-1]); err != nil {
@@ -109,7 +108,7 @@ func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, 
 	return all(rows, scan)
 }
 
-// first returns the first row of a query, or none where there is no row. what names the row in an error.
+// first returns the first row of a query, or the error none if the result is empty. what names the row in an error.
 func first[T any](ctx context.Context, q querier, scan func(scanner, *T) error, none error, what, text string, args ...any) (row T, err error) {
 	rows, err := query(ctx, q, scan, text, args...)
 	switch {
@@ -137,7 +136,7 @@ type execer interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
 }
 
-// exec returns how many rows were written.
+// exec returns the number of written rows.
 func exec(ctx context.Context, e execer, text string, args ...any) (int64, error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()

@@ -16,12 +16,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// wrapErr is the error of an operation, which is ErrUnavailable where the database is away.
+// wrapErr wraps the error of an operation, as ErrUnavailable if the database is unreachable.
 func wrapErr(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, asUnavailable(err))
 }
 
-// unavailableError is a database that cannot be reached, in one line. It stays what it was, too.
+// unavailableError is the error of an unreachable database, in one line. It also wraps the cause.
 type unavailableError struct{ err error }
 
 func (a unavailableError) Error() string {
@@ -34,8 +34,8 @@ func (a unavailableError) Error() string {
 
 func (a unavailableError) Unwrap() []error { return []error{ErrUnavailable, a.err} }
 
-// asUnavailable makes ErrUnavailable of an error that says no more than that the database is not
-// there, or does not answer within its time. What a caller called off is the caller's.
+// asUnavailable returns ErrUnavailable for an error that means that the database is unreachable or does not answer in
+// time. Cancellation by the caller is returned as it is.
 func asUnavailable(err error) error {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) || !isUnavailable(err) {
 		return err
@@ -59,8 +59,7 @@ func isUnavailable(err error) bool {
 	return errors.As(err, new(net.Error)) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err)
 }
 
-// isUnavailableCode reports whether Postgres says that it goes, comes, is full, or took longer than
-// a transaction may.
+// isUnavailableCode reports whether Postgres shuts down, starts, is full, or exceeded the time of a transaction.
 func isUnavailableCode(code string) bool {
 	return strings.HasPrefix(code, "08") || slices.Contains([]string{
 		"57P01", "57P02", "57P03", // shut down, crashed, starting
@@ -69,7 +68,7 @@ func isUnavailableCode(code string) bool {
 	}, code)
 }
 
-// oneLine is a driver's error on one line: each cause once, without what leads to it.
+// oneLine returns a driver's error on one line: each cause once, without its wrapping.
 func oneLine(err error) string {
 	causes := causesOf(err, nil)
 	if len(causes) == 0 {
@@ -78,7 +77,7 @@ func oneLine(err error) string {
 	return strings.Join(causes, "; ")
 }
 
-// causesOf adds what the network and Postgres say to known.
+// causesOf appends the errors of the network and of Postgres to known.
 func causesOf(err error, known []string) []string {
 	switch e := err.(type) { //nolint:errorlint // the chain is walked here
 	case *net.OpError, *pgconn.PgError:

@@ -11,11 +11,11 @@ import (
 	"deadman/rules"
 )
 
-// keptVersions is how many versions of a rule are kept for its log: the newest, and the first, which says when
-// the rule began. Others are kept as long as they are needed.
+// keptVersions is the number of versions of a rule that are kept for its log: the newest ones. The first one is kept as
+// well, as it has the rule's creation time. Others are kept as long as they are needed.
 const keptVersions = 100
 
-// pastVersion is a version of a rule as far as it matters for whether it is needed.
+// pastVersion has the columns of a rule's version that decide if it is needed.
 type pastVersion struct {
 	number  int32
 	reads   []rules.StreamBinding
@@ -30,13 +30,13 @@ func readPastVersion(row scanner, v *pastVersion) error {
 	return json.Unmarshal([]byte(reads), &v.reads)
 }
 
-// PruneVersions takes away old versions of rules that nothing needs, and returns how many.
+// PruneVersions deletes old versions of rules that are no longer needed, and returns their number.
 //
-//  1. The newest versions of a rule stay, and its first.
-//  2. A version stays that may decide about an event or a tick which is not applied yet.
-//  3. A version stays that a pending job or an open outage has.
+// 1. The newest versions of a rule stay, and its first.
+// 2. A version stays that may decide about an event or a tick that is not applied yet.
+// 3. A version stays that a pending job or an open outage has.
 //
-// No job of a version that is out of charge is created any more, so what is true of it stays true.
+// A superseded version never gets a new job, so these conditions stay true.
 func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {
 	many, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
 		`SELECT rule_id FROM rule_version GROUP BY rule_id HAVING count(*) > $1 ORDER BY rule_id`, keptVersions+1)
@@ -85,18 +85,18 @@ func (s *Store) pruneVersionsOf(ctx context.Context, rule int32) (total int64, e
 	return total, nil
 }
 
-// cursorsOf are the cursors of all streams of the broker, and of what the rule expects by the clock.
+// cursorsOf returns the cursors of all streams of the broker, and those of the rule's ticks and expected keys.
 func (s *Store) cursorsOf(ctx context.Context, rule int32) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard+` OR stream = $1 OR stream = $2`,
 		futurejobs.TickStream(rule), rules.ExpectedStream(rule))
 	return byStream(all), err
 }
 
-// skewMost bounds how far the clocks of the broker and the database are apart.
+// skewMost bounds the difference between the clocks of the broker and the database.
 const skewMost = time.Minute
 
-// isPast reports whether the streams of a version were read, and its ticks applied, past the time at which the
-// next version was saved.
+// isPast reports whether the streams of a version were read, and its ticks applied, past the time of the next version's
+// save.
 func (v pastVersion) isPast(next pastVersion, rule int32, cursors map[string]futurejobs.Cursor) bool {
 	saved := next.savedAt.Add(skewMost)
 	for _, r := range v.reads {
@@ -112,7 +112,7 @@ func (v pastVersion) isPast(next pastVersion, rule int32, cursors map[string]fut
 	return !known || int64(expected.LastSeq) > int64(v.number) //nolint:gosec // it counts versions
 }
 
-// versionsInUse are the versions that pending jobs and open outages of a rule have.
+// versionsInUse returns the versions of pending jobs and open outages of a rule.
 func (s *Store) versionsInUse(ctx context.Context, rule int32) ([]int32, error) {
 	number := func(row scanner, version *int32) error { return row.Scan(version) }
 	used, err := query(ctx, s.read, number, `SELECT DISTINCT version FROM outage WHERE rule_id = $1 AND closed_at IS NULL`, rule)
@@ -125,8 +125,8 @@ func (s *Store) versionsInUse(ctx context.Context, rule int32) ([]int32, error) 
 	return slices.Compact(used), err
 }
 
-// dropVersions deletes versions, which are sorted. Nodes read all rules anew: what went is in no list of what
-// changed.
+// dropVersions deletes sorted versions. It makes nodes read all rules again, since the list of changes has no
+// deletions.
 func (s *Store) dropVersions(ctx context.Context, rule int32, versions []int32) (dropped int64, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		dropped = 0

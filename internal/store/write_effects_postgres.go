@@ -14,9 +14,8 @@ import (
 	"deadman/internal/access"
 )
 
-// queueNet puts all writes of a batch into one round trip. Endings come before creations,
-// which may be for the same keys.
-// create are those of the net effect that are not written yet.
+// queueNet puts all writes of a batch into one round trip. Endings come before creations, which may be for the same
+// keys. create are the new jobs of the net effect that are not written yet.
 func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net futurejobs.FoldResult, create []*futurejobs.Job, now time.Time, repeats bool) error {
 	if err := queueEndings(q, net.End, repeats); err != nil {
 		return err
@@ -65,7 +64,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net f
 	}
 	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {
-		return nil // by hand, and nothing to count
+		return nil // a manual change, without a job to count
 	}
 	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost).Exec(expect(1, futurejobs.ErrCursorMoved))
 	return nil
@@ -79,7 +78,7 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision, repeats bool) error 
 	for i := range ends {
 		decisions[i] = &ends[i]
 	}
-	c, _, err := columnsOf(decisions) // they are sent with the rest of the batch, and not used again
+	c, _, err := columnsOf(decisions) // they are sent with the rest of the batch, and not reused
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision, repeats bool) error 
 }
 
 var (
-	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
+	// changeJobs and updateJobs need no comparison, since their jobs are locked.
 	changeJobs = `
 UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
 	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state, acked_until = job.acked_until,
@@ -163,10 +162,10 @@ func queueUpdates(q *pgx.Batch, jobs []futurejobs.Job) {
 	}
 }
 
-// errLockedJobGone means that a job has gone that is locked.
+// errLockedJobGone means that a locked job no longer exists.
 var errLockedJobGone = errors.New("a locked job has gone")
 
-// newsColumns are what is known of jobs that are there.
+// newsColumns returns the changed columns of existing jobs.
 func newsColumns(jobs []futurejobs.Job) []any {
 	n := len(jobs)
 	shards, ids := make([]int16, n), make([]int64, n)
@@ -177,7 +176,7 @@ func newsColumns(jobs []futurejobs.Job) []any {
 	return []any{shards, ids, states, members, trails}
 }
 
-// queueOrders writes what jobs remember of the order of events. Few do.
+// queueOrders writes the event order of jobs. Few jobs have one.
 func queueOrders(q *pgx.Batch, jobs []futurejobs.Job) (err error) {
 	n := len(jobs)
 	if n == 0 {
@@ -216,7 +215,7 @@ func queueRemembered(q *pgx.Batch, early []futurejobs.EarlyEvent) (err error) {
 	return nil
 }
 
-// queueTurnedAway writes which jobs a quota had no room for. It comes before what is remembered of their keys.
+// queueTurnedAway records the jobs that a quota refused. It comes before the early events of their keys.
 func queueTurnedAway(q *pgx.Batch, all []futurejobs.Unbegun) {
 	gone := turnedAwayOf(all)
 	if len(gone) == 0 {

@@ -14,7 +14,7 @@ INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, firs
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
-	// createPlain is createOne for a job that has nothing in the columns that it leaves out.
+	// createPlain is createOne for a job without values in the omitted columns.
 	createPlain = `
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, origin)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -59,7 +59,7 @@ func (w *writer) writeNet(net futurejobs.FoldResult, now time.Time) error {
 		}
 	}
 	for _, d := range net.StartedAndEnded {
-		// A job that began and ended at once takes an id like any other.
+		// A job that started and ended at once takes an id like any other.
 		if err := w.create(&d.Job); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (w *writer) writeNet(net futurejobs.FoldResult, now time.Time) error {
 	return w.rememberAll(net)
 }
 
-// changeAll writes what goes on otherwise.
+// changeAll writes the changes of pending jobs.
 func (w *writer) changeAll(net futurejobs.FoldResult) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
@@ -113,7 +113,7 @@ func (w *writer) changeAll(net futurejobs.FoldResult) error {
 	return nil
 }
 
-// rememberAll writes what happened early, and forgets what somebody waited for.
+// rememberAll writes early events and deletes those that were used.
 func (w *writer) rememberAll(net futurejobs.FoldResult) error {
 	for _, u := range turnedAwayOf(net.Unbegun) {
 		if _, err := w.exec(turnOneAway, u.Shard, u.RuleID, escapedText(u.Key), u.At, u.Until); err != nil {
@@ -142,7 +142,7 @@ func (w *writer) rememberAll(net futurejobs.FoldResult) error {
 	return nil
 }
 
-// create writes a new job, or returns errOvertaken where there is one that was not looked up.
+// create writes a new job, or returns errConcurrentCreate if one exists that was not read.
 func (w *writer) create(j *futurejobs.Job) error {
 	statement, args := createPlain, []any{
 		j.Shard, j.RuleID, j.Version, escape(j.Key),
