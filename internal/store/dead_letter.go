@@ -13,7 +13,7 @@ const insertLetter = `
 INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
-// letter returns the parameters of insertLetter. It keeps the whole event, whatever its bytes.
+// letter returns the parameters of insertLetter. It keeps the whole event, with any bytes.
 func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	head, err := header(l.Event.Header)
 	if err != nil {

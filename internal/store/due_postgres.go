@@ -36,7 +36,7 @@ CROSS JOIN LATERAL (`
 	dueEnd  = `
 ) AS f`
 
-	// dueWithin ends a page with the row at which the page reaches a number of bytes.
+	// dueWithin ends a page with the row that makes the page reach a number of bytes.
 	dueWithin = `
 SELECT ` + dueCells + ` FROM (
 	SELECT f.*, coalesce(sum(` + dueBytes + `)

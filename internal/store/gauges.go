@@ -13,7 +13,7 @@ type Gauges struct {
 	Unpublished int64 // alerts
 	DeadLetters int64
 
-	// The oldest of each; zero when there is none.
+	// The oldest of each; zero: none.
 	OldestDue        time.Time
 	OldestHistory    time.Time // approximate, to the second or so: rows are not sorted
 	OldestAlert      time.Time

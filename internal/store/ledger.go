@@ -263,7 +263,7 @@ func (s *Store) OtherNodeAlive(ctx context.Context, node string, since time.Time
 	return seen, nil
 }
 
-// isHeard is the condition that a cursor is of received events: of a stream of the broker, whose names have no slash,
+// isHeard is the condition that a cursor is of received events: of a stream of the broker, without a slash in its name,
 // or of pings and manual jobs, with an empty name. The cursors of expected keys and ticks have a slash.
 const isHeard = `stream NOT LIKE '%/%'`
 

@@ -103,7 +103,7 @@ func (s *Store) outbox() alertQueue {
 }
 
 // unpublished returns the columns that show if an alert a is still in the outbox, and if it is withheld. It scans the
-// shard's whole outbox, at one to two GB/s: use it for pages, and not for many alerts.
+// shard's whole outbox, at one to two GB/s: use it for pages, and waiting for many alerts.
 func (s *Store) unpublished() string {
 	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld IS TRUE`
 }

@@ -13,21 +13,21 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// A settle is one statement, put together from these parts. Each reads the one before it,
-// so what the fence does not let through is written nowhere.
+// A settle is one statement, composed of these parts. Each part reads the one before it, so a decision that the fence
+// rejects is written to no table.
 //
 //	older         a node of schema 16
-//	rule_set_now  the rule set, if it stands; only such a node needs it
-//	rule_now      the rules that stand
-//	stand         the shards that are held, if all rules stand
-//	ended, moved  the jobs of those shards that were as they were read, and are now changed
-//	done          both, where some jobs end and some go on
+//	rule_set_now  the rule set, if unchanged; needed only for such a node
+//	rule_now      the unchanged rules
+//	stand         the held shards, if all rules are unchanged
+//	ended, moved  the jobs of those shards that were unchanged since they were read, and are now written
+//	done          both, if some jobs end and some continue
 //
-// The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
-// wait for it, a renewal and a new version do not. A lease that has expired and a gate that is closed let
-// no settle in, or settles that overlap could keep those waiting for ever.
+// The rows of rule_now and stand are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
+// wait for it, a renewal and a new version do not. An expired lease or a closed gate admits no settle, or overlapping
+// settles could block takeovers and changes forever.
 //
-// Parameters stand in the order of the parts; numbered gives them their numbers.
+// Parameters are in the order of the parts; rebindPlaceholders numbers them.
 const (
 	ruleSetNow = `older AS MATERIALIZED (
 	` + olderNode + `

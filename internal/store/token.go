@@ -51,7 +51,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, e
 	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
 }
 
-// InsertToken implements access.Store. An expired token of the same name is revoked as of its expiry, which frees the
+// InsertToken implements access.Store. An expired token of the same name is revoked as of its expiry, and this frees the
 // name.
 func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 	bounds, err := boundsColumn(t.Given.OrNil())

@@ -17,7 +17,7 @@ import (
 	"deadman/internal/access"
 )
 
-// token is a token that reads, made when the world's slots begin.
+// token returns a new read token, created at the start of the fixture's slots.
 func (w *fixture) token(name string) access.Token {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
@@ -29,7 +29,7 @@ func (w *fixture) token(name string) access.Token {
 	}
 }
 
-// insert keeps a token of that name.
+// insert stores a token of that name.
 func (w *fixture) insert(name string) access.Token {
 	w.t.Helper()
 	t := w.token(name)
@@ -37,7 +37,7 @@ func (w *fixture) insert(name string) access.Token {
 	return t
 }
 
-// deeds are the audit's entries about tokens, oldest first, as "action object".
+// deeds returns the audit entries about tokens, oldest first, as "action object".
 func (w *fixture) deeds() []string {
 	w.t.Helper()
 	var deeds []string
@@ -48,7 +48,7 @@ func (w *fixture) deeds() []string {
 	return deeds
 }
 
-// entries reads the audit to its end.
+// entries reads the audit log to its end.
 func (w *fixture) entries(f access.AuditFilter) (entries []access.AuditEntry) {
 	w.t.Helper()
 	for {
@@ -104,8 +104,8 @@ func tokensHaveNamesOfTheirOwn(t *testing.T, w *fixture) {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 	w.must(w.RevokeToken(w.ctx(), first.ID, w.at))
-	w.insert("ci") // a revoked one has given it up
-	w.insert("CI") // and letters are what they are
+	w.insert("ci") // a revoked one frees its name
+	w.insert("CI") // names are case-sensitive
 }
 
 func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
@@ -178,7 +178,7 @@ func tokensAreRevoked(t *testing.T, w *fixture) {
 	}
 }
 
-// asked is a store that counts how often it was asked for all tokens.
+// asked is a store that counts the calls of Tokens.
 type asked struct {
 	*fixture
 	times int
@@ -189,9 +189,9 @@ func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
 	return a.fixture.Tokens(ctx)
 }
 
-// Two nodes are open because there never was a token, and ask for one with each request. A
-// token that one of them makes closes that one at once, and the other within seconds; that it is
-// revoked opens neither.
+// tokensGovernEveryNode checks two nodes that are open because no token was ever created, and that ask for one with
+// each request. A token that one of them creates closes that one at once and the other within seconds; revoking the
+// token opens neither.
 func tokensGovernEveryNode(t *testing.T, w *fixture) {
 	now, s := w.at, &asked{fixture: w}
 	here := access.NewTokens(s, func() time.Time { return now })
@@ -247,7 +247,7 @@ func tokensAreTouchedForward(t *testing.T, w *fixture) {
 	}
 }
 
-// as is a context in which somebody acts.
+// as returns a context of an actor.
 func (w *fixture) as(a access.Actor) context.Context { return access.As(w.ctx(), a) }
 
 func auditSaysWho(t *testing.T, w *fixture) {
@@ -285,7 +285,7 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 	all := w.entries(access.AuditFilter{Object: "token/*"}) // newest first
 	for _, c := range []struct {
 		f    access.AuditFilter
-		want string // the places in all
+		want string // the indexes in all
 	}{
 		{access.AuditFilter{Object: "token/acme-1"}, "0 6"},
 		{access.AuditFilter{Object: "token/acme-*"}, "0 5 6"},
@@ -320,7 +320,7 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 	}
 }
 
-// places are where in a list the wanted entries stand.
+// places returns the indexes of the wanted entries in a list.
 func places(entries []access.AuditEntry, wanted func(access.AuditEntry) bool) string {
 	var at []string
 	for i, e := range entries {
@@ -352,7 +352,7 @@ func auditIsPaged(t *testing.T, w *fixture) {
 	f := access.AuditFilter{Object: "token/*"}
 	_, next, err := w.Audit(w.ctx(), f)
 	w.must(err)
-	w.insert("later") // what comes in meanwhile is not in what is left
+	w.insert("later") // new entries do not appear on the remaining pages
 	f.Cursor = next
 	if diff := cmp.Diff(whole[50:], w.entries(f)); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
@@ -367,7 +367,7 @@ func auditIsPaged(t *testing.T, w *fixture) {
 }
 
 func auditIsPruned(t *testing.T, w *fixture) {
-	// Tokens end by their keeper's time; entries are as old as the database says.
+	// Tokens end by the access package's time; entries have the database's time.
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	expired, revoked, live := w.token("expired"), w.token("revoked"), w.token("live")
 	expired.ExpiresAt, live.ExpiresAt = now.Add(-2*time.Hour), now.Add(2*futurejobs.Day)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// account is who runs the server: Postgres refuses root. Nil: who we are.
+// account returns the user to run the server as, since Postgres refuses root. Nil: the current user.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

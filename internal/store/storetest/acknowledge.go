@@ -12,7 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// acknowledges is the effect that acknowledges the alert of a job until an instant.
+// acknowledges returns the effect that acknowledges the alert of a job until an instant.
 func (w *fixture) acknowledges(key string, alert alerts.ID, until time.Time) futurejobs.Effect {
 	return w.asking(w.rule, key, time.Time{}, futurejobs.Acknowledge{Ack: futurejobs.Ack{Alert: alert, By: "ada\x00", Until: until, Note: "it's me"}})
 }
@@ -58,7 +58,7 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		t.Errorf("for good: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	does("alert.unack", w.acknowledges("a", said, time.Time{}))
-	does("alert.unack", w.acknowledges("a", said, time.Time{})) // as it is
+	does("alert.unack", w.acknowledges("a", said, time.Time{})) // already so
 	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
 		t.Errorf("taken back: %+v, until %s", got.Ack, got.AckedUntil)
 	}

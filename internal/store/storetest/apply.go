@@ -16,7 +16,7 @@ import (
 	"deadman/rules"
 )
 
-// batch is events of the rule's stream, which stands at 7.
+// batch returns a batch of events of the rule's stream, with its cursor at 7.
 func (w *fixture) batch(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{Stream: "ORDERS", After: after, Last: last, LastAt: w.slot(), RuleSet: w.set, Effects: effects}
 }
@@ -126,7 +126,7 @@ func applyStartsAgainAfterAnEnd(t *testing.T, w *fixture) {
 	w.balances(2)
 }
 
-// Starts for keys that are waited for come again and again, among others that are new.
+// applyMeetsWhatIsThere checks starts for pending keys that are redelivered, mixed with new ones.
 func applyMeetsWhatIsThere(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	a := w.one("a")
@@ -192,7 +192,7 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 		t.Errorf("of a stream without a cursor: %v, want ErrMoved", err)
 	}
 
-	// Starts of one key from many sides make one job.
+	// Concurrent starts of one key create one job.
 	for range writers {
 		nodes.Go(func() { w.byHand(w.starting(w.rule, "c", w.slot()), w.starting(w.rule, "d", w.slot())) })
 	}
@@ -203,7 +203,8 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 	w.balances(4)
 }
 
-// A batch of events rests on the rules that read its stream, before or after they change.
+// applyLosesToRulesOfItsStream checks that a batch of events depends on the rules that read its stream, before or after
+// they change.
 func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 	save := func(name, stream string) {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{
@@ -240,7 +241,7 @@ func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 	}
 }
 
-// What is done by hand, and what comes by the clock, rests on the rules that were asked.
+// applyByHandLosesToItsRules checks that manual changes and ticks depend on the rules that they were evaluated with.
 func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
 	other := w.save("other", "order")
 	set := w.set
@@ -264,7 +265,7 @@ func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
 	}
 }
 
-// Changes of rules wait for a batch that holds them off, and for no longer.
+// applyHoldsChangesOff checks that changes of rules wait for a batch that holds them off, and for no longer.
 func applyHoldsChangesOff(t *testing.T, w *fixture) {
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
 	b := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
@@ -403,7 +404,8 @@ func cursorsAreReset(t *testing.T, w *fixture) {
 	}
 }
 
-// Lost events are counted with the cursor that passes them, and leave the count with their alert.
+// lossesAreReportedOnce checks that lost events are counted with the cursor that passes them, and leave the count with
+// their alert.
 func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	created := w.slot()
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", StreamCreatedAt: created}))
@@ -428,7 +430,7 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 		return a
 	}
 	lose(7, 10, 2)
-	counts(2, created) // nothing was applied before
+	counts(2, created) // no event was applied before
 	lose(10, 20, 0)
 	lose(20, 30, 3)
 	counts(5, created)
@@ -438,7 +440,7 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	report(5, created, false)
 	lose(30, 40, 4)
 	counts(4, created.Add(30*time.Second))
-	if second := report(3, created, true); second.ID == first.ID { // of the same time
+	if second := report(3, created, true); second.ID == first.ID { // at the same time
 		t.Errorf("both alerts are %v", first.ID)
 	}
 	counts(1, created.Add(30*time.Second))
@@ -447,14 +449,14 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	}
 }
 
-// applied is what a batch came to, in numbers.
+// applied has the counts of a batch's result.
 type applied struct{ Created, Ended, Kept, Said int }
 
 func counted(a futurejobs.ApplyResult) applied {
 	return applied{a.Created, a.Ended, a.Kept, len(a.Said)}
 }
 
-// What rests on how far streams were applied is not done once they went on.
+// applyLosesToACursor checks that a batch that depends on the cursors of streams is refused once they have advanced.
 func applyLosesToACursor(t *testing.T, w *fixture) {
 	b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
 	for _, known := range []map[string]uint64{{"ORDERS": 6}, {"ORDERS": 7, "NEVER": 0}} {

@@ -15,10 +15,10 @@ import (
 	"deadman/rules"
 )
 
-// ada is who does things by hand.
+// ada is the actor of manual changes.
 var ada = access.Actor{Name: "ada", TokenID: "t1", Addr: "127.0.0.1:9"}
 
-// audited returns what the audit has, oldest first, as "actor action object detail".
+// audited returns the audit log, oldest first, as "actor action object detail".
 func (w *fixture) audited(f access.AuditFilter) []string {
 	w.t.Helper()
 	entries, _, err := w.Audit(w.ctx(), f)
@@ -41,10 +41,10 @@ func deedsAreAudited(t *testing.T, w *fixture) {
 	}
 	w.start(w.slot(), "nobody's deed")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
-	by("job.create", w.starting(w.rule, "a", w.slot())) // is there
+	by("job.create", w.starting(w.rule, "a", w.slot())) // it exists
 	by("job.snooze", w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
-	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // has gone
+	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // it no longer exists
 	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
 	if _, err := w.Apply(ctx, stale); err == nil {
 		t.Fatal("a deed under old rules was done")
@@ -63,7 +63,8 @@ func deedsAreAudited(t *testing.T, w *fixture) {
 	}
 }
 
-// An action that access.Actions does not describe is written by nothing, and what it would have been written for is not done.
+// unknownActionsAreRefused checks that an action missing from access.Actions is not written, and that the change with
+// that action is not made.
 func unknownActionsAreRefused(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	effect := w.starting(w.rule, "a", w.slot())
@@ -92,7 +93,7 @@ func changesOfRulesAreAudited(t *testing.T, w *fixture) {
 	if _, err := w.Save(ctx, saved, 1); err == nil {
 		t.Fatal("saved over another version")
 	}
-	for _, paused := range []bool{true, true, false, false} { // each second changes nothing
+	for _, paused := range []bool{true, true, false, false} { // each second one changes nothing
 		w.must(w.Pause(ctx, "r", paused))
 	}
 	must[int32](t)(w.Delete(ctx, "r", 2))

@@ -13,7 +13,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// putOff is a beat at an instant that has its job looked at next at a slot.
+// putOff returns the effect of a heartbeat at an instant that moves the next check of its job to a slot.
 func (w *fixture) putOff(key string, at, next time.Time) futurejobs.Effect {
 	return w.asking(w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 		body := json.RawMessage(strconv.Quote("beat"))
@@ -54,7 +54,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 		t.Errorf("a beat that changes nothing wrote (-want +got):\n%s", diff)
 	}
 
-	// What was said is over, and another wait begins under the same key.
+	// The alert is closed, and another job starts under the same key.
 	back := w.asking(w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.BeatResult, error) {
 		return futurejobs.BeatResult{
 			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
@@ -74,8 +74,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	}
 }
 
-// beatsOfASlotAreOneWrite counts the changes of rows by their revisions: each write makes one
-// more.
+// beatsOfASlotAreOneWrite counts the changes of rows by their revisions: each write adds one.
 func beatsOfASlotAreOneWrite(t *testing.T, w *fixture) {
 	const keys, each = 50, 10
 	slot := w.slot()

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/access"
 )
 
-// bulk is a batch that begins waits for keys by hand.
+// bulk returns a batch that manually creates jobs for keys.
 func (w *fixture) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.EffectBatch {
 	b := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true}
 	for _, key := range keys {
@@ -22,8 +22,8 @@ func (w *fixture) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.EffectB
 	return b
 }
 
-// More jobs than one statement creates are begun in one transaction, those that are there are told by
-// their places, and the audit has one line for each rule.
+// bulksBeginWhatIsNew checks that one transaction creates more jobs than one statement does, that existing jobs are
+// reported by their index, and that the audit log has one line for each rule.
 func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	other := w.save("other", "order")
@@ -41,7 +41,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	}
 	w.balances(4503)
 
-	// All of it again.
+	// The same batch again.
 	got = must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
 	if got.Created != 0 || len(got.Stood) != len(b.Effects) {
 		t.Errorf("again: %d created, %d stood", got.Created, len(got.Stood))
@@ -53,7 +53,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 
-	// The same from many sides at once, in other orders.
+	// The same keys from concurrent callers, in other orders.
 	var sides sync.WaitGroup
 	var created atomic.Int64
 	for side := range 4 {

@@ -13,12 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Environment names the DSN of a superuser who may create databases. It is set where a
-// cluster runs already; otherwise tests start one of their own.
+// Environment is the variable with the DSN of a superuser that may create databases. It is set if a cluster runs
+// already; otherwise tests start their own.
 const Environment = "DEADMAN_TEST_DATABASE_URL"
 
-// shared is the cluster of this process, started by the first who asks. It ends with the
-// process.
+// shared is the cluster of this process, started by the first caller. It ends with the process.
 var shared = sync.OnceValues(func() (string, error) {
 	if dsn := os.Getenv(Environment); dsn != "" {
 		return dsn, nil
@@ -30,7 +29,7 @@ var shared = sync.OnceValues(func() (string, error) {
 	return c.DSN, nil
 })
 
-// Postgres returns the DSN of a fresh database, which is dropped when the test ends.
+// Postgres returns the DSN of a new database, to be dropped at the end of the test.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
 	super, err := shared()
@@ -53,7 +52,7 @@ func Postgres(tb testing.TB) string {
 	return dsn
 }
 
-// withDatabase is the DSN for another database of the same server.
+// withDatabase returns the DSN of another database of the same server.
 func withDatabase(dsn, name string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme == "" {
@@ -77,5 +76,5 @@ func execute(dsn, statement string) error {
 	return nil
 }
 
-// ready reports whether a server takes connections.
+// ready reports whether a server accepts connections.
 func ready(dsn string) bool { return execute(dsn, "SELECT 1") == nil }

@@ -32,7 +32,7 @@ func dueInOrder(t *testing.T, w *fixture) {
 	}
 }
 
-// A database that says what a read touches says that one of many jobs touches more than one of none.
+// dueTouchesPages checks that a database that reports touched pages reports more for many jobs than for none.
 func dueTouchesPages(t *testing.T, w *fixture) {
 	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot(), Limit: 100}
 	none := must[int64](t)(w.DueBuffers(w.ctx(), q))
@@ -122,7 +122,7 @@ func dueOfRules(t *testing.T, w *fixture) {
 	}
 }
 
-// walk reads all that a query asks for, page by page, and returns it in order, each job once.
+// walk reads all jobs of a query, page by page, and returns them in order, each once.
 func (w *fixture) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
 	w.t.Helper()
 	for pages := 0; len(q.Walks) > 0; pages++ {
@@ -137,11 +137,11 @@ func (w *fixture) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
 	return all
 }
 
-// Of versions that have to wait, only the jobs after an instant are left out, each version after its own; and
-// however few a read returns, it looks at no more rows than its limit.
+// dueUpToAnInstant checks that of unready versions only the jobs after an instant are left out, for each version after
+// its own; and that a read never reads more rows than its limit, even if few match.
 func dueUpToAnInstant(t *testing.T, w *fixture) {
 	slot := w.slot()
-	others := make([]*futurejobs.Rule, 10) // more than there are conditions
+	others := make([]*futurejobs.Rule, 10) // more than the conditions of a read
 	for i := range others {
 		others[i] = w.save(fmt.Sprintf("payment-missing-%d", i), "payment")
 	}
@@ -167,7 +167,7 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	q.Limit = 7
-	got := slices.DeleteFunc(w.walk(q), func(j futurejobs.Job) bool { // a row at the limit may be any
+	got := slices.DeleteFunc(w.walk(q), func(j futurejobs.Job) bool { // the row at the limit may be any job
 		at, waits := after[j.RuleID]
 		return waits && j.NextCheckAt.After(at)
 	})
@@ -176,8 +176,8 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 	}
 }
 
-// A page ends with the job whose bodies and sets reach so many bytes, and the walk goes on after it, whether all of them
-// are large, one is, or none.
+// dueByBytes checks that a page ends with the job at which its bodies and sets reach the limit, and that the walk
+// continues after it, with all, one or no large jobs.
 func dueByBytes(t *testing.T, w *fixture) {
 	slot := w.slot()
 	large := json.RawMessage(`{"id":"` + strings.Repeat("x", 50_000) + `"}`)
@@ -221,7 +221,8 @@ func dueByBytes(t *testing.T, w *fixture) {
 	}
 }
 
-// A page that is read into the room of another is what it would be by itself, and what was taken out of the other stays.
+// dueInTheRoomOfAnother checks that a page that is read into the slice of another equals one that is read by itself,
+// and that jobs copied from the slice before stay unchanged.
 func dueInTheRoomOfAnother(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	query := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}

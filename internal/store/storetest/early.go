@@ -12,14 +12,14 @@ import (
 	"deadman/internal/store"
 )
 
-// awaited is the effect that begins a wait for what may have happened before.
+// awaited returns the effect that starts a job and uses earlier events.
 func (w *fixture) awaited(key string, since time.Time) futurejobs.Effect {
 	j := w.job(w.rule, key, w.slot())
 	j.Since = since
 	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.AddMember{gather("", time.Hour)}})
 }
 
-// happening is the effect of what ends a wait, and is remembered where there is none.
+// happening returns the effect that ends a job, or is stored as an early event without a job.
 func (w *fixture) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
 	return w.asking(w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
 }
@@ -27,7 +27,7 @@ func (w *fixture) happening(key string, at time.Time, keep time.Duration) future
 func earlyEndsAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i, key := range []string{"a", "nul\x00 \xff", "newer"} {
-		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last begins after it happened
+		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last one starts after the event
 		if got := w.byHand(w.happening(key, at, time.Hour)); got.Remembered != 1 || got.Ended != 0 {
 			t.Fatalf("%q: applied %+v, want it remembered", key, got)
 		}
@@ -36,7 +36,7 @@ func earlyEndsAreRemembered(t *testing.T, w *fixture) {
 			t.Errorf("%q: applied %+v", key, got)
 		}
 	}
-	// It is used up.
+	// The early event is used up.
 	if got := w.byHand(w.awaited("a", at)); got.Created != 1 || got.Ended != 0 {
 		t.Errorf("after it was used: %+v", got)
 	}
@@ -82,8 +82,8 @@ func earlyIsForgotten(t *testing.T, w *fixture) {
 	w.balances(3)
 }
 
-// A wait begins in one stream while what ends it comes in another: whoever is first, nobody
-// waits in the end.
+// earlyIsRacedOnce checks a job that starts in one stream while its end arrives in another: in either order, no job is
+// left.
 func earlyIsRacedOnce(t *testing.T, w *fixture) {
 	const rounds, keys = 40, 5
 	at := w.slot()
@@ -104,7 +104,7 @@ func earlyIsRacedOnce(t *testing.T, w *fixture) {
 	w.balances(rounds * keys)
 }
 
-// Of the early resolves of a rule those are kept that are remembered longest.
+// earlyIsCapped checks that the early resolves of a rule that expire last are kept.
 func earlyIsCapped(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i := range 12 {
@@ -140,11 +140,11 @@ func earlyIsCapped(t *testing.T, w *fixture) {
 		e.Apart = true
 		w.byHand(e)
 	}
-	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: 75_000, TotalBytes: much}, 5) // three updates, and two resolves that have no body
+	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: 75_000, TotalBytes: much}, 5) // three updates, and two resolves without a body
 	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: much, TotalBytes: 45_000}, 3)
 }
 
-// ordering is the effect of a trigger whose job remembers the order of events that come by other streams.
+// ordering returns the effect of a trigger with a job that records the order of events from other streams.
 func (w *fixture) ordering(key string, since time.Time, body string) futurejobs.Effect {
 	e := w.awaited(key, since)
 	start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
@@ -153,14 +153,14 @@ func (w *fixture) ordering(key string, since time.Time, body string) futurejobs.
 	return e
 }
 
-// endingApart is the effect of an end that comes by another stream than the trigger.
+// endingApart returns the effect of an end from another stream than the trigger's.
 func (w *fixture) endingApart(key string, at time.Time) futurejobs.Effect {
 	e := w.happening(key, at, time.Hour)
 	e.Apart = true
 	return e
 }
 
-// ordered is the job of a key with what it remembers of the order of events, which no look reads.
+// ordered returns the job of a key with its order of events, which Due does not read.
 func (w *fixture) ordered(key string) futurejobs.Job {
 	w.t.Helper()
 	page := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
@@ -170,7 +170,7 @@ func (w *fixture) ordered(key string) futurejobs.Job {
 	return page.Items[0].Job
 }
 
-// An end that is older than a trigger that was kept leaves the job of that trigger.
+// keptTriggersAreRemembered checks that an end older than a kept trigger leaves the job of that trigger.
 func keptTriggersAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	const body = `{"text":"<a> & \u0000"}`
@@ -199,7 +199,8 @@ func keptTriggersAreRemembered(t *testing.T, w *fixture) {
 	w.balances(4)
 }
 
-// Ends that were read before their triggers each end their own, also where a trigger used one of them before.
+// endsAreRememberedApart checks that ends that were read before their triggers each end their own job, even if a
+// trigger used one of them before.
 func endsAreRememberedApart(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	after := func(minutes int) time.Time { return at.Add(time.Duration(minutes) * time.Minute) }
@@ -216,7 +217,7 @@ func endsAreRememberedApart(t *testing.T, w *fixture) {
 	w.balances(3)
 }
 
-// spliced is a state in which each update replaces what was known.
+// spliced is a state that each update replaces.
 type spliced struct{ text json.RawMessage }
 
 func (s *spliced) Merge(news json.RawMessage) error { s.text = news; return nil }
@@ -224,7 +225,8 @@ func (s *spliced) Text() json.RawMessage            { return s.text }
 
 func splicing(known json.RawMessage) futurejobs.Merging { return &spliced{known} }
 
-// Changes that were read before their trigger, or while another job of the key was pending, change the trigger's job.
+// changesAreRemembered checks that changes that were read before their trigger, or while another job of the key was
+// pending, change the trigger's job.
 func changesAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	const body = `{"text":"<a> & \u0000"}`
@@ -248,7 +250,7 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 			if got := w.byHand(changes...); got.Remembered != 2 {
 				t.Fatalf("applied %+v, want two changes remembered", got)
 			}
-		} else { // the job before has them, and leaves them when an older end is read
+		} else { // the earlier job has them, and passes them on at an older end
 			w.byHand(trigger(key, 1))
 			w.byHand(changes...)
 			if j := w.ordered(key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/store"
 )
 
-// asking is the effect that asks something of the job of a key, because of an event at an
-// instant; the zero time: because a person does.
+// asking returns the effect of an action on the job of a key, for an event at an instant; the zero time means a manual
+// action.
 func (w *fixture) asking(rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Action) futurejobs.Effect {
 	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: ask}
 	if !at.IsZero() {
@@ -23,14 +23,14 @@ func (w *fixture) asking(rule *futurejobs.Rule, key string, at time.Time, ask fu
 	return e
 }
 
-// knows is the effect of news about a key.
+// knows returns the effect of an update of a key.
 func (w *fixture) knows(rule *futurejobs.Rule, key, state string) futurejobs.Effect {
 	return w.asking(rule, key, w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(state), nil },
 	})
 }
 
-// waiting returns the pending job of a key, also a paused one.
+// waiting returns the pending job of a key, even if paused.
 func (w *fixture) waiting(key string) futurejobs.Job {
 	w.t.Helper()
 	return must[futurejobs.ListedJob](w.t)(w.Job(w.ctx(), w.rule.Name, key)).Job
@@ -48,7 +48,7 @@ func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, w.one("a")); diff != "" {
 		t.Errorf("the job (-want +got):\n%s", diff)
 	}
-	// The check that was under way stands, and leaves the news alone.
+	// The running check stays valid, and its settlement keeps the update.
 	if settled := w.settle(w.later(before, w.slot().Add(time.Hour))); !settled.Jobs[before.ID] {
 		t.Error("an update made a decision drop")
 	}
@@ -182,7 +182,7 @@ func handsChangeJobs(t *testing.T, w *fixture) {
 	}
 }
 
-// gather is the ask that adds a member to a set of three.
+// gather returns the action that adds a member to a set of three.
 func gather(member string, early time.Duration) futurejobs.AddMember {
 	return futurejobs.AddMember{
 		Set: 1, Member: member, Need: func(futurejobs.Job) (int, error) { return 3, nil },
@@ -212,7 +212,8 @@ func setsGather(t *testing.T, w *fixture) {
 	}
 }
 
-// What a batch could not play is a letter, and what else it brought is done.
+// newsThatFailAreLetters checks that an effect that fails becomes a dead letter, and that the other effects of the
+// batch are applied.
 func newsThatFailAreLetters(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	bad := w.asking(w.rule, "a", w.slot(), futurejobs.Update{

@@ -66,8 +66,9 @@ func requestsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// What a request creates and that it was carried out are one transaction: it is carried out once, however
-// often its answer is lost, and comes to the same again. One that wrote nothing may be carried out again.
+// requestsAreCarriedOutOnce checks that the jobs of a request and its outcome are one transaction: it is applied once,
+// even if its answer is lost several times, and has the same result again. A request that wrote nothing may be applied
+// again.
 func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
 	body := [32]byte{1}
 	begin := func() {

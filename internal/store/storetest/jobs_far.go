@@ -9,7 +9,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// inOneShard are effects that begin n waits of a rule in shard 0.
+// inOneShard returns effects that start n jobs of a rule in shard 0.
 func (w *fixture) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (effects []futurejobs.Effect) {
 	for i := 0; len(effects) < n; i++ {
 		if e := w.starting(rule, strconv.Itoa(i), first); e.Ref.Shard == 0 {
@@ -19,7 +19,8 @@ func (w *fixture) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (eff
 	return effects
 }
 
-// The jobs of a rule that has many are listed in the order of their slots, however many others are due before.
+// jobsAreListedThatAreFar checks that the jobs of a rule with many are listed in slot order, behind many earlier jobs
+// of other rules.
 func jobsAreListedThatAreFar(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.byHand(w.inOneShard(w.rule, 300, w.slot())...)

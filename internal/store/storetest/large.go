@@ -13,16 +13,16 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// listedBytes is how much the bodies of a page of many large items have at the most, in bytes.
+// listedBytes bounds the bodies on a page of many large items.
 const listedBytes = 64 << 10
 
-// ofSize is a JSON object of so many bytes.
+// ofSize returns a JSON object of a size in bytes.
 func ofSize(size int) json.RawMessage {
 	return json.RawMessage(`{"id":"` + strings.Repeat("x", size-len(`{"id":""}`)) + `"}`)
 }
 
-// A list has all items, and those that are large without their bodies, marked; each of them is whole by itself. An alert
-// keeps what it says, also where that comes behind much else.
+// largeBodiesAreLeftOut checks that a list has all items, with the large ones marked and without bodies, and that each
+// is complete if read by itself. An alert keeps its text even behind large fields.
 func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 	const large = 40
 	kept := make(map[alerts.ID]alerts.Alert)
@@ -43,7 +43,7 @@ func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 		says(fmt.Sprintf("large%02d", i), ofSize(200<<10), nil, 0)
 	}
 	says("state", ofSize(10<<10), ofSize(10<<10), 0)
-	says("closes", ofSize(100<<10), nil, 400) // which are more than the beginning of its document that is read
+	says("closes", ofSize(100<<10), nil, 400) // more than the part of its document that is read first
 	says("small", ofSize(15<<10), nil, 0)
 
 	for name, f := range map[string]futurejobs.Filter{"alerts": {Limit: 500}, "open": {Limit: 500, Open: true}} {
@@ -102,7 +102,8 @@ func largeJobsAreWholeByThemselves(t *testing.T, w *fixture) {
 	}
 }
 
-// A list has all dead letters, and those that are large without headers and bodies, marked; each of them is whole by itself.
+// largeLettersAreLeftOut checks that a list has all dead letters, with the large ones marked and without headers and
+// bodies, and that each is complete if read by itself.
 func largeLettersAreLeftOut(t *testing.T, w *fixture) {
 	b := w.batch(7, 100)
 	add := func(rule string, header, body int) {

@@ -48,7 +48,7 @@ func leasesAreRenewed(t *testing.T, w *fixture) {
 	before := w.lease(0)
 	still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
 		{HeldShard: w.held[0], LowWater: low, Swept: swept},
-		{HeldShard: futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier life
+		{HeldShard: futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier process
 	}, 2*time.Hour))
 	if len(still) != 1 || still[0] != w.held[0] {
 		t.Errorf("still held: %v", still)

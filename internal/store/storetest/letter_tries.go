@@ -12,7 +12,7 @@ import (
 	"deadman/internal/access"
 )
 
-// refusal keeps a dead letter of a rule, or of none, and returns it as it is kept.
+// refusal stores a dead letter of a rule, or of none, and returns it as stored.
 func (w *fixture) refusal(rule string, seq uint64) futurejobs.DeadLetter {
 	w.t.Helper()
 	must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
@@ -21,7 +21,7 @@ func (w *fixture) refusal(rule string, seq uint64) futurejobs.DeadLetter {
 	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
 }
 
-// again is the batch that tries a letter again.
+// again returns the batch that retries a dead letter.
 func (w *fixture) again(l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{RuleSet: w.set, Letter: &l, AuditAction: "dead-letter.retry", Effects: effects}
 }
@@ -46,7 +46,7 @@ func lettersAreTriedOnce(t *testing.T, w *fixture) {
 	if done.Load() != 1 || len(w.all()) != 1 {
 		t.Errorf("taken in %d times, %d jobs", done.Load(), len(w.all()))
 	}
-	// It ends; the letter is gone, and begins nothing anew.
+	// After the job's end, the letter no longer exists and starts no other job.
 	w.byHand(w.ending(w.rule, "a"))
 	if _, err := w.Apply(w.ctx(), w.again(l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("a letter that is gone: %v, want ErrNotFound", err)
@@ -84,8 +84,8 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
 	}
 }
 
-// A letter that is no rule's fault is tried with all rules: those that refuse it then have a
-// letter of their own, and it goes.
+// lettersOfAllRulesAreSplit checks that a letter without a rule is retried with all rules: each rule that refuses it
+// gets a letter of its own, and the original is deleted.
 func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
 	l := w.refusal("", 8)
 	b := w.again(l, w.starting(w.rule, "a", w.slot()))

@@ -81,8 +81,8 @@ func lettersAreListed(t *testing.T, w *fixture) {
 	}
 }
 
-// Letters are counted by what refused them, and why; the most come first, and a reason narrows
-// every list of letters.
+// lettersAreCounted checks that letters are counted by the rule that refused them and the reason, most letters first,
+// and that a reason narrows every list of letters.
 func lettersAreCounted(t *testing.T, w *fixture) {
 	refuse := func(rule, reason string, subjects ...string) {
 		var b futurejobs.EffectBatch
@@ -128,8 +128,8 @@ func lettersAreCounted(t *testing.T, w *fixture) {
 	}
 }
 
-// Of the letters of a rule the newest are kept whole, then some without their bodies, and the rest is removed and counted;
-// those of another rule stay.
+// lettersAreCapped checks that the newest letters of a rule are kept with bodies, then some without, and that the rest
+// is deleted and counted; those of another rule stay.
 func lettersAreCapped(t *testing.T, w *fixture) {
 	b := w.batch(7, 27)
 	letter := func(rule string, seq uint64, size int) futurejobs.DeadLetter {

@@ -17,7 +17,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// many starts n waits over three slots.
+// many starts n jobs over three slots.
 func (w *fixture) many(n int) {
 	effects := make([]futurejobs.Effect, n)
 	for i := range effects {
@@ -96,12 +96,12 @@ func jobsAreFiltered(t *testing.T, w *fixture) {
 	}
 }
 
-// oddKeys sort, and are escaped, in ways that are easy to get wrong.
+// oddKeys are keys with special sort orders and escapes.
 var oddKeys = []string{
 	"a", "ab", "ab\"c", "ab\"c\\d", "ab\\", "ab\\x41", "ab\nc", "ab\x00c", "ab\xffc", "abé", "ab\ud7ff", "ab\ue000", "ab\U0010ffff", "ab\U0010ffffz", "ac", "b",
 }
 
-// Keys are found by what they begin with, whatever they are made of and however many they are.
+// jobsAreFoundByTheirKeys checks that keys are found by any prefix, for few and many jobs.
 func jobsAreFoundByTheirKeys(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	var effects []futurejobs.Effect
@@ -167,10 +167,10 @@ func jobsAreListedWhileTheyMove(t *testing.T, w *fixture) {
 	w.many(60)
 	f := futurejobs.Filter{Limit: 20}
 	first := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), f))
-	for _, l := range first.Items[:10] { // what was seen goes
+	for _, l := range first.Items[:10] { // listed jobs end
 		w.byHand(w.ending(w.rule, l.Key))
 	}
-	w.start(w.slot().Add(-time.Hour), "earlier") // and what comes in before is not missed twice
+	w.start(w.slot().Add(-time.Hour), "earlier") // and a new job before the cursor does not appear twice
 	f.Cursor = first.Next
 	rest := pages(t, f, w.Jobs)
 	seen := append(first.Items, rest...)
@@ -182,7 +182,7 @@ func jobsAreListedWhileTheyMove(t *testing.T, w *fixture) {
 
 func historyIsListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	var order []string // as they ended
+	var order []string // in the order of their ends
 	for i := range 30 {
 		rule, key := w.rule, fmt.Sprintf("k%d", i%10)
 		if i%5 == 0 {
@@ -220,7 +220,7 @@ func historyIsListed(t *testing.T, w *fixture) {
 			t.Errorf("%+v (-want +got):\n%s", f, diff)
 		}
 	}
-	// Many that end in the same instant.
+	// Many jobs that end at the same instant.
 	w.many(50)
 	var decisions []futurejobs.Decision
 	for _, j := range w.all() {
@@ -233,7 +233,7 @@ func historyIsListed(t *testing.T, w *fixture) {
 	}
 }
 
-// cmpEmpty makes no difference between an empty list and none.
+// cmpEmpty treats an empty list and nil as equal.
 var cmpEmpty = cmp.Transformer("empty", func(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -275,7 +275,7 @@ func historyIsFiltered(t *testing.T, w *fixture) {
 	}
 }
 
-// outside reports whether an instant is not between a filter's.
+// outside reports whether an instant is outside a filter's range.
 func outside(at time.Time, f futurejobs.Filter) bool {
 	return at.Before(f.After) || !f.Before.IsZero() && !at.Before(f.Before)
 }
@@ -289,7 +289,7 @@ func alertsAreFiltered(t *testing.T, w *fixture) {
 		said := &d.Alerts[0]
 		said.Status = []alerts.Status{alerts.Firing, alerts.GaveUp, alerts.Undetermined}[i%3]
 		said.Severity = []alerts.Severity{alerts.Info, alerts.Warning}[i%2]
-		said.Labels = map[string]string{"a": "b", "severity": "info", "status": "expired"} // these are not meant
+		said.Labels = map[string]string{"a": "b", "severity": "info", "status": "expired"} // labels that must not match
 		said.DecidedAt = at.Add(time.Duration(i) * time.Second)
 		decisions = append(decisions, d)
 	}
@@ -355,7 +355,7 @@ func alertsAreListed(t *testing.T, w *fixture) {
 	for _, d := range decisions {
 		want := 1
 		if d.Job.ID == decisions[0].Job.ID {
-			want = 2 // one as it moved, one as it ended
+			want = 2 // one from its move, one from its end
 		}
 		got := pages(t, futurejobs.Filter{Key: d.Job.Key, Limit: 1}, w.Alerts)
 		if len(got) != want || got[0].Key != d.Job.Key {
