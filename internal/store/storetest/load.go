@@ -20,7 +20,7 @@ func loadsAddUp(t *testing.T, w *fixture) {
 			{At: at.Add(5 * time.Minute), RuleID: rule, Checks: 11},
 		}))
 	}
-	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, Lag: time.Second}})) // a lag that is not the worst
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, Lag: time.Second}})) // a lag that is not the largest
 	for _, c := range []struct {
 		until time.Time
 		width time.Duration
@@ -84,7 +84,7 @@ func loadsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// What is heard is said of each stream apart, and never of a time before.
+// streamsAreHeardForward checks that gaps are recorded for each stream separately and never move back.
 func streamsAreHeardForward(t *testing.T, w *fixture) {
 	at := w.slot().Add(-2 * futurejobs.Day)
 	heard := func(topic string) time.Time {

@@ -18,25 +18,24 @@ import (
 	"deadman/rules"
 )
 
-// model is what a store should hold.
+// model is the expected content of a store.
 type model struct {
 	*fixture
 	pending  map[string]wait
-	early    map[string]bool // what happened before anybody waited for it
+	early    map[string]bool // early events without a job
 	created  int64
 	archived int64
 	said     int
 }
 
-// wait is a job as the model has it.
+// wait is a job in the model.
 type wait struct {
 	Checks, Said int
 	Paused       bool
 	State        string
 }
 
-// fewer makes rapid play as often as two stores on a slow disk allow; -rapid.checks says
-// otherwise.
+// fewer limits the runs of rapid to a number that suits two stores on a slow disk, unless -rapid.checks is set.
 var fewer = sync.OnceValue(func() error {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "rapid.checks" })
@@ -46,14 +45,14 @@ var fewer = sync.OnceValue(func() error {
 	return flag.Set("rapid.checks", "20")
 })
 
-// balanceHolds plays random operations on a store and on the model, and compares.
+// balanceHolds runs random operations on a store and on the model, and compares them.
 func balanceHolds(t *testing.T, w *fixture) {
 	w.must(fewer())
 	runs := 0
 	m := &model{fixture: w}
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		m.pending, m.early = make(map[string]wait), make(map[string]bool) // keys are new in every run; the sums go on
+		m.pending, m.early = make(map[string]wait), make(map[string]bool) // keys are new in every run; the sums continue
 		key := rapid.Custom(func(rt *rapid.T) string {
 			return fmt.Sprintf("%d-%d", runs, rapid.IntRange(0, 5).Draw(rt, "key"))
 		})
@@ -71,7 +70,7 @@ func balanceHolds(t *testing.T, w *fixture) {
 	})
 }
 
-// plays are what one effect does to the model; waits is whether somebody waits for the key.
+// plays has the effect of each action on the model; waits reports whether the key has a job.
 var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs.Action{
 	"start":   func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, false) },
 	"restart": func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, true) },
@@ -103,7 +102,7 @@ var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs
 	},
 }
 
-// events plays one batch.
+// events applies one batch.
 func (m *model) events(rt *rapid.T, keys []string) {
 	var effects []futurejobs.Effect
 	for _, key := range keys {
@@ -116,7 +115,7 @@ func (m *model) events(rt *rapid.T, keys []string) {
 	}
 }
 
-// begin is a trigger: what happened before ends the wait at once.
+// begin is a trigger: an early event ends the job at once.
 func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Action {
 	if waits && restart {
 		m.end(key, w)
@@ -140,19 +139,18 @@ func (m *model) end(key string, w wait) {
 	delete(m.pending, key)
 	m.archived++
 	if w.Said > 0 {
-		m.said++ // what was said is closed
+		m.said++ // the closing alert
 	}
 }
 
-// put changes what the model has of a key that is waited for.
+// put changes the job of a key in the model, if it has one.
 func (m *model) put(key string, w wait, waits bool) {
 	if waits {
 		m.pending[key] = w
 	}
 }
 
-// pause keeps a rule from beginning waits, or lets it again: to the store it is a change like
-// others.
+// pause pauses or resumes the rule: for the store it is a change like others.
 func (m *model) pause(rt *rapid.T) {
 	if err := m.Pause(m.ctx(), m.rule.Name, rapid.Bool().Draw(rt, "paused")); err != nil {
 		rt.Fatal(err)
@@ -160,7 +158,7 @@ func (m *model) pause(rt *rapid.T) {
 	m.set = must[int64](m.t)(m.Revision(m.ctx()))
 }
 
-// delete deletes the rule, and makes another of its name. Nothing is said about what it left.
+// delete deletes the rule and creates another of the same name. The jobs of the old rule end without alerts.
 func (m *model) delete(rt *rapid.T) {
 	var over []futurejobs.Decision
 	for _, j := range m.all() {
@@ -205,7 +203,7 @@ func (m *model) decide(rt *rapid.T) {
 	}
 }
 
-// stale settles jobs as they were before they moved: nothing may come of it.
+// stale settles outdated jobs, without any effect.
 func (m *model) stale(rt *rapid.T) {
 	before := m.all()
 	m.decide(rt)
@@ -252,7 +250,7 @@ func (m *model) lost(rt *rapid.T) {
 	}
 }
 
-// compare is the invariant.
+// compare checks the invariant.
 func (m *model) compare(rt *rapid.T) {
 	got := make(map[string]wait)
 	for _, j := range pages(m.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, m.Jobs) {
@@ -276,7 +274,7 @@ func (m *model) compare(rt *rapid.T) {
 	}
 }
 
-// clear ends what this run has left.
+// clear ends the jobs that are left of this run.
 func (m *model) clear(rt *rapid.T) {
 	for key := range m.pending {
 		if _, err := m.Apply(m.ctx(), futurejobs.EffectBatch{RuleSet: m.set, Effects: []futurejobs.Effect{

@@ -11,7 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// news is what the ends of waits say, which nobody has routed yet.
+// news returns the alerts of ended jobs, not routed yet.
 func (w *fixture) news(keys ...string) []alerts.Alert {
 	w.t.Helper()
 	w.must(w.Notify(w.ctx(), true))
@@ -26,10 +26,10 @@ func (w *fixture) news(keys ...string) []alerts.Alert {
 	return news
 }
 
-// lane is where the messages of these tests go.
+// lane is the route and channel of these tests.
 var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
 
-// telling is the plan to tell news in one message, which is new or open.
+// telling returns the plan to send alerts in one notification, either new or open.
 func (w *fixture) telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
 	p := alerts.Plan{News: news, Notices: []alerts.Notification{notice}}
@@ -39,7 +39,7 @@ func (w *fixture) telling(notice alerts.Notification, news ...alerts.Alert) aler
 	return p
 }
 
-// ready is the one message that is to be tried.
+// ready returns the only notification to be sent.
 func (w *fixture) ready(now time.Time) alerts.Notification {
 	w.t.Helper()
 	found := must[[]alerts.Notification](w.t)(w.Ready(w.ctx(), now))
@@ -49,7 +49,7 @@ func (w *fixture) ready(now time.Time) alerts.Notification {
 	return found[0]
 }
 
-// deliveryOf is the one thing that became of an alert.
+// deliveryOf returns the only delivery of an alert.
 func (w *fixture) deliveryOf(a alerts.Alert) alerts.Delivery {
 	w.t.Helper()
 	found := must[[]alerts.Delivery](w.t)(w.Deliveries(w.ctx(), a))
@@ -76,7 +76,8 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 	}
 }
 
-// A message has something of each rule before more of any, and the loudest of each first.
+// noRuleIsBehindAnother checks that a notification has one alert of each rule before more of any, and the most severe
+// of each first.
 func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 	mine := w.rule
 	news := w.news("a", "b", "c", "d", "e")
@@ -99,7 +100,8 @@ func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 	}
 }
 
-// A message gathers alerts until it is tried, and is tried until the channel takes it.
+// messagesAreSent checks that a notification collects alerts until it is first tried, and is retried until the channel
+// accepts it.
 func messagesAreSent(t *testing.T, w *fixture) {
 	news, now := w.news("a", "b"), w.slot()
 	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])))
@@ -140,7 +142,8 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	}
 }
 
-// What closes an alert goes where that was told, and an alert is told no more once it is closed.
+// closingsFollow checks that a closing alert goes to the channels of the alert that it closes, and that a closed alert
+// no longer fires.
 func closingsFollow(t *testing.T, w *fixture) {
 	now := w.slot()
 	w.must(w.Notify(w.ctx(), true))

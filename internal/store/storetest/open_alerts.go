@@ -16,12 +16,12 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Of each pending job that said something its newest alert is open, and nothing else is.
+// alertsAreOpen checks that exactly the newest alert of each pending job with alerts is open.
 func alertsAreOpen(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.many(20) // k000 to k019
 	w.byHand(w.starting(other, "p", w.slot()))
-	newest := make(map[string]alerts.Alert) // of each key that is open
+	newest := make(map[string]alerts.Alert) // of each key with an open alert
 	says := func(key string, severity alerts.Severity, slot time.Time) {
 		j := w.one(key)
 		d := w.later(j, j.NextCheckAt.Add(time.Hour))
@@ -35,7 +35,7 @@ func alertsAreOpen(t *testing.T, w *fixture) {
 		says(fmt.Sprintf("k%03d", i), []alerts.Severity{alerts.Info, alerts.Critical, alerts.Warning}[i%3], w.slot().Add(time.Duration(7*i%5)*time.Minute))
 	}
 	says("p", alerts.Error, w.slot().Add(90*time.Second))
-	says("k003", alerts.Critical, w.slot().Add(time.Hour)) // its second: the newest of all
+	says("k003", alerts.Critical, w.slot().Add(time.Hour)) // its second one, the newest of all
 	w.settle(w.over(w.one("k004")))
 	delete(newest, "k004")
 	w.byHand(w.acknowledges("k003", newest["k003"].ID, checks.Forever))
@@ -78,7 +78,7 @@ func alertsAreOpen(t *testing.T, w *fixture) {
 	newestIsAcknowledged(t, w, newest["k003"])
 }
 
-// newestIsAcknowledged looks at the open alert that is listed first.
+// newestIsAcknowledged checks the open alert that is listed first.
 func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
 	t.Helper()
 	first := pages(t, futurejobs.Filter{Open: true}, w.Alerts)[0]
@@ -94,7 +94,7 @@ func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
 	}
 }
 
-// What was said about an outage is open as long as the outage is.
+// outagesAreOpenAlerts checks that the alert of an outage is open as long as the outage is.
 func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a")

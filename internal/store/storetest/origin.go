@@ -8,7 +8,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Jobs keep the event that created them, however they are read; a job that a person began has none.
+// originsAreKept checks that every read of a job has the event that created it; a manual job has none.
 func originsAreKept(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour).Add(3 * time.Microsecond)
 	event := futurejobs.Event{Stream: "ORDERS", Seq: 5000, At: at}
@@ -31,8 +31,8 @@ func originsAreKept(t *testing.T, w *fixture) {
 	}
 }
 
-// An alert that is there already stays as it is, and holds up nothing: neither its job nor what is settled
-// or applied with it.
+// alertsThatAreThereStay checks that an alert that exists already stays as it is and blocks neither its job nor the
+// other jobs of a settlement or batch.
 func alertsThatAreThereStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	first := w.later(w.one("a"), w.slot().Add(time.Hour))
@@ -54,7 +54,7 @@ func alertsThatAreThereStay(t *testing.T, w *fixture) {
 		t.Errorf("%d alerts wait, want one of each key", len(waiting))
 	}
 
-	// The same of an event that ends a job: "c" is created again and again by one event, and closed by another.
+	// The same for an event that ends a job: one event creates "d" repeatedly, and another closes it.
 	event := &futurejobs.Event{Stream: "ORDERS", Seq: 8, At: w.slot()}
 	ending := w.ending(w.rule, "d")
 	ending.Event = event

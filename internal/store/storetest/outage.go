@@ -15,7 +15,7 @@ import (
 	"deadman/rules"
 )
 
-// met is jobs of a rule that a source could not be asked about.
+// met returns a hit of an outage: checks of a rule whose source does not answer.
 func (w *fixture) met(rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
 	return futurejobs.OutageHit{
 		Held: w.held, RuleSet: w.set,
@@ -66,7 +66,8 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	}
 }
 
-// An outage that opens counts the due jobs of its rule, among so many due jobs and no more: all settles wait meanwhile.
+// outagesCountWithinABound checks that a new outage counts the due jobs of its rule up to a bound, since all settles
+// wait meanwhile.
 func outagesCountWithinABound(t *testing.T, w *fixture) {
 	const bound, more = 20_000, 500
 	keys := make([]string, bound+more)
@@ -120,7 +121,7 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 	resumed := w.met(w.rule, 0)
 	resumed.Again = 1
 	again := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed))
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job, once more
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job again
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(again) != 1 || again[0].Count != 1 || len(second) != 1 || second[0].Jobs != 0 || second[0].OpenedAt.Equal(first.OpenedAt) {
 		t.Errorf("opened anew: said %+v, open %+v", again, second)
@@ -168,7 +169,8 @@ func outagesAreListed(t *testing.T, w *fixture) {
 	}
 }
 
-// A deletion waits for the end of an outage that is being written, and an outage that ends after it raises no alert.
+// deletionWaitsForTheEndOfAnOutage checks that a deletion waits for a running close of an outage, and that an outage
+// closed after it raises no alert.
 func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]

@@ -49,7 +49,7 @@ func outboxTakesTurns(t *testing.T, w *fixture) {
 	}
 }
 
-// Rules that are left out leave room for the others, however many of theirs come first.
+// outboxLeavesOut checks that excluded rules leave capacity for the others, even if many of their alerts come first.
 func outboxLeavesOut(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a", "b", "c")
@@ -103,7 +103,7 @@ func outboxForgets(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	waiting := w.unpublished()
-	for range 2 { // it may be called again
+	for range 2 { // repeated calls are allowed
 		w.must(w.MarkPublished(w.ctx(), waiting[:1]))
 	}
 	if left := w.unpublished(); len(left) != 1 || left[0].ID != waiting[1].ID {
@@ -118,7 +118,7 @@ func outboxForgets(t *testing.T, w *fixture) {
 	w.must(w.MarkPublished(w.ctx(), nil))
 }
 
-// neighbours are n keys of one shard.
+// neighbours returns n keys of one shard.
 func (w *fixture) neighbours(n int) (keys []string, shard int16) {
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprintf("n%05d", i)
@@ -132,7 +132,7 @@ func (w *fixture) neighbours(n int) (keys []string, shard int16) {
 	return keys, shard
 }
 
-// waits checks that just these alerts wait, and are counted.
+// waits checks that exactly these alerts are unpublished, and are counted.
 func (w *fixture) waits(when string, want []alerts.Alert) {
 	w.t.Helper()
 	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
@@ -150,9 +150,9 @@ func idsOf(said []alerts.Alert) (ids []alerts.ID) {
 	return ids
 }
 
-// What waits together goes in any parts: what stays is what was not sent, in order.
+// outboxIsSentInParts checks that any part of a row can be sent: the unsent alerts stay, in order.
 func outboxIsSentInParts(t *testing.T, w *fixture) {
-	const some = 300 // more than a row takes
+	const some = 300 // more than fit into a row
 	keys, shard := w.neighbours(some)
 	since := w.told(keys...)
 	left := w.unpublished()
@@ -169,7 +169,7 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 				stay = append(stay, a)
 			}
 		}
-		slices.Reverse(out) // in whatever order they were sent
+		slices.Reverse(out) // in any order
 		for range 2 {
 			w.must(w.MarkPublished(w.ctx(), out))
 			w.waits(when, stay)
@@ -198,7 +198,7 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 	}
 }
 
-// Who marks all of what it read takes out also what somebody else has left of it.
+// outboxIsMarkedLate checks that a node that marks all alerts that it read also removes those that another node left.
 func outboxIsMarkedLate(_ *testing.T, w *fixture) {
 	keys, _ := w.neighbours(3)
 	w.told(keys...)
@@ -208,7 +208,7 @@ func outboxIsMarkedLate(_ *testing.T, w *fixture) {
 	w.waits("after both,", nil)
 }
 
-// Nodes that mark at the same time take out what each of them sent, and no more.
+// outboxIsMarkedByTwo checks that concurrent nodes remove the alerts that each of them sent, and no others.
 func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 400, 4
 	keys, _ := w.neighbours(some)
@@ -237,13 +237,13 @@ func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 	w.waits("after all,", left)
 }
 
-// What is decided about a job later is sent later, also when others that are decided with it are about
-// a slot before.
+// outboxKeepsTheOrderOfDecisions checks that a later decision on a job is sent later, even if it is settled together
+// with others for an earlier slot.
 func outboxKeepsTheOrderOfDecisions(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(2)
 	slot := w.slot()
 	w.start(slot, keys[0])
-	w.start(slot.Add(-time.Hour), keys[1]) // nobody could find out about it
+	w.start(slot.Add(-time.Hour), keys[1]) // its check was undetermined
 	first := w.later(w.one(keys[0]), slot.Add(time.Minute))
 	w.settle(first)
 	second, other := w.later(w.one(keys[0]), slot.Add(2*time.Minute)), w.over(w.one(keys[1]))

@@ -9,7 +9,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// What ended is counted by hour, rule and outcome; and of what was looked at, the slowest comes first.
+// endsAreCounted checks that ended jobs are counted by hour, rule and outcome, and that the slowest checked job comes
+// first.
 func endsAreCounted(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	for i, key := range []string{"a", "b", "c"} {
@@ -18,7 +19,7 @@ func endsAreCounted(t *testing.T, w *fixture) {
 		w.settle(d)
 	}
 	ended := w.ended()
-	counted := map[time.Time]int64{} // the hour may have turned meanwhile
+	counted := map[time.Time]int64{} // a new hour may have begun meanwhile
 	for _, e := range ended {
 		counted[e.EndedAt.UTC().Truncate(time.Hour)]++
 	}

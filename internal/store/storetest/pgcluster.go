@@ -1,5 +1,5 @@
-// Package storetest tests stores: it starts a private Postgres from the machine's own
-// programs, and holds the suite that every store has to pass.
+// Package storetest tests stores: it starts a private Postgres from the machine's own programs and has the test suite
+// for every store.
 package storetest
 
 import (
@@ -19,15 +19,15 @@ import (
 	"deadman/internal/bus/bustest/freeport"
 )
 
-// ErrNoPostgres means that the machine has no Postgres to start.
+// ErrNoPostgres means that the machine has no Postgres programs.
 var ErrNoPostgres = errors.New(
 	"no Postgres programs found; install them (Debian, Ubuntu: apt-get install postgresql) or set DEADMAN_TEST_DATABASE_URL")
 
-// Settings say how a cluster runs.
+// Settings configure a cluster.
 type Settings struct {
-	// Durable clusters write to disk as in production; the others are quick.
+	// Durable clusters write to disk as in production; others skip it for speed.
 	Durable bool
-	// Port is where it listens; 0: a free one.
+	// Port is the port to listen on; 0: a free one.
 	Port int
 	// Options are further settings of the server, as name=value.
 	Options []string
@@ -39,14 +39,14 @@ type Cluster struct {
 	Port int
 	DSN  string // of its superuser, in the database postgres
 
-	hold  []*os.File // while they are open, the server runs; one of each start
-	ended chan error // how the server ended
+	hold  []*os.File // the server runs while they are open; one for each start
+	ended chan error // the server's exit
 	again func() error
 	stop  func() error
 }
 
-// StartCluster starts a private Postgres on a free port of the loopback address, with
-// sockets in its folder. Stop it when it is no longer needed.
+// StartCluster starts a private Postgres on a free port of the loopback address, with sockets in its folder. The caller
+// must Stop it.
 func StartCluster(s Settings) (*Cluster, error) {
 	bin, err := programs()
 	if err != nil {
@@ -55,7 +55,7 @@ func StartCluster(s Settings) (*Cluster, error) {
 	return newCluster("start postgres", func(c *Cluster, as *syscall.Credential) error { return c.start(bin, as, s) })
 }
 
-// newCluster makes the folder of a server, which belongs to the server's account, and starts the server.
+// newCluster creates the folder of a server, owned by the server's account, and starts the server.
 func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "deadman-postgres-")
 	if err != nil {
@@ -76,7 +76,7 @@ func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*
 	return c, nil
 }
 
-// programs is the folder of initdb and postgres.
+// programs returns the folder of initdb and postgres.
 func programs() (string, error) {
 	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -96,7 +96,7 @@ func programs() (string, error) {
 	return "", ErrNoPostgres
 }
 
-// major is the version in /usr/lib/postgresql/15/bin.
+// major returns the version in a path such as /usr/lib/postgresql/15/bin.
 func major(folder string) int {
 	n, err := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
 	if err != nil {
@@ -145,8 +145,8 @@ func (c *Cluster) arguments(data string, s Settings) []string {
 	return args
 }
 
-// keeper runs the server for as long as somebody holds the other end of its descriptor 3,
-// however that ends, and then removes the folder.
+// keeper runs the server for as long as any process holds the other end of its descriptor 3, and then removes the
+// folder.
 const keeper = `
 dir=$1; shift
 "$@" </dev/null & server=$!
@@ -158,7 +158,7 @@ dir=$1; shift
 ) </dev/null >/dev/null 2>&1 &
 wait $server`
 
-// run starts the server in the care of a keeper.
+// run starts the server under a keeper.
 func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 	log, err := os.Create(filepath.Join(c.Dir, "log"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 	defer held.Close()
 	cmd := exec.Command("sh", append([]string{"-c", keeper, "keeper", c.Dir}, server...)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.ExtraFiles = log, log, c.Dir, []*os.File{held}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // an interrupt at the terminal is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // an interrupt at the terminal is for the test only
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, hold.Close())
 	}
@@ -182,10 +182,11 @@ func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 	return nil
 }
 
-// await reports how the server ended. Tests that look for leaks name it: the server that they share ends with the process.
+// await reports the server's exit. Tests that check for leaks exempt it by name: their shared server ends with the
+// process.
 func (c *Cluster) await(server *exec.Cmd) { c.ended <- server.Wait() }
 
-// wait returns when the server takes connections.
+// wait returns once the server accepts connections.
 func (c *Cluster) wait() error {
 	deadline := time.After(2 * time.Minute)
 	for {
@@ -211,12 +212,12 @@ func (c *Cluster) log() []byte {
 	return bytes.TrimSpace(b)
 }
 
-// Database is the DSN of one of the cluster's databases.
+// Database returns the DSN of one of the cluster's databases.
 func (c *Cluster) Database(name string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, name)
 }
 
-// Crash kills all processes of the server, as a machine dies. Its files stay.
+// Crash kills all processes of the server, like a failing machine. Its files stay.
 func (c *Cluster) Crash() error {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -237,7 +238,7 @@ func (c *Cluster) Crash() error {
 	return nil
 }
 
-// children are the processes that a process started.
+// children returns the child processes of a process.
 func children(parent int) (pids []int) {
 	folders, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -250,7 +251,7 @@ func children(parent int) (pids []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		name := bytes.LastIndexByte(text, ')') // which may have any character in it
+		name := bytes.LastIndexByte(text, ')') // the name may contain any character
 		if _, err := fmt.Sscan(string(text[name+1:]), &state, &of); err != nil || of != parent {
 			continue
 		}
@@ -261,7 +262,7 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// Restart starts a server that crashed, on the same port, and waits until it has recovered.
+// Restart starts a crashed server on the same port and waits for its recovery.
 func (c *Cluster) Restart() error {
 	<-c.ended //nolint:errcheck // it was killed
 	if err := c.again(); err != nil {

@@ -19,12 +19,12 @@ import (
 	"deadman/rules"
 )
 
-// address makes an address of a key of the world's rule, or its ping key.
+// address creates an address of a key of the fixture's rule, or its ping key.
 func (w *fixture) address(key string) (pings.Address, bool, error) {
 	return w.CreatePingAddress(access.As(w.ctx(), ada), pings.Address{RuleID: w.rule.ID, Key: key, ID: uuid.NewString()}, false)
 }
 
-// pingDeeds is what the audit has of the world's rule and its addresses.
+// pingDeeds returns the audit entries about ping addresses.
 func (w *fixture) pingDeeds() (said []string) {
 	for _, e := range w.entries(access.AuditFilter{Action: "ping.*"}) {
 		said = append(said, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
@@ -119,7 +119,7 @@ func addressesTakeTurns(t *testing.T, w *fixture) {
 	}
 }
 
-// An id is that of one key, or the ping key of several rules.
+// addressesAreShared checks that an id belongs to one key, or is the ping key of several rules.
 func addressesAreShared(t *testing.T, w *fixture) {
 	other := w.save("payment-late", "payment")
 	create := func(rule *futurejobs.Rule, key, id string) error {
@@ -147,7 +147,7 @@ func addressesAreShared(t *testing.T, w *fixture) {
 	if err := create(other, "", "three"); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("of a deleted rule: %v", err)
 	}
-	// What was a deleted rule's is free again.
+	// The ids of a deleted rule are free again.
 	again := w.save("payment-late", "payment")
 	w.must(create(again, "", "one"))
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
@@ -185,7 +185,8 @@ func pingsAreLogged(t *testing.T, w *fixture) {
 	}
 }
 
-// Of each key the last are kept, whoever logs them; and of all keys those that are young.
+// pingsAreForgotten checks that the last pings of each key are kept, in any order of logging, and of those only the
+// recent ones.
 func pingsAreForgotten(t *testing.T, w *fixture) {
 	var many []pings.Entry
 	for i := range 3*pings.Logged + 50 {
@@ -213,7 +214,7 @@ func pingsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// Of what was said beside the pings of a key the newest is kept, up to a bound; the lines stay.
+// bodiesAreForgotten checks that the newest bodies of a key's pings are kept, up to a bound; the entries stay.
 func bodiesAreForgotten(t *testing.T, w *fixture) {
 	bodied := func(key string, size int, of rune) pings.Entry {
 		body := strings.Repeat(string(of), size)
@@ -235,7 +236,7 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 		many = append(many, bodied("big", pings.MaxBody, 'x'), bodied("small", pings.KeptBodies/pings.Logged, 'x'))
 	}
 	w.must(w.LogPings(w.ctx(), many))
-	last := bodied("big", pings.MaxBody/2, '\u263a') // three bytes each, as what could not be read is
+	last := bodied("big", pings.MaxBody/2, '\u263a') // three bytes each, like a replaced invalid byte
 	w.must(w.LogPings(w.ctx(), append(many, last)))
 	if count, bytes, newest := kept("big"); count != pings.Logged || bytes != 3*pings.MaxBody/2+3*pings.MaxBody || newest != last.Body {
 		t.Errorf("of large ones %d lines and %d bytes are kept, the newest of %d", count, bytes, len(newest))
@@ -245,7 +246,7 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// A rule that was deleted long ago has no addresses left.
+// addressesGoWithTheirRule checks that a rule that was deleted long ago has no addresses left.
 func addressesGoWithTheirRule(t *testing.T, w *fixture) {
 	for i := range 3 {
 		if _, _, err := w.address(fmt.Sprint("k", i)); err != nil {

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/store"
 )
 
-// progress returns what is kept of a topic.
+// progress returns the stored progress of a topic.
 func (w *fixture) progress(topic string) (p store.Progress, ok bool) {
 	w.t.Helper()
 	for _, p := range must[[]store.Progress](w.t)(w.Progress(w.ctx())) {
@@ -29,7 +29,7 @@ func progressIsMadeOnce(t *testing.T, w *fixture) {
 	if ok {
 		t.Fatalf("a new database has %+v", seen)
 	}
-	for round := range 3 { // it begins, and goes on twice
+	for round := range 3 { // it starts, and advances twice
 		to := w.slot().Add(time.Duration(round) * time.Minute)
 		var wins atomic.Int32
 		var nodes sync.WaitGroup

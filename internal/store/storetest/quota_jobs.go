@@ -15,7 +15,7 @@ import (
 	"deadman/internal/access"
 )
 
-// within bounds the pending jobs of the world's rule, as a node does.
+// within bounds the pending jobs of the fixture's rule, as a node does.
 func (w *fixture) within(q *access.Quotas, most int64) {
 	w.t.Helper()
 	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: most}}}, 0)
@@ -23,7 +23,8 @@ func (w *fixture) within(q *access.Quotas, most int64) {
 	q.Learn(access.Learned{Jobs: must[map[string]int64](w.t)(w.PendingOf(w.ctx(), q.Covers))})
 }
 
-// Requests at a time begin as many jobs as a quota has room for, while the jobs are counted and some of the requests fail.
+// jobsAtOnceAreBounded checks that concurrent requests create as many jobs as a quota allows, while the jobs are
+// counted and some of the requests fail.
 func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	const most, clients = 12, 8
 	var q access.Quotas
@@ -34,7 +35,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 		all.Go(func() {
 			for i := range 12 {
 				begins := w.starting(w.rule, fmt.Sprintf("%d-%d", client, i), w.slot())
-				if i%4 == 1 { // no such request is under way: it fails once its job is written
+				if i%4 == 1 { // a request that was not begun fails once its job is written
 					b := futurejobs.EffectBatch{RuleSet: w.set, Once: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
 					if _, err := w.Apply(w.ctx(), b); !errors.Is(err, access.ErrRunning) {
 						t.Errorf("a request that is not under way: %v", err)
@@ -56,7 +57,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	if n := len(w.all()); n > most {
 		t.Errorf("%d jobs began at a time, the quota is %d", n, most)
 	}
-	for i := range most + 2 { // what failed made room again
+	for i := range most + 2 { // the failed requests freed their capacity
 		w.byHand(w.starting(w.rule, fmt.Sprintf("later-%d", i), w.slot()))
 	}
 	if n := len(w.all()); n != most {
@@ -70,7 +71,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	}
 }
 
-// turnedAway publishes a trigger that a quota has no room for, and returns its dead letter.
+// turnedAway publishes a trigger that a quota refuses, and returns its dead letter.
 func (w *fixture) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
 	w.t.Helper()
 	begins.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
@@ -81,14 +82,15 @@ func (w *fixture) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.De
 	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
 }
 
-// retry takes the event of a letter in, late.
+// retry applies the event of a dead letter, late.
 func (w *fixture) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
 	event := l.Event
 	begins.Event, begins.Late = &event, true
 	return w.Apply(w.ctx(), w.again(l, begins))
 }
 
-// turnedAwayCase is what happens between the refusal of a trigger and the retry of its dead letters, and what comes of the retry.
+// turnedAwayCase has the events between the refusal of a trigger and the retry of its dead letters, and the results of
+// the retry.
 type turnedAwayCase struct {
 	begins       func(key string) futurejobs.Effect
 	meanwhile    func(key string)
@@ -120,7 +122,8 @@ func (c turnedAwayCase) play(t *testing.T, w *fixture, q *access.Quotas, key str
 	}
 }
 
-// An end that comes after a job had no room ends the job that a retry of the dead letter begins.
+// endsOfTurnedAwayAreRemembered checks that an end after the refusal of a job ends the job that a retry of the dead
+// letter creates.
 func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)
@@ -152,7 +155,7 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 		"nul\x00": {begins, func(key string) {
 			w.byHand(end(key, time.Second), end(key, 2*time.Second))
 		}, 1, 1, 1, false},
-		"again": {begins, func(key string) { // another trigger had room, and its job ended
+		"again": {begins, func(key string) { // the quota allowed another trigger, and its job ended
 			w.within(&q, 1000)
 			w.byHand(begins(key))
 			w.byHand(end(key, time.Second))
@@ -166,7 +169,7 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 		c.play(t, w, &q, key, seq)
 		seq += uint64(c.letters)
 	}
-	// A trigger that comes after that begins a job as always.
+	// A later trigger creates a job as usual.
 	later := begins("ended")
 	later.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: at.Add(time.Minute)}
 	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
@@ -174,7 +177,7 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	}
 }
 
-// A retry and the end that comes at the same time do not miss each other.
+// retriesMeetEnds checks that a retry and a concurrent end do not miss each other.
 func retriesMeetEnds(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)

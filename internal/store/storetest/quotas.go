@@ -19,7 +19,7 @@ import (
 	"deadman/rules"
 )
 
-// quotas are the quotas of all prefixes, without when they were set.
+// quotas returns the quotas of all prefixes, without their times.
 func (w *fixture) quotas() []access.Quota {
 	w.t.Helper()
 	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx()))
@@ -74,7 +74,8 @@ func quotasAreKept(t *testing.T, w *fixture) {
 	}
 }
 
-// A token with a prefix saves no new rule where the rules of its prefix use up a quota; what is there is changed and deleted.
+// rulesAreCounted checks that a token with a prefix saves no new rule once the rules of its prefix use up a quota, and
+// that existing rules can be changed and deleted.
 func rulesAreCounted(t *testing.T, w *fixture) {
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitRules: 2}}))
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-eu-", Set: map[access.Limited]int64{access.LimitRules: 1}}))
@@ -88,12 +89,12 @@ func rulesAreCounted(t *testing.T, w *fixture) {
 		delete string
 		over   bool
 	}{
-		{save: "zenith-1"}, // of another prefix: this token could not, and it does not count
+		{save: "zenith-1"}, // another prefix: this token could not save it, and it does not count
 		{save: "acme-eu-1"},
 		{save: "acme-eu-2", over: true},
 		{save: "acme-1"},
 		{save: "acme-2", over: true},
-		{save: "acme-1"}, // is there
+		{save: "acme-1"}, // it exists
 		{delete: "acme-eu-1"},
 		{save: "acme-2"},
 		{save: "acme-eu-1", over: true},
@@ -115,7 +116,7 @@ func rulesAreCounted(t *testing.T, w *fixture) {
 	}
 }
 
-// room is a quota with room for some jobs.
+// room is a quota with capacity for some jobs.
 type room struct {
 	left           int64
 	held           int64
@@ -141,7 +142,8 @@ func (r *room) Settle(reserved, grown, refused int64) {
 	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
 }
 
-// Beyond a quota no job begins, and its event is a dead letter. One that is pending is kept, also where it was not looked up before.
+// jobsAreBounded checks that no job is created beyond a quota, and that its event becomes a dead letter. A pending job
+// is kept, even if it was not read before.
 func jobsAreBounded(t *testing.T, w *fixture) {
 	r := &room{left: 2}
 	w.BoundBy(r)
@@ -185,8 +187,8 @@ func jobsAreBounded(t *testing.T, w *fixture) {
 	}
 }
 
-// Bytes of jobs are counted as the jobs begin, change and end, and the count of the database comes to the same. Beyond them no job begins,
-// also where the job was not looked up before.
+// bytesOfJobsAreBounded checks that the bytes of jobs are counted as jobs are created, change and end, and that the
+// database counts the same. No job is created beyond the quota, even if it was not read before.
 func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	r := &room{left: 1000, bytes: true}
 	w.BoundBy(r)
@@ -214,7 +216,7 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	begin("a", 700)
 	same(700)
 	play("a", futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return []byte(`{"é": 123}`), nil }})
-	same(711) // bytes, and not letters
+	same(711) // bytes, not characters
 	begin("b", 400)
 	same(1111)
 	if got := begin("c", 2); got.Created != 0 || got.Refused != 1 {
@@ -277,7 +279,7 @@ func alertsAreWithheld(t *testing.T, w *fixture) {
 		t.Fatalf("%d alerts wait", len(waits))
 	}
 	elsewhere := waits[0]
-	elsewhere.Place.First = alerts.ID{1} // as where the node ends before the alert is out of the outbox
+	elsewhere.Place.First = alerts.ID{1} // as if the node ends before the alert is out of the outbox
 	w.must(w.Withhold(w.ctx(), []alerts.Alert{elsewhere}))
 	if left := w.unpublished(); len(left) != 1 {
 		t.Errorf("a withheld alert waits: %d", len(left))
@@ -313,7 +315,8 @@ func alertsAreWithheld(t *testing.T, w *fixture) {
 	}
 }
 
-// Alerts that are published again say what they were before, also where a part of a row of the outbox is published.
+// alertsArePublishedAgain checks that republished alerts have their earlier state, even if a part of a row of the
+// outbox is published.
 func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(4)
 	since := w.told(keys...)
@@ -354,7 +357,7 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	if len(was) != 1 {
 		t.Errorf("%d new alerts", len(was))
 	}
-	// Once more: what was withheld counts as published now.
+	// Once more: withheld alerts now count as published.
 	w.republish(since, 4)
 	for _, a := range w.unpublished() {
 		if a.Again == alerts.WasWithheld {
@@ -363,7 +366,7 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	}
 }
 
-// tenantOf is whose a rule is: what its name begins with, up to a dash; empty: nobody's.
+// tenantOf returns the tenant of a rule: its name up to a dash; empty: none.
 func tenantOf(rule string) string {
 	if tenant, _, has := strings.Cut(rule, "-"); has {
 		return tenant
@@ -371,7 +374,7 @@ func tenantOf(rule string) string {
 	return ""
 }
 
-// A tenant with many rules takes no letter's body from another, whose letters are older.
+// lettersAreCappedByTenant checks that a tenant with many rules does not displace the older bodies of another tenant.
 func lettersAreCappedByTenant(t *testing.T, w *fixture) {
 	b := w.batch(7, 27)
 	letter := func(rule string, seq uint64, size int) {
@@ -401,8 +404,8 @@ func lettersAreCappedByTenant(t *testing.T, w *fixture) {
 	}
 }
 
-// One event that many rules refuse, again and again, fills the database no further than the caps: letters without room have no
-// bodies, and say how large those were.
+// bodiesOfLettersHaveRoom checks that one event that many rules refuse repeatedly fills the database no further than
+// the caps: letters beyond the capacity have no bodies, but the size of those.
 func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
 	const size = 250_000
 	data := bytes.Repeat([]byte("x"), size)
@@ -435,7 +438,7 @@ func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
 	}
 }
 
-// A tenant with many rules has the early resolves of another forgotten no sooner.
+// earlyIsCappedByTenant checks that a tenant with many rules does not displace the early resolves of another.
 func earlyIsCappedByTenant(t *testing.T, w *fixture) {
 	mine := w.rule
 	for _, name := range []string{mine.Name, "acme-1", "acme-2"} {

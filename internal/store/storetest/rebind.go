@@ -12,8 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// binding are two rules, of which one reads from a stream that was applied to 30 and another
-// one that is to go there.
+// binding has two rules: one reads from a stream that was applied up to 30, and the other one is to move there.
 type binding struct {
 	stays, goes rules.RuleVersion
 	created     time.Time
@@ -35,7 +34,7 @@ func (w *fixture) binding() binding {
 	return b
 }
 
-// stream tells the cursor of a stream when that was created.
+// stream sets the creation time of a stream in its cursor.
 func (w *fixture) stream(name string, created time.Time) {
 	w.t.Helper()
 	old := w.cursor(name)
@@ -44,7 +43,7 @@ func (w *fixture) stream(name string, created time.Time) {
 	w.must(w.ResetCursor(w.ctx(), old, to))
 }
 
-// readsOf is what each version of a rule reads.
+// readsOf returns the reads of each version of a rule.
 func (w *fixture) readsOf(name string) map[int32][]rules.StreamBinding {
 	w.t.Helper()
 	reads := map[int32][]rules.StreamBinding{}
@@ -54,7 +53,7 @@ func (w *fixture) readsOf(name string) map[int32][]rules.StreamBinding {
 	return reads
 }
 
-// A stream goes back to what is new of it, and no rule has again what it had.
+// streamsGoBackForWhatIsNew checks that a stream moves back for new reads, and that no rule receives an event twice.
 func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	b := w.binding()
 	last := w.cursor("ORDERS").LastAt
@@ -80,7 +79,7 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 		t.Errorf("the revision went from %d to %d", revision, now)
 	}
 
-	// Intake comes to 20, and another subject is found at 10.
+	// Ingest advances to 20, and another subject is found at 10.
 	apply := w.batch(12, 20)
 	apply.RuleSet = revision + 1
 	_, err := w.Apply(w.ctx(), apply)
@@ -103,10 +102,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A stream that nobody reads, or ever read, is read from where the rules begin.
+// streamsBeginWhereTheyAreBound checks that a stream without readers is read from the start of the rules' reads.
 func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 	b := w.binding()
-	w.stream("OLD", b.created.Add(-time.Hour)) // of another one of that name
+	w.stream("OLD", b.created.Add(-time.Hour)) // another stream of the same name
 	for _, name := range []string{"stays", "goes"} {
 		revision := must[int64](t)(w.Revision(w.ctx()))
 		reads := map[int32][]rules.StreamBinding{b.goes.Version: {}}
@@ -130,7 +129,8 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 	}
 }
 
-// A stream that did not come so far yet stays where it is, and nothing is known to be read through.
+// streamsStayWhereTheyAreBehind checks that a cursor before the new read stays, and that its read-through time is
+// cleared.
 func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
 	b := w.binding()
 	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.StreamBinding{2: {
@@ -141,7 +141,8 @@ func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
 	}
 }
 
-// What was judged by other rules, or another stream of the name, changes nothing.
+// rebindsLoseToChanges checks that a rebind that was evaluated with other rules, or another stream of the name, changes
+// nothing.
 func rebindsLoseToChanges(t *testing.T, w *fixture) {
 	b := w.binding()
 	revision := must[int64](t)(w.Revision(w.ctx()))
@@ -163,8 +164,8 @@ func rebindsLoseToChanges(t *testing.T, w *fixture) {
 	w.must(rebind(revision, b.created)())
 }
 
-// Of clients that bind a rule to other streams at once, each from the same revision, one does so and the others get a
-// conflict, and change nothing.
+// rebindsLoseToEachOther checks concurrent rebinds of a rule from the same revision: one succeeds, and the others
+// return a conflict and change nothing.
 func rebindsLoseToEachOther(t *testing.T, w *fixture) {
 	const clients = 3
 	w.binding()

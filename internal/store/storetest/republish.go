@@ -15,12 +15,12 @@ import (
 	"deadman/internal/store"
 )
 
-// told settles a decision with an alert about each key, publishes nothing, and returns the
-// database's time after which they were decided.
+// told settles a decision with an alert about each key, publishes nothing, and returns the database's time before the
+// decisions.
 func (w *fixture) told(keys ...string) (since time.Time) {
 	w.t.Helper()
 	since = must[time.Time](w.t)(w.Now(w.ctx()))
-	for later := since; !later.After(since); { // so that nothing before was decided at the same instant
+	for later := since; !later.After(since); { // no earlier decision has the same instant
 		later = must[time.Time](w.t)(w.Now(w.ctx()))
 	}
 	w.start(w.slot(), keys...)
@@ -69,7 +69,7 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 		}
 	}
 	republish(of, 2)
-	w.unpublished() // which puts them back
+	w.unpublished() // it puts them back
 	republish(of, 0)
 	republish(all, 1)
 	republish(futurejobs.Filter{After: since.AddDate(1, 0, 0)}, 0)
@@ -95,7 +95,8 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 	}
 }
 
-// More than one transaction takes is put back in several, each alert once.
+// alertsAreRepublishedInParts checks that more alerts than one transaction takes are put back in several, each alert
+// once.
 func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 	const some = 10_200
 	keys, _ := w.neighbours(some)
@@ -111,7 +112,7 @@ func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 	}
 }
 
-// republish has alerts published again.
+// republish requests alerts to be published again.
 func (w *fixture) republish(since time.Time, want int64) {
 	w.t.Helper()
 	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != want || err != nil {
@@ -119,7 +120,7 @@ func (w *fixture) republish(since time.Time, want int64) {
 	}
 }
 
-// decideAt settles a decision about a key, with an alert of a slot, and returns the alert's id.
+// decideAt settles a decision about a key with an alert of a slot, and returns the alert's id.
 func (w *fixture) decideAt(slot time.Time, key string) alerts.ID {
 	w.t.Helper()
 	j := w.one(key)
@@ -129,7 +130,7 @@ func (w *fixture) decideAt(slot time.Time, key string) alerts.ID {
 	return d.Alerts[0].ID
 }
 
-// sent publishes what waits in a shard, so many alerts at a time, and returns it in order.
+// sent publishes the alerts of a shard, up to limit at a time, and returns their ids in order.
 func (w *fixture) sent(shard int16, limit int) (ids []alerts.ID) {
 	w.t.Helper()
 	for {
@@ -142,8 +143,8 @@ func (w *fixture) sent(shard int16, limit int) (ids []alerts.ID) {
 	}
 }
 
-// What is published again comes in the order of its decisions, whatever its ids, and before what waits and what is
-// decided meanwhile.
+// alertsAreRepublishedInOrder checks that republished alerts come in decision order, with ids in any order, and before
+// unpublished and new ones.
 func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	since := must[time.Time](t)(w.Now(w.ctx()))
 	keys, shard := w.neighbours(1)
@@ -157,7 +158,7 @@ func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, w.sent(shard, 10)); diff != "" {
 		t.Fatalf("at first (-want +got):\n%s", diff)
 	}
-	decide(slot.Add(time.Hour)) // waits
+	decide(slot.Add(time.Hour)) // unpublished
 	for _, limit := range []int{1, 2, 10} {
 		for range 2 {
 			w.republish(since, int64(len(want)-1))
@@ -170,7 +171,8 @@ func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	}
 }
 
-// Nodes that hold a shard, or do not know yet that they lost it, put an alert back once.
+// alertsArePutBackOnceByTwo checks that nodes that hold a shard, or do not know yet that they lost it, put an alert
+// back once.
 func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 1000, 4
 	keys, shard := w.neighbours(some)
@@ -193,7 +195,8 @@ func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 	}
 }
 
-// Alerts that were decided at one instant are put back beside those of them that still wait since the last time.
+// alertsArePutBackBesideWhatIsLeft checks that alerts of one instant are put back beside those that are still
+// unpublished since the last time.
 func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *fixture) {
 	keys, shard := w.neighbours(3)
 	w.start(w.slot(), keys...)

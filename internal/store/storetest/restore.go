@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// The mark moves on from where it was seen, and carries a restore until that is dealt with.
+// theMarkMoves checks that the mark advances from its seen position and keeps a restore until it is handled.
 func theMarkMoves(t *testing.T, w *fixture) {
 	move := func(seen alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, bool) {
 		t.Helper()
@@ -50,7 +50,7 @@ func theMarkMoves(t *testing.T, w *fixture) {
 	}
 }
 
-// strange is an alert of the stream about a key that the database does not know.
+// strange returns an alert of the stream that the database does not have.
 func (w *fixture) strange(key string, said time.Time) alerts.Alert {
 	return alerts.Alert{
 		ID:   alerts.Decision{Origin: alerts.OriginOf(w.slot(), 1), RuleID: w.rule.ID, Rule: w.rule.Name, Key: key, Status: alerts.Firing, At: said}.ID(),
@@ -62,8 +62,8 @@ func (w *fixture) strange(key string, said time.Time) alerts.Alert {
 	}
 }
 
-// An open alert that the database does not know goes to the job that waited when it was raised. Nothing is
-// raised for it, and the job's end closes it.
+// unknownAlertsGoBackToTheirJobs checks that an open alert that the database does not have goes to the job that was
+// pending at its time. No alert is raised for it, and the job's end closes it.
 func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(2*time.Hour)))
