@@ -92,10 +92,10 @@ func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
 	}
 }
 
-// An open alert that no job waits for any more is closed, once.
+// unknownAlertsAreClosed checks that an open alert without a pending job is closed, once.
 func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	since := w.slot()
-	w.start(since, "younger") // it began when the alert had been raised
+	w.start(since, "younger") // it started after the alert was raised
 	for _, key := range []string{"nobody", "younger"} {
 		strange := w.strange(key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
 		closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since}))
@@ -115,7 +115,8 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	}
 }
 
-// Of a rule that is not there nothing is raised: the node closes its alerts in its own name.
+// unknownAlertsOfOtherRulesAreClosed checks that no alert of a missing rule is raised: the node closes its alerts under
+// its own rule.
 func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *fixture) {
 	strange := w.strange("a", w.slot())
 	strange.Rule = "unknown"

@@ -9,7 +9,7 @@ import (
 	"deadman/internal/store"
 )
 
-// prune takes away what is older than d; less than nothing reaches into the future.
+// prune deletes rows older than d; a negative d reaches into the future.
 func (w *fixture) prune(d time.Duration) store.Pruned {
 	w.t.Helper()
 	return must[store.Pruned](w.t)(w.Prune(w.ctx(), store.Retention{History: d, Alerts: d, DeadLetters: d}))
@@ -36,7 +36,7 @@ func retentionPrunes(t *testing.T, w *fixture) {
 		t.Error("something is left")
 	}
 	w.balances(3)
-	w.start(w.slot(), "d") // the table of today is still there, or the default
+	w.start(w.slot(), "d") // the table of today still exists, or the default
 	w.settle(w.over(w.one("d")))
 	if len(w.ended()) != 1 {
 		t.Error("nothing can be archived any more")
@@ -80,7 +80,7 @@ func gaugesCount(t *testing.T, w *fixture) {
 	if at := pages(t, futurejobs.Filter{}, w.DeadLetters)[0].At; !got.OldestDeadLetter.Equal(at) {
 		t.Errorf("oldest dead letter: %s, want %s", got.OldestDeadLetter, at)
 	}
-	// Alerts are sorted by the slot that they are about, which these have in common.
+	// Alerts are sorted by their slot, and these share one.
 	if !slices.ContainsFunc(pages(t, futurejobs.Filter{}, w.Alerts), func(a futurejobs.ListedAlert) bool {
 		return a.DecidedAt.Equal(got.OldestAlert)
 	}) {

@@ -58,8 +58,8 @@ func rulesAreSaved(t *testing.T, w *fixture) {
 	}
 }
 
-// Old versions go once nothing needs them: not the newest, the first, one that a job or an open outage has, or
-// one that an event may be for which is not applied yet.
+// versionsArePruned checks that old versions are deleted once they are no longer needed: the newest, the first, one of
+// a job or an open outage, and one that an unapplied event may concern all stay.
 func versionsArePruned(t *testing.T, w *fixture) {
 	prune := func() int64 { return must[int64](t)(w.PruneVersions(w.ctx())) }
 	first := *w.rule
@@ -97,7 +97,7 @@ func versionsArePruned(t *testing.T, w *fixture) {
 	}
 }
 
-// What changed since a revision is loaded, and nothing else.
+// changesAreLoadedAlone checks that exactly the changes since a revision are loaded.
 func changesAreLoadedAlone(t *testing.T, w *fixture) {
 	other := w.save("other", "order")
 	since := w.set
@@ -130,8 +130,7 @@ func rulesKeepTheirEntity(_ *testing.T, w *fixture) {
 	})
 }
 
-// refuses fails the test unless a change of the rules is refused for a reason, and changes
-// nothing.
+// refuses fails the test unless a change of the rules fails with the given error and changes nothing.
 func (w *fixture) refuses(reason error, change func() error) {
 	w.t.Helper()
 	before, were, err := w.Load(w.ctx())
@@ -147,7 +146,7 @@ func (w *fixture) refuses(reason error, change func() error) {
 	if diff := cmp.Diff(were, are); diff != "" {
 		w.t.Errorf("rules (-before +after):\n%s", diff)
 	}
-	w.byHand(w.starting(w.rule, "x", w.slot())) // and nobody is kept waiting
+	w.byHand(w.starting(w.rule, "x", w.slot())) // and no gate is left closed
 }
 
 func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
@@ -169,7 +168,7 @@ func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
 	w.refuses(futurejobs.ErrNotFound, remove("new", 1))
 	w.refuses(futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
 
-	// Of many who change the same version one does.
+	// Of concurrent changes of the same version, one succeeds.
 	var wins atomic.Int32
 	var people sync.WaitGroup
 	for range 6 {
@@ -197,7 +196,7 @@ func rulesArePaused(t *testing.T, w *fixture) {
 	if paused.PausedAt.IsZero() || paused.PausedBy != ada.Name {
 		t.Errorf("paused: %+v", paused)
 	}
-	w.must(w.Pause(w.ctx(), w.rule.Name, true)) // it is: who did it stays
+	w.must(w.Pause(w.ctx(), w.rule.Name, true)) // already paused: the actor stays
 	revision, loaded, err := w.Load(w.ctx())
 	w.must(err)
 	if diff := cmp.Diff([]rules.RuleVersion{paused}, loaded); diff != "" || revision != before+1 {
@@ -213,7 +212,7 @@ func rulesArePaused(t *testing.T, w *fixture) {
 	}
 }
 
-// rulesAreHalted pauses rules that cost too much, also those that a person paused.
+// rulesAreHalted checks that Halt pauses rules that exceed their cost limit, even those that a person paused.
 func rulesAreHalted(t *testing.T, w *fixture) {
 	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
 	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "it costs too much"))
@@ -267,7 +266,7 @@ func rulesAreDeleted(t *testing.T, w *fixture) {
 	w.leftOf(w.rule.ID)
 	w.purge(w.rule)
 	w.leftOf()
-	w.leftOf() // and again, now that it is known
+	w.leftOf() // and again, now that it is marked as purged
 	if len(w.all()) != 1 || len(w.unpublished()) != 0 {
 		t.Errorf("%d jobs and %d alerts, want the other rule's job alone", len(w.all()), len(w.unpublished()))
 	}
@@ -286,7 +285,7 @@ func (w *fixture) refuses404(change func() error) {
 	}
 }
 
-// leftOf fails the test unless these are the deleted rules that have jobs.
+// leftOf fails the test unless exactly these deleted rules have jobs.
 func (w *fixture) leftOf(want ...int32) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
@@ -341,7 +340,8 @@ func namesComeBack(t *testing.T, w *fixture) {
 	w.leftOf(w.rule.ID)
 }
 
-// No alert of a rule is decided once its deletion is committed, whatever is under way.
+// deletedRulesSayNothing checks that no alert of a rule is decided once its deletion is committed, even with settles in
+// progress.
 func deletedRulesSayNothing(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d")
 	var settlers sync.WaitGroup
@@ -362,7 +362,7 @@ func deletedRulesSayNothing(t *testing.T, w *fixture) {
 			}
 		})
 	}
-	for len(w.unpublished()) < 20 { // until they are at it
+	for len(w.unpublished()) < 20 { // until they are running
 		if t.Failed() {
 			break
 		}
@@ -407,7 +407,7 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 		}
 	}
 
-	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page, and of a body
+	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page and of a body, and a number of jobs
 	for i := range large {
 		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
 		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
@@ -433,7 +433,7 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 	}
 }
 
-// What was applied while a rule was being saved was not for it.
+// rulesBeginBehindWhatWasApplied checks that a rule does not read events that were applied during its save.
 func rulesBeginBehindWhatWasApplied(t *testing.T, w *fixture) {
 	last := w.slot()
 	_, err := w.Apply(w.ctx(), w.batch(7, 30))

@@ -10,7 +10,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// What is waited for is counted by rule.
+// jobsAreCountedByRule checks that pending jobs are counted by rule.
 func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	other, none := w.save("payment-missing", "payment"), w.save("order-unpaid", "order")
 	is := func(what string, want map[int32]futurejobs.RuleJobs) {

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/store"
 )
 
-// session is a session of a token, made when the world's slots begin.
+// session returns a new session of a token, created at the start of the fixture's slots.
 func (w *fixture) session(of access.Token) access.Session {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
@@ -24,7 +24,7 @@ func (w *fixture) session(of access.Token) access.Session {
 	}
 }
 
-// beginSession keeps a session of a token.
+// beginSession stores a session of a token.
 func (w *fixture) beginSession(of access.Token) access.Session {
 	w.t.Helper()
 	s := w.session(of)
@@ -101,7 +101,7 @@ func sessionsEndWithTheirToken(t *testing.T, w *fixture) {
 	if n := len(w.entries(access.AuditFilter{Action: "session.create"})); n != 2 {
 		t.Errorf("the audit has %d new sessions, want 2", n)
 	}
-	// A token that expired gives its name up, and its sessions are none of the next one's.
+	// An expired token frees its name, and its sessions do not belong to the next token.
 	old := w.token("again")
 	old.ExpiresAt = w.at.Add(time.Hour)
 	w.must(w.InsertToken(w.ctx(), old))
@@ -146,7 +146,7 @@ func sessionsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// A session of a person needs no token, and no revocation ends it but its own.
+// sessionsOfPeopleAreKept checks that a session of a person needs no token and ends only by its own revocation.
 func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
 	token := w.insert("ann")
 	of := w.beginSession(token)

@@ -25,7 +25,7 @@ func settleReschedules(t *testing.T, w *fixture) {
 	d.Job.Last = futurejobs.CheckTimes{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
 	d.Job.Last.StartedAt = picked.Add(time.Microsecond)
 	d.Job.CheckStats = futurejobs.CheckStats{Checks: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
-	d.Job.Event, d.Job.State = nil, []byte(`{"x":1}`) // neither is a settle's to write
+	d.Job.Event, d.Job.State = nil, []byte(`{"x":1}`) // a settle writes neither
 
 	settled := w.settle(d)
 	if !settled.Jobs[before.ID] || settled.Alerts != 1 || len(settled.Lost) != 0 {
@@ -38,7 +38,7 @@ func settleReschedules(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the job (-want +got):\n%s", diff)
 	}
-	want.Last = futurejobs.CheckTimes{} // the sweep has no use for it
+	want.Last = futurejobs.CheckTimes{} // the sweep does not need it
 	if diff := cmp.Diff(want, w.one("a")); diff != "" {
 		t.Errorf("the job that is due (-want +got):\n%s", diff)
 	}
@@ -47,7 +47,8 @@ func settleReschedules(t *testing.T, w *fixture) {
 	}
 }
 
-// Jobs that are looked at next at one slot, and jobs that are not, go on in one settlement.
+// settleReschedulesTogether checks that jobs with the same next slot, and jobs with different ones, are rescheduled in
+// one settlement.
 func settleReschedulesTogether(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	slot := w.one("a").NextCheckAt
@@ -97,13 +98,13 @@ func settleEnds(t *testing.T, w *fixture) {
 		ListedJob: futurejobs.ListedJob{Job: d.Job, Rule: w.rule.Name, Entity: w.rule.Entity},
 		Outcome:   "exhausted", Reason: "the last step was taken", EndedAt: got.EndedAt,
 	}
-	want.Event, want.State, want.Rev = nil, nil, 0 // history is what happened, not what was carried
+	want.Event, want.State, want.Rev = nil, nil, 0 // history has the events of a job, not its bodies
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 }
 
-// What is said keeps its instants, whatever else of its batch has the same.
+// settleSays checks that alerts keep their instants, with equal ones and different ones in a batch.
 func settleSays(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
 	looked := func(d futurejobs.Decision) futurejobs.Decision {
@@ -141,7 +142,7 @@ func settleLosesToAChange(t *testing.T, w *fixture) {
 	a, b := w.one("a"), w.one("b")
 	w.settle(w.later(a, a.NextCheckAt.Add(time.Minute)))
 	said := len(w.unpublished())
-	settled := w.settle(w.over(a), w.over(b)) // a is not as it was read any more
+	settled := w.settle(w.over(a), w.over(b)) // a has changed since it was read
 	if settled.Jobs[a.ID] || !settled.Jobs[b.ID] || settled.Alerts != 1 {
 		t.Errorf("settled %+v, want b alone", settled)
 	}
@@ -159,7 +160,8 @@ func settleLosesToAChange(t *testing.T, w *fixture) {
 	}
 }
 
-// A settle that can't be put together changes nothing, and leaves nothing behind for the next.
+// settleRefusesWhatCannotBeSaid checks that a settle that cannot be encoded changes nothing and has no effect on the
+// next one.
 func settleRefusesWhatCannotBeSaid(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	a, b, c := w.over(w.one("a")), w.over(w.one("b")), w.over(w.one("c"))
@@ -203,7 +205,7 @@ func settleLosesToTheClock(t *testing.T, w *fixture) {
 	w.settlesAllBut(a.Shard)
 }
 
-// settlesAllBut ends and moves jobs, and finds those of one shard untouched.
+// settlesAllBut ends and moves jobs, and checks that those of one shard are unchanged.
 func (w *fixture) settlesAllBut(shard int16) {
 	w.t.Helper()
 	var decisions []futurejobs.Decision
@@ -230,7 +232,8 @@ func (w *fixture) settlesAllBut(shard int16) {
 	}
 }
 
-// A settle rests on the rules of its decisions alone, and only on what those depend on.
+// settleStandsWhileRulesAreSaved checks that a settle depends only on the rules of its decisions, and only on changes
+// that affect those.
 func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	set := w.set
@@ -246,7 +249,7 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 		t.Errorf("settled %+v", settled)
 	}
 
-	// A version whose jobs wait for another stream: what the decision knew of it was nothing.
+	// A version that resolves jobs from another stream: the decision did not consider its events.
 	_, err := w.Save(w.ctx(), rules.RuleVersion{
 		Name: w.rule.Name, Entity: "order", Document: []byte(`{"resolve":[{"event":"orders.shipped"}]}`),
 		Reads: []rules.StreamBinding{{Subject: "orders.shipped", Stream: "SHIPPING"}},
@@ -262,7 +265,8 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 	must[futurejobs.Settled](t)(settle("b"))
 }
 
-// While a node of schema 16 runs, the revision of all rules is the fence. None runs beside a store that is alone.
+// olderNodesFenceAllRules checks that the revision of all rules is the fence while a node of schema 16 runs. A
+// single-process store has no other nodes.
 func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
@@ -293,7 +297,7 @@ func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	}
 }
 
-// Of a batch, the decisions on rules that moved are left out, and no others.
+// settleLeavesOutRulesThatMoved checks that exactly the decisions on changed rules are left out of a batch.
 func settleLeavesOutRulesThatMoved(t *testing.T, w *fixture) {
 	other := w.save("order-unpaid", "order")
 	w.start(w.slot(), "a", "b")

@@ -7,7 +7,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// stepsAreFollowedOnce has two nodes follow steps of the clock, and looks at what is to be moved.
+// stepsAreFollowedOnce checks the shifts after nodes follow steps of the clock.
 func stepsAreFollowedOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	follow := func(by time.Duration, isBack bool) []futurejobs.Shift {
@@ -53,7 +53,7 @@ func stepsAreFollowedOnce(t *testing.T, w *fixture) {
 	}
 }
 
-// jobsAreShiftedOnce moves jobs whose rows change meanwhile.
+// jobsAreShiftedOnce shifts jobs with concurrent changes of their rows.
 func jobsAreShiftedOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.must(w.FollowStep(w.ctx(), -time.Hour, false))

@@ -10,8 +10,8 @@ import (
 	"deadman/internal/bus/bustest/freeport"
 )
 
-// StartStandby starts a standby of the cluster that replicates over an address, which may be a link to the
-// cluster's own.
+// StartStandby starts a standby of the cluster that replicates over an address, for example a proxy to the cluster's
+// own.
 func (c *Cluster) StartStandby(host, port string) (*Cluster, error) {
 	bin, err := programs()
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Cluster) startStandby(bin string, as *syscall.Credential, host, port st
 	return c.wait()
 }
 
-// CommitSynchronously has commits of the cluster wait for its standby from now on.
+// CommitSynchronously makes commits of the cluster wait for its standby from now on.
 func (c *Cluster) CommitSynchronously() error {
 	return errors.Join(execute(c.DSN, `ALTER SYSTEM SET synchronous_standby_names = 'standby'`), execute(c.DSN, `SELECT pg_reload_conf()`))
 }

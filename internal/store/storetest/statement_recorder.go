@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// StatementRecorder passes connections on to Postgres and keeps the text of each statement that goes over it,
-// whichever way a client sends it.
+// StatementRecorder forwards connections to Postgres and records the text of each statement, in any form that a client
+// sends it.
 type StatementRecorder struct {
 	from   net.Listener
 	passed sync.WaitGroup
@@ -26,7 +26,7 @@ type StatementRecorder struct {
 	sent map[string]bool
 }
 
-// NewWire returns a wire that is there until the test ends.
+// NewWire returns a recorder that runs until the test ends.
 func NewWire(tb testing.TB) *StatementRecorder {
 	tb.Helper()
 	super, err := shared()
@@ -59,7 +59,7 @@ func NewWire(tb testing.TB) *StatementRecorder {
 	return w
 }
 
-// Postgres is Postgres, over the wire. What goes over it is not encrypted.
+// Postgres returns the DSN of a new database behind the recorder. The connection is not encrypted.
 func (w *StatementRecorder) Postgres(tb testing.TB) string {
 	tb.Helper()
 	u, err := url.Parse(Postgres(tb))
@@ -73,14 +73,14 @@ func (w *StatementRecorder) Postgres(tb testing.TB) string {
 	return u.String()
 }
 
-// Sent returns the texts of the statements that went over the wire so far, in order of the alphabet.
+// Sent returns the texts of the recorded statements, sorted.
 func (w *StatementRecorder) Sent() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.sent))
 }
 
-// pass returns when the client or the server has hung up.
+// pass forwards a connection until the client or the server closes it.
 func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
 	defer client.Close()
 	network, address := pgconn.NetworkAddress(to.Host, to.Port)
@@ -91,7 +91,7 @@ func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnCon
 	}
 	var answers sync.WaitGroup
 	answers.Go(func() {
-		_, _ = io.Copy(client, server) // who hung up, and how, is between them
+		_, _ = io.Copy(client, server) // either side may have closed the connection
 		_ = client.Close()
 	})
 	w.listen(bufio.NewReader(io.TeeReader(client, server)))
@@ -99,8 +99,8 @@ func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnCon
 	answers.Wait()
 }
 
-// listen reads what a client says until it hangs up: a first message without a type, and then
-// messages with one, https://www.postgresql.org/docs/current/protocol-message-formats.html.
+// listen reads a client's messages until it closes the connection: a first message without a type, and then messages
+// with one, https://www.postgresql.org/docs/current/protocol-message-formats.html.
 func (w *StatementRecorder) listen(r io.Reader) {
 	_, err := body(r)
 	for err == nil {
@@ -119,7 +119,7 @@ func (w *StatementRecorder) listen(r io.Reader) {
 	}
 }
 
-// body reads the length of a message, which counts itself, and the rest of it.
+// body reads a message: its length, including that of the length itself, and the rest.
 func body(r io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -130,11 +130,11 @@ func body(r io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// keep keeps the statement that a message begins with.
+// keep records the statement at the start of a message.
 func (w *StatementRecorder) keep(said []byte) {
 	text, _, ended := bytes.Cut(said, []byte{0})
 	if !ended {
-		return // who said it hung up meanwhile
+		return // the client closed the connection meanwhile
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"deadman/rules"
 )
 
-// Open opens a store on a fresh database that is gone when the test ends.
+// Open opens a store on a new database that is dropped at the end of the test.
 type Open func(tb testing.TB) *store.Store
 
-// behaviours are all that the rest of deadman relies on.
+// behaviours are the tests of all behaviour that the rest of deadman relies on.
 var behaviours = map[string]func(*testing.T, *fixture){
 	"due/order":             dueInOrder,
 	"due/room":              dueInTheRoomOfAnother,
@@ -244,7 +244,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// fixture is a store with a rule in it, and a node that holds all its shards.
+// fixture is a store with a rule, and a node that holds all its shards.
 type fixture struct {
 	*store.Store
 	t    *testing.T
@@ -284,7 +284,7 @@ func (w *fixture) must(err error) {
 	}
 }
 
-// save makes a rule, and the world know of the rule set that it is in.
+// save saves a rule and updates the fixture's revision of the rule set.
 func (w *fixture) save(name, entity string) *futurejobs.Rule {
 	w.t.Helper()
 	saved := must[rules.RuleVersion](w.t)(w.Save(w.ctx(), rules.RuleVersion{
@@ -311,14 +311,14 @@ func (w *fixture) takeAll(node string, d time.Duration) []futurejobs.HeldShard {
 	return held
 }
 
-// slot is the first slot that the world's jobs are due at.
+// slot returns the first slot of the fixture's jobs.
 func (w *fixture) slot() time.Time { return w.at }
 
 func (w *fixture) ref(rule *futurejobs.Rule, key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, w.Shards()), RuleID: rule.ID, Key: key}
 }
 
-// job is a wait for key, due at first.
+// job returns a job for key, due at first.
 func (w *fixture) job(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Job {
 	return futurejobs.Job{
 		Ref: w.ref(rule, key), Version: rule.Version, Since: first.Add(-time.Hour), FirstCheckAt: first,
@@ -326,33 +326,33 @@ func (w *fixture) job(rule *futurejobs.Rule, key string, first time.Time) future
 	}
 }
 
-// begins is the effect that begins a wait.
+// begins returns the effect that starts a job.
 func begins(rule *futurejobs.Rule, j futurejobs.Job) futurejobs.Effect {
 	return futurejobs.Effect{Rule: rule, Ref: j.Ref, Action: futurejobs.Start{Job: j}}
 }
 
-// starting is the effect that begins a wait for key, due at first.
+// starting returns the effect that starts a job for key, due at first.
 func (w *fixture) starting(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Effect {
 	return begins(rule, w.job(rule, key, first))
 }
 
-// ending is the effect that ends the wait for key, and says so.
+// ending returns the effect that ends the job of key with a closing alert.
 func (w *fixture) ending(rule *futurejobs.Rule, key string) futurejobs.Effect {
 	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: itHappened}
 }
 
-// itHappened ends a wait, and says so.
+// itHappened ends a job with a closing alert.
 var itHappened = futurejobs.End{Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
 	return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
 }}
 
-// byHand applies effects that no stream asked for.
+// byHand applies effects without a stream.
 func (w *fixture) byHand(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	w.t.Helper()
 	return must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: effects}))
 }
 
-// start begins waits for keys, all due at first.
+// start starts jobs for keys, all due at first.
 func (w *fixture) start(first time.Time, keys ...string) {
 	w.t.Helper()
 	effects := make([]futurejobs.Effect, len(keys))
@@ -364,7 +364,7 @@ func (w *fixture) start(first time.Time, keys ...string) {
 	}
 }
 
-// all returns all pending jobs, in the order in which they are due.
+// all returns all pending jobs, in due order.
 func (w *fixture) all() []futurejobs.Job {
 	w.t.Helper()
 	return must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), futurejobs.DueQuery{
@@ -372,7 +372,7 @@ func (w *fixture) all() []futurejobs.Job {
 	}))
 }
 
-// walks begin at the beginning of all shards.
+// walks returns cursors at the start of all shards.
 func (w *fixture) walks() []futurejobs.ShardCursor {
 	walks := make([]futurejobs.ShardCursor, w.Shards())
 	for i := range walks {
@@ -393,14 +393,14 @@ func (w *fixture) one(key string) futurejobs.Job {
 	return futurejobs.Job{}
 }
 
-// later is the decision to look again at next, with an alert.
+// later returns the decision to check again at next, with an alert.
 func (w *fixture) later(j futurejobs.Job, next time.Time) futurejobs.Decision {
 	slot := j.NextCheckAt
 	j.NextCheckAt, j.CheckCount, j.Step = next, j.CheckCount+1, j.Step+1
 	return w.saying(futurejobs.Decision{Job: j}, slot)
 }
 
-// over is the decision that j has come to its end, with an alert.
+// over returns the decision that ends j, with an alert.
 func (w *fixture) over(j futurejobs.Job) futurejobs.Decision {
 	j.CheckCount++
 	return w.saying(futurejobs.Decision{Job: j, Outcome: "exhausted", Reason: "the last step was taken"}, j.NextCheckAt)
@@ -428,7 +428,7 @@ func (w *fixture) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decis
 	return d
 }
 
-// settlement is decisions of the node that holds all shards.
+// settlement returns a settlement by the node that holds all shards.
 func (w *fixture) settlement(decisions ...futurejobs.Decision) futurejobs.Settlement {
 	st := futurejobs.Settlement{Held: w.held, RuleSet: w.set}
 	for i := range decisions {
@@ -442,7 +442,7 @@ func (w *fixture) settle(decisions ...futurejobs.Decision) futurejobs.Settled {
 	return must[futurejobs.Settled](w.t)(w.Settle(w.ctx(), w.settlement(decisions...)))
 }
 
-// unpublished returns all alerts that wait.
+// unpublished returns all unpublished alerts.
 func (w *fixture) unpublished() []alerts.Alert {
 	w.t.Helper()
 	shards := make([]int16, w.Shards())
@@ -452,13 +452,13 @@ func (w *fixture) unpublished() []alerts.Alert {
 	return must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), shards, 100_000, nil))
 }
 
-// ended returns all of history, newest first.
+// ended returns the whole history, newest first.
 func (w *fixture) ended() []futurejobs.EndedJob {
 	w.t.Helper()
 	return pages(w.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.History)
 }
 
-// list is a list of the store.
+// list is a list method of the store.
 type list[T any] func(context.Context, futurejobs.Filter) (futurejobs.Page[T], error)
 
 // pages reads a list to its end.

@@ -7,7 +7,7 @@ import (
 	"deadman/alerts"
 )
 
-// What is over is said once, if it was said that it began.
+// concludes checks that a resolved system alert is written once, if the firing one was raised.
 func concludes(t *testing.T, w *fixture) {
 	r := alerts.SystemAlert{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it is so"}
 	over := r

@@ -7,8 +7,8 @@ import (
 	"deadman/alerts"
 )
 
-// A remark stands from the first who says it to the first who ends it, whenever each of them
-// noticed.
+// remarksStand checks that a system alert is open from the first node that opens it to the first that closes it, at any
+// times of theirs.
 func remarksStand(t *testing.T, w *fixture) {
 	first := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	r := alerts.SystemAlert{Topic: "stream/X", Step: "full", Status: alerts.Firing, Severity: alerts.Error, Since: first, Text: "it is full"}
@@ -58,7 +58,7 @@ func remarksStand(t *testing.T, w *fixture) {
 	}
 }
 
-// That a thing is another one is said once, and nothing is said of the first.
+// remarksOnChanges checks that each change of a known value is alerted once, and the first value is not.
 func remarksOnChanges(t *testing.T, w *fixture) {
 	for i, c := range []struct {
 		known string

@@ -11,7 +11,7 @@ import (
 	"deadman/rules"
 )
 
-// ticking is the batch of a tick, from one second to another.
+// ticking returns the batch of a tick, from one second to another.
 func (w *fixture) ticking(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(w.rule.ID), After: after, Last: last, LastAt: time.Unix(int64(last), 0), //nolint:gosec // a second since 1970
@@ -19,8 +19,8 @@ func (w *fixture) ticking(after, last uint64, effects ...futurejobs.Effect) futu
 	}
 }
 
-// Ticks have cursors that are no streams': nobody waits until one is read. What they make is
-// accounted for.
+// ticksHaveCursors checks that ticks have cursors that are not of streams: no sweep depends on their being read. Their
+// jobs are counted.
 func ticksHaveCursors(t *testing.T, w *fixture) {
 	name := futurejobs.TickStream(w.rule.ID)
 	all := func() map[string]futurejobs.Cursor {
@@ -43,14 +43,14 @@ func ticksHaveCursors(t *testing.T, w *fixture) {
 	if streams := must[map[string]futurejobs.Cursor](t)(w.Cursors(w.ctx())); len(streams) != 2 || streams[name].Stream != "" {
 		t.Errorf("cursors of streams: %v", streams)
 	}
-	if through := must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the world's stream, and pings
+	if through := must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the fixture's stream, and pings
 		t.Errorf("streams: %v", through)
 	}
 	w.balances(2)
 }
 
-// A wait that lapses is in the history alone. What happened early ends it otherwise, and one that is
-// kept goes on.
+// startsLapse checks that an expired start is only in the history. An early event gives it another outcome, and a kept
+// job continues.
 func startsLapse(t *testing.T, w *fixture) {
 	at := w.slot()
 	lapse := func(key string, restart bool) futurejobs.Effect {
@@ -84,7 +84,7 @@ func startsLapse(t *testing.T, w *fixture) {
 	w.balances(5)
 }
 
-// A batch that is patient writes nothing while a wait that it would begin anew is due.
+// dueWaitsAreLookedAtFirst checks that a patient batch writes nothing while a job that it would restart is due.
 func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	at := w.slot()
 	w.start(at, "a", "b")
@@ -110,8 +110,8 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	}
 }
 
-// A change of a rule waits for an event that a tick of it publishes, until the tick is applied. A tick of a rule that
-// was changed publishes nothing.
+// ticksHoldChangesOff checks that a change of a rule waits for an event that a tick of it publishes, until the tick is
+// applied. A tick of a changed rule publishes nothing.
 func ticksHoldChangesOff(t *testing.T, w *fixture) {
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(w.rule.ID), LastSeq: 100}))
 	hold := func() error { return w.HoldTick(w.ctx(), w.rule.ID, w.set) }

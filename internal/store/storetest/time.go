@@ -11,7 +11,7 @@ import (
 	"deadman/internal/store"
 )
 
-// futureIsPutBack has a clock that is ahead write what holds something up, and takes it back.
+// futureIsPutBack writes blocking instants with a fast clock and resets them.
 func futureIsPutBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
@@ -39,7 +39,7 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	write(future)
 	w.GoBy(func(said time.Time) time.Time { return said.Add(time.Hour) })
 	w.save("saved-ahead", "order")
-	w.must(w.HoldOff(w.ctx(), "ORDERS")) // the rules are not to be changed until the next hour
+	w.must(w.HoldOff(w.ctx(), "ORDERS")) // blocks changes of the rules until the next hour
 	w.GoBy(func(said time.Time) time.Time { return said })
 	carry := func(at time.Time) {
 		t.Helper()
@@ -67,7 +67,7 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	}
 }
 
-// marksOfTheFutureGoBack has marks written after one of a clock that was ahead.
+// marksOfTheFutureGoBack writes marks after those of a fast clock.
 func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
@@ -81,7 +81,7 @@ func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 	}
 }
 
-// timeIsCorrected has transactions work at another time than the database's.
+// timeIsCorrected runs transactions at another time than the database's.
 func timeIsCorrected(t *testing.T, w *fixture) {
 	off := time.Hour
 	w.GoBy(func(said time.Time) time.Time { return said.Add(-off) })
@@ -111,7 +111,7 @@ func timeIsCorrected(t *testing.T, w *fixture) {
 	}
 }
 
-// leasesAreFreed ends leases of others that did not change.
+// leasesAreFreed ends unchanged leases of other nodes.
 func leasesAreFreed(t *testing.T, w *fixture) {
 	seen := w.lease(0)
 	if seen.Left < 50*time.Minute {

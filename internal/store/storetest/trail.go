@@ -13,14 +13,14 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// looked is an entry of a trail that is told apart by a number.
+// looked returns an entry of a trail, identified by a number.
 func looked(n int) futurejobs.Entry {
 	return futurejobs.Entry{
 		Kind: futurejobs.Looked, At: time.Unix(int64(1_800_000_000+n), 0).UTC(), Saw: fmt.Sprintf(`state.name = "Jörg %d\n"`, n),
 	}
 }
 
-// kept is what is kept of the job of a key: of the one that waits, or else of the last that ended.
+// kept returns the trail of a key's job: of the pending one, or else of the last ended one.
 func (w *fixture) kept(key string) futurejobs.Trail {
 	w.t.Helper()
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: key, Limit: 1}
@@ -34,7 +34,7 @@ func (w *fixture) kept(key string) futurejobs.Trail {
 	return history.Items[0].Trail
 }
 
-// look settles a look at the job of a key, with an entry and without an alert.
+// look settles a check of the job of a key, with an entry and without an alert.
 func (w *fixture) look(key string, e futurejobs.Entry) {
 	w.t.Helper()
 	j := w.one(key)
@@ -42,7 +42,7 @@ func (w *fixture) look(key string, e futurejobs.Entry) {
 	w.settle(futurejobs.Decision{Job: j})
 }
 
-// trailsGrow: the databases make of a trail and an entry what Go does, and forget the oldest.
+// trailsGrow checks that the databases append an entry to a trail as Go does, and drop the oldest.
 func trailsGrow(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	var want futurejobs.Trail
@@ -58,7 +58,7 @@ func trailsGrow(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsStay where what is written is not about them, and nobody reads them to look.
+// trailsStay checks that writes without an entry keep the trail, and that Due does not read it.
 func trailsStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.look("a", looked(1))
@@ -83,7 +83,7 @@ func trailsStay(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsGoToHistory with their job, however it ends.
+// trailsGoToHistory checks that trails go to the history with their job, for every kind of end.
 func trailsGoToHistory(t *testing.T, w *fixture) {
 	w.start(w.slot(), "settled", "resolved", "restarted")
 	for _, key := range []string{"settled", "resolved", "restarted"} {
@@ -113,7 +113,7 @@ func trailsGoToHistory(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsAreNotListed: lists of many jobs are without them.
+// trailsAreNotListed checks that lists of many jobs omit trails.
 func trailsAreNotListed(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.look("a", looked(1))
@@ -131,7 +131,7 @@ func trailsAreNotListed(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsTakeAnyText: what others wrote is kept as text.
+// trailsTakeAnyText checks that any text from outside is stored as text.
 func trailsTakeAnyText(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	e := looked(1)
@@ -149,8 +149,8 @@ func trailsTakeAnyText(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsTellOfEffects: what an event or a person changes is an entry. Of updates that follow each
-// other the first is kept.
+// trailsTellOfEffects checks that the changes by an event or a person are entries. Of successive updates the first is
+// kept.
 func trailsTellOfEffects(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	ref := w.ref(w.rule, "a")
