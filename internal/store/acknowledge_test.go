@@ -7,7 +7,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// An acknowledgement goes with its job, and not before.
+// TestAcknowledgementsAreForgotten checks that an acknowledgement is deleted with its job, and not before.
 func TestAcknowledgementsAreForgotten(t *testing.T) {
 	for name, o := range map[string]store.Options{
 		"sqlite":   {DataDir: t.TempDir()},

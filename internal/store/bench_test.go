@@ -13,10 +13,10 @@ import (
 	"deadman/rules"
 )
 
-// benchBatch is how many jobs the benchmarks work on at once.
+// benchBatch is the number of jobs that a benchmark handles at once.
 const benchBatch = 2000
 
-// BenchmarkSettle ends jobs with one alert each, as a drain does. ns/op are of one job.
+// BenchmarkSettle ends jobs with one alert each, as a drain does. ns/op is per job.
 func BenchmarkSettle(b *testing.B) {
 	for name, open := range stores(b) {
 		b.Run(name, func(b *testing.B) {
@@ -39,8 +39,7 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain is BenchmarkSettle with alerts that become news for people, and without. ns/op
-// are of one job.
+// BenchmarkDrain is BenchmarkSettle with and without alerts that are queued for routing. ns/op is per job.
 func BenchmarkDrain(b *testing.B) {
 	for name, open := range stores(b) {
 		for _, people := range []bool{false, true} {
@@ -64,8 +63,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkReschedule moves jobs to a later slot: those about which nothing was said, and those that
-// said something. ns/op are of one job.
+// BenchmarkReschedule moves jobs to a later slot, with and without earlier alerts. ns/op is per job.
 func BenchmarkReschedule(b *testing.B) {
 	for name, open := range stores(b) {
 		for _, said := range []bool{false, true} {
@@ -92,10 +90,10 @@ func BenchmarkReschedule(b *testing.B) {
 	}
 }
 
-// BenchmarkCreate makes jobs. ns/op are of one job.
+// BenchmarkCreate creates jobs. ns/op is per job.
 func BenchmarkCreate(b *testing.B) { benchmarkCreate(b, false) }
 
-// BenchmarkCreateLate makes jobs whose end may have come before them.
+// BenchmarkCreateLate creates jobs that may have early ends.
 func BenchmarkCreateLate(b *testing.B) { benchmarkCreate(b, true) }
 
 func benchmarkCreate(b *testing.B, early bool) {
@@ -110,7 +108,7 @@ func benchmarkCreate(b *testing.B, early bool) {
 	}
 }
 
-// BenchmarkDue reads jobs in their order. ns/op are of one job.
+// BenchmarkDue reads jobs in due order. ns/op is per job.
 func BenchmarkDue(b *testing.B) {
 	for name, open := range stores(b) {
 		b.Run(name, func(b *testing.B) {
@@ -126,7 +124,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is one poll that finds nothing due among 100,000 jobs.
+// BenchmarkIdle polls 100,000 jobs of which none is due.
 func BenchmarkIdle(b *testing.B) {
 	for name, open := range stores(b) {
 		b.Run(name, func(b *testing.B) {
@@ -152,7 +150,7 @@ func stores(testing.TB) map[string]func(testing.TB) *store.Store {
 	}
 }
 
-// load is a store with a rule, whose shards are held.
+// load is a store with a rule, and a node that holds its shards.
 type load struct {
 	*store.Store
 	tb    testing.TB
@@ -162,7 +160,7 @@ type load struct {
 	walks []futurejobs.ShardCursor
 	first time.Time
 	made  int
-	early bool // what ends a job may come before it
+	early bool // jobs may have early ends
 }
 
 func newLoad(tb testing.TB, s *store.Store) *load {
@@ -229,7 +227,7 @@ func (l *load) end(j futurejobs.Job) futurejobs.Decision {
 	return futurejobs.Decision{Job: j, Outcome: "exhausted", Alerts: []alerts.Alert{a}}
 }
 
-// BenchmarkPlanned counts a million pending jobs by the minute of their slot, of a day.
+// BenchmarkPlanned counts a million pending jobs by the minute of their slot, over a day.
 func BenchmarkPlanned(b *testing.B) {
 	const jobs = 1_000_000
 	for name, open := range stores(b) {

@@ -10,7 +10,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Cells are read as pgx would have written them.
+// TestCells checks that cells in the encoding of pgx are read correctly.
 func TestCells(t *testing.T) {
 	m := pgtype.NewMap()
 	encoded := func(oid uint32, v any) []byte {
@@ -52,7 +52,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// Columns are used again for other batches, and know nothing of the one before.
+// TestColumnsForget checks that reused columns have no data of an earlier batch.
 func TestColumnsForget(t *testing.T) {
 	said := futurejobs.Decision{Job: futurejobs.Job{ID: 1}, Outcome: "exhausted"}
 	c, _, err := columnsOf([]*futurejobs.Decision{&said})

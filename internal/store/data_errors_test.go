@@ -8,7 +8,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// What Postgres can't hold is told from what it can't do at the moment.
+// TestWhatPostgresRefuses checks that values that Postgres cannot store are distinguished from transient errors.
 func TestWhatPostgresRefuses(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)

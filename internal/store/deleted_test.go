@@ -11,8 +11,8 @@ import (
 	"deadman/rules"
 )
 
-// A deletion is committed after all that was decided under the rule, and nothing is decided
-// after it.
+// TestDeletionWaitsForASettle checks that a deletion is committed after all decisions under the rule, and that no
+// decision follows it.
 func TestDeletionWaitsForASettle(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -45,7 +45,7 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 	}
 }
 
-// A deleted rule whose jobs are gone is not asked about for ever.
+// TestDeletedRulesAreAskedAboutUntilTheyArePurged checks that a deleted rule without jobs is not checked forever.
 func TestDeletedRulesAreAskedAboutUntilTheyArePurged(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 3)

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/store"
 )
 
-// What nobody waited for in time is taken away; what is remembered longer stays.
+// TestWhatHappenedEarlyIsPruned checks that expired early events are deleted, and later ones stay.
 func TestWhatHappenedEarlyIsPruned(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 3)
@@ -46,8 +46,7 @@ func TestWhatHappenedEarlyIsPruned(t *testing.T) {
 	})
 }
 
-// held is a channel that is closed by release, or at the latest when the test ends; then
-// everybody is waited for.
+// held returns a channel that is closed by release, or by the end of the test, which then waits for the group.
 func held(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, release func()) {
 	c := make(chan struct{})
 	release = sync.OnceFunc(func() { close(c) })
@@ -55,7 +54,7 @@ func held(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, releas
 	return c, release
 }
 
-// blocking is news about a key that waits in the middle of its transaction until it may go on.
+// blocking returns an update of a key that blocks in the middle of its transaction until goOn is closed.
 func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
 	return futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Action: futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) {
@@ -65,8 +64,8 @@ func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
 	}}
 }
 
-// While one batch is about to begin a wait, another that brings what ends it has to wait, or it
-// would remember what nobody looks for any more.
+// TestWhatHappensEarlyWaitsForWhoeverBegins checks that a batch with an end waits while another batch starts the job,
+// or it would store an early event that is never used.
 func TestWhatHappensEarlyWaitsForWhoeverBegins(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -97,7 +96,7 @@ WHERE datname = current_database() AND state = 'idle in transaction'`)
 	both.Wait()
 }
 
-// News that come while a check is being settled are kept, and so is what was decided.
+// TestUpdatesAndSettlesStandBesideEachOther checks that an update during a settlement is kept, and so is the decision.
 func TestUpdatesAndSettlesStandBesideEachOther(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)

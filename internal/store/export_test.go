@@ -6,26 +6,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DueRange is the text of a due read in SQLite, whose plan is tested.
+// DueRange is the text of a due read in SQLite, to test its plan.
 const DueRange = dueRange
 
-// DueStatement is the statement of a due read in Postgres, whose plan is tested.
+// DueStatement is the statement of a due read in Postgres, to test its plan.
 var DueStatement = dueStatement
 
-// FenceText takes the locks that a settle takes.
+// FenceText takes the locks of a settle.
 var FenceText = rebindPlaceholders(fenceCTE + " SELECT count(*) FROM stand")
 
-// Begin is how a transaction begins.
+// Begin has the options of a transaction.
 var Begin = begin
 
-// Away makes ErrUnavailable of errors that say so.
+// Away is asUnavailable.
 var Away = asUnavailable
 
-// Opening is the first statement of a transaction on database/sql.
+// Opening returns the first statement of a transaction on database/sql.
 func (s *Store) Opening() string { return s.beginSQL() }
 
-// Pool is the store's pool.
+// Pool returns the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }
 
-// DB is the store's database.
+// DB returns the store's database.
 func (s *Store) DB() *sql.DB { return s.db }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// outside is what is not in the common grammar. An engine that does not have it leaves it out, and
-// what is left stands.
+// outside lists the parts of statements that are not in the common grammar. For an engine without such a part it is
+// left out, and the rest stays valid.
 var outside = []struct {
 	what *regexp.Regexp
 	why  string
@@ -37,8 +37,8 @@ var outside = []struct {
 	},
 }
 
-// otherwise is what all engines can read, and some understand in ways of their own. Decision 47 says
-// how each of them does, and what to write there instead.
+// otherwise lists the features that all engines parse but some implement differently. Decision 47 has the differences,
+// and the alternatives.
 var otherwise = map[string]string{
 	"DELETE … USING":         "an engine that distributes by a column wants it compared in the join; shard is",
 	"FOR KEY SHARE":          "the fence: renewals of a lease pass by it, takeovers wait; where it locks as FOR SHARE does, both wait",
@@ -57,17 +57,17 @@ var otherwise = map[string]string{
 	"write in WITH":          "the settle is one statement, so that it is one round trip",
 }
 
-// never is what is not to be used, whatever there is to say for it: it does not work through a
-// pooler, or across the nodes of an engine, or at all.
+// never lists the features that must not be used for any reason: they fail behind a pooler, across the nodes of an
+// engine, or entirely.
 var never = []string{"BRIN", "LISTEN", "LOCK TABLE", "MERGE", "NOTIFY", "advisory lock", "order of a sequence", "session SET", "trigger"}
 
-// resultSQL is what the module grammar says of a text.
+// resultSQL is the grammar module's verdict on a text.
 type resultSQL struct {
 	Error string
 	Uses  []string
 }
 
-// judge asks the module grammar about texts.
+// judge runs the grammar module on texts.
 func judge(t *testing.T, texts []string) map[string]resultSQL {
 	t.Helper()
 	in, err := json.Marshal(texts)
@@ -91,9 +91,8 @@ func judge(t *testing.T, texts []string) map[string]resultSQL {
 	return of
 }
 
-// everyStatementIsCommon fails the test for each statement that the distributed engines cannot read
-// when it is without what is outside, or that has what is not to be used; and for what is on a list
-// here and is needed there no more.
+// everyStatementIsCommon fails the test for each statement that the distributed engines cannot parse once the parts of
+// outside are removed, or that has a feature of never; and for each entry of the lists that is no longer needed.
 func everyStatementIsCommon(t *testing.T, sent []string) {
 	texts := slices.Clone(sent)
 	for _, text := range sent {
@@ -137,7 +136,7 @@ func everyStatementIsCommon(t *testing.T, sent []string) {
 	}
 }
 
-// remedy says what to do about something that statements do not have so far.
+// remedy returns the advice for a feature that is new in the statements.
 func remedy(use string) string {
 	if slices.Contains(never, use) {
 		return "is not to be used; find another way"
@@ -145,7 +144,7 @@ func remedy(use string) string {
 	return "is new; name it in otherwise, and say in decision 47 what the engines make of it"
 }
 
-// without is a text without all that is outside, but for one of it, if that is not below 0.
+// without returns a text without the parts of outside, except for the part at index but, if it is not negative.
 func without(text string, but int) string {
 	for i, o := range outside {
 		if i != but {

@@ -9,7 +9,7 @@ import (
 	"deadman/internal/store"
 )
 
-// older makes all requests older.
+// older moves the times of all requests back.
 func older(t *testing.T, s *store.Store, d time.Duration) {
 	t.Helper()
 	now, err := s.Now(t.Context())
@@ -35,7 +35,7 @@ func TestRequestsGrowOld(t *testing.T) {
 		begin(body, nil)
 		older(t, s, 50*time.Second)
 		begin(body, access.ErrRunning)
-		older(t, s, 70*time.Second) // whoever began is gone
+		older(t, s, 70*time.Second) // the first client is gone
 		begin(other, access.ErrOtherBody)
 		begin(body, nil)
 		begin(body, access.ErrRunning)

@@ -10,8 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// Jobs of a rule that has many in a shard are read another way than those of one that has
-// few; the list is the same.
+// TestJobsOfRulesWithManyAndWithFew checks that the jobs of a rule with many in a shard, which are read in another way
+// than few, give the same list.
 func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 2)

@@ -10,7 +10,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// The bodies of letters have room by rule, by tenant and in all, until the next minute. What was handed in stays as it is.
+// TestLetterRoom checks that the capacity for bodies is by rule, by tenant and in total, until the next minute, and
+// that the passed letters stay unchanged.
 func TestLetterRoom(t *testing.T) {
 	const mib = 1 << 20
 	var r letterRoom

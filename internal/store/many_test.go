@@ -9,7 +9,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// Whatever asks all shards at once does so with as many as there can be.
+// TestTheMostShards checks the queries of all shards with the largest number of shards.
 func TestTheMostShards(t *testing.T) {
 	for name, o := range map[string]store.Options{
 		"sqlite":   {DataDir: t.TempDir()},

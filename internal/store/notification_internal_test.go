@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-// A message has as many alerts as are not too large together, and one at least.
+// TestFitting checks that a notification has as many alerts as fit together, and at least one.
 func TestFitting(t *testing.T) {
 	for _, c := range []struct {
 		sizes []int

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// everywhere runs a test on both databases. reopen opens the same one again.
+// everywhere runs a test on both databases. reopen opens the same database again.
 func everywhere(t *testing.T, test func(t *testing.T, reopen func(shards int) (*store.Store, error))) {
 	for name, options := range map[string]func(testing.TB) store.Options{
 		"sqlite":   func(tb testing.TB) store.Options { return store.Options{DataDir: tb.TempDir()} },
@@ -80,11 +80,11 @@ func TestSchemaOfTheNextVersionIsWorkedWith(t *testing.T) {
 		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
 WHERE version_id > 0 GROUP BY is_applied`)
 		closed(t, s)
-		s = mustOpen(t, reopen, 0) // one step newer
+		s = mustOpen(t, reopen, 0) // one version newer
 		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
 WHERE version_id > 0 GROUP BY is_applied`)
 		closed(t, s)
-		if _, err := reopen(0); !errors.Is(err, store.ErrSchemaTooNew) { // two steps
+		if _, err := reopen(0); !errors.Is(err, store.ErrSchemaTooNew) { // two versions
 			t.Errorf("open: %v, want ErrSchemaTooNew", err)
 		}
 	})

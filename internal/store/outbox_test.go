@@ -12,7 +12,7 @@ import (
 	"deadman/migrations"
 )
 
-// announced says so many alerts that belong to no job, in a database of one shard.
+// announced writes n alerts that belong to no job, in a database of one shard.
 func announced(t *testing.T, s *store.Store, n int) (said []alerts.Alert) {
 	t.Helper()
 	for i := range n {
@@ -27,7 +27,7 @@ func announced(t *testing.T, s *store.Store, n int) (said []alerts.Alert) {
 	return said
 }
 
-// waiting checks what comes next, and how many wait.
+// waiting checks the next unpublished alerts, and their number.
 func waiting(t *testing.T, s *store.Store, limit int, total int64, want ...alerts.Alert) {
 	t.Helper()
 	got, err := s.Unpublished(t.Context(), []int16{0}, limit, nil)
@@ -48,7 +48,7 @@ func waiting(t *testing.T, s *store.Store, limit int, total int64, want ...alert
 	}
 }
 
-// An alert may be put back into the outbox while retention takes it.
+// TestWhatRetentionTookDoesNotWait checks an alert that retention deletes while it is put back into the outbox.
 func TestWhatRetentionTookDoesNotWait(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 1)
@@ -63,7 +63,8 @@ func TestWhatRetentionTookDoesNotWait(t *testing.T) {
 	})
 }
 
-// What waited before the outbox had rows of several alerts waits still.
+// TestOutboxOfOldIsCarriedOver checks that the migration keeps the unpublished alerts of an outbox with one alert per
+// row.
 func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 1)
@@ -98,7 +99,7 @@ func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 	})
 }
 
-// withoutComments is SQL without what follows a -- in its lines.
+// withoutComments returns SQL without its -- comments.
 func withoutComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -120,7 +121,7 @@ func TestRowsOfTheOutboxStayInTheirPages(t *testing.T) {
 		t.Fatalf("settle: %d alerts, %v", settled.Alerts, err)
 	}
 	var rows, longest int
-	var asIs bool // neither compressed nor beside its row
+	var asIs bool // neither compressed nor out of line
 	f.check(f.Pool().QueryRow(t.Context(), `SELECT count(*), max(length(ids)), bool_and(pg_column_size(ids) >= length(ids)) FROM alert_outbox`).
 		Scan(&rows, &longest, &asIs))
 	if most := len(jobs)*16/1600 + 4; rows > most || longest < 1600 || !asIs {

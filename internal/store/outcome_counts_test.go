@@ -18,7 +18,7 @@ import (
 	"deadman/rules"
 )
 
-// past is a store whose history goes back for days, as no clock of a test does.
+// past is a store with several days of history, which the clock of a test cannot produce.
 type past struct {
 	*store.Store
 	*testing.T
@@ -76,7 +76,7 @@ func newPast(t *testing.T, s *store.Store) *past {
 	return p
 }
 
-// drop takes away rows, as retention does, and leaves gaps.
+// drop deletes rows, as retention does, and leaves gaps.
 func (p *past) drop(which func(id int) bool) {
 	p.Helper()
 	var left []pastEnd
@@ -90,7 +90,7 @@ func (p *past) drop(which func(id int) bool) {
 	p.rows = left
 }
 
-// counts are what there is to count.
+// counts returns the expected counts.
 func (p *past) counts(from, until time.Time) []futurejobs.OutcomeCount {
 	sums := map[futurejobs.OutcomeCount]int64{}
 	for _, e := range p.rows {
@@ -111,8 +111,8 @@ func (p *past) counts(from, until time.Time) []futurejobs.OutcomeCount {
 	return all
 }
 
-// What ended is counted by hour, rule and outcome, from any instant on; and lists begin where they
-// are asked to, whatever was taken away between.
+// TestEndsAreCounted checks that ended jobs are counted by hour, rule and outcome, from any instant on, and that lists
+// start at the requested instant, even with deleted rows in between.
 func TestEndsAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, open := range stores(t) {
@@ -152,7 +152,7 @@ func (p *past) compare() {
 	}
 }
 
-// The jobs whose slowest look took longest come first; who was never looked at has none.
+// TestSlowestComeFirst checks that the jobs with the slowest checks come first, without jobs that were never checked.
 func TestSlowestComeFirst(t *testing.T) {
 	t.Parallel()
 	for name, open := range stores(t) {

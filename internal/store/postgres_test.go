@@ -20,7 +20,7 @@ import (
 	"deadman/rules"
 )
 
-// fixture is a store on Postgres with one rule, whose shards one node holds.
+// fixture is a store on Postgres with one rule, and a node that holds its shards.
 type fixture struct {
 	*store.Store
 	t    *testing.T
@@ -61,7 +61,7 @@ func (f *fixture) ref(key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, f.Shards()), RuleID: f.rule.ID, Key: key}
 }
 
-// start begins n waits and returns their jobs.
+// start starts n jobs and returns them.
 func (f *fixture) start(n int) []futurejobs.Job {
 	f.t.Helper()
 	b := futurejobs.EffectBatch{RuleSet: f.set}
@@ -91,12 +91,12 @@ func (f *fixture) settlement(jobs ...futurejobs.Job) futurejobs.Settlement {
 	return s
 }
 
-// conn is a connection beside the store's.
+// conn returns a connection outside the store's pool.
 func (f *fixture) conn() *pgx.Conn {
 	f.t.Helper()
 	c, err := pgx.Connect(f.t.Context(), f.dsn)
 	f.check(err)
-	f.t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test has what it wanted
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test is over
 	return c
 }
 
@@ -117,13 +117,13 @@ func (f *fixture) until(what, query string) {
 
 func wait(d time.Duration) { <-time.After(d) }
 
-// blockedOn is whether so many statements that begin like this wait for a lock.
+// blockedOn returns the condition that n statements that contain text wait for a lock.
 func blockedOn(n int, text string) string {
 	return fmt.Sprintf(`SELECT count(*) = %d FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%%s%%'`, n, text)
 }
 
-// hold locks a job's row until it is let go of.
+// hold locks a job's row until letGo is called.
 func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
 	f.t.Helper()
 	tx, err := f.conn().Begin(f.t.Context())
@@ -133,8 +133,8 @@ func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
 	return func() { f.check(tx.Rollback(f.t.Context())) }
 }
 
-// A settle that is under way when its lease expires is either seen by the new holder whole
-// or not at all: the takeover waits for it. Renewals of other leases don't.
+// TestTakeoverWaitsForASettle checks that a settle in progress at the expiry of its lease is seen by the new holder
+// completely or not at all: the takeover waits for it. Renewals of other leases do not.
 func TestTakeoverWaitsForASettle(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Second)
@@ -168,8 +168,7 @@ func TestTakeoverWaitsForASettle(t *testing.T) {
 	after.Wait()
 }
 
-// overlap keeps the fence held by transactions of which one always begins before another
-// ends, until the test is over.
+// overlap keeps the fence locked by overlapping transactions until the test is over.
 func (f *fixture) overlap() {
 	var shards []int16
 	var epochs []int64
@@ -199,7 +198,7 @@ func (f *fixture) overlap() {
 	f.until("the fence is held", `SELECT count(*) >= 3 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
 }
 
-// quick fails the test when f takes longer than a few settles.
+// quick fails the test if f takes longer than a few settles.
 func quick(t *testing.T, what string, f func() error) {
 	t.Helper()
 	began := time.Now()
@@ -211,7 +210,8 @@ func quick(t *testing.T, what string, f func() error) {
 	}
 }
 
-// A lease that is over lets no settle begin, even while nobody has taken it.
+// TestSettlesThatOverlapDoNotHoldOffATakeover checks that an expired lease admits no new settle, even before a
+// takeover.
 func TestSettlesThatOverlapDoNotHoldOffATakeover(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, 1500*time.Millisecond)
@@ -240,7 +240,7 @@ func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
 	})
 }
 
-// A settle that meets a change of its rule half way waits for what comes of it.
+// TestSettleWaitsAtTheGate checks that a settle waits for the result of a change of its rule that is in progress.
 func TestSettleWaitsAtTheGate(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -258,7 +258,8 @@ func TestSettleWaitsAtTheGate(t *testing.T) {
 	}
 }
 
-// A node of schema 16 changes rules and leaves no fence on them: while one runs, every change counts.
+// TestAnOlderNodesChangesAreFenced checks that every change counts while a node of schema 16 runs, since such a node
+// changes rules without a fence.
 func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -302,7 +303,7 @@ func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 	}
 }
 
-// A transaction whose node has stopped lets go by itself.
+// TestNoTransactionIsLeftOpen checks that a transaction of a stopped node ends by itself.
 func TestNoTransactionIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -319,7 +320,7 @@ func TestNoTransactionIsLeftOpen(t *testing.T) {
 	}
 }
 
-// Wherever a node stops in a transaction, the database ends it.
+// TestTransactionsAreBounded checks that the database ends a transaction at any point where its node stops.
 func TestTransactionsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -358,7 +359,7 @@ func TestDeadlocksAreTriedAgain(t *testing.T) {
 		_, err := tx.Exec(t.Context(), `SELECT 1 FROM future_job WHERE shard = $1 AND id = $2 FOR UPDATE`, j.Shard, j.ID)
 		f.check(err)
 	}
-	_, err = tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'`) // so that the settle is the victim
+	_, err = tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'`) // makes the settle the victim of the deadlock
 	f.check(err)
 	lock(jobs[1])
 	var after sync.WaitGroup
@@ -369,12 +370,12 @@ func TestDeadlocksAreTriedAgain(t *testing.T) {
 		}
 	})
 	f.until("the settle waits for the second job", blockedOn(1, "DELETE FROM future_job"))
-	lock(jobs[0]) // is granted once the settle has lost
+	lock(jobs[0]) // granted once the settle has lost
 	f.check(tx.Rollback(t.Context()))
 	after.Wait()
 }
 
-// plan is how Postgres runs a statement.
+// plan returns Postgres's plan of a statement.
 func (f *fixture) plan(text string, args ...any) string {
 	f.t.Helper()
 	rows, err := f.conn().Query(f.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+text, args...)
@@ -435,8 +436,8 @@ func TestLargeBodiesLieBesideTheRow(t *testing.T) {
 	}
 }
 
-// bodies are the identifiers of the values that lie beside the rows of future_job. A value that is
-// written again gets a new one, and the old one stays until a vacuum.
+// bodies returns the identifiers of the out-of-line values of future_job. A rewritten value gets a new one, and the old
+// one stays until a vacuum.
 func (f *fixture) bodies() []int64 {
 	f.t.Helper()
 	var beside string
@@ -468,7 +469,7 @@ func TestHistoryLivesInDays(t *testing.T) {
 		t.Errorf("%d rows in today's table, want 10", n)
 	}
 
-	// A month and more of days as they would have been, and one that no table took.
+	// A month and more of days as they would have been, and one day without a table.
 	old := today.AddDate(0, 0, -40)
 	_, err = f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
 		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
@@ -494,7 +495,7 @@ func TestHistoryLivesInDays(t *testing.T) {
 	if err != nil || b.Created != b.Pending+b.Archived+b.Pruned {
 		t.Errorf("balance: %+v, %v", b, err)
 	}
-	// A day whose first rows went to the default stays there, and is no error.
+	// A day with rows in the default partition stays there, and is not an error.
 	_, err = f.Pool().Exec(ctx, `DROP TABLE history_`+today.Format("20060102"))
 	f.check(err)
 	_, err = f.Settle(ctx, f.settlement(f.start(1)...))
@@ -503,9 +504,9 @@ func TestHistoryLivesInDays(t *testing.T) {
 	f.check(err)
 }
 
-// A backup (pg_dump) holds ACCESS SHARE on history for as long as it takes. The tables of the days to come are
-// made after it, and until then no settlement waits behind the attempt, as it would behind a request for the
-// exclusive lock of history.
+// TestUpkeepBehindABackupDelaysNoSettlement checks upkeep during a backup (pg_dump), which holds ACCESS SHARE on
+// history for its whole duration. The tables of the next days are created after it, and until then no settlement waits
+// behind the attempt, as it would behind a request for the exclusive lock of history.
 func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
@@ -546,14 +547,14 @@ func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
 	if day, _, err := f.HistoryUnready(ctx); err != nil || !day.IsZero() {
 		t.Errorf("%v has no table after the backup: %v", day, err)
 	}
-	var kind string // as of a table that was created as a partition
+	var kind string // the same as for a table that was created as a partition
 	f.check(f.Pool().QueryRow(ctx, `SELECT string_agg(DISTINCT n::text, ' ') FROM (SELECT count(*) FROM pg_index WHERE indrelid::regclass::text LIKE 'history\_2%' GROUP BY indrelid) AS x(n)`).Scan(&kind))
 	if kind != "1" {
 		t.Errorf("days have %s indexes, want 1 each", kind)
 	}
 }
 
-// readHistory reads history as a backup does, until the transaction or the test ends.
+// readHistory reads the history as a backup does, until the transaction or the test ends.
 func (f *fixture) readHistory() pgx.Tx {
 	f.t.Helper()
 	backup, err := f.Pool().Begin(f.t.Context())
@@ -564,8 +565,8 @@ func (f *fixture) readHistory() pgx.Tx {
 	return backup
 }
 
-// To drop a day takes the exclusive lock of history, behind which settlements wait. Behind a backup it is
-// tried briefly and rarely.
+// TestADayIsNotDroppedBehindABackup checks that a drop of a day, with the exclusive lock of history that settlements
+// wait behind, is tried briefly and rarely during a backup.
 func TestADayIsNotDroppedBehindABackup(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)

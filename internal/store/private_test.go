@@ -15,7 +15,8 @@ import (
 	"deadman/internal/store"
 )
 
-// What is in the database is for the node's user, whatever the umask is and the folder was before.
+// TestFilesOfTheDataFolderAreOfThisUserAlone checks that the database is for the node's user alone, with any umask and
+// any earlier mode of the folder.
 func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "data")
@@ -33,7 +34,7 @@ func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
 	modeIs(t, empty, 0o700)
 }
 
-// An earlier version left files that every user may read.
+// TestFilesThatAreOpenToOthersAreClosed checks files of an earlier version that every user may read.
 func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
 	dir := t.TempDir()
 	openAndClose(t, dir)
@@ -44,7 +45,7 @@ func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
 	}
 	modeIs(t, dir, 0o755)
 	group := filepath.Join(dir, store.DatabaseFile)
-	modeBecomes(t, group, 0o640) // as an operator may have it
+	modeBecomes(t, group, 0o640) // an operator's choice
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
 	modeIs(t, group, 0o640)
 }
 
-// A folder or a file of another user is that user's, whatever its mode is. Root's is not: root reads everything.
+// TestADataFolderOfAnotherUserIsRefused checks that a folder or a file of another user is refused, with any mode. Those
+// of root pass: root reads everything anyway.
 func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
@@ -96,7 +98,7 @@ func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
-// A link in the data folder may lead to what another user owns, or around in a circle.
+// TestADataFolderWithLinks checks links in the data folder to files of another user, or in a circle.
 func TestADataFolderWithLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
@@ -124,7 +126,7 @@ func TestADataFolderWithLinks(t *testing.T) {
 	}
 }
 
-// openAndClose looks at the modes of all files while the store is open, and returns what the store logs.
+// openAndClose checks the modes of all files while the store is open, and returns its log.
 func openAndClose(t *testing.T, dir string) string {
 	t.Helper()
 	var said bytes.Buffer

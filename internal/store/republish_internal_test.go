@@ -10,7 +10,8 @@ import (
 	"deadman/alerts"
 )
 
-// Marking compares rows with sorted ids, so a row has no decision whose id is less than that of one before.
+// TestRowsThatArePutBackAreSorted checks that the ids of a row are sorted, since marking compares rows with sorted ids:
+// no decision of a row has a lesser id than the one before.
 func TestRowsThatArePutBackAreSorted(t *testing.T) {
 	var all []decided
 	begin := time.Unix(0, 0)

@@ -18,8 +18,7 @@ import (
 	"deadman/migrations"
 )
 
-// atVersion is a database as a program left it that knew a version of the schema, with a live node of that
-// program.
+// atVersion returns a database at a version of the schema, with a live node of the program that migrated it.
 func atVersion(t *testing.T, version int64) (dsn string, db *sql.DB) {
 	t.Helper()
 	dsn = storetest.Postgres(t)
@@ -46,7 +45,8 @@ VALUES ('1', 'old-host/7', 'v0.1.0', now(), now(), now() + interval '1 hour', ''
 	return dsn, db
 }
 
-// A program migrates no further than every live node can follow, and names the nodes to replace.
+// TestMigrationStopsAtWhatLiveNodesCanFollow checks that a program migrates no further than every live node can follow,
+// and names the nodes to replace.
 func TestMigrationStopsAtWhatLiveNodesCanFollow(t *testing.T) {
 	t.Parallel()
 	dsn, db := atVersion(t, 15)
@@ -65,7 +65,7 @@ func TestMigrationStopsAtWhatLiveNodesCanFollow(t *testing.T) {
 		t.Errorf("the schema is %+v, %v", schema, err)
 	}
 
-	// A node that is dead does not count.
+	// A dead node does not count.
 	if _, err := db.ExecContext(t.Context(), `UPDATE node SET expires_at = now()`); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestMigrationLeavesNodesBehindWhereItIsTold(t *testing.T) {
 	}
 }
 
-// A live node follows to the version after the one that it knows.
+// TestMigrationGoesOneVersionPastALiveNode checks that a live node follows to one version after its own.
 func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
 	t.Parallel()
 	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
@@ -97,7 +97,7 @@ func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
 	}
 	knows := newest.Known - 1
 	dsn, db := atVersion(t, knows)
-	if knows > 16 { // from then on nodes tell what they know
+	if knows > 16 { // from then on nodes report their version
 		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, knows); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,8 @@ func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
 	closed(t, s)
 }
 
-// A node tells which version of the schema its program knows, and counts as that: here one that knows less than the schema has.
+// TestSchemaThatANodeKnowsIsTold checks that a node reports the version of the schema that its program knows, and
+// counts as that version: here one below that of the schema.
 func TestSchemaThatANodeKnowsIsTold(t *testing.T) {
 	t.Parallel()
 	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
@@ -132,7 +133,8 @@ func TestSchemaThatANodeKnowsIsTold(t *testing.T) {
 	}
 }
 
-// A node is behind a migration to two versions past what it knows, and behind nothing where nothing is migrated.
+// TestNodesBehindAMigration checks that a node is behind a migration to two versions past its own, and never behind
+// without a migration.
 func TestNodesBehindAMigration(t *testing.T) {
 	node := func(id string, known int64) futurejobs.Node { return futurejobs.Node{ID: id, Schema: known} }
 	nodes := []futurejobs.Node{node("same", 20), node("one before", 19), node("two before", 18), node("long before", 9)}
@@ -151,7 +153,7 @@ func TestNodesBehindAMigration(t *testing.T) {
 	}
 }
 
-// To read the schema of a folder without a database makes none.
+// TestReadSchemaMakesNoDatabase checks that reading the schema of a folder without a database creates none.
 func TestReadSchemaMakesNoDatabase(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	schema, err := store.ReadSchema(t.Context(), store.Options{DataDir: dir})

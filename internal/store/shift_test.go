@@ -8,7 +8,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// Two nodes follow the same steps, a little apart in time and in what they measured. Each step moves jobs once.
+// TestTwoNodesFollowOneStep checks two nodes that follow the same steps at slightly different times and with slightly
+// different measurements. Each step moves jobs once.
 func TestTwoNodesFollowOneStep(t *testing.T) {
 	t.Parallel()
 	o := store.Options{DatabaseURL: storetest.Postgres(t), Shards: 3}
@@ -28,8 +29,8 @@ func TestTwoNodesFollowOneStep(t *testing.T) {
 	}
 	follow(one, -time.Hour, false, 3)
 	follow(other, -time.Hour-time.Second, false, 3)
-	follow(other, -time.Hour, false, 6) // it stepped back again
+	follow(other, -time.Hour, false, 6) // another step back
 	follow(one, -time.Hour, false, 6)
-	follow(one, time.Hour, true, 6) // what the last step did not move is not moved any more
+	follow(one, time.Hour, true, 6) // jobs that the last step did not move stay
 	follow(other, time.Hour, true, 6)
 }

@@ -25,8 +25,8 @@ import (
 	"deadman/rules"
 )
 
-// arrayEncoder stands between a store and its database, until it goes silent: nothing is refused or
-// closed, as where the machine at the other end is gone.
+// arrayEncoder proxies the connections between a store and its database, until it goes silent: it then refuses and
+// closes no connection, as if the remote machine were gone.
 type arrayEncoder struct {
 	net.Listener
 	to     string
@@ -66,7 +66,7 @@ func newWire(t *testing.T, to string) *arrayEncoder {
 	return w
 }
 
-// hangUp ends what goes over the wire.
+// hangUp closes all connections of the proxy.
 func (w *arrayEncoder) hangUp() {
 	_ = w.Close()
 	w.mu.Lock()
@@ -94,8 +94,8 @@ func (w *arrayEncoder) pass(to io.Writer, from io.Reader) {
 	}
 }
 
-// What a sweep, a lease, the clock and the relay wait for ends by itself when the database
-// does not answer any more.
+// TestADatabaseThatGoesSilentIsNotWaitedForForever checks that the calls of a sweep, a lease, the clock and the relay
+// end by themselves if the database stops answering.
 func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(storetest.Postgres(t))
@@ -135,7 +135,7 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 	w.hangUp() // or closing the store would wait, too
 }
 
-// Whatever is asked of a database that has gone says so, in one line.
+// TestADatabaseThatIsAwayIsUnavailable checks that every call returns a one-line error if the database is gone.
 func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(storetest.Postgres(t))

@@ -8,9 +8,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// A job that appears later than the sweep allows for would be behind the low water, where
-// no sweep looks for minutes. The cursor and the rule keep a transaction waiting here, each
-// for less than one statement may take.
+// TestJobsDoNotAppearBehindTheSweep checks the duration of transactions: a job that appears later than the sweep allows
+// would be behind the low-water mark, out of reach of the sweep for minutes. The cursor and the rule keep a transaction
+// waiting here, each for less than the statement timeout.
 func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	t.Parallel()
 	const allowed = 10 * time.Second // as the sweep has it

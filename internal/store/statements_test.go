@@ -10,15 +10,14 @@ import (
 	"deadman/migrations"
 )
 
-// notSQL are texts in back quotes of which no statement is made as they are.
+// notSQL lists texts in back quotes that are not statements as they are.
 var notSQL = map[string]string{
 	"CASE WHEN news":  "a pattern, of which trailWith makes the text",
 	"SELECT deadman_": "sent where another user owns the tables, which deploy tests",
 }
 
-// everyTextIsSent fails the test for each text of SQL in the sources and the migrations that no
-// statement has: what is never sent was never looked at. No room but store sends SQL to deadman's
-// own database, which lint sees to.
+// everyTextIsSent fails the test for each SQL text in the sources and the migrations that is in no recorded statement:
+// a text that is never sent is untested. Only package store sends SQL to deadman's own database, as lint checks.
 func everyTextIsSent(t *testing.T, sent []string) {
 	statements := make([]string, len(sent))
 	plain := make(map[string]bool)
@@ -61,7 +60,7 @@ var (
 	blank   = regexp.MustCompile(`\s+`)
 )
 
-// uncommented is a statement without its comments, and with one blank wherever there are some.
+// uncommented returns a statement without comments, with all whitespace as single blanks.
 func uncommented(text string) string {
 	return strings.Trim(blank.ReplaceAllString(comment.ReplaceAllString(text, ""), " "), " ;")
 }

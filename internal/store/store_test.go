@@ -13,7 +13,7 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
-// The suite goes over a wire, so that what it sent can be looked at when it is through.
+// TestPostgres runs the suite through a recorder, to check the statements afterwards.
 func TestPostgres(t *testing.T) {
 	wire := storetest.NewWire(t)
 	t.Run("suite", func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// asksTheMostShards opens a database that is there already.
+// asksTheMostShards opens an existing database.
 func asksTheMostShards(t *testing.T, wire *storetest.StatementRecorder) {
 	o := store.Options{DatabaseURL: wire.Postgres(t), Shards: store.MaxShards}
 	for range 2 {

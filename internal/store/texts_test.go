@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sqlText is a text of SQL as the sources of store have it: what is known of it, in order. What
-// lies between its parts is known only when it runs.
+// sqlText is an SQL text in the sources of store: its constant parts, in order. The text between them is known only at
+// run time.
 type sqlText struct {
 	at    token.Position
 	parts []string
@@ -34,17 +34,17 @@ func (s sqlText) String() string {
 	return s.at.String() + ": " + strings.Join(s.parts, " … ")
 }
 
-// sources are the files of store that have to do with Postgres.
+// sources are the files of store for Postgres.
 type sources struct {
 	set   *token.FileSet
 	files []*ast.File
 	named map[string]ast.Expr // the package's constants and variables
 	texts []sqlText
-	stray []token.Position // of SQL that is not in back quotes
+	stray []token.Position // SQL outside back quotes
 }
 
-// readSources reads the files of store, without those that are named after SQLite and without tests.
-// SQL stands in back quotes there, and all else in double quotes.
+// readSources reads the files of store, except tests and those named after SQLite. These have SQL in back quotes, and
+// all other strings in double quotes.
 func readSources(t *testing.T) *sources {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -72,7 +72,7 @@ func readSources(t *testing.T) *sources {
 	return s
 }
 
-// name takes in what the package declares.
+// name collects the declarations of the package.
 func (s *sources) name(f *ast.File) {
 	for _, d := range f.Decls {
 		decl, ok := d.(*ast.GenDecl)
@@ -89,7 +89,7 @@ func (s *sources) name(f *ast.File) {
 	}
 }
 
-// read takes in the texts below a node. A sum of texts is one text.
+// read collects the texts below a node. A sum of texts is one text.
 func (s *sources) read(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.Field:
@@ -110,7 +110,7 @@ func (s *sources) read(n ast.Node) bool {
 	return true
 }
 
-// inner takes in the texts that are given to the calls in a sum.
+// inner collects the texts in the arguments of calls within a sum.
 func (s *sources) inner(e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
@@ -122,13 +122,13 @@ func (s *sources) inner(e ast.Expr) {
 	}
 }
 
-// fails reports whether a call makes an error, whose text may have quotes in it.
+// fails reports whether a call creates an error, since its text may contain back quotes.
 func fails(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && f.Sel.Name == "Errorf"
 }
 
-// sqlWords are written in capitals in SQL, and nowhere else.
+// sqlWords are in capitals only in SQL.
 var sqlWords = regexp.MustCompile(`\b(ALTER|AND|BEGIN|COPY|CREATE|DELETE|DROP|FROM|INSERT|JOIN|LIMIT|LISTEN|LOCK|MERGE|NOTIFY|NULL|ORDER|SELECT|SET|TRUNCATE|UPDATE|VALUES|WHERE|WITH)\b`)
 
 // quoted reports whether a sum has a text in back quotes.
@@ -146,12 +146,12 @@ func (s *sources) quoted(e ast.Expr) bool {
 	return false
 }
 
-// unknown is a part that is known only when it runs.
+// unknown marks a part that is known only at run time.
 const unknown = "\x00"
 
 var verbs = regexp.MustCompile(`%(\[\d\])?[dqsv]`)
 
-// parts is what is known of a text, with unknown in between.
+// parts returns the constant parts of a text, with unknown in between.
 func (s *sources) parts(e ast.Expr, depth int) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -181,5 +181,5 @@ func joined(text string) (parts []string) {
 
 var parameter = regexp.MustCompile(`\$\d+`)
 
-// unnumbered is a text with each parameter as ?.
+// unnumbered returns a text with each parameter as ?.
 func unnumbered(text string) string { return parameter.ReplaceAllString(text, "?") }

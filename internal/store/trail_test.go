@@ -10,15 +10,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestAnEndThatAnAlertTellsHasNoTrail: a job that is looked at once, says an alert and ends leaves
-// nothing beside what its history and its alert have.
+// TestAnEndThatAnAlertTellsHasNoTrail checks that a job with one check, an alert and an end stores only its history and
+// its alert.
 func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
 	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Saw: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
 	unsaid := checks.Answer{Outcome: checks.Cleared, Saw: said.Saw}
 	for name, open := range stores(t) {
 		for _, c := range []struct {
 			answer checks.Answer
-			want   int // trails
+			want   int // number of trails
 		}{{said, 0}, {unsaid, 1}} {
 			t.Run(name+"/"+string(c.answer.Outcome), func(t *testing.T) {
 				l := newLoad(t, open(t))
@@ -43,8 +43,8 @@ func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
 	}
 }
 
-// BenchmarkTrail moves jobs that have a full trail to a later slot, by looks that leave an entry
-// and by looks that leave none. ns/op are of one job.
+// BenchmarkTrail moves jobs with a full trail to a later slot, with checks that add an entry and checks that add none.
+// ns/op is per job.
 func BenchmarkTrail(b *testing.B) {
 	entry := futurejobs.Entry{
 		Kind: futurejobs.Looked, At: time.Unix(1_800_000_000, 0), Late: 12 * time.Millisecond, Saw: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
@@ -66,7 +66,7 @@ func BenchmarkTrail(b *testing.B) {
 	}
 }
 
-// move settles a look at each job, after which it goes on with an entry.
+// move settles a check of each job that continues with an entry.
 func (l *load) move(news futurejobs.Trail) {
 	l.tb.Helper()
 	s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}

@@ -11,7 +11,7 @@ import (
 	"deadman/alerts"
 )
 
-// TestWire: an array that is written as it comes is what pgx makes of a slice.
+// TestWire checks that arrayEncoder produces the same bytes as pgx does for a slice.
 func TestWire(t *testing.T) {
 	m := pgtype.NewMap()
 	if err := registerArrayCodec(m); err != nil {
@@ -45,7 +45,7 @@ func TestWire(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := &arrayEncoder{kind: c.kind}
-			for range 2 { // the second time into the room of the first
+			for range 2 { // the second time into the capacity of the first
 				w.empty()
 				c.write(w)
 				got, err := m.Encode(c.kind.all, pgtype.BinaryFormatCode, w, []byte("before"))
@@ -60,13 +60,13 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestWireSame: what is the same in all rows is found, and its value.
+// TestWireSame checks that equal items are detected, and their value.
 func TestWireSame(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC)
 	for name, c := range map[string]struct {
 		kind  elementType
 		write func(w *arrayEncoder)
-		want  any // nil: they differ, or there is none
+		want  any // nil: different values, or none
 	}{
 		"none":          {ints, func(*arrayEncoder) {}, nil},
 		"one":           {smallints, func(w *arrayEncoder) { w.int16(-7) }, int16(-7)},
@@ -100,7 +100,7 @@ func TestWireSame(t *testing.T) {
 	}
 }
 
-// TestForetold: room for what follows is reckoned anew each time that a statement is sent.
+// TestForetold checks that the size of later arrays is computed again each time a statement is sent.
 func TestForetold(t *testing.T) {
 	first, second, third := &arrayEncoder{kind: ints}, &arrayEncoder{kind: texts}, &arrayEncoder{kind: byteas}
 	first.int32(1)
@@ -108,10 +108,10 @@ func TestForetold(t *testing.T) {
 	third.bytes([]byte{1, 2, 3})
 	for _, c := range []struct {
 		args []any
-		want []int // bytes that each array knows to follow
+		want []int // bytes that follow each array
 	}{
 		{[]any{7, first, "x", second, third}, []int{2*20 + 6 + 7, 0, 0}},
-		{[]any{7, first, "x", second, third}, []int{2*20 + 6 + 7, 0, 0}}, // it is sent again
+		{[]any{7, first, "x", second, third}, []int{2*20 + 6 + 7, 0, 0}}, // sent again
 		{[]any{second, third}, []int{2*20 + 6 + 7, 20 + 7, 0}},
 		{[]any{third}, []int{2*20 + 6 + 7, 20 + 7, 0}},
 	} {
