@@ -17,8 +17,8 @@ import (
 
 // Rebind implements rules.Store.
 //
-// 1. The cursors of streams with new reads move to the start of the new reads.
-// 2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
+//  1. The cursors of streams with new reads move to the start of the new reads.
+//  2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
 func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
 	err := s.change(ctx, name, true, func(c *ruleChange) error {
 		if err := c.follows(ctx, revision); err != nil {
@@ -160,9 +160,10 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 
 // stand makes a stream be read from the start of a read. all are the current reads of all rules.
 //
-// 1. If no rule reads the stream, its cursor moves there.
-// 2. If the cursor is still before that position, it stays: the read skips the events before its start.
-// 3. If the cursor is past that position, it moves back. The events up to it have been applied, so the existing reads of the rules now start at the old cursor.
+//  1. If no rule reads the stream, its cursor moves there.
+//  2. If the cursor is still before that position, it stays: the read skips the events before its start.
+//  3. If the cursor is past that position, it moves back. The events up to it have been applied, so the existing reads
+//     of the rules now start at the old cursor.
 //
 // In any case, the time through that the stream was read is no longer known.
 func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {

@@ -43,9 +43,9 @@ const gateTTL = 5 * time.Second
 // change runs f on the rule of a name and increments the revision. A fencing change runs after the settles that depend
 // on the current rule. If f fails, no change is made; errNoChange is not an error.
 //
-// 1. New transactions that would depend on the rule are kept out until the running ones are done.
-// 2. The rule set is locked, then the streams, then the rule: in the lock order of Apply.
-// 3. The revision is written to all changed rows.
+//  1. New transactions that would depend on the rule are kept out until the running ones are done.
+//  2. The rule set is locked, then the streams, then the rule: in the lock order of Apply.
+//  3. The revision is written to all changed rows.
 func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *ruleChange) error) error {
 	shut, err := s.closeGate(ctx, name, fences)
 	if err != nil {

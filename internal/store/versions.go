@@ -32,9 +32,9 @@ func readPastVersion(row scanner, v *pastVersion) error {
 
 // PruneVersions deletes old versions of rules that are no longer needed, and returns their number.
 //
-// 1. The newest versions of a rule stay, and its first.
-// 2. A version stays that may decide about an event or a tick that is not applied yet.
-// 3. A version stays that a pending job or an open outage has.
+//  1. The newest versions of a rule stay, and its first.
+//  2. A version stays that may decide about an event or a tick that is not applied yet.
+//  3. A version stays that a pending job or an open outage has.
 //
 // A superseded version never gets a new job, so these conditions stay true.
 func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {

@@ -1,9 +1,9 @@
-// Grammar says of statements whether the distributed Postgres engines can read them, and what is in
-// them that those engines understand in ways of their own. It reads a JSON array of texts from its
-// input and writes a Verdict for each, in the same order, to its output.
+// Grammar reports if the distributed Postgres engines can parse statements, and the features of the statements that
+// those engines implement differently. It reads a JSON array of texts from its input and writes a Verdict for each, in
+// the same order, to its output.
 //
-// It is a module of its own: the parser, CockroachDB's, is large, and its dependencies are not to
-// be those of deadman. The tests of store run it.
+// It is a module of its own: CockroachDB's parser is large, and deadman must not depend on its dependencies. The tests
+// of store run it.
 package main
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/parser"
 )
 
-// Verdict is what there is to say of a text of one or several statements.
+// Verdict is the result for a text of one or several statements.
 type Verdict struct {
-	Error string   `json:"error,omitempty"` // why it cannot be read; empty: it can
-	Uses  []string `json:"uses,omitempty"`  // of what there is a name for in uses.go and words.go
+	Error string   `json:"error,omitempty"` // the parser's error; empty: none
+	Uses  []string `json:"uses,omitempty"`  // the names of features in uses.go and words.go
 }
 
 func main() {

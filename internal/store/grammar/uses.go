@@ -7,23 +7,22 @@ import (
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/sem/tree"
 )
 
-// usesOf are the names of what is anywhere in a statement.
+// usesOf returns the names of the features anywhere in a statement.
 func usesOf(statement tree.Statement) used {
 	f := finder{used: used{}, written: make(map[string]bool), seen: make(map[any]bool)}
 	f.walk(reflect.ValueOf(&statement))
 	return f.used
 }
 
-// finder goes through all of a statement. The parser's own walk leaves out parts of it, so this one
-// follows every field.
+// finder visits all nodes of a statement. The parser's own walk leaves out some of them, so this one follows every
+// field.
 type finder struct {
 	used
 	written map[string]bool // the tables
 	seen    map[any]bool    // the pointers
 }
 
-// ofTheTree is the package whose nodes statements are made of; those of others, such as types, are
-// all alike.
+// ofTheTree is the package of a statement's nodes; those of other packages, such as types, are skipped.
 var ofTheTree = reflect.TypeFor[tree.Select]().PkgPath()
 
 func (f finder) walk(v reflect.Value) {
@@ -55,7 +54,7 @@ func (f finder) walk(v reflect.Value) {
 	}
 }
 
-// note names what a node is.
+// note records the feature of a node.
 func (f finder) note(node any) {
 	switch n := node.(type) {
 	case *tree.LockingItem:
@@ -120,7 +119,7 @@ func (f finder) noteConflict(c *tree.OnConflict) {
 	f.noteIf(c != nil && c.ArbiterPredicate != nil, "ON CONFLICT on a partial index")
 }
 
-// orders are functions that lean on the order of a sequence, or on who called it last.
+// orders are functions that depend on the order of a sequence, or on its last caller.
 var orders = map[string]bool{"currval": true, "lastval": true, "setval": true}
 
 func (f finder) noteCall(n *tree.FuncExpr) {

@@ -15,17 +15,16 @@ func (u used) addAll(o used) { maps.Copy(u, o) }
 
 func (u used) names() []string { return slices.Sorted(maps.Keys(u)) }
 
-// What the parser does not know at all is recognised by a word: one with which a statement begins,
-// or one anywhere.
+// Features that the parser does not know are recognized by a word: at the beginning of a statement, or anywhere.
 var (
 	beginnings = map[string]string{"LISTEN": "LISTEN", "NOTIFY": "NOTIFY", "LOCK": "LOCK TABLE"}
 	anywhere   = map[string]string{"MERGE": "MERGE", "BRIN": "BRIN", "TRIGGER": "trigger"}
 )
 
-// words are the names of what is recognised by a word.
+// words returns the names of the features that are recognized by a word.
 func words(text string) used {
 	u := used{}
-	tokens, _ := parser.Tokens(text) // what it cannot split, it cannot parse either
+	tokens, _ := parser.Tokens(text) // a text without tokens cannot be parsed either
 	begins := true
 	for _, t := range tokens {
 		word := strings.ToUpper(t.Str)

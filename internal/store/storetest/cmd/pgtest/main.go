@@ -3,9 +3,9 @@
 //	pgtest go test ./...
 //	pgtest -durable -set shared_buffers=1GB -set wal_compression=lz4 internal/tools/curves
 //
-// With -durable the server writes to disk as in production; -set gives it a setting.
+// With -durable the server writes to disk as in production; -set sets a server option.
 // It starts the server, sets DEADMAN_TEST_DATABASE_URL for the command, and stops the
-// server when the command ends. It exits as the command does.
+// server when the command ends. Its exit code is the command's.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 		fmt.Fprintln(flags.Output(), "usage: pgtest [-durable] [-set name=value]... command [argument...]")
 		flags.PrintDefaults()
 	}
-	_ = flags.Parse(os.Args[1:]) // it exits where it fails
+	_ = flags.Parse(os.Args[1:]) // it exits on errors
 	if flags.NArg() == 0 {
 		flags.Usage()
 		os.Exit(2)
@@ -65,7 +65,7 @@ func run(settings storetest.Settings, command []string) (code int, err error) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // it may have ended just now
+			_ = cmd.Process.Signal(s) // it may have just ended
 		}
 	}()
 	err = cmd.Wait()
