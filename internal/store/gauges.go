@@ -63,7 +63,7 @@ type Balance struct {
 	Pruned   int64
 }
 
-// Balance counts in one snapshot. It reads the whole history: it is for tests and not for production.
+// Balance counts in one snapshot. It reads the whole history: it is for verification and not for a running node.
 func (s *Store) Balance(ctx context.Context) (Balance, error) {
 	var b Balance
 	err := s.read.QueryRowContext(ctx, `SELECT

@@ -20,8 +20,7 @@ type jobScan struct {
 	named  bool // jobs are found by their names, not by a scan in slot order
 }
 
-// maxSortInMemory is the number of jobs of a shard up to that they are found by name and sorted, rather than scanned in
-// slot order.
+// maxSortInMemory bounds the jobs of a shard that are found by name and sorted; more jobs are scanned in slot order.
 const maxSortInMemory = 1000
 
 // maxSkipRatio is the number of jobs that a scan skips for each match before the jobs are found by name instead: those

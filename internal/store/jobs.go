@@ -82,7 +82,7 @@ func (p position) compare(q position) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(min(p.ID, 0), min(q.ID, 0)), cmp.Compare(p.Shard, q.Shard), cmp.Compare(p.ID, q.ID))
 }
 
-// idIn returns the id after that the jobs of a shard that are due at p.At follow p.
+// idIn returns the id that separates the jobs of a shard due at p.At: those with greater ids follow p.
 func (p position) idIn(shard int16) int64 {
 	switch {
 	case p.ID >= 0 && shard < p.Shard:

@@ -145,7 +145,7 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 	return nil
 }
 
-// rulePageBytes is the size at that a page of a rule's jobs ends, in bytes.
+// rulePageBytes is the size that ends a page of a rule's jobs, in bytes.
 const rulePageBytes = 8 << 20
 
 // JobsOf implements futurejobs.EffectStore. It reads the jobs by key, shard by shard, and ends a page at rulePageBytes.

@@ -19,7 +19,7 @@ var rowBytes = strconv.Itoa(rowMost * len(alerts.ID{}))
 
 const (
 	// A later alert has a later clock_timestamp, and not only a later start of its transaction: a transaction that
-	// waits for a lock began before the one that holds it.
+	// waited for a lock may write after one that began later.
 	postOne = `INSERT INTO alert_outbox (shard, at, first_id, ids) VALUES ($1, clock_timestamp(), $2, $3)`
 
 	theRow  = ` WHERE shard = $1 AND at = $2 AND first_id = $3`

@@ -14,8 +14,8 @@ import (
 )
 
 // overdueMost is the number of jobs of one shard that Overdue reads, and overdueAll that of all shards together: with
-// many shards each contributes fewer, but at least overdueLeast. overduePast times as many jobs of versions that may be
-// late are skipped.
+// many shards each contributes fewer, but at least overdueLeast. To skip jobs of versions that may be late, it reads up to
+// overduePast times as many.
 const (
 	overdueMost  = 200
 	overdueAll   = 3200

@@ -80,8 +80,8 @@ func (s *Store) ForgetProgress(ctx context.Context, topic string) error {
 	return nil
 }
 
-// SweptByOthers returns the time through that all shards except those of a node are swept; an empty node excludes none.
-// whole is false if one of them was never swept. Without a shard, through is zero.
+// SweptByOthers returns the oldest sweep time of all shards except those of a node; an empty node excludes none. whole is
+// false if one of them was never swept. Without a shard, through is zero.
 func (s *Store) SweptByOthers(ctx context.Context, node string) (through time.Time, whole bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()

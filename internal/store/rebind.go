@@ -165,7 +165,7 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 //  3. If the cursor is past that position, it moves back. The events up to it have been applied, so the existing reads
 //     of the rules now start at the old cursor.
 //
-// In any case, the time through that the stream was read is no longer known.
+// In any case, the read-through time of the stream is cleared.
 func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)

@@ -28,7 +28,7 @@ func readMark(row scanner, m *alerts.Mark) error {
 	return nil
 }
 
-// Mark returns the position up to that the alert stream was compared with the database; the zero mark if it never was.
+// Mark returns the position of the comparison of the alert stream with the database; the zero mark if none was made.
 func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()

@@ -160,8 +160,8 @@ func (s *Store) Save(ctx context.Context, r rules.RuleVersion, version int32) (r
 	return r, nil
 }
 
-// endsOtherwise reports whether a version to be saved reads its resolve events from other streams than the current
-// version: then the settles of its pending jobs must wait for those streams, too.
+// endsOtherwise reports whether other streams can end or change the pending jobs of a version to be saved than those of
+// the current version: then the settles of its pending jobs must wait for those streams, too.
 func (s *Store) endsOtherwise(ctx context.Context, r rules.RuleVersion) (bool, error) {
 	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)

@@ -7,7 +7,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// gaveUpFor is the period for that alerts with the status gave_up are counted.
+// gaveUpFor is the period of the count of alerts with the status gave_up.
 const gaveUpFor = futurejobs.Day
 
 // RuleJobs counts the pending jobs by rule id. It reads all pending jobs, and the alerts of a day: frequent callers

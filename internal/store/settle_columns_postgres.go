@@ -196,7 +196,7 @@ func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	return nil
 }
 
-// of returns the expression with that a statement reads the column of a table.
+// of returns the expression that reads the column of a table in a statement.
 func (c *column) of(table string) string {
 	switch {
 	case c.none:

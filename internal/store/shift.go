@@ -14,8 +14,8 @@ import (
 // Limits that distinguish and match steps of the clock.
 const (
 	sameStep    = 3 * time.Second // the largest difference between two nodes' measurements of one step
-	stepsApart  = time.Minute     // the period in that two nodes follow one step
-	stepDrift   = 1000            // the fraction of the elapsed time by that two clocks may differ
+	stepsApart  = time.Minute     // the largest delay between two nodes that follow one step
+	stepDrift   = 1000            // the divisor of the elapsed time for the tolerated drift of two clocks
 	keptSteps   = 8
 	newestStep  = `SELECT id, by_us, at, coalesce(undoes, 0) FROM clock_step ORDER BY id DESC LIMIT 1`
 	insertStep  = `INSERT INTO clock_step (id, by_us, at, undoes) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
