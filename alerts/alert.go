@@ -1,4 +1,5 @@
-// Package alerts holds what deadman says, and the relay that says it.
+// Package alerts defines alerts, their ids, notifications and mutes, and the relay that publishes alerts from the
+// outbox to the NATS stream.
 package alerts
 
 import (
@@ -9,10 +10,10 @@ import (
 // SchemaVersion is the version of the JSON that an Alert marshals to.
 const SchemaVersion = 1
 
-// Severity says how much an alert matters. It is a token of the alert's subject.
+// Severity grades an alert. It is a token of the alert's subject.
 type Severity string
 
-// The severities, least first.
+// The severities, in ascending order.
 const (
 	Info     Severity = "info"
 	Warning  Severity = "warning"
@@ -25,30 +26,30 @@ func (s Severity) Valid() bool {
 	return s == Info || s == Warning || s == Error || s == Critical
 }
 
-// Status says what kind of news an alert is.
+// Status classifies an alert.
 type Status string
 
 // The statuses.
 const (
-	Firing       Status = "firing"       // it has not happened
-	Resolved     Status = "resolved"     // it happened after all; Closes names what was said before
-	Undetermined Status = "undetermined" // the check could not find out
-	GaveUp       Status = "gave_up"      // a guard ended the job: nobody is looking any more
-	Expired      Status = "expired"      // found too late to be worth looking
+	Firing       Status = "firing"       // the expected event has not happened
+	Resolved     Status = "resolved"     // the expected event happened after all; Closes lists the alerts raised before
+	Undetermined Status = "undetermined" // the check could not get an answer
+	GaveUp       Status = "gave_up"      // a guard ended the job; no further check follows
+	Expired      Status = "expired"      // the job was found too late for a check to be useful
 )
 
-// Draft is what a handler or a rule wants said; the engine knows the rest.
+// Draft is an alert as a handler or a rule requests it. The engine adds the rest.
 type Draft struct {
 	Status    Status            `json:"status"`
 	Severity  Severity          `json:"severity"`
 	Step      string            `json:"step,omitempty"`
 	StepIndex int               `json:"step_index"`
-	Passed    []string          `json:"passed,omitempty"` // steps that came due at the same check and stay unsaid
+	Passed    []string          `json:"passed,omitempty"` // steps that came due at the same check and are suppressed
 	Text      string            `json:"text"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }
 
-// Detail is what an alert says. Most of it is kept as one document in its row.
+// Detail holds the part of an alert that is mostly stored as one document in its row.
 type Detail struct {
 	Draft
 	Since      time.Time       `json:"since"`
@@ -61,7 +62,7 @@ type Detail struct {
 	Count      int             `json:"count,omitempty"`
 }
 
-// Alert is one thing said about one job. Its JSON form is the contract with consumers.
+// Alert is one record raised about one job. Its JSON form is the contract with consumers.
 type Alert struct {
 	ID          ID        `json:"id"`
 	Rule        string    `json:"rule"`
@@ -74,15 +75,15 @@ type Alert struct {
 
 	Shard  int16     `json:"-"`
 	RuleID int32     `json:"-"`
-	Place  OutboxKey `json:"-"` // where Outbox.Unpublished read it
-	Again  Again     `json:"-"` // whether an admin has it published again
+	Place  OutboxKey `json:"-"` // the row from which Outbox.Unpublished read the alert
+	Again  Again     `json:"-"` // set if an admin requested another publication
 }
 
 // MarshalJSON implements json.Marshaler.
 func (a Alert) MarshalJSON() ([]byte, error) { return a.JSON() }
 
-// JSON is the alert as consumers get it, the schema version first. It saves json.Marshal's
-// second look at what MarshalJSON returns.
+// JSON returns the alert as consumers receive it, with the schema version first. Calling it directly saves the
+// validation by json.Marshal of the result of MarshalJSON.
 func (a Alert) JSON() ([]byte, error) {
 	type plain Alert
 	return json.Marshal(struct {
@@ -91,7 +92,7 @@ func (a Alert) JSON() ([]byte, error) {
 	}{SchemaVersion, plain(a)})
 }
 
-// Subject is the NATS subject that this alert, and no other, is published on.
+// Subject returns the NATS subject of the alert. It is unique to the alert.
 func (a Alert) Subject() string {
 	return "deadman.alerts." + a.Rule + "." + string(a.Severity) + "." + a.ID.String()
 }

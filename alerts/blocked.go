@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// maxBlocked is how many alerts of a batch may wait behind refused ones before whole rules are
-// gone around: the rest is room for what gets through.
+// maxBlocked is the largest number of alerts in a batch that may be blocked behind rejected ones before the relay
+// blocks whole rules. The rest of the batch is capacity for alerts that can be published.
 const maxBlocked = relayBatch / 2
 
-// OrderKey is what alerts stay in order in.
+// OrderKey identifies an ordered line of alerts: the alerts of one rule and key.
 type OrderKey struct{ Rule, Key string }
 
-// OrderKey returns the line that the alert is in.
+// OrderKey returns the alert's line.
 func (a Alert) OrderKey() OrderKey { return OrderKey{a.Rule, a.Key} }
 
-// blockedSet is what a lane goes around until the next try: lines in which an alert was refused,
-// and rules of which too many alerts wait. It never has more lines than a batch has alerts.
+// blockedSet holds the lines and rules that a lane skips until the next retry: lines in which an alert was rejected,
+// and rules with too many blocked alerts. It never holds more lines than a batch has alerts.
 type blockedSet struct {
 	lines map[OrderKey]bool
 	rules map[string]bool
-	why   error // the first refusal
+	why   error // the first rejection
 }
 
-// any reports whether anything is gone around.
+// any reports whether anything is blocked.
 func (d *blockedSet) any() bool { return d.why != nil }
 
-// whole are the rules that are gone around whole.
+// whole returns the names of the rules that are blocked as a whole, sorted.
 func (d *blockedSet) whole() []string { return slices.Sorted(maps.Keys(d.rules)) }
 
-// filter is what of a batch is not gone around.
+// filter returns the alerts of a batch whose lines are not blocked.
 func (d *blockedSet) filter(batch []Alert) []Alert {
 	if len(d.lines) == 0 {
 		return batch
@@ -43,7 +43,7 @@ func (d *blockedSet) filter(batch []Alert) []Alert {
 	return free
 }
 
-// add goes around what was refused, and around what is behind it.
+// add blocks the lines of rejected alerts.
 func (d *blockedSet) add(r *RejectedError) {
 	if d.lines == nil {
 		d.lines, d.rules = make(map[OrderKey]bool), make(map[string]bool)
@@ -56,9 +56,9 @@ func (d *blockedSet) add(r *RejectedError) {
 	}
 }
 
-// blockRules goes around whole rules, those first that have most of a batch wait, until there is room
-// in the next batch for what gets through. It reports whether it does. A rule in which one alert
-// is refused may thus have others wait that would get through; they have their turn with it.
+// blockRules blocks whole rules, those with the most blocked alerts in the batch first, until at most maxBlocked
+// alerts of the batch are blocked by line. It reports whether it blocked a rule. One rejected alert can thus delay
+// alerts of its rule that could be published; they are retried together.
 func (d *blockedSet) blockRules(batch []Alert) bool {
 	waiting, total := make(map[string]int), 0
 	for _, a := range batch {

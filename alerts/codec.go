@@ -9,10 +9,10 @@ import (
 	"deadman/internal/configfile"
 )
 
-// An alert's row has what it is found by in columns, and the rest in a document: an alert is the most
-// that a job writes. The document leaves out what the columns tell, and the slot where the id has it.
+// An alert's row keeps searchable fields in columns and the rest in a document, because alerts are the largest
+// records that a job writes. The document omits the values of the columns, and the slot if it follows from the id.
 
-// storedAlert is an alert's document.
+// storedAlert is the document of an alert.
 type storedAlert struct {
 	Step      string            `json:"step"`
 	StepIndex int               `json:"step_index"`
@@ -27,14 +27,14 @@ type storedAlert struct {
 	Count     int               `json:"count"`
 }
 
-// Size is about how many bytes the alert's document has.
+// Size estimates the size of the alert's document in bytes.
 func (a *Alert) Size() int { return 128 + len(a.Text) + len(a.Event) + len(a.State) }
 
-// envelope is about how many bytes a message of the stream has beside what Size counts: its subject, its headers, its fields' names and
-// what the server keeps of it.
+// envelope estimates the bytes of a stream message beyond Size: the subject, the headers, the field names and the
+// server's overhead.
 const envelope = 900
 
-// StreamSize is about how many bytes the alert takes in the stream.
+// StreamSize estimates the bytes that the alert occupies in the stream.
 func (a *Alert) StreamSize() int64 {
 	n := envelope + a.Size() + 2*len(a.Rule) + 2*len(a.Key) + len(a.Entity) + 40*len(a.Closes)
 	for name, value := range a.Labels {
@@ -43,9 +43,8 @@ func (a *Alert) StreamSize() int64 {
 	return int64(n)
 }
 
-// Document is the alert's document. Its bodies are JSON already, and go in as they are: json.Marshal
-// would read them once more, and make every < of theirs six bytes. It is written into room as far as that
-// goes; nil is none.
+// Document encodes the alert's document into room, growing it if necessary; room may be nil. The bodies are valid
+// JSON and are copied unchanged: json.Marshal would parse them again and expand every < to six bytes.
 func (a *Alert) Document(room []byte) ([]byte, error) {
 	o := configfile.ObjectEncoder(slices.Grow(room[:0], a.Size()))
 	var err error
@@ -74,7 +73,7 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 	return o.End(), err
 }
 
-// Read takes what a document says into the alert, whose id is known.
+// Read decodes a document into the alert. The alert's ID must be set.
 func (a *Alert) Read(document []byte) error {
 	var k storedAlert
 	if err := json.Unmarshal(document, &k); err != nil {
@@ -88,8 +87,8 @@ func (a *Alert) Read(document []byte) error {
 	return nil
 }
 
-// ReadHead takes what the beginning of a document says into the alert, and leaves its event and its state out. It reports
-// whether the beginning has all the rest; else the alert is as it was.
+// ReadHead decodes the beginning of a document into the alert, without its event and state. It reports whether the
+// beginning contains all other fields; if not, the alert is unchanged.
 func (a *Alert) ReadHead(head []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -108,7 +107,7 @@ func (a *Alert) ReadHead(head []byte) bool {
 			return a.Read(append(head[:end:end], '}')) == nil
 		case "step", "step_index", "passed", "text", "labels", "slot", "closes", "source", "count":
 		default:
-			return false // an alert from before, whose event is not behind the rest
+			return false // an old document with the event before other fields
 		}
 		var value json.RawMessage
 		if d.Decode(&value) != nil {
@@ -118,22 +117,22 @@ func (a *Alert) ReadHead(head []byte) bool {
 	}
 }
 
-// The numbers by which rows know statuses and severities, from 1; 0 is one that does not exist.
+// The numbers of statuses and severities in rows, from 1; 0 is invalid.
 var (
 	statuses   = []Status{Firing, Resolved, Undetermined, GaveUp, Expired}
 	severities = []Severity{Info, Warning, Error, Critical}
 )
 
-// Number is the status in a row.
+// Number returns the number of the status in a row.
 func (s Status) Number() int16 { return number(statuses, s) }
 
-// Number is the severity in a row; the graver, the greater.
+// Number returns the number of the severity in a row. A higher severity has a higher number.
 func (s Severity) Number() int16 { return number(severities, s) }
 
-// StatusOf is the status that a row has by its number.
+// StatusOf returns the status with the number, or an empty one.
 func StatusOf(number int16) Status { return numbered(statuses, number) }
 
-// SeverityOf is the severity that a row has by its number.
+// SeverityOf returns the severity with the number, or an empty one.
 func SeverityOf(number int16) Severity { return numbered(severities, number) }
 
 func number[T comparable](all []T, one T) int16 { return int16(slices.Index(all, one) + 1) } //nolint:gosec // there are few

@@ -10,20 +10,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of
-// milliseconds, 12 bits for the place within the decision, and 62 bits that begin with the age of
-// the job and end with a hash of the decision. So the same decision has the same id and no other
-// has, ids of one job sort in the order in which its alerts are raised, and those of one slot in the
-// order of their jobs.
+// ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of milliseconds, 12 bits for the
+// place within the decision, and 62 bits that begin with the age of the job and end with a hash of the decision. The
+// same decision always has the same id, and no other decision has it. The ids of one job sort in the order in which
+// its alerts are raised, and those of one slot in the order of their jobs.
 type ID = uuid.UUID
 
-// Origin identifies the event that created a job: the microseconds since 1970 at which the stream
-// took the event in, and the lowest 12 bits of the event's sequence. It is the same when the event
-// is applied again, as after the database was restored. A key has at most one job at a time, so the
-// rule, the key and the origin identify the job. 0: no event created the job.
+// Origin identifies the event that created a job: the microseconds since 1970 at which the stream received the event,
+// and the lowest 12 bits of the event's sequence. It is the same when the event is applied again, for example after a
+// database restore. A key has at most one job at a time, so the rule, the key and the origin identify the job. 0
+// means that no event created the job.
 type Origin uint64
 
-// originSeqBits is how many bits of the sequence an Origin has.
+// originSeqBits is the number of bits of the sequence in an Origin.
 const originSeqBits = 12
 
 // OriginOf returns the origin of a job that an event created.
@@ -31,14 +30,14 @@ func OriginOf(at time.Time, seq uint64) Origin {
 	return Origin(at.UnixMicro())<<originSeqBits | Origin(seq&(1<<originSeqBits-1)) //nolint:gosec // streams are younger than 1970
 }
 
-// At returns when the stream took the event in, to the microsecond.
+// At returns the time at which the stream received the event, to the microsecond.
 func (o Origin) At() time.Time { return time.UnixMicro(int64(o >> originSeqBits)).UTC() } //nolint:gosec // 52 bits
 
-// MinPartialID is how many letters of an id have to be given where a part is enough. An id begins with
-// the instant, which all alerts of a slot share, and ends with what is its own.
+// MinPartialID is the minimum length of a partial id. An id begins with the time, shared by all alerts of a slot, and
+// ends with bits unique to the alert.
 const MinPartialID = 4
 
-// IsPartialID reports whether a text may be what an id begins or ends with.
+// IsPartialID reports whether a text can be the beginning or the end of an id.
 func IsPartialID(text string) bool {
 	return len(text) >= MinPartialID && strings.Trim(strings.ToLower(text), "0123456789abcdef-") == ""
 }
@@ -49,31 +48,30 @@ func MatchesPartialID(id ID, text string) bool {
 	return strings.HasPrefix(whole, part) || strings.HasSuffix(whole, part)
 }
 
-// Decision is what an alert's id is made of. The id of an alert about a job with an origin does not
-// depend on the job's id, nor on when the job was created or checked: an event that is applied again
-// creates a job with another id, later, and its alerts keep their ids. Any other job is never created
-// again, so its id and its creation identify it.
+// Decision determines an alert's id. The id of an alert about a job with an origin does not depend on the job's id,
+// nor on the time of its creation or check: an event that is applied again creates a job with another id, later, and
+// its alerts keep their ids. Any other job is never created again, so its id and its creation time identify it.
 type Decision struct {
-	Origin Origin // of the job; 0: it has none, and JobID and CreatedAt count
-	RuleID int32  // counts where there is an origin, as Rule and Key do
+	Origin Origin // of the job; 0: none, and JobID and CreatedAt count instead
+	RuleID int32  // counts only with an origin, as Rule and Key do
 	Rule   string
 	Key    string
 
 	JobID     int64
-	CreatedAt time.Time // the job's; a job id is never reused, and this proves it
+	CreatedAt time.Time // of the job; it tells jobs apart should an id be reused
 
-	Check     int // the number of the check that decided, 0 for an event; with an origin it counts for Undetermined alone
+	Check     int // the number of the deciding check, 0 for an event; with an origin it counts only for Undetermined
 	Status    Status
 	StepIndex int
 	Place     int       // the place among the alerts of this decision, from 0
-	At        time.Time // the slot that was planned for the step, or when the stream took in the event that decided
+	At        time.Time // the planned slot of the step, or the time at which the stream received the deciding event
 }
 
-// How the 62 bits of an id that are the job's own are divided.
+// The division of the 62 job-specific bits of an id.
 const (
-	jobBits       = 32 // of the job's id, where it has no origin
-	ageBits       = 20 // of the origin's age, where it has one
-	ageUnit       = 10 // bits of microseconds that the age leaves out: it counts milliseconds
+	jobBits       = 32 // of the job's id, without an origin
+	ageBits       = 20 // of the origin's age, with an origin
+	ageUnit       = 10 // bits of microseconds that the age omits: it counts milliseconds
 	ownBits       = 62
 	hashBits      = 64
 	jobHashBits   = ownBits - jobBits
@@ -91,7 +89,7 @@ func (d Decision) ID() ID {
 	return id
 }
 
-// own is the part of the id that is the job's own.
+// own returns the job-specific part of the id.
 func (d Decision) own() uint64 {
 	if d.Origin == 0 {
 		return uint64(uint32(d.JobID))<<jobHashBits | d.hashOfJob()>>(hashBits-jobHashBits) //nolint:gosec // the low bits
@@ -100,9 +98,9 @@ func (d Decision) own() uint64 {
 	return age<<ageHashBits | d.hashOfOrigin()>>(hashBits-ageHashBits)
 }
 
-// hashOfJob is a hash of the decision about a job without an origin.
+// hashOfJob hashes the decision about a job without an origin.
 func (d Decision) hashOfJob() uint64 {
-	var b [64]byte // of which a status has some
+	var b [64]byte // the status follows the 40 bytes of numbers
 	binary.BigEndian.PutUint64(b[0:], uint64(d.JobID))
 	binary.BigEndian.PutUint64(b[8:], uint64(d.CreatedAt.UnixMicro()))
 	binary.BigEndian.PutUint64(b[16:], uint64(d.Check))
@@ -112,11 +110,10 @@ func (d Decision) hashOfJob() uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// hashOfOrigin is a hash of the decision about a job with an origin. The rule's id counts beside its
-// name: a rule that was deleted and saved again begins anew. A check that could not find out is not
-// planned, so its number counts.
+// hashOfOrigin hashes the decision about a job with an origin. The rule's id counts beside its name: a rule that was
+// deleted and saved again starts afresh. An undetermined check is not planned, so its number counts.
 func (d Decision) hashOfOrigin() uint64 {
-	var room [192]byte // of which a name and a key of usual length leave some
+	var room [192]byte // large enough for a name and a key of usual length
 	b := binary.BigEndian.AppendUint64(room[:0], uint64(d.Origin))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.RuleID))    //nolint:gosec // the same bits
 	b = binary.BigEndian.AppendUint32(b, uint32(d.StepIndex)) //nolint:gosec // the same bits
@@ -131,12 +128,12 @@ func (d Decision) hashOfOrigin() uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// TimeOf is Decision.At of the decision that an id is made of, in whole milliseconds.
+// TimeOf returns Decision.At of the decision behind an id, in whole milliseconds.
 func TimeOf(id ID) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
 }
 
-// Matches reports whether id is that of the decision, at whatever instant it was made.
+// Matches reports whether id is that of the decision, regardless of At.
 func (d Decision) Matches(id ID) bool {
 	own := d.ID()
 	return bytes.Equal(own[8:], id[8:])

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// MaxMatches is how many fields a match may name.
+// MaxMatches is the largest number of fields in a match.
 const MaxMatches = 20
 
-// Fields are what an alert can be told by beside its labels.
+// Fields lists the fields that a match can name beside the alert's labels.
 var Fields = []string{"rule", "entity", "key", "severity", "status", "step"}
 
-// Field returns what an alert has under a name: one of Fields, else a label; empty: nothing.
+// Field returns the value of one of Fields, or else of the label with that name. It is empty if the alert has
+// neither.
 func (a Alert) Field(name string) string {
 	switch name {
 	case "rule":
@@ -33,10 +34,10 @@ func (a Alert) Field(name string) string {
 	return a.Labels[name]
 }
 
-// Match is a pattern for each field that an alert has to have. In a pattern, * is any text.
+// Match maps field names to the patterns that an alert must match. In a pattern, * matches any text.
 type Match map[string]string
 
-// Matches reports whether an alert has all that is asked for.
+// Matches reports whether the alert matches all patterns.
 func (m Match) Matches(a Alert) bool {
 	for name, pattern := range m {
 		if !MatchPattern(a.Field(name), pattern) {
@@ -46,7 +47,7 @@ func (m Match) Matches(a Alert) bool {
 	return true
 }
 
-// Check returns why m cannot be asked for, or nil.
+// Check returns an error if m is not a valid match.
 func (m Match) Check() error {
 	if len(m) == 0 {
 		return errors.New("it names nothing, which would be every alert; name at least one field, such as rule, severity or a label")
@@ -65,7 +66,7 @@ func (m Match) Check() error {
 	return nil
 }
 
-// String is the match as people write it.
+// String returns the match in the form name=pattern, separated by spaces.
 func (m Match) String() string {
 	parts := make([]string, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -74,7 +75,7 @@ func (m Match) String() string {
 	return strings.Join(parts, " ")
 }
 
-// MatchPattern reports whether a text is as a pattern says, in which * is any text, also none.
+// MatchPattern reports whether a text matches a pattern, in which * matches any text, including none.
 func MatchPattern(text, pattern string) bool {
 	begin, rest, open := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, begin)

@@ -4,58 +4,57 @@ import (
 	"time"
 )
 
-// Notification is one message to one channel, about one alert or many. It is open to further
-// alerts until it is tried for the first time.
+// Notification is one message to one channel about one or more alerts. Further alerts can join it until its first
+// attempt.
 type Notification struct {
 	ID        int64
 	Channel   string
 	Route     string
-	Topic     string // what its alerts have in common
+	Topic     string // the common property of its alerts
 	Alerts    int
 	PlannedAt time.Time
 	NextAt    time.Time
 	Tries     int
 }
 
-// DeliveryState is what became of an alert on a channel.
+// DeliveryState is the state of an alert's delivery to a channel.
 type DeliveryState string
 
 // The states of a delivery.
 const (
-	Waiting DeliveryState = "waiting" // for others to join it, or for another try
-	Sent    DeliveryState = "sent"    // the channel took it
+	Waiting DeliveryState = "waiting" // for further alerts to join it, or for another attempt
+	Sent    DeliveryState = "sent"    // accepted by the channel
 	Failed  DeliveryState = "failed"  // given up
 	Muted   DeliveryState = "muted"
 )
 
-// Delivery is what became of one alert on one channel.
+// Delivery describes the delivery of one alert to one channel.
 type Delivery struct {
 	Channel string
 	State   DeliveryState
-	At      time.Time // sent or failed then, or tried next
+	At      time.Time // time of sending or failure, or of the next attempt
 	Tries   int
-	Error   string // of the last try, when it failed
+	Error   string // of the last attempt, if it failed
 	Mute    int64  // 0: not muted
 }
 
-// Assignment is an alert's place in a plan: the message that it is told in, or the mute that
-// keeps it from being told.
+// Assignment assigns an alert of a plan to a notification, or to the mute that suppresses it.
 type Assignment struct {
 	Alert    Alert
 	Channel  string
-	Notice   int // among the plan's notices; -1: muted
+	Notice   int // index in the plan's Notices; -1: muted
 	Mute     int64
-	Unclosed bool // it fires, and nothing in the plan closes it
+	Unclosed bool // it fires, and no alert of the plan closes it
 }
 
-// Plan is who is told what of news. It is carried out whole, or not at all.
+// Plan assigns new alerts to notifications. It is applied atomically.
 type Plan struct {
-	News    []Alert        // what is news no longer, and closes what it names
-	Notices []Notification // new ones, and open ones (with an ID) with how many alerts they gain
+	News    []Alert        // alerts that are planned by it, or closed by it
+	Notices []Notification // new ones, and open ones (with an ID) with the number of alerts added to them
 	Placed  []Assignment
 }
 
-// PriorDelivery is where an alert was told before.
+// PriorDelivery records an earlier delivery of an alert.
 type PriorDelivery struct {
 	Alert   ID
 	Channel string
@@ -63,25 +62,25 @@ type PriorDelivery struct {
 	Topic   string
 }
 
-// RouteChannel is the messages of a route to a channel.
+// RouteChannel identifies the messages of a route to a channel.
 type RouteChannel struct {
 	Channel string
 	Route   string
 }
 
-// ChannelState is how a channel does.
+// ChannelState describes the health of a channel.
 type ChannelState struct {
 	Name         string
-	Kind         string // empty: it is in no file any more
+	Kind         string // empty: no longer configured
 	Sent         int64  // messages
 	SentAt       time.Time
 	Waiting      int64 // messages
-	Tries        int   // that failed, since it last worked
+	Tries        int   // failed attempts since the last success
 	FailingSince time.Time
 	Error        string
 }
 
-// Mute keeps alerts from people for a while. The stream has them all the same.
+// Mute suppresses notifications for a while. The alerts are still in the stream.
 type Mute struct {
 	ID        int64
 	Match     Match
@@ -89,8 +88,8 @@ type Mute struct {
 	CreatedAt time.Time
 	CreatedBy string
 	EndsAt    time.Time
-	EndedBy   string // who ended it before its time; empty: nobody
+	EndedBy   string // actor that ended it early; empty if not ended early
 }
 
-// Live reports whether it mutes at an instant.
+// Live reports whether the mute is in effect at the given time.
 func (m Mute) Live(now time.Time) bool { return now.Before(m.EndsAt) }

@@ -6,52 +6,49 @@ import (
 	"time"
 )
 
-// Outbox holds the alerts that were decided and are not in the stream yet. Implementations
-// are safe for concurrent use.
+// Outbox holds alerts that were decided and are not yet in the stream. Implementations are safe for concurrent use.
 type Outbox interface {
-	// Unpublished returns up to limit alerts of the shards, without those of some rules, oldest
-	// first within a shard: what was decided about a job comes in the order in which it was.
+	// Unpublished returns up to limit alerts of the shards, without those of the excluded rules, oldest first within
+	// a shard: the alerts of a job keep the order of their decisions.
 	Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]Alert, error)
-	// MarkPublished records that alerts which Unpublished returned are in the stream. It may be
-	// called again.
+	// MarkPublished records that alerts returned by Unpublished are in the stream. Repeated calls are safe.
 	MarkPublished(ctx context.Context, sent []Alert) error
 }
 
-// OutboxKey is the row of an outbox that an alert waits in. It means something to that outbox alone.
+// OutboxKey identifies the outbox row of an alert. Only that outbox can interpret it.
 type OutboxKey struct {
 	At    time.Time
 	First ID
 }
 
-// Again says whether an alert of the outbox is published again, as an admin wants it: no quota withholds it.
+// Again tells whether an admin requested another publication of the alert. No quota withholds such an alert.
 type Again uint8
 
-// What an alert that is published again was before.
+// The values of Again, by the previous state of the alert.
 const (
 	NotAgain     Again = iota // the alert was never published
-	WasPublished              // the alert counts toward its quotas already
+	WasPublished              // the alert already counts toward its quotas
 	WasWithheld               // by a quota
 )
 
-// Quotas bound how many alerts rules publish. Implementations are safe for concurrent use.
+// Quotas bound the number of published alerts of rules. Implementations are safe for concurrent use.
 type Quotas interface {
-	// Admit returns the alerts of a batch that are to be published, in their order. Those that a quota has no room for are taken out
-	// of the outbox. Alerts that are published again have room.
+	// Admit returns the alerts of a batch that may be published, in their order. It removes alerts that exceed a
+	// quota from the outbox. Alerts that are published again are always admitted.
 	Admit(ctx context.Context, batch []Alert) ([]Alert, error)
-	// Return takes back alerts that were admitted and not published.
+	// Return releases the quota of alerts that were admitted and not published.
 	Return(unsent []Alert)
 }
 
-// Publisher puts alerts into the stream.
+// Publisher publishes alerts to the stream.
 type Publisher interface {
-	// Publish returns the alerts that the stream acknowledged, or was found to hold
-	// already, and why others did not get out: a *Refusal where that is about some alerts alone,
-	// and another error where nothing gets out at the moment. Order is kept within a line.
+	// Publish returns the alerts that the stream acknowledged or already held. The error is a *RejectedError if only
+	// some alerts failed, and another error if nothing can be published at the moment. Order is kept within a line.
 	Publish(ctx context.Context, batch []Alert) (sent []Alert, err error)
 }
 
-// RejectedError means that alerts were refused, each for a reason of its own. What is behind them in
-// their lines was not sent; everything else was.
+// RejectedError means that alerts were rejected, each for its own reason. Alerts behind them in their lines were not
+// sent; all others were.
 type RejectedError struct {
 	Alerts []Alert
 	Err    error // of the first of them
@@ -65,5 +62,5 @@ func (r *RejectedError) Error() string {
 	return fmt.Sprintf("%v (and %d more alerts are refused)", r.Err, len(r.Alerts)-1)
 }
 
-// Unwrap returns why the first alert was refused.
+// Unwrap returns the error of the first rejected alert.
 func (r *RejectedError) Unwrap() error { return r.Err }

@@ -10,23 +10,22 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// The rhythm of a relay.
+// The concurrency and timing of a relay.
 const (
-	relayLanes        = 4 // while one waits for the stream, others read and mark
+	relayLanes        = 4 // while one lane blocks on the stream, others read and mark
 	relayBatch        = 1000
 	relayPollInterval = time.Second
 	relayBackoff      = 100 * time.Millisecond // after the first failure; doubled with each
-	relayMaxBackoff   = 10 * time.Second       // and never more than this
-	relayRefusalRetry = time.Second            // after the first refusal of an alert; doubled up to relayPatient
-	relayMarkTimeout  = 5 * time.Second        // to mark what is in the stream when stopped
+	relayMaxBackoff   = 10 * time.Second       // upper limit of the backoff
+	relayRefusalRetry = time.Second            // after the first rejection of an alert; doubled up to relayMaxBackoff
+	relayMarkTimeout  = 5 * time.Second        // to mark published alerts on shutdown
 )
 
-// Relay puts the alerts that were decided into the stream. A row is marked after the stream
-// acknowledged its alert, so a crash between the two repeats the publication, which the
-// stream refuses. Shards are spread over lanes, which relay side by side; a job is in one
-// shard, so what is said about it stays in order.
+// Relay publishes decided alerts to the stream. It marks a row after the stream acknowledged its alert, so a crash in
+// between repeats the publication, and the stream rejects the duplicate. Shards are spread over concurrent lanes. A
+// job belongs to one shard, so its alerts stay in order.
 type Relay struct {
-	// Quotas say which alerts are published. Set before Run; nil: all are.
+	// Quotas select the alerts to publish. Set before Run; nil admits all.
 	Quotas Quotas
 
 	outbox    Outbox
@@ -34,13 +33,13 @@ type Relay struct {
 	shards    func() []int16
 	log       *slog.Logger
 	lanes     [relayLanes]relayWorker
-	all       relayWorker // Step's
+	all       relayWorker // used by Step
 
 	mu     sync.Mutex
 	failed [relayLanes]error
 }
 
-// NewRelay returns a relay of the alerts of the shards that are held at the time.
+// NewRelay returns a relay for the outbox. shards returns the shards held at the time of the call.
 func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
 	r := &Relay{outbox: o, publisher: p, shards: shards, log: log}
 	for i := range r.lanes {
@@ -50,7 +49,7 @@ func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *R
 	return r
 }
 
-// Wake says that there is something to relay. It is a hint; the relay looks by itself too.
+// Wake signals new alerts in the outbox. It is only a hint, as the relay also polls.
 func (r *Relay) Wake() {
 	for i := range r.lanes {
 		select {
@@ -60,7 +59,7 @@ func (r *Relay) Wake() {
 	}
 }
 
-// Err returns why alerts do not get out at the moment, or nil.
+// Err returns the reason if alerts can't be published at the moment, or nil.
 func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *Relay) err() error {
 	return nil
 }
 
-// Run relays until ctx ends. What fails is tried again for ever.
+// Run relays until ctx ends. It retries failures indefinitely.
 func (r *Relay) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	for i := range r.lanes {
@@ -86,13 +85,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// Step relays one batch of all shards that are held. more says that there may be another.
-// What is refused is left alone by the steps that follow.
+// Step relays one batch of all held shards. more reports that another batch may follow. Later steps skip rejected
+// alerts.
 func (r *Relay) Step(ctx context.Context) (more bool, err error) {
 	return r.all.step(ctx, r.shards())
 }
 
-// mark finishes what was acknowledged also when the relay is being stopped.
+// mark marks acknowledged alerts as published, even after ctx was cancelled by a shutdown.
 func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	if len(sent) == 0 {
 		return nil
@@ -106,7 +105,7 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	return nil
 }
 
-// setErr logs when relaying begins to fail and when it works again.
+// setErr logs the beginning and the end of publishing failures.
 func (r *Relay) setErr(ctx context.Context, lane int, err error) {
 	if ctx.Err() != nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// relayWorker relays the alerts of some shards, one batch after the other.
+// relayWorker relays the alerts of some shards, one batch after another.
 type relayWorker struct {
 	*Relay
 	number int
@@ -28,7 +28,7 @@ func (l *relayWorker) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-retry.C:
-			l.around = blockedSet{} // what was refused has its next try
+			l.around = blockedSet{} // rejected alerts are retried
 		case <-next.C:
 		case <-wake:
 		}
@@ -44,7 +44,7 @@ func (l *relayWorker) run(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
-			wake = nil // a hint is no reason to hurry a broker that fails
+			wake = nil // a hint must not shorten the backoff
 			next.Reset(pause)
 			pause = min(2*pause, relayMaxBackoff)
 			continue
@@ -57,7 +57,7 @@ func (l *relayWorker) run(ctx context.Context) {
 	}
 }
 
-// heldShards are the shards of the lane that are held.
+// heldShards returns the held shards of the lane.
 func (l *relayWorker) heldShards() []int16 {
 	var mine []int16
 	for _, shard := range l.shards() {
@@ -68,11 +68,12 @@ func (l *relayWorker) heldShards() []int16 {
 	return mine
 }
 
-// step relays one batch. A refusal is no error: the lane goes around it.
+// step relays one batch. A rejection is not an error: the lane skips the rejected lines.
 //
-//  1. The oldest alerts are read, without the rules that are gone around whole.
-//  2. What is not behind a refused alert of its rule and key, and has room in its quotas, is published, and marked.
-//  3. What was refused is gone around from now on. More may be there where it stood in the way.
+//  1. Read the oldest alerts, without the rules that are blocked as a whole.
+//  2. Publish and mark the alerts that are not behind a rejected alert of their rule and key and are within their
+//     quotas.
+//  3. Block the lines of rejected alerts. Alerts behind the blocked ones may then be read.
 func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err error) {
 	if len(held) == 0 {
 		return false, nil
@@ -95,7 +96,7 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	sent, err := l.publisher.Publish(ctx, free)
 	l.giveBack(free, sent)
 	if err := failpoints.PointErr("relay.published"); err != nil {
-		return true, err // as if no answer had come
+		return true, err // simulates a lost acknowledgement
 	}
 	var refusal *RejectedError
 	if errors.As(err, &refusal) {
@@ -106,7 +107,7 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	return more, errors.Join(err, l.mark(ctx, sent))
 }
 
-// giveBack returns to the quotas what was admitted and not sent.
+// giveBack returns admitted alerts that were not sent to the quotas.
 func (l *relayWorker) giveBack(admitted, sent []Alert) {
 	if l.Quotas == nil || len(sent) == len(admitted) {
 		return

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// Mark is how far the alert stream and the database were compared: at that time the database knew all
-// alerts of the stream up to a sequence. A mark that goes back shows that the database did.
+// Mark records the last comparison of the alert stream and the database: at that time the database knew all alerts of
+// the stream up to a sequence. A mark that goes back reveals that the database went back.
 type Mark struct {
 	Round   uint64 // grows with every write; 0: there is no mark yet
 	Seq     uint64 // of the alert stream
 	At      time.Time
-	Restore *Restore // nil: the database did not go back, or that is dealt with
+	Restore *Restore // nil: the database did not go back, or the restore is complete
 }
 
-// Restore is a database that went back to an earlier state, by a failover that lost commits or because
-// it was restored.
+// Restore describes a database that went back to an earlier state, through a failover that lost commits or a restore.
 type Restore struct {
 	From, To uint64    // the alerts of the stream after From and up to To are compared
-	Since    time.Time // the database knows what was before
+	Since    time.Time // the database has all earlier records
 	FoundAt  time.Time
-	ReadAt   time.Time // streams have to be read past it before open alerts are closed
-	Lost     int       // alerts of the stream that the database did not know
-	Report   string    // what else it does not know
+	ReadAt   time.Time // streams must be read past it before open alerts are closed
+	Lost     int       // alerts of the stream that the database did not have
+	Report   string    // further losses
 }
 
 // restoreTopic and restoreStep name the alert about a database that went back.
@@ -42,8 +41,8 @@ func (r Restore) Remark() SystemAlert {
 	}
 }
 
-// Over returns the alert that closes Remark: so many open alerts were taken back by their jobs, and so many
-// closed because no job waits for them any more.
+// Over returns the alert that closes Remark. adopted is the number of open alerts returned to their jobs, closed the
+// number of alerts closed because no job is pending for them.
 func (r Restore) Over(adopted, closed int) SystemAlert {
 	over := r.Remark()
 	over.Status, over.Count = Resolved, closed
@@ -60,7 +59,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Again returns the alert that closes Remark because the database went back once more; next says how far.
+// Again returns the alert that closes Remark because the database went back once more; next is the new restore.
 func (r Restore) Again(next Restore) SystemAlert {
 	again := r.Remark()
 	again.Status = Resolved
@@ -68,8 +67,8 @@ func (r Restore) Again(next Restore) SystemAlert {
 	return again
 }
 
-// Closed returns the alert that closes an open alert of the stream, of which the database knows nothing.
-// Its id follows from the closed alert's, so it is one alert whichever node writes it.
+// Closed returns the alert that closes an open alert of the stream that the database does not know. Its id follows
+// from the closed alert's id, so every node derives the same alert.
 func (r Restore) Closed(a Alert, at time.Time) Alert {
 	c := Alert{
 		Rule: a.Rule, RuleVersion: a.RuleVersion, Entity: a.Entity, Key: a.Key, DecidedAt: at.UTC(), Shard: a.Shard, RuleID: a.RuleID,
@@ -87,17 +86,17 @@ func (r Restore) Closed(a Alert, at time.Time) Alert {
 	return c
 }
 
-// Open keeps the alerts of a stream that are open, as they are read in order.
+// Open holds the open alerts of a stream that is read in order.
 type Open map[ID]Alert
 
-// Close takes in what the next alert closes.
+// Close removes the alerts that the given alert closes.
 func (o Open) Close(a Alert) {
 	for _, id := range a.Closes {
 		delete(o, id)
 	}
 }
 
-// Read takes in the next alert.
+// Read applies the next alert of the stream.
 func (o Open) Read(a Alert) {
 	o.Close(a)
 	if a.Status == Firing || a.Status == Undetermined {

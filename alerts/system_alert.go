@@ -7,30 +7,29 @@ import (
 	"time"
 )
 
-// Of an alert that the node says about itself, and of no job.
+// The rule and the entity of an alert about a node, not about a job.
 const (
 	SystemRule   = "deadman" // no rule can have this name
 	SystemRuleID = 0
 	SystemEntity = "node"
 )
 
-// SystemAlert is something that a node says about itself, or about what it depends on. Whoever
-// says it, and however often, it is one alert: its id follows from Topic, Step, Status and
-// Since.
+// SystemAlert is an alert of a node about itself or a dependency. Its id follows from Topic, Step, Status and Since,
+// so repeated reports by any node are one alert.
 type SystemAlert struct {
-	Topic    string // what it is about, such as "channel/pager" or "stream/ORDERS": the alert's key
-	Step     string // what kind of remark it is, such as "blind"; may be empty
+	Topic    string // its subject, such as "channel/pager" or "stream/ORDERS": the alert's key
+	Step     string // the kind of alert, such as "blind"; may be empty
 	Status   Status
 	Severity Severity
-	Since    time.Time // when it began; of a Resolved one, when that began which it closes
+	Since    time.Time // when the condition began; for a Resolved one, when the closed condition began
 	Text     string
 	Labels   map[string]string
-	Source   string // what could not be asked; may be empty
-	Count    int    // of jobs, or whatever Text counts; 0: nothing is counted
+	Source   string // the source that can't be queried; may be empty
+	Count    int    // of jobs, or of the objects that Text counts; 0: nothing is counted
 }
 
-// Alert is the alert that r comes to, decided at an instant. A Resolved one closes the firing
-// one of the same Topic, Step and Since. The store knows its shard.
+// Alert returns r as an alert decided at the given time. A Resolved one closes the firing one of the same Topic, Step
+// and Since. The store sets its shard.
 func (r SystemAlert) Alert(at time.Time) Alert {
 	a := Alert{
 		ID: r.id(), Rule: SystemRule, RuleID: SystemRuleID, Entity: SystemEntity, Key: r.Topic, DecidedAt: at.UTC(),
@@ -51,16 +50,16 @@ func (r SystemAlert) id() ID {
 	_, _ = hash.Write([]byte(r.Topic + "\x00" + r.Step)) // it never fails
 	at := r.Since
 	if r.Status == Resolved {
-		at = at.Add(time.Millisecond) // after what it closes
+		at = at.Add(time.Millisecond) // after the alert that it closes
 	}
 	return Decision{JobID: int64(hash.Sum64()), CreatedAt: r.Since, Status: r.Status, At: at}.ID()
 }
 
-// mostNamed is how many rules a remark names.
+// mostNamed is the largest number of rules that a system alert names.
 const mostNamed = 10
 
-// StreamLoss is the remark that events of a stream were not read: some or all of those that it took in
-// after since, and before to. why says what happened to the stream.
+// StreamLoss returns the alert that events of a stream were not read: some or all of those received after since and
+// until to. why describes the cause.
 func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	since, to = since.UTC(), to.UTC()
 	return SystemAlert{
@@ -72,7 +71,7 @@ func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	}
 }
 
-// Affecting is the remark with the names of the rules that it affects.
+// Affecting returns the alert with the names of the affected rules added to its text.
 func (r SystemAlert) Affecting(rules []string) SystemAlert {
 	if len(rules) == 0 {
 		return r
