@@ -1,4 +1,4 @@
-// Package checks holds the question that is asked of a handler at a slot, and its answer.
+// Package checks defines checks, the handlers that decide them, and their answers.
 package checks
 
 import (
@@ -9,38 +9,37 @@ import (
 	"deadman/alerts"
 )
 
-// Check is one look at one entity: all that a handler may know. Time is in it; a handler
-// reads no clock.
+// Check is one evaluation of a job at a slot. It holds all input of a handler, including the time: a handler reads no
+// clock.
 type Check struct {
 	JobID       int64
 	Rule        string
 	RuleVersion int
 	Entity      string
 	Key         string
-	Event       json.RawMessage // the trigger's body; nil when there was none
+	Event       json.RawMessage // the trigger's body; nil if none
 	State       json.RawMessage // the body with updates merged over it
-	Since       time.Time       // when the wait began
+	Since       time.Time       // when the job began
 	Slot        time.Time       // the slot being checked
-	At          time.Time       // when it is looked at: at Slot or, where deadman was late, after it
-	ReadThrough time.Time       // up to when the events that could change the job are applied, not before Slot; zero: no event could
+	At          time.Time       // when it is checked: Slot, or later if deadman is late
+	ReadThrough time.Time       // the time through which events of the job are applied, at least Slot; zero: no event could change it
 	Count       int             // decided checks before this one
-	Step        int             // steps taken before this one
-	Said        int             // alerts about the job before this one
-	SaidAt      time.Time       // the slot of the first of them; zero: there was none
-	Pauses      []Pause         // when time stood still, oldest first
-	AckedUntil  time.Time       // until when steps stay unsaid, because somebody acknowledged; zero: nobody did; Forever: for good
-	Manual      bool            // a person asks: the answer may end the job, and takes no step
+	Step        int             // completed steps before this check
+	Said        int             // number of alerts about the job before this check
+	SaidAt      time.Time       // the slot of the first alert; zero: none
+	Pauses      []Pause         // spans in which the job's clock stood still, oldest first
+	AckedUntil  time.Time       // end of the acknowledgement that suppresses steps; zero: not acknowledged; Forever: until resolved
+	Manual      bool            // requested by a person: the answer may end the job, and takes no step
 
-	// HeardSince is since when deadman hears, without a gap, what the rule's beats come by; zero: as
-	// far back as matters.
+	// HeardSince is the start of the current gap-free period of this rule's heartbeats. Zero means no relevant gap.
 	HeardSince time.Time
 
-	Asked bool            // a source was asked about the entity
-	Found json.RawMessage // what it said, an object; nil: there is no such entity
+	Asked bool            // a source was queried about the entity
+	Found json.RawMessage // the source's result, an object; nil: no such entity
 }
 
-// AsOf returns the instant that the check may judge: At, or ReadThrough where that is earlier. A step whose time
-// is later waits for the events before it.
+// AsOf returns the latest time that the check may judge: At, or ReadThrough if that is earlier, but not before Slot.
+// A later step is deferred until earlier events are applied.
 func (c Check) AsOf() time.Time {
 	at := c.At
 	if !c.ReadThrough.IsZero() && c.ReadThrough.Before(at) {
@@ -52,65 +51,64 @@ func (c Check) AsOf() time.Time {
 	return at
 }
 
-// Forever is until when an acknowledgement holds that is for good.
+// Forever is the end of an acknowledgement without an end.
 var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// Pause is a span in which time stood still for a job.
+// Pause is a span in which the job's clock stands still.
 type Pause struct {
 	From time.Time
-	To   time.Time // zero: it goes on
+	To   time.Time // zero: ongoing
 }
 
-// Answer is all that happens because of a check.
+// Answer is the result of a check.
 type Answer struct {
-	Next    time.Time      // when to look again; zero: the job ends
-	Nominal bool           // Next is given by the rule's own steps; the horizon does not bound it
-	Outcome Outcome        // why the job ends, when Next is zero
-	Step    int            // steps taken after this check
-	Due     time.Time      // when the step of Alerts was due; zero: at the slot
-	Alerts  []alerts.Draft // what to say, in this order
-	Held    bool           // a step is due and stays unsaid for a while: the check is not counted
-	// Saw is what the condition saw, for people who ask why; empty: nobody needs to be told.
+	Next    time.Time      // time of the next check; zero: the job ends
+	Nominal bool           // Next follows from the rule's own steps; the horizon does not bound it
+	Outcome Outcome        // the reason for the job's end, if Next is zero
+	Step    int            // completed steps after this check
+	Due     time.Time      // due time of the step that raises Alerts; zero: the slot
+	Alerts  []alerts.Draft // alerts to raise, in this order
+	Held    bool           // a step is due but suppressed for now; the check is not counted
+	// Saw is the value seen by the condition, as an explanation for people; empty: none.
 	Saw string
-	// State is what is known once a source was asked, for the alerts to carry; nil: what the
-	// job knows. The job keeps what it knew.
+	// State is the state after a lookup, for the alerts to carry; nil: the job's own state. The job's state does not
+	// change.
 	State json.RawMessage
 }
 
-// Handler answers checks. An error means that it could not find out: the check is
-// undetermined, never "fine". A handler has to return when ctx is done; one that does not
-// is abandoned and its answer is dropped.
+// Handler decides checks. An error makes the check undetermined, never "fine". A handler must return when ctx is
+// done; otherwise it is abandoned and its answer is dropped.
 type Handler interface {
 	Check(ctx context.Context, c Check) (Answer, error)
 }
 
-// Inline is a Handler that does no I/O and is bounded in itself, as a condition over what
-// the job carries is. It is run in line, without a goroutine and a timer of its own.
+// Inline is a Handler without I/O and with bounded run time, such as a condition over the job's state. It runs
+// without its own goroutine and timer.
 type Inline interface {
 	Handler
-	// Prompt says nothing; having it is what counts.
+	// Prompt marks the handler as inline. It is not called.
 	Prompt()
 }
 
-// HandlerFunc makes a function a Handler.
+// HandlerFunc adapts a function to a Handler.
 type HandlerFunc func(ctx context.Context, c Check) (Answer, error)
 
 // Check calls f.
 func (f HandlerFunc) Check(ctx context.Context, c Check) (Answer, error) { return f(ctx, c) }
 
-// Outcome is why a job ended, as history keeps it. A rule may name others by `as`.
+// Outcome is the reason for the end of a job, as stored in history. A rule can define others with `as`.
 type Outcome string
 
 // The outcomes.
 const (
-	Resolved       Outcome = "resolved"     // it happened
+	Resolved       Outcome = "resolved"     // the expected event happened
 	Cleared        Outcome = "cleared"      // the condition no longer holds
 	Exhausted      Outcome = "exhausted"    // the last step was taken, and the hold is over
-	Cancelled      Outcome = "cancelled"    // by hand
-	Restarted      Outcome = "restarted"    // a new trigger began the wait anew
-	Expired        Outcome = "expired"      // found later than the rule cares for
-	RuleDeleted    Outcome = "rule_deleted" // nobody wants to know any more
-	Undetermined   Outcome = "undetermined" // could not find out, and the rule says to end then
+	Cancelled      Outcome = "cancelled"    // by a person
+	Restarted      Outcome = "restarted"    // a new trigger restarted the job
+	Expired        Outcome = "expired"      // found too late, by the rule's own limit
+	RuleDeleted    Outcome = "rule_deleted" // the rule no longer exists
+	Undetermined   Outcome = "undetermined" // the check got no answer, and the rule ends the job in that case
 	GuardTimeout   Outcome = "guard_timeout"
 	GuardMaxChecks Outcome = "guard_max_checks"
 	GuardHorizon   Outcome = "guard_horizon"

@@ -10,27 +10,25 @@ import (
 	"sync"
 )
 
-// ErrNoHandler means that nobody answers under the name that a rule gives.
+// ErrNoHandler means that no handler is registered under the rule's handler name.
 var ErrNoHandler = errors.New("no handler of this name is registered")
 
-// Handlers are handlers by the names that rules give them. The zero value has none. It is safe
-// for concurrent use.
+// Handlers is a registry of handlers by name. The zero value is empty. It is safe for concurrent use.
 type Handlers struct {
-	// Fallback answers under the names that nobody registered, as services elsewhere do; nil:
-	// nobody does. Set before the first rule takes its handler.
+	// Fallback returns the handler of a name that is not registered, such as a remote service. Set before the first
+	// Lookup; nil: none.
 	Fallback func(name string) Handler
 
 	mu    sync.Mutex
 	named map[string]Handler
-	taken map[string]bool // without having been registered
-	runs  bool            // a node has them
+	taken map[string]bool // looked up without being registered
+	runs  bool            // used by a node
 }
 
 var handlerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// Register makes a handler known under a name: 1 to 63 of a-z, 0-9, _ and -, beginning with a
-// letter or digit. It has to come before the first rule takes the name, as before a node
-// runs; a rule keeps the handler that it took.
+// Register registers a handler under a name: 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit. It must
+// precede the first Lookup of the name and the start of a node, because a rule keeps its handler.
 func (h *Handlers) Register(name string, handler Handler) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,8 +51,8 @@ func (h *Handlers) Register(name string, handler Handler) error {
 	return nil
 }
 
-// Lookup returns the handler of a name: the registered one, that of Fallback, or one by which
-// nothing can be found out, for which it is an Outage of "handler/NAME". A nil h has none.
+// Lookup returns the handler with the name: the registered one, that of Fallback, or one that fails with an Outage of
+// "handler/NAME". A nil h is empty.
 func (h *Handlers) Lookup(name string) Handler {
 	if h == nil {
 		return unknown(name)
@@ -74,9 +72,8 @@ func (h *Handlers) Lookup(name string) Handler {
 	return unknown(name)
 }
 
-// With returns the handlers as a node has them: those that are registered by now, and where h
-// has no Fallback of its own, that one. What is registered later no node would know, and is
-// refused. A nil h has none.
+// With returns a copy of the registered handlers for a node. Its fallback is h.Fallback if set, otherwise the given
+// one. It freezes h: later calls of Register fail, as no node would see them. A nil h is empty.
 func (h *Handlers) With(fallback func(name string) Handler) *Handlers {
 	if h == nil {
 		return &Handlers{Fallback: fallback}
@@ -90,7 +87,7 @@ func (h *Handlers) With(fallback func(name string) Handler) *Handlers {
 	return &Handlers{Fallback: fallback, named: maps.Clone(h.named)}
 }
 
-// Registered are the names of the registered handlers, sorted. A nil h has none.
+// Registered returns the names of the registered handlers, sorted. A nil h has none.
 func (h *Handlers) Registered() []string {
 	if h == nil {
 		return nil
@@ -100,27 +97,26 @@ func (h *Handlers) Registered() []string {
 	return slices.Sorted(maps.Keys(h.named))
 }
 
-// HandlerSource is what a handler is called as something that can't be asked.
+// HandlerSource returns the name of a handler as the source of an Outage.
 func HandlerSource(name string) string { return "handler/" + name }
 
-// unknown answers in the place of a handler that is not there.
+// unknown returns a handler that always fails with ErrNoHandler.
 func unknown(name string) Handler {
 	return HandlerFunc(func(context.Context, Check) (Answer, error) {
 		return Answer{}, &Outage{Source: HandlerSource(name), Err: ErrNoHandler}
 	})
 }
 
-// AtMostOnce is a Handler with effects of its own. That a check of it begins is written down
-// before it does. One that was begun and not decided, as after a crash, is not begun again: the
-// job ends as undetermined, and that is said. An error is not tried again either; the next look
-// is at the next slot, as another check.
+// AtMostOnce is a Handler with side effects. The start of a check is recorded before the handler is called. A check
+// that was started and not decided, for example after a crash, is not started again: the job ends as undetermined and
+// raises an alert. An error is not retried either; the next check is a new one at the next slot.
 type AtMostOnce interface {
 	Handler
-	// AtMostOnce says nothing; having it is what counts.
+	// AtMostOnce marks the handler. It is not called.
 	AtMostOnce()
 }
 
-// WithAtMostOnce makes a Handler one with effects of its own.
+// WithAtMostOnce marks a Handler as having side effects.
 func WithAtMostOnce(h Handler) AtMostOnce { return atMostOnce{h} }
 
 type atMostOnce struct{ Handler }

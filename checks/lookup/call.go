@@ -10,16 +10,16 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// abandonGrace is how long a call may take after its deadline before it is abandoned.
+// abandonGrace is the time a call may take beyond its deadline before it is abandoned.
 const abandonGrace = 100 * time.Millisecond
 
-// errClient means that the client is at fault, and not the source.
+// errClient means that the client is at fault, not the source.
 var errClient = errors.New("the client of the source is broken")
 
 // errIgnoredTimeout means that a call was abandoned.
 var errIgnoredTimeout = errors.New("and what was asked ignores its deadline")
 
-// errCallerGone means that who asked went away; it says nothing about the source.
+// errCallerGone means that the caller's context ended; the health of the source is unaffected.
 var errCallerGone = errors.New("nobody waits for the answer any more")
 
 func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
@@ -32,8 +32,8 @@ func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 	})
 }
 
-// breakerResult is call, where the circuit lets it. The place is given back in any case. What comes of
-// it counts.
+// breakerResult runs call if the circuit breaker allows it, and records the result in the breaker and the statistics.
+// It always releases the place.
 func breakerResult[T any](ctx context.Context, s *Source, at *semaphore, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	done, err := s.circuit.Allow()
 	if err != nil {
@@ -48,11 +48,11 @@ func breakerResult[T any](ctx context.Context, s *Source, at *semaphore, timeout
 
 type trialKey struct{}
 
-// Trial returns a context in which what is asked of a source does not count for its health: the writer of a rule must not
-// take the source from the rules that ask it.
+// Trial returns a context for calls that do not count toward the health of a source: the author of a rule must not
+// cut off the source for the rules that use it.
 func Trial(ctx context.Context) context.Context { return context.WithValue(ctx, trialKey{}, true) }
 
-// way is how the client is asked: through the circuit, or past it on trial.
+// way returns the function that runs a call: call on trial, otherwise breakerResult.
 func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, time.Duration, func(context.Context) (T, error)) (T, error) {
 	if trial, _ := ctx.Value(trialKey{}).(bool); trial {
 		return call[T]
@@ -60,7 +60,7 @@ func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, 
 	return breakerResult[T]
 }
 
-// backingOff is why a source is not asked while its circuit is not closed.
+// backingOff returns the error of a source while its circuit is not closed.
 func (s *Source) backingOff() error {
 	if last := s.tally.lastError(); last != nil {
 		return fmt.Errorf("%w (it is left alone for %s at a time)", last, s.Limits.OpenFor)
@@ -68,13 +68,12 @@ func (s *Source) backingOff() error {
 	return fmt.Errorf("it is left alone for %s at a time", s.Limits.OpenFor)
 }
 
-// call has the client do something, from a place that was taken, and gives that back. The error
-// is
+// call runs a client call in an acquired place, and releases the place. The error is
 //
-//  1. an ErrQuestion, where that is what the client says,
+//  1. an ErrQuestion, if the client returns one,
 //  2. an errClient,
-//  3. errNobodyWaits, where ctx is done,
-//  4. a *checks.Outage for all else.
+//  3. errCallerGone, if ctx is done,
+//  4. a *checks.Outage otherwise.
 func call[T any](ctx context.Context, s *Source, at *semaphore, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -107,7 +106,7 @@ func call[T any](ctx context.Context, s *Source, at *semaphore, timeout time.Dur
 	return value, s.outage(err)
 }
 
-// returnsInTime reports whether a call returns before its deadline, or not long after.
+// returnsInTime reports whether a call returns before its deadline or within abandonGrace after it.
 func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
 	select {
 	case <-returned:
@@ -124,7 +123,8 @@ func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
 	}
 }
 
-// recoverPanic makes an error of a panic, which is for the log and may hold anything.
+// recoverPanic turns a panic of the client into an errClient. The panic value is only logged, as it may contain
+// secrets.
 func recoverPanic[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (value T, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,5 +1,5 @@
-// Package lookup asks sources of truth on behalf of rules: in batches, with a bound on what
-// a source that hangs or fails can hold up. The clients are in sources.
+// Package lookup queries external sources for rules: in batches, with bounds on the effects of a source that hangs or
+// fails. The clients are in package sources.
 package lookup
 
 import (
@@ -9,25 +9,25 @@ import (
 	"deadman/checks"
 )
 
-// BatchMost is how many keys are asked about in one round trip at most.
+// BatchMost is the largest number of keys in one round trip.
 const BatchMost = 2000
 
-// Question is what a rule asks a source, the same for all keys. One of its parts is set.
+// Question is a rule's query to a source, the same for all keys. One of SQL, HTTP, NATS and KV is set.
 type Question struct {
 	SQL  string // a query for one key, with parameters $1, $2, …
 	HTTP *HTTP
-	NATS bool   // a request on Ask.Subject
+	NATS bool   // a request on KeyQuery.Subject
 	KV   string // a bucket
 
-	Subject string // of NATS: the pattern of what is asked on; empty: nobody knows
+	Subject string // of NATS: the pattern of the request subjects; empty: unknown
 }
 
-// HTTP is how the answer to a GET is read.
+// HTTP describes the interpretation of a response to a GET.
 type HTTP struct {
-	Absent []int // statuses that mean that there is no such entity
+	Absent []int // statuses that mean that the entity does not exist
 }
 
-// KeyQuery is what a question has of one key. What belongs to the question is set.
+// KeyQuery holds the parameters of a question for one key. The field for the kind of the question is set.
 type KeyQuery struct {
 	Params  []any  // of SQL: nil, bool, int, float64, string, json.Number or time.Time
 	Path    string // of HTTP, escaped
@@ -35,13 +35,13 @@ type KeyQuery struct {
 	Key     string // of KV
 }
 
-// Column is one field of what a question finds.
+// Column is one field in the result of a question.
 type Column struct {
 	Name string
 	Type Type
 }
 
-// Type is what the values of a column are, as JSON.
+// Type is the JSON type of a column's values.
 type Type string
 
 // The types.
@@ -52,39 +52,37 @@ const (
 	Any     Type = "any"
 )
 
-// Limits of what one key may find; what is over them is an error of that key.
+// Limits of the result for one key; a larger result is an error of that key.
 const (
 	MaxValue = 64 << 10 // bytes of JSON
-	MaxDepth = 64       // levels of it
+	MaxDepth = 64       // levels of nesting
 )
 
-// ErrQuestion means that a source refuses a question as such, now and later. It says what is
-// wrong with it.
+// ErrQuestion means that a source permanently rejects a question. The wrapping error describes the problem.
 var ErrQuestion = errors.New("the source refuses the question")
 
 // ErrUndefined means that a source is not defined on this node.
 var ErrUndefined = errors.New("no such source is defined")
 
-// Client asks one source. It has no bound of its own on how many ask at once: Source has. It
-// keeps no secret in an error. Implementations are in sources, and safe for concurrent use.
+// Client queries one source. It does not bound its concurrency; Source does. Its errors contain no secrets.
+// Implementations are in package sources, and are safe for concurrent use.
 type Client interface {
-	// Ask asks a question about many keys, at most BatchMost, in as few round trips as it
-	// can; finding i is of asks[i]. An error of one key is in its finding and touches no
-	// other. The error that is returned is of the source as a whole: nobody can be found out
-	// about at the moment; wrapping ErrQuestion, nobody ever will be by this question.
+	// Ask queries many keys, at most BatchMost, in as few round trips as possible; finding i belongs to asks[i]. An
+	// error of one key is in its finding and affects no other key. A returned error affects the source as a whole: no
+	// key can be looked up at the moment or, if it wraps ErrQuestion, ever with this question.
 	Ask(ctx context.Context, q Question, asks []KeyQuery) ([]checks.Finding, error)
-	// Verify finds out what is wrong with a question without asking it: ErrQuestion, with
-	// params being how many parameters it is given. columns are what it finds, where that
-	// can be known. Any other error: the source can't be asked at the moment.
+	// Verify validates a question without executing it. It returns an ErrQuestion for an invalid one; params is the
+	// number of its parameters. columns describes the result, if known. Any other error means that the source can't
+	// be queried at the moment.
 	Verify(ctx context.Context, q Question, params int) (columns []Column, err error)
-	// Reach reports why the source can't be reached, without asking it about anybody.
+	// Reach returns an error if the source can't be reached, without a query for any entity.
 	Reach(ctx context.Context) error
-	// Close lets go of connections.
+	// Close closes connections.
 	Close()
 }
 
-// Cautious is a Client that knows what it may do beyond answering questions.
+// Cautious is a Client that knows its excess permissions.
 type Cautious interface {
-	// Caution says what that is and what to do about it; empty: nothing, or there was no connection yet.
+	// Caution describes permissions beyond those needed, with a remedy; empty: none, or not connected yet.
 	Caution() string
 }

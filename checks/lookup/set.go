@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Set is the sources of a node by their names. A nil Set has none.
+// Set holds the sources of a node by name. A nil Set is empty.
 type Set struct{ named map[string]*Source }
 
-// NewSet returns the sources as a set.
+// NewSet returns a set of the sources.
 func NewSet(all ...*Source) *Set {
 	s := &Set{make(map[string]*Source, len(all))}
 	for _, one := range all {
@@ -19,7 +19,7 @@ func NewSet(all ...*Source) *Set {
 	return s
 }
 
-// Get returns the source of a name.
+// Get returns the source with the name.
 func (s *Set) Get(name string) (source *Source, ok bool) {
 	if s == nil {
 		return nil, false
@@ -28,7 +28,7 @@ func (s *Set) Get(name string) (source *Source, ok bool) {
 	return source, ok
 }
 
-// Names are those of the sources, sorted.
+// Names returns the names of the sources, sorted.
 func (s *Set) Names() []string {
 	if s == nil {
 		return nil
@@ -36,7 +36,7 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(s.named))
 }
 
-// States are how the sources do, by name.
+// States returns the states of the sources, sorted by name.
 func (s *Set) States() []State {
 	var states []State
 	for _, name := range s.Names() {
@@ -45,11 +45,10 @@ func (s *Set) States() []State {
 	return states
 }
 
-// closing is how long clients may take to let go of connections. One that holds on to an
-// abandoned question would never.
+// closing bounds the time for clients to close connections. A client stuck in an abandoned call would never return.
 const closing = time.Second
 
-// Close lets go of connections. Nothing is asked any more when it is called.
+// Close closes the connections of all sources. No calls may follow.
 func (s *Set) Close() {
 	if s == nil {
 		return

@@ -6,25 +6,23 @@ import (
 	"sync"
 )
 
-// errAllStuck means that a client returns from nothing that it was asked.
+// errAllStuck means that none of the client's calls return.
 var errAllStuck = errors.New("all that may be asked at once was abandoned and has not returned; it is asked again when one has")
 
-// semaphore bound how many calls of a client are on their way. One that is abandoned keeps its
-// place until it returns.
+// semaphore bounds the concurrent calls of a client. An abandoned call keeps its place until it returns.
 type semaphore struct {
-	held chan struct{} // a value for each that is taken
+	held chan struct{} // one value for each place taken
 
 	mu        sync.Mutex
 	abandoned int
-	stuck     chan struct{} // closed while all are abandoned
+	stuck     chan struct{} // closed while all places are held by abandoned calls
 }
 
 func newPlaces(most int) *semaphore {
 	return &semaphore{held: make(chan struct{}, most), stuck: make(chan struct{})}
 }
 
-// acquire waits for a place. It returns errStuck where none can be waited for, and the error of
-// ctx.
+// acquire blocks until a place is free. It returns errAllStuck if all calls are abandoned, or the cause of ctx's end.
 func (p *semaphore) acquire(ctx context.Context) error {
 	p.mu.Lock()
 	stuck := p.stuck
@@ -39,10 +37,10 @@ func (p *semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// release gives a place back.
+// release frees a place.
 func (p *semaphore) release() { <-p.held }
 
-// abandon leaves a place to a call until that has returned.
+// abandon leaves a place to an abandoned call until the call returns.
 func (p *semaphore) abandon(returned <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +53,7 @@ func (p *semaphore) abandon(returned <-chan struct{}) {
 	}()
 }
 
-// unstick takes back the place of an abandoned call that returned.
+// unstick frees the place of an abandoned call that returned.
 func (p *semaphore) unstick() {
 	p.mu.Lock()
 	if p.abandoned--; p.abandoned == cap(p.held)-1 {
@@ -65,13 +63,13 @@ func (p *semaphore) unstick() {
 	p.release()
 }
 
-// areStuck reports whether all places are those of abandoned calls.
+// areStuck reports whether abandoned calls hold all places.
 func (p *semaphore) areStuck() bool {
 	taken, abandoned := p.count()
 	return taken == 0 && abandoned == cap(p.held)
 }
 
-// count is how many calls are on their way, and how many were abandoned.
+// count returns the numbers of running and of abandoned calls.
 func (p *semaphore) count() (running, abandoned int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,30 +15,30 @@ import (
 	"deadman/checks"
 )
 
-// Options are what a source is made of.
+// Options configure a source.
 type Options struct {
 	Name   string
-	Kind   string // what it is, for people, such as "postgres"
-	Client Client // is closed with the source
+	Kind   string // displayed kind, such as "postgres"
+	Client Client // closed with the source
 	Limits Limits
-	// Most is how many keys are asked about at once at most; 0: BatchMost. A client that asks about
-	// each by itself answers no more in the time that a question has.
+	// Most is the largest number of keys in one query; 0: BatchMost. It is smaller for a client that queries each key
+	// separately, and so answers fewer keys within the timeout.
 	Most int
 	Now  func() time.Time
-	// Observer is told of what is asked; nil: nobody is.
+	// Observer receives metrics; nil: none.
 	Observer Observer
 	Log      *slog.Logger // of panics of the client
 }
 
-// Observer is told of what sources are asked. It is called from many goroutines at once.
+// Observer receives the metrics of sources. It is called from many goroutines at once.
 type Observer interface {
-	// Asked is told of n keys of which the same came.
+	// Asked counts n queried keys with the same outcome.
 	Asked(source string, outcome Outcome, n int)
-	// RoundTrip is told how long a client was asked about one batch.
+	// RoundTrip receives the duration of one batch.
 	RoundTrip(source string, took time.Duration)
 }
 
-// Outcome is what came of asking about a key.
+// Outcome is the result of a lookup for a key.
 type Outcome string
 
 // The outcomes.
@@ -49,24 +49,24 @@ const (
 	Outage Outcome = "outage" // of the source
 )
 
-// Source asks a Client within bounds, so that one that hangs, drips or fails holds up nobody but
-// those who ask it. It is safe for concurrent use.
+// Source queries a Client within bounds, so that a client that hangs, is slow or fails delays only its own callers.
+// It is safe for concurrent use.
 //
-//	Enter ─▶ line ─▶ a place ─▶ the rate ─▶ the circuit ─▶ Client, until its deadline
+//	Enter ─▶ queue ─▶ place ─▶ rate ─▶ circuit breaker ─▶ Client, until its deadline
 //
-// What ignores its deadline is abandoned, and keeps its place until it returns: no more than
-// Limits.Concurrency are ever on their way.
+// A call that ignores its deadline is abandoned, and keeps its place until it returns: at most Limits.Concurrency
+// calls ever run.
 type Source struct {
 	Options
-	line    chan struct{} // who waits or asks
+	line    chan struct{} // callers queued or running
 	asking  *semaphore
-	looking *semaphore // of Verify and Reach, which do not wait behind batches
+	looking *semaphore // of Verify and Reach, so that they do not queue behind batches
 	rate    *rate.Limiter
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	tally   stats
 }
 
-// NewSource returns a source. Nothing is asked yet.
+// NewSource returns a source. It does not connect yet.
 func NewSource(o Options) *Source {
 	o.Limits, o.Most = o.Limits.WithDefaults(), cmp.Or(o.Most, BatchMost)
 	if o.Observer == nil {
@@ -91,7 +91,7 @@ type nopObserver struct{}
 func (nopObserver) Asked(string, Outcome, int)      {}
 func (nopObserver) RoundTrip(string, time.Duration) {}
 
-// Enter takes a place in the line; false: the line is full. Ask gives it back.
+// Enter reserves a place in the queue; false: the queue is full. Ask releases it.
 func (s *Source) Enter() bool {
 	select {
 	case s.line <- struct{}{}:
@@ -101,7 +101,7 @@ func (s *Source) Enter() bool {
 	}
 }
 
-// piece is how many keys are asked about at once.
+// piece returns the number of keys in one query.
 func (s *Source) piece() int {
 	if s.Limits.Rate == 0 {
 		return s.Most
@@ -109,9 +109,9 @@ func (s *Source) piece() int {
 	return min(s.Most, max(1, int(s.Limits.Rate)))
 }
 
-// Ask asks about up to BatchMost keys and gives the place in the line back. Each part of them
-// that the rate and Most allow at once has up to timeout, from when the client begins. Finding i is of
-// asks[i]; where the source as a whole can't be asked its error is a *checks.Outage.
+// Ask queries up to BatchMost keys and releases the caller's place in the queue. It splits the keys into pieces
+// within Most and the rate; each piece has up to timeout from the start of the client's call. Finding i belongs to
+// asks[i]; its error is a *checks.Outage if the source as a whole can't be queried.
 func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) []checks.Finding {
 	defer func() { <-s.line }()
 	found := make([]checks.Finding, 0, len(asks))
@@ -127,7 +127,7 @@ func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, ask
 	return found
 }
 
-// askPiece asks when it is its turn. Who waits learns at once that the source is down.
+// askPiece queries one piece once a place is free. It fails at once while the circuit is open.
 func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) ([]checks.Finding, error) {
 	if s.circuit.State() == gobreaker.StateOpen {
 		return nil, s.outage(s.backingOff())
@@ -151,21 +151,21 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		return found, err
 	})
 	if errors.Is(err, ErrQuestion) || errors.Is(err, errClient) {
-		// No job of the rule can be found out about. That is said once, not once per job.
+		// The failure affects all jobs of the rule. It raises one alert, not one per job.
 		return nil, s.outage(err)
 	}
 	return found, err
 }
 
-// How Verify and Reach are bound.
+// The bounds of Verify and Reach.
 const (
 	verifyConcurrency = 2
-	verifyTimeout     = 4 * time.Second // less than who saves a rule waits
+	verifyTimeout     = 4 * time.Second // less than the client's timeout when saving a rule
 )
 
-// Verify finds out what is wrong with a question without asking it, as Client.Verify does. A
-// source that is down is not asked. What comes of it does not count: the writer of a rule must not take the source from
-// the rules that ask it.
+// Verify validates a question without executing it, like Client.Verify. It fails at once while the circuit is open.
+// The result does not count toward the source's health: the author of a rule must not cut off the source for the
+// rules that use it.
 func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, error) {
 	if s.circuit.State() == gobreaker.StateOpen {
 		return nil, s.outage(s.backingOff())
@@ -177,7 +177,7 @@ func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, 
 	return columns, s.named(err)
 }
 
-// Reach reports why the source can't be asked. A source that is down is not bothered.
+// Reach returns an error if the source can't be queried. It makes no call while the circuit is open.
 func (s *Source) Reach(ctx context.Context) error {
 	if s.asking.areStuck() {
 		return s.outage(errAllStuck)
@@ -189,7 +189,7 @@ func (s *Source) Reach(ctx context.Context) error {
 	return s.named(err)
 }
 
-// Try reports why the source can't be reached, now, also while it is left alone.
+// Try returns an error if the source can't be reached now. It calls the client even while the circuit is open.
 func (s *Source) Try(ctx context.Context) error {
 	if err := s.looking.acquire(ctx); err != nil {
 		return s.notAsked(err)
@@ -202,7 +202,7 @@ func (s *Source) reach(ctx context.Context) (struct{}, error) {
 	return struct{}{}, s.Client.Reach(ctx)
 }
 
-// named names the source in an error that does not.
+// named adds the source's name to an error that lacks it.
 func (s *Source) named(err error) error {
 	if errors.Is(err, ErrQuestion) || errors.Is(err, errClient) {
 		return fmt.Errorf("source %s: %w", s.Name, err)
@@ -210,7 +210,7 @@ func (s *Source) named(err error) error {
 	return err
 }
 
-// notAsked is why nobody was asked: no place came free.
+// notAsked wraps the error of a failed acquire.
 func (s *Source) notAsked(err error) error {
 	if errors.Is(err, errAllStuck) {
 		return s.outage(err)
@@ -244,16 +244,16 @@ func outcomeOf(f checks.Finding) Outcome {
 	return Found
 }
 
-// Limits bound what a source is asked, and what it can hold up. A zero is the default.
+// Limits bound the queries to a source and the effects of its failures. Zero selects the default.
 type Limits struct {
-	Concurrency int           // batches that are asked about at once; 4
-	Waiting     int           // batches that may wait in line; 8
-	Rate        float64       // keys asked about in a second on average, and at once; 0: any
-	OpenAfter   int           // failures of the source in a row, after which it is left alone; 5
-	OpenFor     time.Duration // how long it is left alone before one batch tries again; 10 s
+	Concurrency int           // concurrent batches; 4
+	Waiting     int           // queued batches; 8
+	Rate        float64       // keys per second on average, and in one burst; 0: unlimited
+	OpenAfter   int           // consecutive failures of the source until the circuit opens; 5
+	OpenFor     time.Duration // time until one batch is let through as a trial; 10 s
 }
 
-// WithDefaults are the limits with the defaults in the place of zeros.
+// WithDefaults returns the limits with zeros replaced by the defaults.
 func (l Limits) WithDefaults() Limits {
 	l.Concurrency, l.Waiting = cmp.Or(l.Concurrency, 4), cmp.Or(l.Waiting, 8)
 	l.OpenAfter, l.OpenFor = cmp.Or(l.OpenAfter, 5), cmp.Or(l.OpenFor, 10*time.Second)

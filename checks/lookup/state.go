@@ -11,39 +11,39 @@ import (
 	"deadman/checks"
 )
 
-// State is how a source does, on this node. It holds no secret.
+// State describes the health of a source on this node. It contains no secrets.
 type State struct {
 	Name, Kind   string
 	Health       Health
-	FailingSince time.Time // zero: the last that was asked did not fail
-	Error        string    // why the source could not be asked last; empty: it never could not
+	FailingSince time.Time // zero: the last call did not fail
+	Error        string    // the last error of the source; empty: none so far
 	ErrorAt      time.Time
-	Caution      string        // what it may do beyond answering questions; empty: nothing that is known
-	Asked        int64         // keys, ever
-	RoundTrips   int64         // batches, ever
-	Failures     int64         // of the source as a whole, ever
-	Waiting      int           // batches in line
-	Running      int           // batches and looks on their way
-	Abandoned    int           // of those that ignored their deadline and have not returned
-	P50, P99     time.Duration // of the last round trips; 0: there were none
+	Caution      string        // permissions beyond those needed; empty: none known
+	Asked        int64         // keys, in total
+	RoundTrips   int64         // batches, in total
+	Failures     int64         // of the source as a whole, in total
+	Waiting      int           // queued batches
+	Running      int           // batches and verifications
+	Abandoned    int           // calls that ignored their deadline and have not returned
+	P50, P99     time.Duration // of the last round trips; 0: none
 }
 
-// Health is whether a source can be asked.
+// Health is the availability of a source.
 type Health string
 
-// The healths.
+// The values of Health.
 const (
-	New     Health = "new"     // nothing was asked yet
-	Up      Health = "up"      // the last that was asked did not fail
-	Failing Health = "failing" // it did, and the source is asked nevertheless
-	Down    Health = "down"    // failed too often and is left alone, or returns from nothing
-	Trying  Health = "trying"  // was left alone; what is asked next tries whether it is back
+	New     Health = "new"     // no call yet
+	Up      Health = "up"      // the last call did not fail
+	Failing Health = "failing" // the last call failed; the source is still queried
+	Down    Health = "down"    // the circuit is open after repeated failures, or all calls are stuck
+	Trying  Health = "trying"  // the circuit is half-open; the next call tests the source
 )
 
-// Works reports whether there is no reason to think that the source can't be asked.
+// Works reports whether the source is presumed to be available.
 func (h Health) Works() bool { return h == New || h == Up }
 
-// State is how the source does.
+// State returns the current state of the source.
 func (s *Source) State() State {
 	asking, askingLeft := s.asking.count()
 	looking, lookingLeft := s.looking.count()
@@ -63,20 +63,19 @@ func (s *Source) State() State {
 	return state
 }
 
-// latencies is how many round trips State.P50 and P99 are of.
+// latencies is the number of round trips behind State.P50 and P99.
 const latencies = 512
 
-// stats is what a source remembers of what it was asked.
+// stats collects the results of calls to a source.
 type stats struct {
 	mu      sync.Mutex
 	seen    State
 	heardOf bool
 	last    error
-	times   []time.Duration // the last, as a ring
+	times   []time.Duration // the last ones, as a ring
 }
 
-// heard takes in what came of a call. That nobody waited says nothing about
-// the source.
+// heard records the result of a call. A caller that went away does not affect the source's health.
 func (t *stats) heard(err error, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +99,7 @@ func (t *stats) heard(err error, now time.Time) {
 	t.heardOf = true
 }
 
-// took takes in how long a round trip took.
+// took records the duration of a round trip.
 func (t *stats) took(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
