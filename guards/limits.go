@@ -1,4 +1,4 @@
-// Package guards bounds what a handler may ask for. It is pure: no clock, no I/O.
+// Package guards bounds the answers of handlers. It is pure: no clock, no I/O.
 package guards
 
 import (
@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// Limits bound the handler of one rule. The zero value of a field means that
-// nothing is bounded by it; rules fill in the defaults.
+// Limits bound the handler of one rule. A zero field sets no bound; rules fill in the defaults.
 type Limits struct {
 	// Timeout bounds one check.
 	Timeout time.Duration
-	// Attempts is how many checks in a row may fail to find out before that is said.
+	// Attempts is the number of consecutive failed checks after which the job counts as undetermined.
 	Attempts int
-	// Interval is how long to wait before the second attempt at least; it doubles with each.
+	// Interval is the minimum delay before the second attempt; it doubles with each.
 	Interval time.Duration
-	// Jitter is the most that is added to an interval.
+	// Jitter is the maximum added to an interval.
 	Jitter time.Duration
 	// MaxChecks bounds the decided checks of one occurrence.
 	MaxChecks int
-	// Horizon bounds how far after its slot a check may ask for the next one.
+	// Horizon bounds the time from a check's slot to the next check that it requests.
 	Horizon time.Duration
-	// End makes a job end once its attempts are spent; otherwise it is looked at again.
+	// End ends a job once its attempts are spent; otherwise further checks follow.
 	End bool
 }
 
-// Breach names the guard that was broken; it is the outcome of the job that broke it.
+// Breach names a violated guard. It is the outcome of the job.
 type Breach string
 
-// The guards, by the outcome that breaking them leaves in history.
+// The guards, by their outcome in history.
 const (
 	None      Breach = ""
 	Timeout   Breach = "guard_timeout"
@@ -37,13 +36,13 @@ const (
 	Past      Breach = "guard_past"
 )
 
-// Judge says whether a job may be looked at again at next.
+// Judge returns the guard that a next check at the given time violates, or None.
 //
-//  1. A next time that is not after the slot just checked would be looked at forever.
-//  2. A next time beyond the horizon is a watcher gone quiet.
-//  3. More decided checks than allowed is a handler that never comes to an end.
+//  1. A next time that is not after the current slot would repeat forever.
+//  2. A next time beyond the horizon would leave the job unchecked for too long.
+//  3. More decided checks than allowed mean a handler that never ends its job.
 //
-// slot is the slot just checked and count the number of decided checks including this one.
+// slot is the current slot and count the number of decided checks, including this one.
 func (l Limits) Judge(slot, next time.Time, count int) Breach {
 	switch {
 	case !next.After(slot):
@@ -56,12 +55,12 @@ func (l Limits) Judge(slot, next time.Time, count int) Breach {
 	return None
 }
 
-// Spent reports whether that many checks in a row that could not find out are one too many.
+// Spent reports whether the number of consecutive failed checks uses up the attempts.
 func (l Limits) Spent(attempts int) bool {
 	return attempts >= max(l.Attempts, 1)
 }
 
-// Explain says in a sentence why b ends a job, and what to change.
+// Explain returns a sentence on the reason for the job's end, and the setting to change.
 func (l Limits) Explain(b Breach, slot, next time.Time) string {
 	switch b {
 	case Past:
