@@ -12,15 +12,14 @@ import (
 	"deadman/internal/access"
 )
 
-// Acknowledge keeps the steps of an alert's job unsaid until an instant, and returns the job. An
-// alert that is not there is futurejobs.ErrNotFound, and one whose job has ended
-// futurejobs.ErrJobEnded.
+// Acknowledge suppresses the steps of an alert's job until a.Until, and returns the job. It returns
+// futurejobs.ErrNotFound for an unknown alert and futurejobs.ErrJobEnded if the job has ended.
 func (n *node) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	return n.setAck(ctx, access.AlertAck, a)
 }
 
-// Unacknowledge lets them speak again. That nothing was acknowledged is no error.
+// Unacknowledge removes the acknowledgement. It is not an error if the job was not acknowledged.
 func (n *node) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
 	return n.setAck(ctx, access.AlertUnack, futurejobs.Ack{Alert: id})
 }
@@ -49,8 +48,8 @@ func (n *node) setAck(ctx context.Context, what access.Action, a futurejobs.Ack)
 	return job, err
 }
 
-// jobEndedError says why an alert cannot be acknowledged: since when its job is over, as far as that is
-// still known.
+// jobEndedError returns the reason that an alert can't be acknowledged, with the end time and outcome of its job if
+// history still has them.
 func (n *node) jobEndedError(ctx context.Context, said futurejobs.ListedAlert) error {
 	if said.Rule == alerts.SystemRule {
 		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", said.ID, futurejobs.ErrJobEnded)

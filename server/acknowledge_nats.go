@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	ackSubject = "deadman.acks." // the alert's id follows
-	ackGroup   = "deadman"       // one node answers
+	ackSubject = "deadman.acks." // followed by the alert's id
+	ackGroup   = "deadman"       // one node of the group replies
 )
 
-// maxAckNameLen is the longest that a name may be, in bytes.
+// maxAckNameLen is the largest length of a name, in bytes.
 const maxAckNameLen = 100
 
-// ackRequest is what somebody sends who acknowledges an alert over NATS.
+// ackRequest is a request over NATS to acknowledge an alert.
 type ackRequest struct {
 	web.AckRequest
 	By string `json:"by"`
 }
 
-// ackAnswer is what they get: what stands now, or an error with the status that HTTP has for it.
+// ackAnswer is the reply to an ackRequest: the current acknowledgement, or an error with its HTTP status.
 type ackAnswer struct {
 	Rule         string            `json:"rule,omitempty"`
 	Key          string            `json:"key,omitempty"`
@@ -43,8 +43,8 @@ type ackAnswer struct {
 	Status       int               `json:"status,omitempty"`
 }
 
-// serveAcks acknowledges alerts for those who ask for it over NATS, until ctx ends. Who may
-// publish there may do it: the broker knows who that is, and the name is what they say.
+// serveAcks serves acknowledgements over NATS until ctx ends. The broker's publish permission on the subject
+// authorizes the client; the name is only a label given by the client.
 func (n *node) serveAcks(ctx context.Context) error {
 	return n.bus.Respond(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
 		job, err := n.handleAck(ctx, subject, body)
@@ -55,7 +55,7 @@ func (n *node) serveAcks(ctx context.Context) error {
 	})
 }
 
-// handleAck does what a request asks for.
+// handleAck executes a request.
 func (n *node) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
 	id, err := uuid.Parse(strings.TrimPrefix(subject, ackSubject))
 	if err != nil {
@@ -80,7 +80,7 @@ func (n *node) handleAck(ctx context.Context, subject string, body []byte) (futu
 	return n.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
 }
 
-// read reads a request strictly: what it does not know is an error, as is what follows it.
+// read decodes a request strictly: unknown fields and trailing data are errors.
 func (of *ackRequest) read(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -90,7 +90,7 @@ func (of *ackRequest) read(body []byte) error {
 	case errors.As(err, &kind) && kind.Field == "":
 		return fmt.Errorf("it is no object but of the type %s", kind.Value)
 	case errors.As(err, &kind):
-		name := kind.Field[strings.LastIndexByte(kind.Field, '.')+1:] // without the struct that it is embedded by
+		name := kind.Field[strings.LastIndexByte(kind.Field, '.')+1:] // without the embedded struct's name
 		return fmt.Errorf("%s cannot be of the type %s", name, kind.Value)
 	case err != nil:
 		return err
@@ -101,13 +101,12 @@ func (of *ackRequest) read(body []byte) error {
 	return nil
 }
 
-// badAckRequest is a request that says nothing that could be done.
+// badAckRequest returns the error of an invalid request.
 func badAckRequest(format string, args ...any) error {
 	return &web.Problem{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ackError is the answer to whom an error is to blame for; what the node is to blame for is
-// in its log.
+// ackError returns the reply for an error. Client errors are returned in full; internal errors are only logged.
 func (n *node) ackError(err error) bus.Reply {
 	answer := ackAnswer{Error: err.Error()}
 	var p *web.Problem

@@ -24,29 +24,29 @@ const (
 	costlyStep     = "costly"
 )
 
-// unreadableAfter is how long a job may be due before it is reported that the version of its rule cannot be read: a
-// node that is just being replaced may be the only one that knows it.
+// unreadableAfter is the time that a job must be due before an unreadable rule version raises an alert: while nodes
+// are being replaced, the outgoing node may be the only one that can read the version.
 const unreadableAfter = time.Minute
 
-// alarms raises an alert for each condition because of which due jobs wait, and resolves it when that is over. Every
-// node reads the state of all shards and all nodes from the database: a broken node may be unable to report itself.
-// The database keeps which alerts are open, so each is raised once.
+// alarms raises an alert for each condition that delays due jobs, and resolves it when the condition ends. Every node
+// reads the state of all shards and nodes from the database, because a broken node may be unable to report itself.
+// The database records the open alerts, so each is raised once.
 type alarms struct {
 	overdue *overdue
 	quotas  *access.Quotas
 	store   *store.Store
-	after   time.Duration // an overdue job is unexplained for: by then, the alerts that explain it are raised
+	after   time.Duration // age at which unexplained overdue jobs raise an alert; alerts that explain them are raised earlier
 	remark  func(alerts.Alert, bool, error) error
 	log     *slog.Logger
 }
 
-// alarm is a remark, and whether it is to be raised or only to stay open.
+// alarm is a system alert for a condition. raise is false if an open alert must stay open but no new one is due.
 type alarm struct {
 	alerts.SystemAlert
 	raise bool
 }
 
-// Run looks until ctx ends.
+// Run runs rounds until ctx ends.
 func (a *alarms) Run(ctx context.Context) error {
 	r := rounds{
 		every: stallCheckInterval, do: a.round, log: a.log, level: slog.LevelWarn,
@@ -56,12 +56,12 @@ func (a *alarms) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// round is one look:
+// round is one pass:
 //
-//  1. rules that cost too much are paused;
-//  2. the open alerts are read: what is found afterwards is newer;
-//  3. what is wrong is found;
-//  4. an alarm that is not open is raised, and one that is over is resolved.
+//  1. It pauses rules that cost too much.
+//  2. It reads the open alerts before the conditions, so that the conditions are newer.
+//  3. It finds the current conditions.
+//  4. It raises alerts that are not open, and resolves alerts of conditions that ended.
 func (a *alarms) round(ctx context.Context) error {
 	if err := a.pauseCostly(ctx); err != nil {
 		return err
@@ -99,10 +99,10 @@ func (a *alarms) round(ctx context.Context) error {
 	return nil
 }
 
-// is reports whether the alarm is about the same as a remark.
+// is reports whether the alarm and an open alert have the same topic and step.
 func (f alarm) is(r alerts.SystemAlert) bool { return f.Topic == r.Topic && f.Step == r.Step }
 
-// overTexts are the texts of the alerts that resolve an alarm, by step.
+// overTexts holds the texts of resolving alerts, by step.
 var overTexts = map[string]func(topic string) string{
 	unfitStep: func(topic string) string {
 		return strings.Replace(topic, "node/", "node ", 1) + " is fit again, or gone"
@@ -120,17 +120,17 @@ var overTexts = map[string]func(topic string) string{
 	},
 }
 
-// situation is what the database says of all nodes and shards at a time.
+// situation is the state of all nodes and shards in the database at one time.
 type situation struct {
 	now       time.Time
-	nodes     []futurejobs.Node // that live
+	nodes     []futurejobs.Node // live ones
 	leases    []futurejobs.Lease
 	late      backlog // at overdueAfter
 	claims    map[futurejobs.VersionRef]claim
-	explained map[int32]bool               // rules whose jobs wait for what another alert names
-	halted    []rules.Costly               // rules that are paused because their expressions cost too much
+	explained map[int32]bool               // rules with delayed jobs that another alert explains
+	halted    []rules.Costly               // rules paused because their expressions cost too much
 	refusals  map[string][]access.LimitUse // of quotas, by prefix
-	blind     bool                         // the sweep is blind: another alert reports all late jobs
+	blind     bool                         // the sweep has stalled: another alert reports all late jobs
 }
 
 // see reads the situation.
@@ -177,19 +177,19 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// liveNodes are the nodes whose rows have not expired.
+// liveNodes returns the nodes with unexpired rows.
 func (a *alarms) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
 	nodes, err := a.store.Nodes(ctx)
 	now := a.overdue.now()
 	return slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }), err
 }
 
-// isYoung reports whether a node began so lately that it may not have found out yet what it cannot read.
+// isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
 func (s situation) isYoung() bool {
 	return slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return s.now.Sub(n.StartedAt) < unreadableAfter })
 }
 
-// unfit are the nodes that say that they are.
+// unfit returns an alarm for each node that reports itself unfit.
 func (s situation) unfit() (all []alarm) {
 	fit := slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return n.Unfit == "" })
 	for _, n := range s.nodes {
@@ -206,7 +206,7 @@ func (s situation) unfit() (all []alarm) {
 	return all
 }
 
-// unreadable are the versions of rules that a node cannot read and of which jobs are overdue.
+// unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs.
 func (s situation) unreadable() (all []alarm) {
 	for made, c := range s.claims {
 		late := s.late.of(made)
@@ -223,8 +223,8 @@ func (s situation) unreadable() (all []alarm) {
 	return all
 }
 
-// overdueJobs is that jobs are overdue and no other alert explains why. It is raised late and ends early, so that one
-// that passes by is no alert.
+// overdueJobs returns an alarm if jobs are overdue without another explanation. The alert is raised late and resolved
+// early, so that brief delays raise none.
 func (s situation) overdueJobs(after time.Duration) []alarm {
 	late := s.late.without(func(e futurejobs.VersionRef) bool {
 		_, claimed := s.claims[e]
@@ -248,19 +248,19 @@ func cutVersion(topic string) (rule, version string) {
 	return strings.TrimPrefix(topic[:at], "rule/"), topic[at+1:]
 }
 
-// claim is that a node cannot read a version of a rule, as its row in the database has it.
+// claim is a node's report, in its database row, that it cannot read a version of a rule.
 type claim struct {
 	RuleID   int32           `json:"rule_id"`
 	Version  int32           `json:"version"`
 	Rule     string          `json:"rule"`
-	Severity alerts.Severity `json:"severity"` // the loudest that the rule is known to have
+	Severity alerts.Severity `json:"severity"` // highest known severity of the rule
 	Reason   string          `json:"reason"`
 
 	node string
 }
 
-// claimsOf are the versions that nodes cannot read, each as the first of the nodes has it. What another version of
-// deadman wrote otherwise is nothing.
+// claimsOf returns the unreadable versions, each with the claim of the first node that reports it. Rows in the format
+// of another deadman version are ignored.
 func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
 	all := make(map[futurejobs.VersionRef]claim)
 	for _, n := range nodes {
@@ -279,7 +279,7 @@ func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
 	return all
 }
 
-// unreadable describes the versions that this node cannot read, for its row in the database.
+// unreadable encodes the versions that this node cannot read for its database row.
 func (n *node) unreadable(ctx context.Context) string {
 	found := n.sweeper.Unreadable()
 	if len(found) == 0 {
@@ -297,7 +297,7 @@ func (n *node) unreadable(ctx context.Context) string {
 	return string(text)
 }
 
-// names are the versions that claims are about, in order.
+// names returns descriptions of the claimed versions, sorted.
 func names(claims map[futurejobs.VersionRef]claim) []string {
 	var all []string
 	for made, c := range claims {

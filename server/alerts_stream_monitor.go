@@ -10,35 +10,34 @@ import (
 	"deadman/internal/bus"
 )
 
-// monitorInterval is how often it is asked whether there is something to say about the stream of
-// alerts. It is memory that is asked.
+// monitorInterval is the interval of the checks of the streams. They read memory only.
 const monitorInterval = time.Second
 
-// alertsStreamMonitor says what becomes of the streams of alerts and of events, on the node that does the upkeep. It says it
-// to people too: what it says waits for room in the stream, and not in what people are told.
+// alertsStreamMonitor raises alerts about the state of the streams of alerts and events, on the maintenance node.
+// Notifications carry these alerts too, as they work even while the stream is full.
 type alertsStreamMonitor struct {
 	*node
-	last alertsStreamState // what was last said, or found to need no word
-	fill fillLevel         // how full the stream of events was said to be last
+	last alertsStreamState // the state that was last reported, or needed no report
+	fill fillLevel         // the last reported fill level of the stream of events
 }
 
-// alertsStreamState is what the stream of alerts is like, as far as it is a reason to say something.
+// alertsStreamState is the part of the alerts stream's state that can raise an alert.
 type alertsStreamState struct {
 	madeAt time.Time
 	level  fillLevel
 }
 
-// fillLevel is how full the stream of alerts is.
+// fillLevel is the fill level of a stream.
 type fillLevel int
 
 const (
-	fillUnknown fillLevel = iota // it was not looked at yet
-	fillOK                       // there is room
-	fillWarning                  // from fillsUp on
-	fillFull                     // from full on
+	fillUnknown fillLevel = iota // not checked yet
+	fillOK                       // below the warning level
+	fillWarning                  // from fillWarnAt on
+	fillFull                     // from fillFullAt on
 )
 
-// Run looks until ctx ends.
+// Run runs steps until ctx ends.
 func (l *alertsStreamMonitor) Run(ctx context.Context) error {
 	r := rounds{
 		every: monitorInterval, atOnce: true, do: l.step, log: l.log, level: slog.LevelError,
@@ -47,11 +46,10 @@ func (l *alertsStreamMonitor) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// step says what is new. What was said stands in the database, so that a node that takes over
-// says nothing a second time.
+// step reports changes. The database holds the open alerts, so a node that takes over raises none twice.
 func (l *alertsStreamMonitor) step(ctx context.Context) error {
 	if !l.owner.Holds(maintenanceShard) {
-		l.last, l.fill = alertsStreamState{}, fillUnknown // somebody else may have said more meanwhile
+		l.last, l.fill = alertsStreamState{}, fillUnknown // another node may have raised alerts meanwhile
 		return nil
 	}
 	if err := l.stepEvents(ctx); err != nil {
@@ -71,7 +69,7 @@ func (l *alertsStreamMonitor) step(ctx context.Context) error {
 	return nil
 }
 
-// read is what the bus saw. What fills up has room again below roomAgain.
+// read returns the state known to the bus. The warning ends below fillOKBelow.
 func (l *alertsStreamMonitor) read() alertsStreamState {
 	share, err := l.bus.AlertsStreamUsage()
 	now := alertsStreamState{madeAt: l.bus.AlertsStreamCreatedAt(), level: fillOK}
@@ -86,7 +84,7 @@ func (l *alertsStreamMonitor) read() alertsStreamState {
 	return now
 }
 
-// stepEvents says what is new of the stream of events: that it fills up, or does no longer.
+// stepEvents reports that the stream of events fills up, or that it no longer does.
 func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 	share, known := l.bus.EventsFilled()
 	now := fillOK
@@ -106,8 +104,8 @@ func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 	return nil
 }
 
-// reportFill has the remark of a level stand, and ends those of higher ones. A stream that is full
-// at once is not said to fill up, too; one that filled up before does so still.
+// reportFill opens the alert of the level and closes those of higher levels. The open alert of a lower level stays
+// open, so a stream that filled up gradually has both.
 func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all []fillAlert) error {
 	for _, r := range all {
 		say := l.store.OpenSystemAlert
@@ -125,7 +123,7 @@ func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all 
 	return nil
 }
 
-// fillAlert is a level and what is said of it.
+// fillAlert is the alert of a fill level, with the text of its resolution.
 type fillAlert struct {
 	alerts.SystemAlert
 	from fillLevel
@@ -146,10 +144,10 @@ func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
 	}
 }
 
-// alertsTopic is what remarks about the stream of alerts are about.
+// alertsTopic is the topic of alerts about the stream of alerts.
 const alertsTopic = "stream/" + bus.AlertsStream
 
-// streamRecreated is what is said of a stream that is not the one that it was.
+// streamRecreated returns the alert for a stream that was deleted and recreated.
 func streamRecreated(at time.Time) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: alertsTopic, Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: at,

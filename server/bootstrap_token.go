@@ -11,21 +11,20 @@ import (
 	"deadman/web"
 )
 
-// firstToken is the name of the token that a node makes for itself to be reached at all, and
-// maxFirst how many names it tries: one that is taken goes on with -2, -3 and so on.
+// firstTokenName is the name of the token that a node creates to be reachable at all, and maxFirst the number of
+// names it tries: a taken name is followed by -2, -3 and so on.
 const (
 	firstTokenName = "first"
 	maxFirst       = 100
 )
 
-// setupAccess decides whether the node answers everybody without a token.
+// setupAccess decides whether the node accepts requests without a token.
 //
 //  1. A node with --insecure does.
-//  2. A node does that is reached on its own machine alone, as far as its settings say, where people
-//     log in with tokens alone, and in whose database there never was a token. The web layer refuses a request to it that came
-//     through a proxy.
-//  3. Any other node is closed. Where no live token may do everything, it makes a first token,
-//     and hands it out once.
+//  2. A node does if its settings make it reachable only from its own machine, its users log in only with tokens,
+//     and its database never had a token. The web layer rejects requests to it that came through a proxy.
+//  3. Any other node requires tokens. If no live token has full access, it creates a first token and hands it out
+//     once.
 func (n *node) setupAccess(ctx context.Context, addr net.Addr) error {
 	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
 		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
@@ -59,13 +58,13 @@ func (n *node) setupAccess(ctx context.Context, addr net.Addr) error {
 	return n.giveFirst(ctx, addr)
 }
 
-// local reports whether the settings say of no way to the node but that on its own machine.
+// local reports whether the settings make the node reachable only from its own machine.
 func (n *node) local(addr net.Addr) bool {
 	return isLoopback(addr) && n.Login == "" && (n.PublicURL == "" || web.IsLoopbackURL(n.PublicURL))
 }
 
-// giveFirst makes a token that may do everything, and hands it out once. Of several nodes that
-// start at the same moment, one does: the others find its token.
+// giveFirst creates a token with full access and hands it out once. If several nodes start at the same moment, one
+// creates it; the others find its token.
 func (n *node) giveFirst(ctx context.Context, addr net.Addr) error {
 	name := firstTokenName
 	for i := 2; ; i++ {
@@ -77,7 +76,7 @@ func (n *node) giveFirst(ctx context.Context, addr net.Addr) error {
 		if !errors.Is(err, access.ErrExists) || i > maxFirst {
 			return fmt.Errorf("make the first token: %w", err)
 		}
-		// Another node was faster, and says it; or a token of this name may do less.
+		// Another node was faster and hands its token out, or a token with this name has fewer scopes.
 		governed, err := n.keeper.HasTokens(ctx)
 		if err != nil {
 			return fmt.Errorf("look for tokens: %w", err)
@@ -89,7 +88,7 @@ func (n *node) giveFirst(ctx context.Context, addr net.Addr) error {
 	}
 }
 
-// handOut says a first token, the only time that it is said.
+// handOut outputs a first token, once only.
 func (n *node) handOut(secret string, addr net.Addr) {
 	login := n.publicURLOr("http://"+clientAddress(addr)) + "/login?token=" + secret
 	if n.FirstToken == nil {
@@ -99,8 +98,8 @@ func (n *node) handOut(secret string, addr net.Addr) {
 	n.FirstToken(secret, login)
 }
 
-// allowsAnonymous reports whether the node still answers everybody: the first token ends that for good. A
-// node that cannot find out whether there is one answers nobody without a token meanwhile.
+// allowsAnonymous reports whether the node still accepts requests without a token: the first token ends that for
+// good. While the token lookup fails, the node accepts none.
 func (n *node) allowsAnonymous(ctx context.Context) bool {
 	if !n.open.Load() || n.Insecure {
 		return n.open.Load()

@@ -8,11 +8,11 @@ import (
 	"deadman/checks/lookup"
 )
 
-// cautionsEvery is how often it is looked whether a source may do more than it should. It is memory that is looked at, but
-// for sources that were not reached yet.
+// cautionsEvery is the interval of the checks for excess permissions of sources. They read memory, except for sources
+// not reached yet.
 const cautionsEvery = time.Minute
 
-// cautions logs what sources may do beyond answering questions, once each.
+// cautions logs excess permissions of sources, once each.
 type cautions struct {
 	sources sourceSet
 	log     *slog.Logger
@@ -20,14 +20,14 @@ type cautions struct {
 	said    map[string]string // by source
 }
 
-// Run looks until ctx ends.
+// Run runs steps until ctx ends.
 func (c *cautions) Run(ctx context.Context) error {
 	r := rounds{every: cautionsEvery, atOnce: true, do: c.step, log: c.log}
 	return r.Run(ctx)
 }
 
-// step reaches the sources that know what they may do, and were not reached yet. One that is not there is tried
-// again in the next round; that it fails is said where it is asked.
+// step connects to sources that can report their permissions and were not reached yet. An unreachable source is
+// retried in the next round; lookups report its failure.
 func (c *cautions) step(ctx context.Context) error {
 	for _, name := range c.sources.Names() {
 		source, ok := c.sources.Get(name)

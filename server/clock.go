@@ -11,22 +11,22 @@ import (
 	"deadman/internal/store"
 )
 
-// corrected is a store that tells the time that the engine goes by, and not what its clock shows.
+// corrected is a store with the engine's corrected time instead of the database's clock.
 type corrected struct{ *store.Store }
 
 // Now implements futurejobs.GapStore.
 func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(ctx) }
 
-// place is when an event happened that the broker says happened at an instant. A broker in this process has the same
-// clock as the database in its folder.
+// place returns the engine's time of an event with the given broker time. A broker in this process shares its clock
+// with the database in its folder.
 func (n *node) place(at time.Time) time.Time {
 	if n.server != nil && n.store.SingleProcess() {
-		return n.clock.PlaceShared(context.Background(), at) // it waits for a second at the most
+		return n.clock.PlaceShared(context.Background(), at) // it blocks for at most one second
 	}
 	return n.clock.Place(at, false)
 }
 
-// learnTime has the clock begin with the time of the nodes that run. A step that they follow meanwhile is learned with them.
+// learnTime initializes the clock from the running nodes. If they follow a step meanwhile, it is learned too.
 func (n *node) learnTime(ctx context.Context) error {
 	nodes := n.store.Nodes
 	if n.store.SingleProcess() {
@@ -44,7 +44,7 @@ func (n *node) learnTime(ctx context.Context) error {
 	return nil
 }
 
-// follow records a step before the engine goes by it, and finds out which jobs are to be moved.
+// follow records a clock step before the engine applies it, and finds the jobs to move.
 func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error {
 	if err := n.store.FollowStep(ctx, by, isBack); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error 
 	return n.shifter.Refresh(ctx)
 }
 
-// listening returns nil once what the node could not hear of is in the database, and the jobs that seem to be due are.
+// listening returns nil once detected gaps are in the database, and jobs with shifted slots are known.
 func (n *node) listening(ctx context.Context) error {
 	if err := n.shifter.Ready(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (n *node) listening(ctx context.Context) error {
 	return n.hearing.Flush(ctx)
 }
 
-// shifting says that jobs are moved by a step of the clock.
+// shifting describes the progress of moving jobs after a clock step.
 func shifting(open []futurejobs.Shift) string {
 	jobs := int64(0)
 	for _, s := range open {
@@ -71,32 +71,33 @@ func shifting(open []futurejobs.Shift) string {
 }
 
 const (
-	// clockTopic is what remarks about the database's clock are about.
+	// clockTopic is the topic of alerts about the database's clock.
 	clockTopic = "clock"
-	// watchEvery is how often it is asked whether the clock stepped. It is memory that is asked.
+	// watchEvery is the interval of the checks for clock steps. They read memory only.
 	watchEvery = 500 * time.Millisecond
-	// stepOld is how long after a step a node that takes over still reports it: later, another node has.
+	// stepOld is the age up to which a node that takes over still reports a step: an older one was reported by
+	// another node.
 	stepOld = 5 * time.Second
 )
 
-// clockWatch alerts when the database's clock steps, and when it runs evenly again. The node that does the upkeep says
-// it for all.
+// clockWatch raises an alert when the database's clock steps, and resolves it when the clock runs evenly again. The
+// maintenance node reports for all nodes.
 type clockWatch struct {
 	clock      *futurejobs.Clock
 	shifts     *futurejobs.Shifter
-	holds      func() bool                          // the upkeep's shard
-	moved      func(context.Context) (int64, error) // jobs, by the last step that was followed
+	holds      func() bool                          // the maintenance shard
+	moved      func(context.Context) (int64, error) // jobs, by the last followed step
 	begin, end func(context.Context, alerts.SystemAlert) (alerts.Alert, bool, error)
 	said       func(alerts.Alert, bool, error) error
 	log        *slog.Logger
 
-	logged   int64     // steps that were logged
-	loggedAt time.Time // by the clock of this process: the database's stepped
-	seen     int64     // steps that were looked at
-	ended    bool      // no alert is open, as far as this node knows
+	logged   int64     // number of logged steps
+	loggedAt time.Time // by the clock of this process, as the database's stepped
+	seen     int64     // number of processed steps
+	ended    bool      // no alert is open, as far as known to this node
 }
 
-// Run looks until ctx ends.
+// Run runs steps until ctx ends.
 func (w *clockWatch) Run(ctx context.Context) error {
 	r := rounds{
 		every: watchEvery, atOnce: true, do: w.step, log: w.log, level: slog.LevelError,
@@ -105,7 +106,7 @@ func (w *clockWatch) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// step raises an alert for a step that is new, and resolves it once the clock runs evenly.
+// step raises an alert for a new clock step, and resolves it once the clock runs evenly.
 func (w *clockWatch) step(ctx context.Context) error {
 	last, seen := w.clock.Latest()
 	isNew := seen != w.seen
@@ -147,7 +148,7 @@ func (w *clockWatch) step(ctx context.Context) error {
 	return nil
 }
 
-// stepped is the remark about a step.
+// stepped returns the alert about a clock step.
 func stepped(s futurejobs.Step, status alerts.Status) alerts.SystemAlert {
 	r := alerts.SystemAlert{Topic: clockTopic, Step: "step", Status: status, Severity: alerts.Error, Since: s.At}
 	what := fmt.Sprintf("the database's clock stepped by %s, from %s to %s",

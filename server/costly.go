@@ -11,8 +11,8 @@ import (
 	"deadman/rules"
 )
 
-// pauseCostly pauses the rules whose expressions cost too much on several events that this node took in, so that they
-// hold up no other rule on any node. A rule that was changed or deleted meanwhile is left.
+// pauseCostly pauses rules with expressions that cost too much on several events ingested by this node, so that they
+// delay no other rule on any node. It skips a rule that was changed or deleted meanwhile.
 func (a *alarms) pauseCostly(ctx context.Context) error {
 	ctx = access.As(ctx, access.Actor{Name: access.NodeItself})
 	for _, c := range a.overdue.book.Costly() {
@@ -28,8 +28,8 @@ func (a *alarms) pauseCostly(ctx context.Context) error {
 	return nil
 }
 
-// costly are the rules that are paused because their expressions cost too much. The alert stays open until the rule is
-// resumed.
+// costly returns alarms for rules that are paused because their expressions cost too much. An alert stays open until
+// its rule is resumed.
 func (s situation) costly() (all []alarm) {
 	for _, c := range s.halted {
 		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{

@@ -10,9 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of
-// sources. The fault campaign's build
-// puts its planted bugs in between.
+// The database, the broker and the sources as seen by the sweep, the intake, the ticks, the relay and rules. The
+// fault campaign's build injects its bugs here.
 func (n *node) queue() futurejobs.Queue { return n.store }
 func (n *node) ledger() jobStore        { return n.store }
 func (n *node) outbox() alerts.Outbox   { return n.store }

@@ -19,16 +19,16 @@ import (
 	"deadman/rules"
 )
 
-// What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of sources,
-// with the bug that is planted in between. Each breaks a promise on purpose: the fault campaign proves with them that its
-// checks would notice.
+// The database, the broker and the sources as seen by the sweep, the intake, the ticks, the relay and rules, with the
+// injected bugs. Each bug breaks a promise on purpose: the fault campaign proves with them that its checks detect
+// violations.
 func (n *node) queue() futurejobs.Queue { return buggyQueue{n.store} }
 func (n *node) ledger() jobStore        { return buggyLedger{n.store} }
 func (n *node) outbox() alerts.Outbox   { return buggyOutbox{n.store} }
 
 func (n *node) publisher() alerts.Publisher { return buggyPublisher{n.bus} }
 
-// databaseClock is the clock of the database in the node's folder, as far off as the campaign sets it.
+// databaseClock returns the clock of the database in the node's folder, shifted by the campaign's offset.
 func (n *node) databaseClock() func() time.Time {
 	return func() time.Time { return time.Now().Add(failpoints.Offset()) }
 }
@@ -48,7 +48,7 @@ func (l buggyLedger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futur
 		b.After = b.Last
 	}
 	if failpoints.BugEnabled(failpoints.NoCursor) {
-		ctx = context.WithoutCancel(ctx) // nor does it matter that another node reads the stream by now
+		ctx = context.WithoutCancel(ctx) // also ignore that another node now reads the stream
 	}
 	done, err := l.Store.Apply(ctx, b)
 	for errors.Is(err, futurejobs.ErrCursorMoved) && failpoints.BugEnabled(failpoints.NoCursor) {
@@ -75,7 +75,7 @@ func (q buggyQueue) Settle(ctx context.Context, s futurejobs.Settlement) (future
 	return q.Store.Settle(ctx, s)
 }
 
-// unfenced settles as whoever holds the shards by now.
+// unfenced settles with the current epochs of the shards, regardless of the holder.
 func (q buggyQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	table, err := q.Leases(ctx)
 	if err != nil {
@@ -91,7 +91,8 @@ func (q buggyQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (futu
 	return q.Store.Settle(ctx, s)
 }
 
-// settleAlertsSeparately settles first, and writes the alerts of jobs that go on with a settle of their own.
+// settleAlertsSeparately settles first without the alerts of continuing jobs, and writes these in a second
+// settlement.
 func (q buggyQueue) settleAlertsSeparately(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	second := futurejobs.Settlement{Held: s.Held, RuleSet: s.RuleSet}
 	s.Decisions = slices.Clone(s.Decisions)
@@ -99,7 +100,7 @@ func (q buggyQueue) settleAlertsSeparately(ctx context.Context, s futurejobs.Set
 		if d.Ends() || len(d.Alerts) == 0 {
 			continue
 		}
-		silent, later := *d, *d // the decisions are the sweep's
+		silent, later := *d, *d // the decisions belong to the sweep
 		silent.Alerts = nil
 		later.Job.Rev++
 		s.Decisions[i], second.Decisions = &silent, append(second.Decisions, &later)
@@ -165,7 +166,7 @@ func (s buggySource) Ask(ctx context.Context, timeout time.Duration, q lookup.Qu
 		case failpoints.BugEnabled(failpoints.OutageAbsent) && errors.As(f.Err, &outage):
 			found[i] = checks.Finding{}
 		case failpoints.BugEnabled(failpoints.LastKnown) && f.Err != nil:
-			found[i] = checks.Finding{Value: json.RawMessage(`{}`)} // nothing is new
+			found[i] = checks.Finding{Value: json.RawMessage(`{}`)} // nothing changed
 		}
 	}
 	return found

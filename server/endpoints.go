@@ -14,15 +14,15 @@ import (
 	"deadman/internal/bus"
 )
 
-// endpointsFile, in the data folder, says where the node that runs there can be reached,
-// because a taken default port moves.
+// endpointsFile is the file in the data folder with the addresses of the running node. Clients need it because a
+// taken default port moves.
 const endpointsFile = "endpoints.json"
 
 func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
 func (n *node) natsUsersDir() string { return filepath.Join(n.DataDir, bus.UsersDir) }
 
-// publishEndpoints says where the node serves, to the data folder and to Config.Ready.
+// publishEndpoints writes the node's addresses to the data folder and passes them to Config.Ready.
 func (n *node) publishEndpoints(addr net.Addr) error {
 	at := Endpoints{HTTP: "http://" + clientAddress(addr), NATS: redactUserinfo(n.NATSURL), Open: n.open.Load()}
 	if n.server != nil {
@@ -40,7 +40,7 @@ func (n *node) publishEndpoints(addr net.Addr) error {
 		if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
-		if err := os.Rename(file+".new", file); err != nil { // a client reads all of it or nothing
+		if err := os.Rename(file+".new", file); err != nil { // clients read the whole file or none
 			return fmt.Errorf("endpoints: %w", err)
 		}
 	}
@@ -49,7 +49,7 @@ func (n *node) publishEndpoints(addr net.Addr) error {
 	return nil
 }
 
-// redactUserinfo takes who logs in out of addresses: a password, or a token, is nobody else's.
+// redactUserinfo removes passwords and tokens from addresses.
 func redactUserinfo(addresses string) string {
 	each := strings.Split(addresses, ",")
 	for i, one := range each {
@@ -64,8 +64,7 @@ func redactUserinfo(addresses string) string {
 	return strings.Join(each, ",")
 }
 
-// clientAddress is an address that a client on this machine can use: one that listens
-// everywhere is reached as localhost.
+// clientAddress returns an address that clients on this machine can use: localhost for a listener on all interfaces.
 func clientAddress(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
@@ -74,7 +73,7 @@ func clientAddress(addr net.Addr) string {
 	return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 }
 
-// removeEndpoints takes the announcement back.
+// removeEndpoints removes the file.
 func (n *node) removeEndpoints() error {
 	if !n.embedded() {
 		return nil

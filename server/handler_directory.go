@@ -16,15 +16,15 @@ import (
 	"deadman/web"
 )
 
-// maxTrials bounds how many handlers are tried at once. One that does not return when its time
-// is over keeps its place.
+// maxTrials bounds concurrent handler trials. A trial that outlasts its timeout keeps its place until the handler
+// returns.
 const maxTrials = 4
 
-// handlerDirectory is who answers checks in the place of rules.
+// handlerDirectory lists and tests the handlers of rules.
 type handlerDirectory struct {
 	services   *remotehandlers.Services
 	registered []string
-	whoever    bool // the program answers for names that nobody registered
+	whoever    bool // the program's fallback serves all unregistered names
 	trials     chan struct{}
 
 	rules *rules.Registry
@@ -33,15 +33,15 @@ type handlerDirectory struct {
 
 var _ web.Handlers = (*handlerDirectory)(nil)
 
-// newHandlerDirectory are the handlers of the program, and services under the other names. rules and now
-// are set before they are asked for.
+// newHandlerDirectory returns a directory of the program's handlers, and of remote services under all other names.
+// rules and now must be set before use.
 func newHandlerDirectory(own *checks.Handlers, services *remotehandlers.Services) *handlerDirectory {
 	return &handlerDirectory{
 		services: services, registered: own.Registered(), whoever: own != nil && own.Fallback != nil, trials: make(chan struct{}, maxTrials),
 	}
 }
 
-// List returns the handlers, by name.
+// List returns the handlers, sorted by name.
 func (a *handlerDirectory) List(ctx context.Context) (web.HandlerList, error) {
 	wanted, err := a.rules.Wanted(ctx)
 	if err != nil {
@@ -69,12 +69,12 @@ func (a *handlerDirectory) List(ctx context.Context) (web.HandlerList, error) {
 	return roll, nil
 }
 
-// isLocal reports whether the program itself answers under a name.
+// isLocal reports whether the program itself serves a handler name.
 func (a *handlerDirectory) isLocal(name string) bool {
 	return a.whoever || slices.Contains(a.registered, name)
 }
 
-// describeRemote says of a handler which service answers, and how that did.
+// describeRemote adds the service of a remote handler and its health.
 func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.Directory, unasked error) {
 	state := a.services.State(h.Name)
 	h.State, h.AnsweredAt, h.Error, h.ErrorAt = string(state.Health), state.AnsweredAt, state.Error, state.ErrorAt
@@ -91,7 +91,7 @@ func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.D
 	}
 }
 
-// TryHandler asks a handler once. That it does not answer, or not well, is what came of it.
+// TryHandler calls a handler once. A failure of the handler is part of the result.
 func (a *handlerDirectory) TryHandler(ctx context.Context, name string, of web.HandlerTestRequest) (web.HandlerTestResult, error) {
 	tried := web.HandlerTestResult{Handler: name, Key: cmp.Or(string(of.Key), web.DefaultKey)}
 	select {

@@ -17,16 +17,16 @@ import (
 	"deadman/web"
 )
 
-// How far behind a part may be before the node is not ready.
+// The limits of lag and fill levels for readiness and alerts.
 const (
 	maxSweepLag   = 10 * time.Second
-	fillWarnAt    = 0.8  // of what the stream of alerts may hold
-	fillOKBelow   = 0.75 // below this, it can fill up again
+	fillWarnAt    = 0.8  // of the capacity of the stream of alerts
+	fillOKBelow   = 0.75 // below this level, the warning ends
 	fillFullAt    = 0.99 // hardly another alert fits
 	healthTimeout = 3 * time.Second
 )
 
-// conditions says what is in order and what is not, for /readyz.
+// conditions returns the conditions for /readyz.
 func (n *node) conditions(ctx context.Context) []web.Condition {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -61,8 +61,8 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	return conditions
 }
 
-// condition says what is so in a sentence for everybody; the error itself may name hosts
-// and users, and is for the log.
+// condition returns a condition with a fixed text for clients. The error itself may contain hosts and users, and is
+// only logged.
 func condition(name string, err error, fine, broken string) web.Condition {
 	if err != nil {
 		return web.Condition{Name: name, Detail: broken, Err: err}
@@ -70,13 +70,13 @@ func condition(name string, err error, fine, broken string) web.Condition {
 	return web.Condition{Name: name, OK: true, Detail: fine}
 }
 
-// critical is a condition without which the node can answer nobody.
+// critical marks a condition as vital for serving requests.
 func critical(c web.Condition) web.Condition {
 	c.Vital = true
 	return c
 }
 
-// time says whether the database's clock runs evenly.
+// time returns the condition of the database's clock.
 func (n *node) time() web.Condition {
 	err := n.clock.Err()
 	c := condition("clock", err, "the database's clock runs evenly", "")
@@ -90,7 +90,7 @@ func (n *node) time() web.Condition {
 	return c
 }
 
-// alertsStream says how full the stream of alerts is.
+// alertsStream returns the condition of the stream of alerts, by its fill level.
 func (n *node) alertsStream() web.Condition {
 	share, err := n.bus.AlertsStreamUsage()
 	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the stream of alerts cannot be looked at")
@@ -104,7 +104,7 @@ func (n *node) alertsStream() web.Condition {
 	return c
 }
 
-// ticks names the rules whose ticks cannot be applied.
+// ticks returns the condition of the scheduler, with the rules that have failing ticks.
 func (n *node) ticks() web.Condition {
 	c := condition("ticks", n.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can")
 	if failing := n.ticker.Failing(); len(failing) > 0 {
@@ -119,7 +119,7 @@ func (n *node) ticks() web.Condition {
 	return c
 }
 
-// streams names the streams that events are waited for and that are not there.
+// streams returns the condition of the streams with events of rules, with the missing ones.
 func (n *node) streams() web.Condition {
 	var gone []string
 	for _, s := range n.intake.Status() {
@@ -144,8 +144,8 @@ func (n *node) streams() web.Condition {
 	return c
 }
 
-// due says whether jobs are overdue, of all shards and whichever node holds them. It is by what the database holds that
-// they are, and not by what this node knows of itself.
+// due returns the condition of overdue jobs, in all shards of all nodes. It relies on the database, not on the local
+// state of this node.
 func (n *node) due(ctx context.Context) web.Condition {
 	late, err := n.overdue.look(ctx)
 	c := condition("due", err, "no job of any node is overdue", "whether jobs are overdue cannot be looked at")
@@ -156,7 +156,7 @@ func (n *node) due(ctx context.Context) web.Condition {
 	return c
 }
 
-// readable names the versions of rules that a live node cannot read although jobs of them are due.
+// readable returns the condition of rule versions with due jobs, with those that a live node cannot read.
 func (n *node) readable(ctx context.Context) web.Condition {
 	nodes, err := n.alarms.liveNodes(ctx)
 	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
@@ -172,7 +172,7 @@ func (n *node) readable(ctx context.Context) web.Condition {
 	return c
 }
 
-// fit says why this node should hold no shards, if there is a reason.
+// fit returns the condition of this node's fitness to hold shards.
 func (n *node) fit() web.Condition {
 	c := web.Condition{Name: "fit", OK: true, Detail: "this node can hold shards"}
 	if reason := n.owner.UnfitFor(); reason != "" {
@@ -181,18 +181,18 @@ func (n *node) fit() web.Condition {
 	return c
 }
 
-// intakeErr is why the rules, or streams that are there, cannot be read.
+// intakeErr returns the errors of the rules and of existing streams.
 func (n *node) intakeErr() error {
 	all := []error{n.intake.Err()}
 	for _, s := range n.intake.Status() {
-		if s.Err != nil && !errors.Is(s.Err, events.ErrGone) { // which streams says
+		if s.Err != nil && !errors.Is(s.Err, events.ErrGone) { // reported by streams
 			all = append(all, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// sweepErr is what stands in the sweep's way, or that it is behind.
+// sweepErr returns the error of the sweep, or its lag beyond maxSweepLag.
 func (n *node) sweepErr() error {
 	if err := n.sweeper.Err(); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (n *node) natsErr() error {
 	return nil
 }
 
-// gauges reads what /metrics shows beside the counters.
+// gauges reads the gauges for /metrics.
 func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	rows, err := n.store.Gauges(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 		return web.Gauges{}, err
 	}
 	now := n.clock.Now()
-	filled, _ := n.bus.AlertsStreamUsage() // where it is not known, /readyz says so
+	filled, _ := n.bus.AlertsStreamUsage() // /readyz reports the error
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		Overdue: late.jobs(), Unreadable: len(n.sweeper.Unreadable()), Fit: n.owner.UnfitFor() == "",
@@ -237,7 +237,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 		g.SweepLag = max(now.Sub(rows.OldestDue), 0)
 	}
 	for _, stream := range n.intake.Status() {
-		if !stream.CaughtUp.IsZero() { // until then, it is not known
+		if !stream.CaughtUp.IsZero() { // unknown until then
 			g.IntakeLag[stream.Stream] = max(now.Sub(stream.CaughtUp), 0)
 		}
 	}
@@ -252,7 +252,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	return g, nil
 }
 
-// errorStatuses are the errors of the wire and the statuses they come to.
+// errorStatuses maps errors to HTTP statuses.
 var errorStatuses = []web.ErrorStatus{
 	{Is: bus.ErrSubject, Status: http.StatusUnprocessableEntity},
 	{Is: bus.ErrHeader, Status: http.StatusBadRequest},
@@ -263,7 +263,7 @@ var errorStatuses = []web.ErrorStatus{
 	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and look at /readyz"},
 }
 
-// handler is all that the node answers over HTTP.
+// handler returns the node's HTTP handler.
 func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Loads: n.store, Desk: n, Acks: n, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hookOf, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,

@@ -14,27 +14,27 @@ import (
 	"deadman/web"
 )
 
-// When a heartbeat is due, and when it is not sent.
+// The timing of heartbeats.
 const (
 	minHeartbeatInterval  = time.Second      // between two heartbeats
-	heartbeatTimeout      = 10 * time.Second // to be swept, and to be taken
-	withheldRetryInterval = 5 * time.Second  // what was withheld is looked at again
+	heartbeatTimeout      = 10 * time.Second // for the sweep, and for the delivery
+	withheldRetryInterval = 5 * time.Second  // until a withheld heartbeat is retried
 	sweepPollInterval     = 50 * time.Millisecond
 )
 
-// Heartbeat is what a heartbeat says.
+// Heartbeat is the body of a heartbeat.
 type Heartbeat struct {
 	Node         string    `json:"node"` // host and pid
 	Version      string    `json:"version"`
 	At           time.Time `json:"at"`            // by the database's clock
-	SweptThrough time.Time `json:"swept_through"` // what was due by then, in all shards, was read
-	LagSeconds   float64   `json:"lag_seconds"`   // how long the longest overdue job is overdue
+	SweptThrough time.Time `json:"swept_through"` // all jobs due by then, in all shards, were read
+	LagSeconds   float64   `json:"lag_seconds"`   // age of the oldest overdue job
 }
 
-// heartbeat tells somebody else that all shards are being swept. It is silent as soon as they
-// are not, whatever the reason, and one node sends it for all: the holder of one shard.
+// heartbeat tells an external monitor that all shards are being swept. It stops as soon as they are not, for any
+// reason. One node sends it for all: the holder of progressShard.
 type heartbeat struct {
-	to    string // what it is called in the log, at /readyz and in metrics
+	to    string // its name in the log, at /readyz and in metrics
 	send  func(context.Context, Heartbeat) error
 	every time.Duration
 	count func(to, outcome string)
@@ -45,15 +45,15 @@ type heartbeat struct {
 	store   *store.Store
 	overdue *overdue
 	now     func() time.Time // the database's time
-	stale   time.Duration    // how old what another node says of its shards may be
+	stale   time.Duration    // maximum age of the progress reported by other nodes
 	log     *slog.Logger
 
 	mu   sync.Mutex
 	sent time.Time // by this node; zero: never
-	err  error     // why the last one was not; nil: it was
+	err  error     // reason that the last one was not sent; nil: it was sent
 }
 
-// heartbeats are those that the settings name.
+// heartbeats returns the configured heartbeats.
 func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
 	add := func(to string, send func(context.Context, Heartbeat) error) {
 		all = append(all, &heartbeat{
@@ -71,7 +71,7 @@ func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
 	return all
 }
 
-// The outcomes that are counted.
+// The counted outcomes.
 const (
 	beatSent     = "sent"
 	beatFailed   = "failed"
@@ -100,7 +100,7 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// sendIfDue sends one heartbeat if it is this node's to send, and says when to come again.
+// sendIfDue sends a heartbeat if this node is the sender, and returns the delay to the next call.
 func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	if !h.owner.Holds(progressShard) {
 		h.setErr(ctx, nil)
@@ -129,11 +129,11 @@ func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	return h.every
 }
 
-// build is the heartbeat, if there is a reason for one:
+// build returns the heartbeat if all conditions hold:
 //
-//  1. a sweep that is asked for now comes through;
-//  2. the other nodes have swept their shards, as lately as a sweep may rest;
-//  3. no due job is overdue.
+//  1. A sweep requested now completes.
+//  2. The other nodes have swept their shards within the longest pause of a sweep.
+//  3. No due job is overdue.
 func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -170,7 +170,7 @@ func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
 	return beat, nil
 }
 
-// waitForSweep asks for a sweep, and waits for one that began at an instant or later to come through.
+// waitForSweep requests a sweep and blocks until a sweep that began at or after the given time completes.
 func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time, error) {
 	h.sweeper.Wake()
 	look := time.NewTicker(sweepPollInterval)
@@ -187,7 +187,7 @@ func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time
 	}
 }
 
-// setErr keeps why the last one was not sent, and logs when that begins and when it ends.
+// setErr records the last error, and logs the beginning and the end of failures.
 func (h *heartbeat) setErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -204,7 +204,7 @@ func (h *heartbeat) setErr(ctx context.Context, err error) {
 	}
 }
 
-// condition says how it does.
+// condition returns the condition of the heartbeat.
 func (h *heartbeat) condition() web.Condition {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,17 +15,16 @@ import (
 	"deadman/internal/bus"
 )
 
-// maxResponseRead is the most that is read of the answer to a heartbeat.
+// maxResponseRead is the largest part of a response that is read, in bytes.
 const maxResponseRead = 4 << 10
 
-// httpHeartbeat sends heartbeats over HTTP. Its errors never have the URL in them: it may be a
-// secret.
+// httpHeartbeat sends heartbeats over HTTP. Its errors never contain the URL, as it may be a secret.
 type httpHeartbeat struct {
 	url    string
 	client *http.Client
 }
 
-// newHTTPHeartbeat returns a sender that keeps no connection between two heartbeats.
+// newHTTPHeartbeat returns a sender that keeps no idle connections.
 func newHTTPHeartbeat(url string) httpHeartbeat {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext, transport.DisableKeepAlives = addresses.Dialer(heartbeatTimeout).DialContext, true
@@ -35,7 +34,7 @@ func newHTTPHeartbeat(url string) httpHeartbeat {
 	}}
 }
 
-// send posts a heartbeat. A receiver that takes no POST is asked with GET, without a body.
+// send posts a heartbeat. If the receiver rejects POST with 405, it sends a GET without a body.
 func (w httpHeartbeat) send(ctx context.Context, beat Heartbeat) error {
 	body, err := beat.body()
 	if err != nil {
@@ -64,11 +63,11 @@ func (w httpHeartbeat) do(ctx context.Context, method string, body []byte) (stat
 		return 0, withoutURL(err)
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxResponseRead) // the status has said it all
+	_, _ = io.CopyN(io.Discard, answer.Body, maxResponseRead) // only the status matters
 	return answer.StatusCode, nil
 }
 
-// withoutURL is why a request failed, without where it went.
+// withoutURL returns the cause of a failed request without the URL.
 func withoutURL(err error) error {
 	var of *url.Error
 	var name *net.DNSError

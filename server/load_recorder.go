@@ -9,21 +9,21 @@ import (
 	"deadman/internal/store"
 )
 
-// loadFlushInterval is how often what was checked is written down. What a crash takes with it is the count
-// of that long, and nothing else.
+// loadFlushInterval is the interval at which check counts are saved. A crash loses at most the counts of one
+// interval, and no other data.
 const loadFlushInterval = 10 * time.Second
 
-// lastFlushTimeout bounds the last time that it is written down, when the node stops.
+// lastFlushTimeout bounds the last save at shutdown.
 const lastFlushTimeout = 2 * time.Second
 
-// loadRecorder writes down what this node checked, for the load of the slots that are past.
+// loadRecorder saves the check counts of this node, for the load of past slots.
 type loadRecorder struct {
 	store   *store.Store
 	sweeper *futurejobs.Sweeper
 	log     *slog.Logger
 }
 
-// Run writes down what was checked until ctx ends.
+// Run saves check counts until ctx ends.
 func (s *loadRecorder) Run(ctx context.Context) error {
 	r := rounds{
 		every: loadFlushInterval, do: s.flush, log: s.log, level: slog.LevelWarn,
@@ -32,7 +32,7 @@ func (s *loadRecorder) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// flush writes down what was checked. What can't be written is counted again the next time.
+// flush saves check counts. Counts that can't be saved are added to the next attempt.
 func (s *loadRecorder) flush(ctx context.Context) error {
 	loads := s.sweeper.TakeLoads()
 	err := s.store.AddLoads(ctx, loads)
@@ -42,7 +42,7 @@ func (s *loadRecorder) flush(ctx context.Context) error {
 	return err
 }
 
-// flushLast writes down what was checked since, once the sweep has ended.
+// flushLast saves the remaining check counts after the sweep has ended.
 func (s *loadRecorder) flushLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastFlushTimeout)
 	defer cancel()

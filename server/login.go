@@ -11,8 +11,7 @@ import (
 	"deadman/web"
 )
 
-// readLogin reads the login file, and has people log in by it from now on. What groups may holds with the next request of each
-// person.
+// readLogin loads the login file and applies it. Changed grants take effect with each user's next request.
 func (n *node) readLogin(context.Context) error {
 	if n.Login == "" {
 		return nil
@@ -28,7 +27,7 @@ func (n *node) readLogin(context.Context) error {
 	return nil
 }
 
-// prefixesOfPeople are the prefixes that the login file grants.
+// prefixesOfPeople returns the prefixes that the login file grants.
 func (n *node) prefixesOfPeople() []string {
 	config := n.logins.Load()
 	if config == nil {
@@ -37,7 +36,7 @@ func (n *node) prefixesOfPeople() []string {
 	return config.Grants.Prefixes()
 }
 
-// checkLogin refuses a login file that does not go with the settings.
+// checkLogin rejects a login file that conflicts with the settings.
 func (n *node) checkLogin(config *logins.Config) error {
 	if config.Header != nil && len(n.TrustedProxies) == 0 {
 		return errors.New("it has people named by the header of a proxy, and no proxy is trusted; name the proxy with --trusted-proxies, or leave header out")
@@ -45,14 +44,14 @@ func (n *node) checkLogin(config *logins.Config) error {
 	return nil
 }
 
-// useLogin has people log in by a file; nil: with tokens alone.
+// useLogin applies a login configuration; nil: login with tokens only.
 func (n *node) useLogin(config *logins.Config) {
 	if before := n.logins.Swap(config); before != nil && before.OIDC != nil {
 		before.OIDC.Close()
 	}
 }
 
-// checkWayBack refuses to serve beyond this machine where a provider would not know where to lead back to.
+// checkWayBack rejects a setup in which the login provider has no address to redirect back to.
 func (n *node) checkWayBack(addr net.Addr) error {
 	config := n.logins.Load()
 	switch {

@@ -15,42 +15,42 @@ import (
 	"deadman/web"
 )
 
-// maintenanceInterval is how often rows past their time are removed.
+// maintenanceInterval is the interval of maintenance.
 const maintenanceInterval = time.Minute
 
-// versionsEvery is how often old versions of rules are looked for that nothing needs: where there are some,
-// the jobs of their rule are read.
+// versionsEvery is the interval at which unused rule versions are pruned: for a rule with such versions, its jobs are
+// read.
 const versionsEvery = 10 * time.Minute
 
-// maintenanceShard is the shard whose holder does the upkeep.
+// maintenanceShard is the shard of the maintenance node: its holder does the maintenance.
 const maintenanceShard = 0
 
-// maintenance removes what retention no longer keeps, waits for what rules expect to beat, and ends the
-// jobs of deleted rules.
+// maintenance prunes rows by retention, creates the jobs of expected heartbeat keys, and ends the jobs of deleted
+// rules.
 type maintenance struct {
 	store  *store.Store
 	rules  *rules.Registry
-	wake   chan struct{} // a rule may have been deleted
+	wake   chan struct{} // signalled after rule changes
 	owner  *futurejobs.Owner
 	keep   store.Retention
 	said   func(alerts.Alert, bool, error) error
-	count  func(what string, n int64) // what was removed because there was too much of it
+	count  func(what string, n int64) // counts rows removed by caps
 	now    func() time.Time           // the database's time
-	tenant func(rule string) string   // whose a rule is; empty: nobody's
+	tenant func(rule string) string   // tenant of a rule; empty: none
 	log    *slog.Logger
 
-	versionsAt time.Time // when old versions were looked for; used by Run alone
+	versionsAt time.Time // last pruning of rule versions; used by Run alone
 }
 
-// Wake makes the next round begin at once.
+// Wake starts the next round at once.
 func (u *maintenance) Wake() {
 	select {
 	case u.wake <- struct{}{}:
-	default: // it is going to wake
+	default: // already signalled
 	}
 }
 
-// Run prunes until ctx ends, on the node that holds the upkeep's shard.
+// Run does the maintenance until ctx ends, while this node holds the maintenance shard.
 func (u *maintenance) Run(ctx context.Context) error {
 	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
@@ -67,10 +67,10 @@ func (u *maintenance) Run(ctx context.Context) error {
 	}
 }
 
-// step does each part of the upkeep. One that fails is logged and keeps none of the others from being done.
+// step does all parts of the maintenance. The failure of one is logged and does not stop the others.
 func (u *maintenance) step(ctx context.Context) {
 	for _, part := range []struct {
-		failed string // is logged with the error
+		failed string // logged with the error
 		do     func(context.Context) error
 	}{
 		{"what a clock that was ahead wrote is not put back", u.putBack},
@@ -88,7 +88,7 @@ func (u *maintenance) step(ctx context.Context) {
 	}
 }
 
-// putBack takes back what a clock that was ahead wrote, also where no node saw it step.
+// putBack corrects times that a fast clock wrote, even if no node detected the step.
 func (u *maintenance) putBack(ctx context.Context) error {
 	return u.store.PutBack(ctx, store.RoutineNotices)
 }
@@ -101,8 +101,8 @@ func (u *maintenance) prune(ctx context.Context) error {
 	return err
 }
 
-// capLetters takes away what is beyond the caps of dead letters. It raises an alert while letters lack their bodies, and
-// resolves it when such letters are gone.
+// capLetters enforces the caps of dead letters. It raises an alert while dead letters lack their bodies, and resolves
+// it when such letters are gone.
 func (u *maintenance) capLetters(ctx context.Context) error {
 	caps := store.DefaultLetterCaps
 	caps.Tenant = u.tenant
@@ -123,7 +123,7 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 	return u.said(u.store.OpenSystemAlert(ctx, r))
 }
 
-// rulesNamed is how many rules a text names.
+// rulesNamed is the largest number of rules named in a text.
 const rulesNamed = 5
 
 func cappedText(rules []string, caps store.LetterCaps) string {
@@ -131,7 +131,7 @@ func cappedText(rules []string, caps store.LetterCaps) string {
 		named(rules), caps.Letters, caps.Bodies, caps.BodyBytes>>20, caps.TotalBytes>>20)
 }
 
-// named are the first of rules, and how many others there are.
+// named returns the first of the rules, and the number of others.
 func named(rules []string) string {
 	names := make([]string, 0, rulesNamed)
 	for _, r := range rules[:min(len(rules), rulesNamed)] {
@@ -143,7 +143,7 @@ func named(rules []string) string {
 	return strings.Join(names, ", ")
 }
 
-// capEarly forgets the early resolves beyond the caps. It raises an alert while that happens.
+// capEarly drops early resolves beyond the caps. It raises an alert while that happens.
 func (u *maintenance) capEarly(ctx context.Context) error {
 	caps := store.DefaultEarlyCaps
 	caps.Tenant = u.tenant
@@ -180,11 +180,11 @@ func (u *maintenance) sweepDeleted(ctx context.Context) error {
 	return err
 }
 
-// historyLate is how long before a day begins its table has to be there.
+// historyLate is the time before a day's start by which the day's table must exist.
 const historyLate = 6 * time.Hour
 
-// watchHistory raises an alert when the table of tomorrow's history could not be made, and resolves it once
-// the table is there.
+// watchHistory raises an alert if tomorrow's history table could not be created, and resolves it once the table
+// exists.
 func (u *maintenance) watchHistory(ctx context.Context) error {
 	day, now, err := u.store.HistoryUnready(ctx)
 	if err != nil {
@@ -198,8 +198,8 @@ func (u *maintenance) watchHistory(ctx context.Context) error {
 	return u.said(u.store.OpenSystemAlert(ctx, r))
 }
 
-// historyRemark is the remark about the first day after today without a table; the zero day means that all
-// days have one.
+// historyRemark returns the alert about the first day after today without a table; a zero day means that all days
+// have one.
 func historyRemark(day, now time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{Topic: "history", Step: "unready", Status: alerts.Firing, Severity: alerts.Warning, Since: now}
 	if day.IsZero() || day.Sub(now) > historyLate {
@@ -211,7 +211,7 @@ func historyRemark(day, now time.Time) alerts.SystemAlert {
 	return r
 }
 
-// pruneVersions takes away old versions of rules, now and then.
+// pruneVersions prunes unused rule versions, at most every versionsEvery.
 func (u *maintenance) pruneVersions(ctx context.Context) error {
 	if time.Since(u.versionsAt) < versionsEvery {
 		return nil

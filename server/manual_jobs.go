@@ -12,16 +12,15 @@ import (
 	"deadman/web"
 )
 
-// maxConflictRetries bounds how often a deed is begun again because the rules or the job changed
-// meanwhile.
+// maxConflictRetries bounds the retries of an action after concurrent changes of the rules or the job.
 const maxConflictRetries = 5
 
-// applyEffects applies the effects that ask returns, asking again where the rules changed meanwhile.
+// applyEffects applies the effects returned by ask, and calls ask again if the rules changed meanwhile.
 func (n *node) applyEffects(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
 	return n.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, ask)
 }
 
-// applyBatch is do for a batch that lacks nothing but its effects and the rules that were asked.
+// applyBatch is applyEffects for a prepared batch; it fills in the effects and the rule revision.
 func (n *node) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
 	for range maxConflictRetries {
 		var err error
@@ -42,19 +41,18 @@ func (n *node) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask fun
 	return futurejobs.ApplyResult{}, futurejobs.ErrRulesChanged
 }
 
-// observeApplied tells the parts whom it concerns what effects came to.
+// observeApplied reports the result of effects to metrics, the log and the sweep.
 func (n *node) observeApplied(done futurejobs.ApplyResult) {
 	for _, a := range done.Said {
 		n.witness.Alerted(a)
 	}
 	if done.Created+done.Changed > 0 {
-		n.sweeper.Wake() // a job may be due before any other
+		n.sweeper.Wake() // a job may be due before all others
 	}
 }
 
-// applyToJob is do for the pending job of a rule and a key, asking again where the job changed
-// meanwhile; futurejobs.ErrNotFound where there is none. Where ask returns nothing, nothing is
-// done.
+// applyToJob is applyEffects for the pending job of a rule and key; it calls ask again if the job changed meanwhile.
+// It returns futurejobs.ErrNotFound if no job is pending. If ask returns nil, it applies nothing.
 func (n *node) applyToJob(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
 	for range maxConflictRetries {
 		applied, err := n.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOnJob(ctx, rule, key, ask) })
@@ -65,7 +63,7 @@ func (n *node) applyToJob(ctx context.Context, what access.Action, rule, key str
 	return futurejobs.ErrCursorMoved
 }
 
-// effectOnJob is what is asked of the pending job of a rule and a key.
+// effectOnJob calls ask with the pending job of a rule and key.
 func (n *node) effectOnJob(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
 	job, err := n.store.Job(ctx, rule, key)
 	if err != nil {
@@ -82,8 +80,7 @@ func (n *node) effectOnJob(ctx context.Context, rule, key string, ask func(*futu
 	return []futurejobs.Effect{*effect}, err
 }
 
-// Create begins a wait by hand, as the rule's trigger does. One that is there already is
-// futurejobs.ErrExists.
+// Create creates a job by hand, like the rule's trigger. It returns futurejobs.ErrExists if one is pending.
 func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob, error) {
 	now := n.clock.Now()
 	batch := futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Once: access.OnceOf(ctx)}
@@ -111,7 +108,7 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob
 	return listed, err
 }
 
-// CreateAll begins waits by hand, as Create does, in one transaction.
+// CreateAll creates jobs by hand, like Create, in one transaction.
 func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	now := n.clock.Now()
 	var all rules.BulkStart
@@ -131,7 +128,7 @@ func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResul
 	return web.NewStartResult(all, applied), err
 }
 
-// overQuota is why a job of a rule did not begin for which a quota had no room.
+// overQuota returns the error of a job that was not created because of a quota.
 func (n *node) overQuota(rule string) error {
 	quotas := n.allowances.OfJobs(rule)
 	for _, q := range quotas {
@@ -139,13 +136,13 @@ func (n *node) overQuota(rule string) error {
 			return q.Refusal(rule)
 		}
 	}
-	for _, q := range quotas { // there is room again
+	for _, q := range quotas { // capacity is free again
 		return q.Refusal(rule)
 	}
 	return fmt.Errorf("rule %s: %w", rule, access.ErrQuota)
 }
 
-// newestRule is the newest version of a rule, also of one that was saved this moment.
+// newestRule returns the newest version of a rule, including one saved just now.
 func (n *node) newestRule(ctx context.Context, name string) (*rules.Rule, error) {
 	rule, err := n.book.Newest(name)
 	if !errors.Is(err, futurejobs.ErrNotFound) {
@@ -157,8 +154,7 @@ func (n *node) newestRule(ctx context.Context, name string) (*rules.Rule, error)
 	return n.book.Newest(name)
 }
 
-// Cancel ends a job by hand. What was said about it is closed by an alert. A job that is
-// not there is futurejobs.ErrNotFound.
+// Cancel ends a job by hand. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
 func (n *node) Cancel(ctx context.Context, rule, key string) error {
 	return n.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
@@ -166,7 +162,7 @@ func (n *node) Cancel(ctx context.Context, rule, key string) error {
 	})
 }
 
-// CancelEntity ends the pending jobs of all rules for an entity's key, and returns how many.
+// CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
 func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
 	for {
 		applied, err := n.applyEffects(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
@@ -190,8 +186,8 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 	}
 }
 
-// Check looks at a job now. It ends if it is found not to be waited for any more; no step is
-// taken. That somebody looked is in the audit, whatever came of it.
+// Check checks a job now. The job ends if its condition no longer holds; no step is taken. The audit log records the
+// check, whatever its result.
 func (n *node) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = n.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := n.clock.Now()
@@ -219,11 +215,11 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.CheckResult
 	return saw, n.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
 }
 
-// reasonStillPending is what came of a look by hand that found that it has not happened.
+// reasonStillPending is the audit text of a manual check that left the job pending.
 const reasonStillPending = "still waiting"
 
-// Snooze puts a job's next look off until an instant; one that is later stays where it is. An instant beyond
-// the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
+// Snooze postpones a job's next check to the given time; a later check is not moved. It returns rules.Problems for a
+// time beyond the rule's horizon, because the job could then stay unchecked without notice.
 func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
 	err := n.applyToJob(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		if !j.PausedAt().IsZero() {

@@ -31,19 +31,18 @@ import (
 	"deadman/web/ui"
 )
 
-// startRetryInterval is how often a node that starts asks again for a database or a broker that is
-// not there yet.
+// startRetryInterval is the interval at which a starting node retries an unavailable database or broker.
 const startRetryInterval = 2 * time.Second
 
-// msgDatabaseLost is what is waited for when the database goes away while a node starts.
+// msgDatabaseLost is logged while a starting node retries a lost database.
 const msgDatabaseLost = "the database is not there any more"
 
-// node is everything that runs in one process, put together.
+// node holds all components of one process.
 type node struct {
 	Config
 	log     *slog.Logger
 	store   *store.Store
-	server  *bus.Server // nil: the broker is elsewhere
+	server  *bus.Server // nil: external broker
 	bus     *bus.Bus
 	book    *rules.Catalog
 	rules   *rules.Registry
@@ -54,10 +53,10 @@ type node struct {
 	intake  *events.Intake
 	letters *events.DeadLetters
 	hooks   atomic.Pointer[webhooks.Set]
-	logins  atomic.Pointer[logins.Config] // nil: people log in with tokens alone
+	logins  atomic.Pointer[logins.Config] // nil: login with tokens only
 	hearing *futurejobs.GapDetector
 	relay   *alerts.Relay
-	people  *notify.Notifier // nil: there is no file of channels
+	people  *notify.Notifier // nil: no channels file is configured
 	metrics *web.Metrics
 	pages   *ui.UI
 	sources sourceSet
@@ -69,7 +68,7 @@ type node struct {
 	alarms  *alarms
 	quotas  *quotas
 	slots   *loadRecorder
-	beats   []*heartbeat // none: nobody is to be told that the node sweeps
+	beats   []*heartbeat // empty: no heartbeat is configured
 	binding *rebinder
 	ticker  *scheduler.Scheduler
 	lookout *alertsStreamMonitor
@@ -82,12 +81,12 @@ type node struct {
 
 	allowances *access.Quotas // of quotas
 
-	open     atomic.Bool // whoever reaches the node may do everything
+	open     atomic.Bool // requests without a token have full access
 	draining atomic.Bool
 }
 
-// newNode connects to the database and the broker, waiting for them where they are not there
-// yet, applies the rules, and puts the parts together. Nothing runs yet.
+// newNode connects to the database and the broker, retrying while they are unavailable, applies the rules, and
+// creates the components. It starts none of them.
 func newNode(ctx context.Context, c Config) (n *node, err error) {
 	n = &node{Config: c.withDefaults()}
 	n.log = n.Log
@@ -137,8 +136,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	return n, err
 }
 
-// wire wires the parts. Calls from one to another are hints that something is there;
-// what is there is in the database.
+// wire connects the components. Calls between them are only hints; the data is in the database.
 func (n *node) wire() {
 	now := time.Now
 	host, err := os.Hostname()
@@ -194,8 +192,7 @@ func (n *node) wire() {
 
 	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.RunningJSON, n.unfitness().reason, n.unreadable
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
-	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
-	// may leave jobs.
+	// A new rule may have a slot before the sweep's next one, and a deleted rule may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.listening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
@@ -204,8 +201,8 @@ func (n *node) wire() {
 	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
 }
 
-// brokerUptime is for how long the broker has taken in whatever came. One in this process stands still with
-// it.
+// brokerUptime returns the time for which the broker has received messages without interruption. An embedded broker
+// stops with its process.
 func (n *node) brokerUptime() time.Duration {
 	if n.server == nil {
 		return n.bus.ConnectedFor()
@@ -213,7 +210,7 @@ func (n *node) brokerUptime() time.Duration {
 	return min(n.bus.ConnectedFor(), n.hearing.Uptime())
 }
 
-// openStore opens the database, again and again while it is not there.
+// openStore opens the database, retrying while it is unavailable.
 func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log, Clock: n.databaseClock()}
 	var s *store.Store
@@ -238,7 +235,7 @@ func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 	return s, nil
 }
 
-// openBus starts the broker in the process, or connects to the one that was named.
+// openBus starts the embedded broker, or connects to the configured one.
 func (n *node) openBus(ctx context.Context) (err error) {
 	options := bus.Options{URL: n.NATSURL, Identity: n.identity(), Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, EventsBytes: n.EventsBytes, Log: n.log}
 	if n.NATSURL == "" {
@@ -257,7 +254,7 @@ func (n *node) openBus(ctx context.Context) (err error) {
 	}, bus.ErrUnreachable)
 }
 
-// retryWhile tries until it succeeds, fails for another reason than those that pass, or ctx ends.
+// retryWhile retries until try succeeds, fails with an error other than the passing ones, or ctx ends.
 func (n *node) retryWhile(ctx context.Context, waiting string, try func() error, passing ...error) error {
 	for {
 		err := try()
@@ -273,13 +270,13 @@ func (n *node) retryWhile(ctx context.Context, waiting string, try func() error,
 	}
 }
 
-// openRules reads the rules, having applied those of the folder.
+// openRules applies the rules of the folder and reads all rules.
 func (n *node) openRules(ctx context.Context) error {
 	known, err := n.calendars()
 	if err != nil {
 		return err
 	}
-	// Under the names that the program did not register, services on the broker answer.
+	// Names without a registered handler are served by services on the broker.
 	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus))
 	handlers := n.Handlers.With(n.answers.services.Named)
 	n.book = rules.NewCatalog(n.store, n.store.Shards())
@@ -306,7 +303,7 @@ func (n *node) openRules(ctx context.Context) error {
 	return nil
 }
 
-// calendars are those of the file that the settings name; none without one.
+// calendars reads the configured calendars file; without one it returns none.
 func (n *node) calendars() (calendars.Set, error) {
 	if n.Calendars == "" {
 		return calendars.Set{}, nil
@@ -322,8 +319,7 @@ func (n *node) calendars() (calendars.Set, error) {
 	return known, nil
 }
 
-// applyRules applies the folder of rules. A rule that is refused is said, and the others
-// are served.
+// applyRules applies the rules folder. Rejected rules are logged, and the others apply.
 func (n *node) applyRules(ctx context.Context) error {
 	if n.Rules == "" {
 		return nil
@@ -339,7 +335,7 @@ func (n *node) applyRules(ctx context.Context) error {
 	return nil
 }
 
-// close lets go of what open took.
+// close releases the resources of newNode.
 func (n *node) close() error {
 	var errs []error
 	n.sources.Close()
@@ -356,8 +352,7 @@ func (n *node) close() error {
 	return errors.Join(errs...)
 }
 
-// jobStore is by what jobs begin and change: because of events and beats, of ticks, and of rules that
-// were saved.
+// jobStore creates and changes jobs for events, heartbeats, schedule ticks and rule changes.
 type jobStore interface {
 	futurejobs.EffectStore
 	scheduler.CursorStore

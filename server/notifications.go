@@ -11,13 +11,12 @@ import (
 	"deadman/web"
 )
 
-// errNoChannels means that alerts are kept for people and this node, whose turn it is to tell
-// them, has no channels.
+// errNoChannels means that alerts await notification, and this node is responsible for notifications but has no
+// channels.
 var errNoChannels = errors.New("alerts wait for people, and this node has no file of channels")
 
-// openNotifier reads the file of channels. From then on alerts become news, on every node of
-// the database, until a node reads a file that names no channel; a node that is alone needs no
-// file to say so.
+// openNotifier reads the channels file. From then on every node of the database queues alerts for notification, until
+// a node reads a file without channels. A single-process node without a file turns notifications off.
 func (n *node) openNotifier(ctx context.Context) (err error) {
 	if n.Notify == "" {
 		if n.store.SingleProcess() {
@@ -35,7 +34,7 @@ func (n *node) openNotifier(ctx context.Context) (err error) {
 	return n.reloadChannels(ctx)
 }
 
-// reloadChannels reads the file of channels, and has people told by it from now on.
+// reloadChannels reads the channels file and applies it.
 func (n *node) reloadChannels(ctx context.Context) error {
 	config, err := notify.Load(n.Notify)
 	if err != nil {
@@ -50,14 +49,14 @@ func (n *node) reloadChannels(ctx context.Context) error {
 	return nil
 }
 
-// wakeNotifier says that there is news.
+// wakeNotifier signals new alerts to the notifier.
 func (n *node) wakeNotifier() {
 	if n.people != nil {
 		n.people.Wake()
 	}
 }
 
-// channels is how people are reached, for the API; nil: they are not.
+// channels returns the channels for the API; nil without notifications.
 func (n *node) channels() web.Channels {
 	if n.people == nil {
 		return nil
@@ -65,7 +64,7 @@ func (n *node) channels() web.Channels {
 	return n.people
 }
 
-// notifyConditions says whether people are told.
+// notifyConditions returns the condition of notifications, if any.
 func (n *node) notifyConditions(ctx context.Context) []web.Condition {
 	const broken = "alerts are decided and people are not told; messages wait in the database"
 	if n.people == nil || n.people.HasNoChannels() {
@@ -90,7 +89,7 @@ func (n *node) notifyConditions(ctx context.Context) []web.Condition {
 	return []web.Condition{c}
 }
 
-// channelGauges is how the channels do, for /metrics.
+// channelGauges returns the states of the channels for /metrics.
 func (n *node) channelGauges(ctx context.Context) []alerts.ChannelState {
 	if n.people == nil {
 		return nil

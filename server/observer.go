@@ -8,8 +8,8 @@ import (
 	"deadman/web"
 )
 
-// observer is told what the parts decided: it counts, writes the alerts to the log, and
-// wakes the relay and the notifier, which would find them by themselves a little later.
+// observer receives the decisions of all components: it updates metrics, logs alerts, and wakes the relay and the
+// notifier ahead of their next poll.
 type observer struct {
 	*web.Metrics
 	relay *alerts.Relay
@@ -17,7 +17,7 @@ type observer struct {
 	log   *slog.Logger
 }
 
-// Alerted is told of an alert that was written.
+// Alerted processes a written alert.
 func (w observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
 	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
@@ -25,13 +25,12 @@ func (w observer) Alerted(a alerts.Alert) {
 	w.news()
 }
 
-// announce says something that the node has to say about itself, once however many nodes and
-// tries there are.
+// announce writes a system alert, once regardless of the number of nodes and attempts.
 func (n *node) announce(ctx context.Context, r alerts.SystemAlert) error {
 	return n.observeAlert(n.store.WriteSystemAlert(ctx, r))
 }
 
-// observeAlert tells the witness of what was written.
+// observeAlert passes a written alert to the observer.
 func (n *node) observeAlert(a alerts.Alert, observeAlert bool, err error) error {
 	if observeAlert {
 		n.witness.Alerted(a)

@@ -13,28 +13,29 @@ import (
 	"deadman/rules"
 )
 
-// overdueAfter is how long after its slot a due job is overdue, beside the time that its check may take where it waits
-// for a source or a handler. /readyz, the metrics, the heartbeat and alerts judge by it that jobs wait.
+// overdueAfter is the time after its slot at which a due job is overdue, in addition to the time that its check may
+// take for a source or a handler. /readyz, metrics, the heartbeat and alerts use it.
 const overdueAfter = time.Minute
 
-// overdue finds the overdue jobs of all shards, whichever node holds them.
+// overdue finds the overdue jobs of all shards, regardless of their holders.
 type overdue struct {
 	store *store.Store
 	book  *rules.Catalog
 	now   func() time.Time // the database's time
 }
 
-// backlog is overdue jobs, by shard and version of a rule.
+// backlog holds overdue jobs by shard and rule version.
 type backlog struct {
 	parts []store.Overdue
-	more  bool // there may be more, behind those that were looked at
+	more  bool // more may exist beyond the query limit
 }
 
-// look returns the jobs that are overdue. Where jobs that may still be late fill what was looked at, it looks past them.
+// look returns the overdue jobs. If jobs within their patience fill the query limit, it repeats the query without
+// them.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
 	now := o.now()
 	patience := make(map[futurejobs.VersionRef]time.Duration)
-	may := make(map[futurejobs.VersionRef]time.Duration) // patience, where a version has some
+	may := make(map[futurejobs.VersionRef]time.Duration) // patience of the versions that have any
 	for {
 		found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter), may)
 		if err != nil {
@@ -58,7 +59,8 @@ func (o *overdue) look(ctx context.Context) (backlog, error) {
 	}
 }
 
-// patience is how long the check of a version may take: nothing where it cannot be read, as no check runs then.
+// patience returns the time that the check of a version may take: zero for an unreadable version, as no check runs
+// then.
 func (o *overdue) patience(ctx context.Context, made futurejobs.VersionRef) time.Duration {
 	rule, err := o.book.Rule(ctx, made.RuleID, made.Version)
 	if err != nil {
@@ -67,13 +69,13 @@ func (o *overdue) patience(ctx context.Context, made futurejobs.VersionRef) time
 	return rule.Patience()
 }
 
-// without returns the backlog without some versions of rules.
+// without returns the backlog without the matching rule versions.
 func (b backlog) without(is func(futurejobs.VersionRef) bool) backlog {
 	b.parts = slices.DeleteFunc(slices.Clone(b.parts), func(o store.Overdue) bool { return is(o.VersionRef) })
 	return b
 }
 
-// of returns the backlog of one version of a rule.
+// of returns the backlog of one rule version.
 func (b backlog) of(made futurejobs.VersionRef) backlog {
 	return b.without(func(e futurejobs.VersionRef) bool { return e != made })
 }
@@ -85,7 +87,7 @@ func (b backlog) jobs() (n int) {
 	return n
 }
 
-// oldest is the first slot; zero: nothing is overdue.
+// oldest returns the earliest slot; zero if no job is overdue.
 func (b backlog) oldest() (slot time.Time) {
 	for _, part := range b.parts {
 		if slot.IsZero() || part.Oldest.Before(slot) {
@@ -104,7 +106,7 @@ func (b backlog) shards() []int16 {
 	return slices.Compact(all)
 }
 
-// count says how many jobs there are, such as "12 due jobs".
+// count returns the number of jobs as text, such as "12 due jobs".
 func (b backlog) count() string {
 	n, atLeast := b.jobs(), ""
 	if b.more {
@@ -116,7 +118,7 @@ func (b backlog) count() string {
 	return fmt.Sprintf("%s%d due jobs", atLeast, n)
 }
 
-// where names shards with the nodes that hold them, such as "shards 1, 2 of host/4711".
+// where returns shards with their holders as text, such as "shards 1, 2 of host/4711".
 func where(shards []int16, leases []futurejobs.Lease, nodes []futurejobs.Node) string {
 	names := make(map[string]string)
 	for _, n := range nodes {
@@ -140,7 +142,7 @@ func where(shards []int16, leases []futurejobs.Lease, nodes []futurejobs.Node) s
 	return strings.Join(parts, ", ")
 }
 
-// numbered names shards, such as "shards 1, 2". Of very many it names the first.
+// numbered returns shards as text, such as "shards 1, 2". It shortens a long list.
 func numbered(shards []int16) string {
 	const most = 16
 	text := "shard "

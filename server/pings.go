@@ -7,37 +7,37 @@ import (
 	"deadman/internal/pings"
 )
 
-// pingHandler is who finds out whose pings are, who takes them in, and who writes their log.
+// pingHandler resolves, receives and logs pings.
 type pingHandler struct {
 	*pings.Resolver
 	*pings.Receiver
 	writer *pings.LogWriter
-	missed func() // a ping came and could not be kept
+	missed func() // called if a ping was received and could not be stored
 }
 
-// Resolve finds whose a ping is.
+// Resolve finds the target of a ping.
 func (p *pingHandler) Resolve(ctx context.Context, path pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error) {
 	to, says, created, err = p.Resolver.Resolve(ctx, path, create)
 	p.noteLost(err)
 	return to, says, created, err
 }
 
-// Receive takes a ping in.
+// Receive stores a ping.
 func (p *pingHandler) Receive(ctx context.Context, ping pings.Ping) error {
 	err := p.Receiver.Receive(ctx, ping)
 	p.noteLost(err)
 	return err
 }
 
-// noteLost notes that somebody was not heard, unless that is the sender's own doing. It puts all alarms
-// off that wait for pings, so nothing that a stranger does may come to it.
+// noteLost records a ping gap for an error, unless the client caused it. A gap postpones all alerts about missing
+// pings, so a request by a stranger must never record one.
 func (p *pingHandler) noteLost(err error) {
 	if err != nil && !pings.ErrorInfoOf(err).IsClientError() {
 		p.missed()
 	}
 }
 
-// openPings puts the parts together that take pings in.
+// openPings creates the ping handler.
 func (n *node) openPings() *pingHandler {
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	return &pingHandler{
@@ -49,7 +49,7 @@ func (n *node) openPings() *pingHandler {
 	}
 }
 
-// pingObserver is told what pings came to.
+// pingObserver receives the results of pings.
 type pingObserver struct{ *node }
 
 // Beaten implements pings.Observer.

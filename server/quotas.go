@@ -16,36 +16,37 @@ import (
 )
 
 const (
-	// quotasEvery is how often a node reads the quotas and their use, and writes down what it did.
+	// quotasEvery is the interval at which a node reads quotas and their use, and saves its own use.
 	quotasEvery = 5 * time.Second
-	// countShare is for how many times as long as a count of jobs took none follows.
+	// countShare limits job counts: after a count, the next one follows no earlier than countShare times its
+	// duration.
 	countShare = 20
-	// bytesShare is the same of a count of their bytes, which reads their rows.
+	// bytesShare is the same for counts of job bytes, which read the rows.
 	bytesShare = 50
-	// quotaRemarked is for how long after the last refusal the alert of a quota stays open.
+	// quotaRemarked is the time after the last refusal for which the alert of a quota stays open.
 	quotaRemarked = 10 * time.Minute
-	// keepUse is for how long it is kept what was published in an hour: longer than any stream of alerts keeps it.
+	// keepUse is the retention of hourly use: longer than that of any stream of alerts.
 	keepUse = 400 * 24 * time.Hour
 )
 
-// quotas keeps what this node knows of the quotas of prefixes up to date: the limits, and how much of them is used on all nodes.
+// quotas keeps this node's view of prefix quotas up to date: the limits, and their use on all nodes.
 type quotas struct {
 	*access.Quotas
 	store *store.Store
 	bus   *bus.Bus
-	holds func() bool                 // this node does the upkeep
-	known func() []string             // the prefixes of people, who have no tokens
-	count func(limit string, n int64) // what had no room
+	holds func() bool                 // this node does the maintenance
+	known func() []string             // prefixes of users that log in without tokens
+	count func(limit string, n int64) // counts refusals
 	now   func() time.Time
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	countAt  time.Time // jobs are not counted before
-	bytesAt  time.Time // nor are their bytes before this
+	countAt  time.Time // earliest time of the next job count
+	bytesAt  time.Time // earliest time of the next count of job bytes
 	prunedAt time.Time
 }
 
-// Run refreshes until ctx ends, and writes down at the end what was done.
+// Run refreshes until ctx ends, and then saves the remaining use.
 func (q *quotas) Run(ctx context.Context) error {
 	r := rounds{
 		every: quotasEvery, do: q.refresh, log: q.log, level: slog.LevelWarn,
@@ -62,9 +63,9 @@ func (q *quotas) Run(ctx context.Context) error {
 
 // refresh reads the quotas and counts their use.
 //
-//  1. The limits are read, so that it is known whose use counts.
-//  2. What this node published and refused since the last time is written.
-//  3. Rules, jobs and published alerts are counted.
+//  1. It reads the limits, which determine the use to count.
+//  2. It saves the published and refused amounts of this node since the last time.
+//  3. It counts rules, jobs and published alerts.
 func (q *quotas) refresh(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,8 +101,8 @@ func (q *quotas) refresh(ctx context.Context) error {
 	return q.prune(ctx)
 }
 
-// all are the quotas of all prefixes. The first node that knows a prefix of people writes its quota, as the first token of a prefix
-// does.
+// all returns the quotas of all prefixes. The first node with a user prefix that has no quota creates it, as the
+// first token of a prefix does.
 func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	all, err := q.store.Quotas(ctx)
 	if err != nil {
@@ -119,8 +120,9 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	return q.store.Quotas(ctx)
 }
 
-// rested counts something of the pending jobs of rules with quotas, unless that took long lately and the jobs of all were counted before;
-// nil: it was not counted. at is when it is counted next, share for how many times as long as the count took it is not.
+// rested counts a property of the pending jobs of rules with quotas, unless a recent count took long and all jobs
+// were counted before; then it returns nil. at holds the earliest time of the next count, and share the pause as a
+// multiple of the count's duration.
 func (q *quotas) rested(
 	ctx context.Context, at *time.Time, share int64, count func(context.Context, func(string) bool) (map[string]int64, error),
 ) (map[string]int64, error) {
@@ -134,7 +136,7 @@ func (q *quotas) rested(
 	return counted, err
 }
 
-// keep writes what this node did.
+// keep saves this node's use.
 func (q *quotas) keep(ctx context.Context) error {
 	done := q.Take()
 	err := q.store.KeepQuotas(ctx, done)
@@ -156,7 +158,7 @@ func (q *quotas) pending(ctx context.Context, which func(rule string) bool) (map
 	return q.store.PendingOf(ctx, which)
 }
 
-// prune forgets what is older than any stream keeps, once an hour.
+// prune deletes use older than keepUse, once an hour.
 func (q *quotas) prune(ctx context.Context) error {
 	now := q.now()
 	if !q.holds() || now.Sub(q.prunedAt) < time.Hour {
@@ -168,9 +170,11 @@ func (q *quotas) prune(ctx context.Context) error {
 
 // Admit implements alerts.Quotas.
 //
-//  1. Alerts that have room in all quotas of their rules are admitted. So are those that an admin has published again: such an alert counts
-//     where it was withheld before, and otherwise counts already.
-//  2. So is one that ends another that was published: what was said is not left open. There is at most one for each.
+//  1. Alerts within all quotas of their rules are admitted. So are alerts that an admin publishes again: they
+//     count now if they were withheld before, and otherwise count already.
+//  2. An alert that closes a published one is admitted, so that the published alert does not stay open. At most
+//     one exists for each.
+//  3. The others are withheld: marked in the database, and removed from the outbox.
 //  3. The others are withheld: marked in the database, and taken out of the outbox.
 func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	if !q.Any() {
@@ -211,12 +215,12 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 	return admitted, nil
 }
 
-// counts reports whether an alert that is published counts toward quotas.
+// counts reports whether a published alert counts toward quotas.
 func counts(a *alerts.Alert) bool {
 	return a.Rule != alerts.SystemRule && a.Again != alerts.WasPublished
 }
 
-// admitEnds takes those out of the alerts that are over a quota which end an alert that was published.
+// admitEnds admits alerts over a quota that close a published alert.
 func (q *quotas) admitEnds(ctx context.Context, batch []alerts.Alert, over map[alerts.ID]bool) error {
 	closes := make(map[int16][]alerts.ID)
 	for i := range batch {
@@ -250,7 +254,7 @@ func (q *quotas) Return(unsent []alerts.Alert) {
 	}
 }
 
-// allow is ticks.Options.Allow.
+// allow implements scheduler.Options.Allow.
 func (q *quotas) allow(rule string, bytes int, now time.Time) time.Duration {
 	wait, err := q.Publish(rule, bytes, now)
 	if err != nil {
@@ -275,7 +279,7 @@ func (q *quotas) DeleteQuota(ctx context.Context, prefix string) error {
 	return q.refresh(ctx)
 }
 
-// QuotaUses implements web.Quotas: what is counted is a few seconds old.
+// QuotaUses implements web.Quotas. The counts are a few seconds old.
 func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUse, error) {
 	refusals, err := q.store.Refusals(ctx)
 	if err != nil {
@@ -297,7 +301,8 @@ func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUs
 // quotaStep is the step of the alerts about quotas.
 const quotaStep = "quota"
 
-// overQuota are the limits that refused something lately, on any node. That a rule was not saved is told to the client alone.
+// overQuota returns alarms for the limits with recent refusals on any node. A refused rule is reported only to the
+// client.
 func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
 	for _, q := range known {
 		for _, use := range q.Use {
@@ -319,7 +324,7 @@ func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
 	return all
 }
 
-// refusal is how often a limit of a prefix refused something, and when last.
+// refusal returns the number and the last time of refusals by a limit of a prefix.
 func (s situation) refusal(prefix string, what access.Limited) access.LimitUse {
 	for _, use := range s.refusals[prefix] {
 		if use.Limited == what {
@@ -333,7 +338,7 @@ func quotaTopic(prefix string, what access.Limited) string {
 	return fmt.Sprintf("quota/%s*/%s", prefix, what)
 }
 
-// quotaOver is the text of the alert that resolves one about a quota.
+// quotaOver returns the text of the alert that resolves a quota alert.
 func quotaOver(topic string) string {
 	prefix, what, _ := strings.Cut(strings.TrimPrefix(topic, "quota/"), "/")
 	return fmt.Sprintf("the quota of %s of the rules %s refused nothing for %s", what, prefix, quotaRemarked)

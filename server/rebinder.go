@@ -10,11 +10,11 @@ import (
 	"deadman/rules"
 )
 
-// rebindInterval is how often it is looked up which streams the rules' subjects come by. While the
-// broker is away the look fails; so it is looked up within that time of its return, too.
+// rebindInterval is the interval at which the streams of the rules' subjects are looked up. Lookups fail while the
+// broker is away, so the streams are also looked up within this time after its return.
 const rebindInterval = 2 * time.Second
 
-// rebinder has the rules follow their subjects from stream to stream.
+// rebinder moves the rules' subscriptions when their subjects move between streams.
 type rebinder struct {
 	rules *rules.Registry
 	owner *futurejobs.Owner
@@ -24,7 +24,7 @@ type rebinder struct {
 	err error
 }
 
-// Run looks until ctx ends, on the node that holds the upkeep's shard.
+// Run runs steps until ctx ends, while this node holds the maintenance shard.
 func (b *rebinder) Run(ctx context.Context) error {
 	tick := time.NewTicker(rebindInterval)
 	defer tick.Stop()
@@ -32,7 +32,7 @@ func (b *rebinder) Run(ctx context.Context) error {
 		if b.owner.Holds(maintenanceShard) {
 			b.step(ctx)
 		} else {
-			_ = b.setErr(nil) // it is another node that looks
+			_ = b.setErr(nil) // another node does it
 		}
 		select {
 		case <-ctx.Done():
@@ -55,7 +55,7 @@ func (b *rebinder) step(ctx context.Context) {
 	}
 }
 
-// setErr takes in how the last look went, and returns how the one before did.
+// setErr records the result of the last step, and returns the previous one.
 func (b *rebinder) setErr(err error) (before error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *rebinder) setErr(err error) (before error) {
 	return before
 }
 
-// Err is why rules cannot follow their subjects at the moment, or nil.
+// Err returns the error of the last step, or nil.
 func (b *rebinder) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

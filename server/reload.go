@@ -2,20 +2,19 @@ package server
 
 import "context"
 
-// operatorFile is a file of the operator that a running node reads again.
+// operatorFile is a configuration file that a running node can reload.
 type operatorFile struct {
-	path string // empty: there is none
-	// read puts what the file says in force, or returns what is wrong with it; then what was in
-	// force before stays.
+	path string // empty: not configured
+	// read applies the file, or returns an error and leaves the previous configuration in effect.
 	read func(context.Context) error
 }
 
-// operatorFiles are those that are read again together.
+// operatorFiles returns the reloadable files.
 func (n *node) operatorFiles() []operatorFile {
 	return []operatorFile{{n.Config.Hooks, n.readHooks}, {n.Notify, n.reloadChannels}, {n.Login, n.readLogin}}
 }
 
-// reload reads the operator's files again each time that it is told to, until ctx ends.
+// reload reloads the files on each receive from Config.Reload, until ctx ends.
 func (n *node) reload(ctx context.Context) error {
 	for {
 		select {

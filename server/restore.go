@@ -20,33 +20,33 @@ import (
 	"deadman/web"
 )
 
-// How the alert stream and the database are compared.
+// The timing and limits of the comparison of the alert stream and the database.
 const (
 	compareEvery = 5 * time.Second
-	settleWait   = 2 * compareEvery // after a restore is found, until open alerts are closed: ticks are applied by then
-	publishedMax = 2000             // alerts of this node that are looked up in one comparison
-	restoreShard = 0                // the shard whose holder writes the mark and closes alerts
+	settleWait   = 2 * compareEvery // from the detection of a restore until open alerts are closed: ticks are applied by then
+	publishedMax = 2000             // maximum number of this node's alerts looked up in one comparison
+	restoreShard = 0                // the shard of the node that writes the mark and closes alerts
 )
 
-// alertStream is the stream of alerts as a comparison reads it.
+// alertStream reads the stream of alerts for a comparison.
 type alertStream interface {
 	Info(ctx context.Context, stream string) (events.Info, error)
 	AlertsBetween(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error]
 }
 
-// comparison finds out that the database went back to an earlier state, by a failover that lost commits or
-// because it was restored: the alert stream has alerts then that the database does not know. It reports that. Once the
-// streams are read again, it closes the alerts that nothing else would close.
+// comparison detects that the database went back to an earlier state, through a failover that lost commits or a
+// restore: the alert stream then has alerts that the database does not know. It raises an alert. Once the streams are
+// read again, it closes the alerts that would otherwise stay open.
 //
-// A mark in the database says up to which sequence of the alert stream the database knows all alerts; the
-// mark goes back with the database. The alerts after the mark are looked up
+// A mark in the database holds the sequence of the alert stream up to which the database knows all alerts; the mark
+// goes back with the database. The alerts after the mark are looked up
 //
-//  1. when the node starts, and when the mark was written by another node before;
-//  2. after a comparison that failed, as while a standby takes over;
+//  1. when the node starts, and when another node wrote the mark before;
+//  2. after a failed comparison, for example while a standby takes over;
 //  3. when the mark is older than one that the node saw;
 //  4. when the database does not know an alert that the node published since the last comparison.
 //
-// A database without a mark is new, or from before the first one: the whole stream is looked up.
+// A database without a mark is new, or from before the first mark: the whole stream is looked up.
 type comparison struct {
 	store  *store.Store
 	stream alertStream
@@ -58,15 +58,15 @@ type comparison struct {
 	raised func(alerts.Alert)
 	log    *slog.Logger
 
-	seen alerts.Mark // the last one that the node read or wrote
-	own  bool        // the node wrote it
+	seen alerts.Mark // the last one read or written by the node
+	own  bool        // written by the node
 	sure bool        // the last comparison succeeded
 
 	mu        sync.Mutex
-	published []alerts.Alert // by this node since the last comparison: what identifies them
+	published []alerts.Alert // by this node since the last comparison: identities only
 	restore   *alerts.Restore
-	compared  bool  // once at least
-	failed    error // the last comparison
+	compared  bool  // at least once
+	failed    error // error of the last comparison
 }
 
 // Run compares until ctx ends.
@@ -87,7 +87,7 @@ func (c *comparison) Run(ctx context.Context) error {
 	}
 }
 
-// note keeps and logs how a round went.
+// note records and logs the result of a round.
 func (c *comparison) note(err error) {
 	c.sure = err == nil
 	c.mu.Lock()
@@ -105,9 +105,9 @@ func (c *comparison) note(err error) {
 
 // round compares once:
 //
-//  1. The alerts that the database may not know are looked up.
-//  2. A restore that shows is written down, once for all nodes.
-//  3. The mark moves on, and what is written down is reported and dealt with, by the holder of a shard.
+//  1. It looks up the alerts that the database may not know.
+//  2. It records a detected restore, once for all nodes.
+//  3. The holder of restoreShard advances the mark, reports a recorded restore and settles it.
 func (c *comparison) round(ctx context.Context) error {
 	info, err := c.stream.Info(ctx, bus.AlertsStream)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *comparison) round(ctx context.Context) error {
 	}
 	holds := c.owner.Holds(restoreShard)
 	mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
-	if err == nil && mark.Round == 0 { // at once: a database that goes back to before the first mark does not know since when
+	if err == nil && mark.Round == 0 { // at once: a restore to a state before the first mark would have an unknown time
 		mark, err = c.move(ctx, mark, info.LastSeq, nil)
 	}
 	if err != nil || !holds {
@@ -132,7 +132,7 @@ func (c *comparison) round(ctx context.Context) error {
 	return c.settle(ctx, mark, info.LastSeq)
 }
 
-// compare looks alerts up where there is reason to, and returns the mark with the restore that shows.
+// compare looks alerts up if necessary, and returns the mark with the detected restore.
 func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64, published []alerts.Alert, holds bool) (alerts.Mark, error) {
 	doubt := !c.sure || mark.Round < c.seen.Round || holds && !(c.own && mark.Round == c.seen.Round)
 	if !doubt {
@@ -143,7 +143,7 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 		doubt = len(unknown) > 0
 	}
 	before := c.seen
-	back := mark.Round < before.Round && !mark.At.After(before.At) // and no other node has found that yet
+	back := mark.Round < before.Round && !mark.At.After(before.At) // and no other node has found it yet
 	c.see(mark, c.own && mark.Round == c.seen.Round)
 	if !doubt {
 		return mark, nil
@@ -152,7 +152,7 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 	if err != nil || lost == 0 && !back {
 		return mark, err
 	}
-	if mark.Round == 0 { // the database is from before the first alert that it does not know
+	if mark.Round == 0 { // the database is from before the first unknown alert
 		if mark.At = first; first.IsZero() {
 			mark.At = before.At
 		}
@@ -160,7 +160,8 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 	return c.found(ctx, mark, last, lost)
 }
 
-// lost counts the alerts of a part of the stream that the database does not know, and says when the first was decided.
+// lost counts the alerts of a part of the stream that the database does not know, and returns the time of the first
+// decision.
 func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, first time.Time, err error) {
 	var batch []alerts.Alert
 	count := func() error {
@@ -187,7 +188,7 @@ func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, fi
 	return n, first, err
 }
 
-// unknown are the alerts that the database does not know, but for those that retention may have taken.
+// unknown returns the alerts that the database does not know, except those that retention may have removed.
 func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
 	if c.keep > 0 {
 		oldest := c.now().Add(-c.keep).Add(min(time.Hour, c.keep/2))
@@ -196,12 +197,12 @@ func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.
 	return c.store.Unknown(ctx, all)
 }
 
-// identity is what an alert is looked up by.
+// identity returns the fields by which an alert is looked up.
 func identity(a alerts.Alert) alerts.Alert {
 	return alerts.Alert{ID: a.ID, Entity: a.Entity, Key: a.Key}
 }
 
-// found writes a restore down. One that is not dealt with yet becomes part of it.
+// found records a restore. An unsettled earlier one is merged into it.
 func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, lost int) (alerts.Mark, error) {
 	now := c.now()
 	report, err := c.report(ctx)
@@ -223,7 +224,7 @@ func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, l
 	return c.move(ctx, mark, last, &r)
 }
 
-// report says which streams are read again, and what cannot be.
+// report describes the streams that are read again, and the losses.
 func (c *comparison) report(ctx context.Context) (string, error) {
 	cursors, err := c.store.Cursors(ctx)
 	if err != nil {
@@ -245,7 +246,7 @@ func (c *comparison) report(ctx context.Context) (string, error) {
 		"jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again", nil
 }
 
-// move replaces a mark, and takes in the one that is there then.
+// move replaces the mark, and adopts the current one if another node was faster.
 func (c *comparison) move(ctx context.Context, mark alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, error) {
 	to, ok, err := c.store.MoveMark(ctx, mark, seq, r)
 	if err != nil {
@@ -262,12 +263,12 @@ func (c *comparison) move(ctx context.Context, mark alerts.Mark, seq uint64, r *
 
 func (c *comparison) see(mark alerts.Mark, own bool) { c.seen, c.own = mark, own }
 
-// settle reports a restore, and deals with the alerts that were open when the database was lost, once all events
-// after its state are applied again:
+// settle reports a restore and, once all events after the restored state are applied again, handles the alerts that
+// were open when the database went back:
 //
-//  1. One that was raised again has its id, and is known by now.
-//  2. One whose job waits is given back to the job, whose end closes it.
-//  3. Any other is closed, as no job waits for it.
+//  1. An alert that was raised again has the same id, and is known by now.
+//  2. An alert of a pending job is returned to the job, and closes with its end.
+//  3. Any other is closed, as no job is pending for it.
 func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) error {
 	r := *mark.Restore
 	if err := c.remark(ctx, r.Remark()); err != nil {
@@ -301,9 +302,9 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 	return err
 }
 
-// isRead reports whether all that streams took in before a restore was found is applied.
+// isRead reports whether all messages received by the streams before the restore was found are applied.
 func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error) {
-	if c.now().Sub(r.ReadAt) < settleWait || c.book.Revision() == 0 { // without rules nothing is read yet
+	if c.now().Sub(r.ReadAt) < settleWait || c.book.Revision() == 0 { // without rules no stream is read yet
 		return false, nil
 	}
 	through, err := c.store.ReadThrough(ctx)
@@ -318,8 +319,8 @@ func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error)
 	return true, nil
 }
 
-// open are the alerts of a restore that the database does not know and that nothing in the stream closes, in
-// the order of their ids.
+// open returns the alerts of a restore that the database does not know and that no later alert of the stream closes,
+// ordered by id.
 func (c *comparison) open(ctx context.Context, r alerts.Restore, last uint64) ([]alerts.Alert, error) {
 	open := alerts.Open{}
 	for a, err := range c.stream.AlertsBetween(ctx, r.From, r.To) {
@@ -339,7 +340,7 @@ func (c *comparison) open(ctx context.Context, r alerts.Restore, last uint64) ([
 	return unknown, err
 }
 
-// publisher returns the publisher, of whose alerts the comparison takes note.
+// publisher wraps a publisher to record its published alerts.
 func (c *comparison) publisher(p alerts.Publisher) alerts.Publisher { return notedPublisher{p, c} }
 
 type notedPublisher struct {
@@ -354,7 +355,7 @@ func (p notedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]al
 	return sent, err
 }
 
-// notePublished keeps the newest alerts that were published.
+// notePublished records the newest published alerts.
 func (c *comparison) notePublished(sent []alerts.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -374,7 +375,7 @@ func (c *comparison) takePublished() []alerts.Alert {
 	return taken
 }
 
-// condition says whether the database went back and what that left is not dealt with yet.
+// condition returns the condition of the comparison: it fails while a restore is unsettled.
 func (c *comparison) condition() web.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// rounds is work that a node does again and again. The first failure of a row is logged, and so is the recovery.
+// rounds runs a periodic task. It logs the first of consecutive failures, and the recovery.
 type rounds struct {
 	every  time.Duration
-	atOnce bool // the first round does not wait for the first tick
+	atOnce bool // run the first round immediately
 	do     func(context.Context) error
 	log    *slog.Logger
 	level  slog.Level // of failed
-	failed string     // what is logged with the error; it is tried again with the next round
-	works  string     // what is logged after that
+	failed string     // log message of a failure; the next round retries
+	works  string     // log message of the recovery
 
 	failing bool // the last round failed
 }
 
-// Run does rounds until ctx ends.
+// Run runs rounds until ctx ends.
 func (r *rounds) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
@@ -36,7 +36,7 @@ func (r *rounds) Run(ctx context.Context) error {
 	}
 }
 
-// once does one round. How a round went that ctx ended is not logged.
+// once runs one round. It logs no result of a round that ctx ended.
 func (r *rounds) once(ctx context.Context) {
 	err := r.do(ctx)
 	switch {

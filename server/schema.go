@@ -13,8 +13,8 @@ import (
 	"deadman/internal/store"
 )
 
-// schemaWatch finds out that another program migrated the database further than this one, or another live
-// node, can follow.
+// schemaWatch detects that a newer program migrated the database beyond the version that this program, or another
+// live node, supports.
 type schemaWatch struct {
 	store *store.Store
 	owner *futurejobs.Owner
@@ -23,10 +23,10 @@ type schemaWatch struct {
 	said  func(alerts.Alert, bool, error) error
 	log   *slog.Logger
 
-	told alerts.Status // of the remark, as this node wrote it last; empty: it did not; used by Run alone
+	told alerts.Status // of the alert, as last written by this node; empty: not written; used by Run alone
 
 	mu  sync.Mutex
-	err error // why this program cannot work with the schema; nil: it can, as far as is known
+	err error // reason that this program does not support the schema; nil: it does, as far as known
 }
 
 // Run reads the schema until ctx ends.
@@ -43,9 +43,8 @@ func (w *schemaWatch) Run(ctx context.Context) error {
 
 // step reads the schema:
 //
-//  1. where it is too new for this program, the node becomes unfit and not ready;
-//  2. where it is too new for a live node, an alert is raised, by the holder of the upkeep's shard or by the
-//     node itself.
+//  1. If it is too new for this program, the node becomes unfit and not ready.
+//  2. If it is too new for a live node, the maintenance node or the affected node itself raises an alert.
 func (w *schemaWatch) step(ctx context.Context) error {
 	schema, err := w.store.Schema(ctx)
 	if err != nil {
@@ -71,7 +70,7 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	return nil
 }
 
-// note keeps whether this program can work with the schema.
+// note records whether this program supports the schema.
 func (w *schemaWatch) note(schema store.Schema) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,14 +88,14 @@ func (w *schemaWatch) note(schema store.Schema) {
 	}
 }
 
-// Err is why this program cannot work with the schema; nil: it can.
+// Err returns the reason that this program does not support the schema, or nil.
 func (w *schemaWatch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Unfit is Err for Owner.Unfit.
+// Unfit returns Err as text for Owner.Unfit.
 func (w *schemaWatch) Unfit() string {
 	if err := w.Err(); err != nil {
 		return err.Error()
@@ -104,8 +103,7 @@ func (w *schemaWatch) Unfit() string {
 	return ""
 }
 
-// behindRemark is the remark about the live nodes that cannot work with the schema; it is resolved where there
-// are none.
+// behindRemark returns the alert about the live nodes that do not support the schema; it is resolved if all do.
 func behindRemark(schema store.Schema, now time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{Topic: "schema", Step: "behind", Status: alerts.Resolved, Severity: alerts.Error, Since: now, Text: "every live node works with the schema"}
 	var names []string

@@ -1,5 +1,5 @@
-// Package server puts a node together: the whole way from an event to an alert in one
-// process. Programs that embed it call Serve.
+// Package server assembles a node: all steps from an event to an alert in one process. Programs that embed it call
+// Run.
 package server
 
 import (
@@ -15,9 +15,8 @@ import (
 	"deadman/web"
 )
 
-// Run runs a node until ctx ends; then the node stops taking work, settles what is in
-// hand, gives its shards back and leaves, within Config.Drain. An error of a part ends
-// the node in the same way and is returned.
+// Run runs a node until ctx ends. The node then stops accepting work, settles running checks, releases its shards and
+// returns, within Config.Drain. An error of a component ends the node in the same way and is returned.
 func Run(ctx context.Context, c Config) error {
 	n, err := newNode(ctx, c)
 	if err != nil {
@@ -26,8 +25,8 @@ func Run(ctx context.Context, c Config) error {
 	return errors.Join(n.run(ctx), n.close())
 }
 
-// run runs the parts. They stop in two steps, so that leases are held while what is in
-// hand is settled; were they stopped in any other way, no promise would be broken.
+// run runs the components. They stop in two phases, so that leases are held while running checks are settled. Any
+// other order would break no promise either.
 func (n *node) run(ctx context.Context) error {
 	listener, err := n.listen()
 	if err != nil {
@@ -88,12 +87,12 @@ func (n *node) run(ctx context.Context) error {
 	return err
 }
 
-// bounded bounds the connections that come in.
+// bounded bounds the incoming connections.
 func (n *node) bounded(listener net.Listener) net.Listener {
 	return web.Connections{Max: n.Connections, MaxPerAddr: n.ClientConnections, Proxies: n.TrustedProxies, Log: n.log}.Bound(listener)
 }
 
-// listen opens the HTTP address. A default that is taken moves to a free port.
+// listen opens the HTTP address. A taken default moves to a free port.
 func (n *node) listen() (net.Listener, error) {
 	listener, err := net.Listen("tcp", cmp.Or(n.HTTPAddr, DefaultHTTPAddr))
 	if err == nil {

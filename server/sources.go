@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-// openSources makes the sources of the operator's file.
+// openSources creates the sources of the operator's file.
 func (n *node) openSources() error {
 	known, err := n.readSources()
 	if err == nil {
@@ -24,9 +24,9 @@ func (n *node) openSources() error {
 	return nil
 }
 
-// OpenSources makes the sources of an operator's file for rules to be checked against, without
-// a node: those over its own connection can't be asked. env is what a variable of the environment
-// holds that the file names. The sources are in use until they are let go.
+// OpenSources creates the sources of an operator's file to check rules against, without a node: sources over the
+// node's own connection can't be queried. env resolves the environment variables named in the file. The caller must
+// call letGo after use.
 func OpenSources(file string, env func(name string) string) (known rules.Sources, letGo func(), err error) {
 	specs, err := sources.Load(file, env)
 	if err != nil {
@@ -39,8 +39,7 @@ func OpenSources(file string, env func(name string) string) (known rules.Sources
 	return set, set.Close, nil
 }
 
-// newSourceSet makes sources. Nothing is asked yet, and one that can't be reached does not hold
-// up the start.
+// newSourceSet creates sources without connecting, so an unreachable source does not delay the start.
 func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, error), o lookup.Observer, log *slog.Logger) (sourceSet, error) {
 	var all []*lookup.Source
 	for _, spec := range known {
@@ -56,7 +55,7 @@ func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, 
 	return sourceSet{lookup.NewSet(all...)}, nil
 }
 
-// readSources reads the file that the settings name; there are no sources without one.
+// readSources reads the configured sources file; without one it returns none.
 func (n *node) readSources() ([]sources.Spec, error) {
 	if n.Sources == "" {
 		return nil, nil
@@ -64,18 +63,18 @@ func (n *node) readSources() ([]sources.Spec, error) {
 	return sources.Load(n.Sources, n.Env)
 }
 
-// sourceSet is the sources of a node, as rules ask for them.
+// sourceSet provides the sources of a node to rules.
 type sourceSet struct{ *lookup.Set }
 
 var _ rules.Sources = sourceSet{}
 
-// Source returns the source of a name, if there is one.
+// Source returns the source with the name.
 func (s sourceSet) Source(name string) (rules.Source, bool) {
 	source, ok := s.Get(name)
 	return source, ok
 }
 
-// condition names the sources that can't be asked.
+// condition returns the condition of the sources, with the failing ones.
 func (s sourceSet) condition() []web.Condition {
 	states := s.States()
 	if len(states) == 0 {

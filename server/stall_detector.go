@@ -14,30 +14,29 @@ import (
 	"deadman/rules"
 )
 
-// When something is blind, and how that is found out.
+// The timing of stall detection.
 const (
-	stallAfter         = time.Minute     // of standing still, beside a third of the lease
-	stallCheckInterval = 5 * time.Second // how far it came is written down
-	resumeTimeout      = 3 * time.Second // the sweep waits for the look at what it missed
-	steadyLooks        = 3               // at which the sweep has to have come so far
+	stallAfter         = time.Minute     // of standing still, in addition to a third of the lease
+	stallCheckInterval = 5 * time.Second // interval at which progress is saved
+	resumeTimeout      = 3 * time.Second // maximum delay of a resuming sweep by the report of its gap
+	steadyLooks        = 3               // consecutive rounds in which the sweep must have reached a time
 )
 
-// progressShard is the shard whose holder sends the heartbeat.
+// progressShard is the shard of the node that sends the heartbeat.
 const progressShard = 0
 
-// The topics of progress. The intake of each stream is one of its own.
+// The topics of progress. Each stream's intake has its own.
 const (
 	sweepTopic  = "sweep"
 	intakeTopic = "intake/"
 )
 
-// blindStep is the step of the alerts about what was blind.
+// blindStep is the step of alerts about monitoring gaps.
 const blindStep = "blind"
 
-// stallDetector finds out when the sweep or the intake of a stream stood still, and says so: while it
-// is so, as far as somebody is there to say it, and when it is over. What is behind it is a
-// row for each, which is moved on only to where nothing is blind. So whoever looks, and
-// after whatever restart, it began when the row says.
+// stallDetector detects that the sweep or the intake of a stream stood still, and raises an alert: during the stall,
+// if a node is running, and after it. A row for each topic holds its progress and advances only to times without a
+// stall. Thus every node, even after a restart, reports the same beginning of a gap.
 type stallDetector struct {
 	store  *store.Store
 	book   *rules.Catalog
@@ -46,10 +45,10 @@ type stallDetector struct {
 	after  time.Duration
 	remark func(context.Context, alerts.SystemAlert) error
 	log    *slog.Logger
-	looks  []time.Time // how far all shards were swept at the last looks; used by Run alone
+	looks  []time.Time // times up to which all shards were swept at the last rounds; used by Run alone
 }
 
-// Run looks until ctx ends.
+// Run runs checks until ctx ends.
 func (b *stallDetector) Run(ctx context.Context) error {
 	r := rounds{
 		every: stallCheckInterval, do: b.check, log: b.log, level: slog.LevelWarn,
@@ -58,8 +57,7 @@ func (b *stallDetector) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// Resuming looks at what the sweep missed, before it goes on: what was due is still there to
-// be counted.
+// Resuming reports the gap of the sweep before the sweep resumes, while the missed due jobs can still be counted.
 func (b *stallDetector) Resuming(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
@@ -72,17 +70,17 @@ func (b *stallDetector) Resuming(ctx context.Context) {
 	}
 }
 
-// check is one comparison. Every node does it: a broken node may be unable to report itself.
+// check is one comparison. Every node does it, because a broken node may be unable to report itself.
 //
-//  1. each topic that stands still is reported;
-//  2. each topic that came further is moved on: how far all shards are swept, which their leases tell every
-//     node, and the streams that this node reads.
+//  1. It reports each topic that stands still.
+//  2. It advances each topic with progress: the sweep of all shards, known to every node by the leases, and the
+//     streams read by this node.
 func (b *stallDetector) check(ctx context.Context) error {
 	all, err := b.store.Progress(ctx)
 	if err != nil {
 		return err
 	}
-	// What was due a moment ago may be in hand; it is not late.
+	// Jobs that were due a moment ago may be running; they are not late.
 	if err := b.reportStalls(ctx, all, b.now().Add(-maxSweepLag)); err != nil {
 		return err
 	}
@@ -104,7 +102,7 @@ func (b *stallDetector) check(ctx context.Context) error {
 	return nil
 }
 
-// currentProgress is how far what this node knows of came, by topic.
+// currentProgress returns the progress known to this node, by topic.
 func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
 	for _, tap := range b.taps() {
@@ -119,9 +117,9 @@ func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Ti
 	return reached, err
 }
 
-// steady takes in how far all shards are swept, and returns how far they were at each of the last looks; zero: there
-// were too few. A job whose stream is read a moment after its slot holds the sweep back from then on alone, and the row
-// must not have passed it.
+// steady records the time up to which all shards are swept, and returns the time reached at each of the last rounds;
+// zero if they are too few. A job with a stream that is read a moment after its slot holds the sweep back only from
+// then on, and the row must not have passed its slot.
 func (b *stallDetector) steady(through time.Time) time.Time {
 	if b.looks = append(b.looks, through); len(b.looks) < steadyLooks {
 		return time.Time{}
@@ -130,8 +128,8 @@ func (b *stallDetector) steady(through time.Time) time.Time {
 	return slices.MinFunc(b.looks, time.Time.Compare)
 }
 
-// stalled reports whether a topic that came through to an instant is blind at another. The
-// sweep misses nothing before the next slot of any rule.
+// stalled reports whether a topic with the given progress is stalled at now. The sweep misses nothing before the next
+// slot of any rule.
 func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 	if topic == sweepTopic {
 		if through = b.book.NextSlot(through); through.IsZero() {
@@ -141,8 +139,8 @@ func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 	return now.Sub(through) > b.after
 }
 
-// reportStalls says what stands still, with how many jobs wait for it that were due by until. What
-// no rule needs any more is forgotten.
+// reportStalls reports stalled topics, with the number of affected jobs that were due by until. It forgets topics
+// that no rule needs any more.
 func (b *stallDetector) reportStalls(ctx context.Context, all []store.Progress, until time.Time) error {
 	now, reads := b.now(), b.book.SubjectsByStream()
 	for _, seen := range all {
@@ -161,9 +159,8 @@ func (b *stallDetector) reportStalls(ctx context.Context, all []store.Progress, 
 	return nil
 }
 
-// markStalled says that a topic stands still, with how many jobs wait for it that were due by
-// until. The row is marked first: what is marked is closed when it moves on, whoever moves it.
-// ok is false where it moved meanwhile.
+// markStalled reports a stalled topic, with the number of affected jobs that were due by until. It marks the row
+// first, so that the node that advances the topic closes the alert. ok is false if the topic advanced meanwhile.
 func (b *stallDetector) markStalled(ctx context.Context, seen store.Progress, now, until time.Time) (noted store.Progress, ok bool, err error) {
 	late, err := b.store.LateJobs(ctx, seen.Through, until, b.waitingRules(seen.Topic))
 	if err != nil {
@@ -182,7 +179,7 @@ func (b *stallDetector) markStalled(ctx context.Context, seen store.Progress, no
 	return noted, true, b.remark(ctx, r)
 }
 
-// named adds to a text which shards are behind at the time now, and which nodes hold them.
+// named adds the shards that are behind at now, and their holders, to a text.
 func (b *stallDetector) named(ctx context.Context, text string, now time.Time) (string, error) {
 	leases, err := b.store.Leases(ctx)
 	if err != nil {
@@ -204,7 +201,7 @@ func (b *stallDetector) named(ctx context.Context, text string, now time.Time) (
 	return text + "; behind: " + where(behind, leases, nodes), nil
 }
 
-// waitingRules are the rules whose jobs wait for a topic; nil: those of all rules do.
+// waitingRules returns the rules with jobs that depend on a topic; nil means all rules.
 func (b *stallDetector) waitingRules(topic string) []int32 {
 	if stream, isIntake := strings.CutPrefix(topic, intakeTopic); isIntake {
 		return b.book.WaitingFor(stream)
@@ -212,9 +209,9 @@ func (b *stallDetector) waitingRules(topic string) []int32 {
 	return nil
 }
 
-// advance moves a topic on. Where it was blind, that is reported first. It is not moved to where it still is blind, and
-// once reported, not to where it would be blind again within the next looks: one time of blindness is one alert. Nor is
-// it moved into the future: after a clock is set back, a reader reports a position by the old time for a moment.
+// advance advances a topic. It first reports a gap. It does not advance to a time that is still stalled, and after a
+// report not to one that would stall again within the next rounds, so that one gap raises one alert. Nor does it
+// advance into the future: after a clock is set back, a reader briefly reports a position by the old time.
 func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to time.Time) error {
 	now := b.now()
 	limit := now
@@ -225,7 +222,7 @@ func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to tim
 		return nil
 	}
 	if !seen.Still && to.Sub(seen.Through) < stallCheckInterval/2 {
-		return nil // another node has moved it just now
+		return nil // another node has just advanced it
 	}
 	if seen.Still || !seen.Through.IsZero() && b.stalled(seen.Topic, seen.Through, to) {
 		noted, ok, err := b.markStalled(ctx, seen, to, to)
@@ -241,7 +238,7 @@ func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to tim
 	return err
 }
 
-// forget forgets a stream that no rule names.
+// forget removes a stream that no rule names.
 func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 	if seen.Still {
 		if err := b.remark(ctx, b.stallAlert(seen, alerts.Resolved, b.now())); err != nil {
@@ -251,7 +248,7 @@ func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 	return b.store.ForgetProgress(ctx, seen.Topic)
 }
 
-// stallAlert is what is said of a topic that was blind until an instant.
+// stallAlert returns the alert about a topic that was stalled until the given time.
 func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, until time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{
 		Topic: seen.Topic, Step: blindStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.Late,
@@ -272,7 +269,7 @@ func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, un
 	return r
 }
 
-// lateJobs says how many jobs were late.
+// lateJobs returns the number of late jobs as text.
 func lateJobs(n int) string {
 	switch {
 	case n == 0:

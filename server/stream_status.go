@@ -14,22 +14,22 @@ import (
 	"deadman/web"
 )
 
-// How streams are looked at.
+// The limits of stream status queries.
 const (
-	streamInfoTimeout = time.Second // the broker says where they end
+	streamInfoTimeout = time.Second // for the broker's reply about the ends of streams
 	maxStreamLag      = 10 * time.Second
-	maxListedRules    = 50 // rules that are named of a stream
+	maxListedRules    = 50 // rules listed per stream
 )
 
-// streamStatus is what is known of a stream that rules are told by.
+// streamStatus holds the known state of a stream that rules read.
 type streamStatus struct {
 	name     string
 	cursor   futurejobs.Cursor
-	progress store.Progress // zero: none is written down
-	readBy   string         // the node's name; empty: none is to read it
-	tap      *events.Status // nil: it is not this node that reads it
-	end      *events.Info   // nil: the broker did not say
-	gone     bool           // the broker says that it is not there
+	progress store.Progress // zero: none is stored
+	readBy   string         // the node's name; empty: no node
+	tap      *events.Status // nil: read by another node
+	end      *events.Info   // nil: no reply from the broker
+	gone     bool           // the broker reports that it does not exist
 }
 
 // Streams implements web.Streams.
@@ -53,7 +53,7 @@ func (n *node) Streams(ctx context.Context) ([]web.Stream, error) {
 	return out, nil
 }
 
-// loadStreamStatus finds what the database and this node's intake know of the streams.
+// loadStreamStatus loads the state of the streams known to the database and this node's intake.
 func (n *node) loadStreamStatus(ctx context.Context, all []streamStatus) error {
 	cursors, err := n.store.Cursors(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (n *node) loadStreamStatus(ctx context.Context, all []streamStatus) error {
 	return nil
 }
 
-// shardHolders are the names of the nodes that hold shards, by shard.
+// shardHolders returns the names of the nodes that hold shards, by shard.
 func (n *node) shardHolders(ctx context.Context) (map[int16]string, error) {
 	nodes, err := n.store.Nodes(ctx)
 	if err != nil {
@@ -103,10 +103,10 @@ func (n *node) shardHolders(ctx context.Context) (map[int16]string, error) {
 	return holders, nil
 }
 
-// fetchStreamEnds asks the broker where the streams end, all at a time.
+// fetchStreamEnds queries the broker for the ends of the streams, concurrently.
 func (n *node) fetchStreamEnds(ctx context.Context, all []streamStatus) {
 	if !n.bus.Connected() {
-		return // whoever asked is told what is known without it, at once
+		return // reply at once without the ends
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamInfoTimeout)
 	defer cancel()
@@ -123,7 +123,7 @@ func (n *node) fetchStreamEnds(ctx context.Context, all []streamStatus) {
 	asked.Wait()
 }
 
-// toAPI is the stream as people see it.
+// toAPI returns the stream in its API form.
 func (s streamStatus) toAPI(now time.Time) web.Stream {
 	out := web.Stream{
 		Name: s.name, ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
@@ -145,10 +145,10 @@ func (s streamStatus) toAPI(now time.Time) web.Stream {
 	return out
 }
 
-// caughtUp reports whether nothing in the stream follows what was taken in.
+// caughtUp reports whether all messages of the stream are ingested.
 func (s streamStatus) caughtUp() bool { return s.end != nil && s.cursor.LastSeq >= s.end.LastSeq }
 
-// behind is how many messages are left, as far as that is known.
+// behind returns the number of unread messages; nil if unknown.
 func (s streamStatus) behind() *uint64 {
 	var left uint64
 	switch {
@@ -163,7 +163,7 @@ func (s streamStatus) behind() *uint64 {
 	return &left
 }
 
-// readThrough is until when the stream was read to its end; zero: it never was.
+// readThrough returns the time up to which the stream was read to its end; zero: never.
 func (s streamStatus) readThrough(now time.Time) time.Time {
 	through := s.cursor.ReadThrough
 	if s.progress.Through.After(through) {
@@ -178,7 +178,7 @@ func (s streamStatus) readThrough(now time.Time) time.Time {
 	return through
 }
 
-// state is how the stream does, and what is wrong. An error itself may name hosts; it is in the log.
+// state returns the state of the stream and its problem. The error itself may contain hosts and is only logged.
 func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	switch {
 	case s.gone || s.tap != nil && errors.Is(s.tap.Err, events.ErrGone):

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// unfitness says why this node should hold no shards. Each part that can tell gives a reason, a sentence without
-// secrets, or none.
+// unfitness collects the reasons that this node should hold no shards. Each function returns a sentence without
+// secrets, or an empty string.
 type unfitness []func() (reason string)
 
-// reason is all that speaks against the node; empty: nothing does.
+// reason returns all reasons; empty: the node is fit.
 func (u unfitness) reason() string {
 	var all []string
 	for _, part := range u {
@@ -22,12 +22,12 @@ func (u unfitness) reason() string {
 	return strings.Join(all, "; ")
 }
 
-// brokerless finds that the broker cannot be used for longer than a lease. It is called by one goroutine.
+// brokerless detects that the broker has been unusable for longer than a lease. It is called by one goroutine.
 type brokerless struct {
-	err   func() error     // why the broker cannot be used at the moment; nil: it can
+	err   func() error     // the current error of the broker; nil: usable
 	now   func() time.Time // a monotonic clock
 	bound time.Duration
-	since time.Time // it cannot be used; zero: it can
+	since time.Time // start of the failure; zero: usable
 }
 
 func (b *brokerless) reason() string {
@@ -42,18 +42,19 @@ func (b *brokerless) reason() string {
 	return ""
 }
 
-// unfitness is that of the node.
+// unfitness returns the reasons of the node.
 func (n *node) unfitness() unfitness {
 	all := unfitness{n.schema.Unfit, func() string { return n.sweeper.Unfit(n.Lease) }}
-	if n.server == nil { // one in the process is another node's no more than the node's own jobs are
+	if n.server == nil { // an embedded broker fails with its node and is not usable by others
 		broker := brokerless{err: n.brokerErr, now: time.Now, bound: n.Lease}
 		all = append(all, broker.reason)
 	}
 	return all
 }
 
-// brokerErr is why this node cannot use the broker: it is not connected, or the last look at the stream of alerts failed. A
-// server may be there and not know the leader of the streams, have no JetStream, or deny this node's user what it needs.
+// brokerErr returns the reason that this node cannot use the broker: it is not connected, or the last query of the
+// stream of alerts failed. A server may be reachable but not know the leader of the streams, have no JetStream, or
+// deny permissions to the node's user.
 func (n *node) brokerErr() error {
 	_, err := n.bus.AlertsStreamUsage()
 	return errors.Join(n.natsErr(), err)

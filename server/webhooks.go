@@ -11,7 +11,7 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// readHooks reads the file of hooks, and takes in the webhooks of its hooks from now on.
+// readHooks reads the webhooks file and applies it.
 func (n *node) readHooks(context.Context) error {
 	known, err := readHooks(n.Config.Hooks)
 	if err == nil {
@@ -20,11 +20,11 @@ func (n *node) readHooks(context.Context) error {
 	return err
 }
 
-// hookOf is the hook of a name; nil: there is none.
+// hookOf returns the webhook with the name, or nil.
 func (n *node) hookOf(name string) *webhooks.Webhook { return (*n.hooks.Load())[name] }
 
-// readHooks reads the file of hooks that the settings name, and the secrets that it names; none
-// without a file. The error says of all secrets what is wrong with them.
+// readHooks reads a webhooks file and the secret files it names; without a file it returns none. The error covers all
+// invalid secrets.
 func readHooks(file string) (webhooks.Set, error) {
 	if file == "" {
 		return nil, nil
