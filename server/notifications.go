@@ -96,7 +96,7 @@ func (n *node) channelGauges(ctx context.Context) []alerts.ChannelState {
 	}
 	states, err := n.people.Channels(ctx)
 	if err != nil {
-		return nil // what else cannot be read then says so
+		return nil // other metrics report the database error
 	}
 	return states
 }
