@@ -8,10 +8,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Action is what an entry of the audit says was done.
+// Action is the action of an audit entry.
 type Action string
 
-// The actions. Each has a row in Actions.
+// The actions. Each has an entry in Actions.
 const (
 	RuleSave   Action = "rule.save"
 	RuleDelete Action = "rule.delete"
@@ -52,14 +52,14 @@ const (
 	SessionRevoke Action = "session.revoke"
 )
 
-// Audited describes the entries of an action.
+// Audited describes the audit entries of an action.
 type Audited struct {
 	Action Action
-	Object string // its forms, in Markdown
-	Says   string // when it is written, and what its detail has
+	Object string // forms of the object, in Markdown
+	Says   string // condition of the entry, and contents of its detail
 }
 
-// Actions describes all actions. docs/access.md shows them as a table, and the store writes no other.
+// Actions describes all actions. docs/access.md shows them as a table, and the store writes no others.
 var Actions = []Audited{
 	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number and bundle"},
 	{RuleDelete, "`rule/<name>`", "the rule was deleted; its last version and bundle"},
@@ -91,7 +91,7 @@ var Actions = []Audited{
 	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id, or the person"},
 }
 
-// Check returns an error unless the action is one of Actions.
+// Check returns an error unless the action is in Actions.
 func (a Action) Check() error {
 	if slices.ContainsFunc(Actions, func(known Audited) bool { return known.Action == a }) {
 		return nil
@@ -99,7 +99,7 @@ func (a Action) Check() error {
 	return fmt.Errorf("the audit has no action %q; add it to access.Actions", string(a))
 }
 
-// ActionTable is Actions as a table in Markdown.
+// ActionTable returns Actions as a Markdown table.
 func ActionTable() string {
 	var b strings.Builder
 	b.WriteString("| action | object | written when; detail |\n|---|---|---|\n")

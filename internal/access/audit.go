@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// AuditEntry is a line of the audit. It is written in the transaction of what it tells, and
-// never changed.
+// AuditEntry is an entry of the audit log. It is written in the transaction of its action, and never changed.
 type AuditEntry struct {
-	ID     int64     `json:"id"` // later entries have greater ones
+	ID     int64     `json:"id"` // ascending
 	At     time.Time `json:"at"`
 	Actor  Actor     `json:"actor"`
 	Action string    `json:"action"` // such as rule.save, job.cancel, token.create
@@ -16,40 +15,39 @@ type AuditEntry struct {
 	Detail string    `json:"detail,omitzero"`
 }
 
-// AuditFilter narrows the audit. Zero values narrow nothing. Actor, Action and Object are whole,
-// or what one begins with and a "*".
+// AuditFilter filters the audit log. Zero fields match all entries. Actor, Action and Object are complete values, or
+// prefixes followed by "*".
 type AuditFilter struct {
-	Actor  string // its name
+	Actor  string // the actor's name
 	Action string
 	Object string
 	After  time.Time // inclusive
 	Before time.Time // exclusive
-	Cursor string    // where the last page ended; opaque
+	Cursor string    // the next cursor of the previous page; opaque
 	Limit  int       // 1 to 500; 0: 50
 }
 
-// The names of actors that have no token. That of a bundle of rule files is "file:" and the
-// bundle's; those of people are Person.String.
+// The names of actors without a token. A bundle of rule files is "file:" and its name; a person is Person.String.
 const (
 	NodeItself = "deadman"
-	Loopback   = "loopback" // anybody on a node that is open
+	Loopback   = "loopback" // any client of an open node
 )
 
-// Actor is who does something.
+// Actor identifies the author of an action.
 type Actor struct {
-	Name    string `json:"name"`              // the token's, a person's, or one of those above
-	TokenID string `json:"token_id,omitzero"` // or Person.ID; empty: without a token
-	Addr    string `json:"addr,omitzero"`     // where a request came from
+	Name    string `json:"name"`              // of the token or person, or one of the constants
+	TokenID string `json:"token_id,omitzero"` // or Person.ID; empty: no token
+	Addr    string `json:"addr,omitzero"`     // remote address of the request
 }
 
 type actorKey struct{}
 
-// As returns a context in which a does what is done.
+// As returns a context with the actor of its actions.
 func As(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf returns who does what is done in a context: the node itself, if nobody else.
+// ActorOf returns the actor of a context; by default the node itself.
 func ActorOf(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return a

@@ -11,21 +11,21 @@ import (
 	"deadman/internal/subjects"
 )
 
-// ErrOutside means that a token or a person, or a rule that they saved, wanted what is out of their bounds.
+// ErrOutside means that a token or a person, or a rule saved by them, exceeded their bounds.
 var ErrOutside = errors.New("out of the token's bounds")
 
-// Bounds are the subjects, sources and handlers that a token may use by itself and by the rules that it saves. A nil list
-// bounds nothing, and an empty one leaves nothing. A nil *Bounds bounds nothing at all.
+// Bounds lists the subjects, sources and handlers that a token may use, directly and through its rules. A nil list
+// allows all, and an empty one none. A nil *Bounds allows all.
 type Bounds struct {
-	Token    string        `json:"token,omitzero"`    // the name of the token, or a person
-	Prefix   string        `json:"-"`                 // of the token; it is not kept with a rule
-	Subjects subjects.List `json:"subjects,omitzero"` // that its rules may read
-	Publish  subjects.List `json:"publish,omitzero"`  // that it may publish on, its rules may emit on, and its lookups may request on
-	Sources  []string      `json:"sources,omitzero"`  // that its lookups may ask: names, or what names begin with and a "*"
-	Handlers []string      `json:"handlers,omitzero"` // that its rules may call, as Sources
+	Token    string        `json:"token,omitzero"`    // name of the token or person
+	Prefix   string        `json:"-"`                 // of the token; not stored with a rule
+	Subjects subjects.List `json:"subjects,omitzero"` // readable by its rules
+	Publish  subjects.List `json:"publish,omitzero"`  // allowed for its publishing, emits of its rules and requests of its lookups
+	Sources  []string      `json:"sources,omitzero"`  // allowed for its lookups: names, or prefixes followed by "*"
+	Handlers []string      `json:"handlers,omitzero"` // allowed for its rules, in the form of Sources
 }
 
-// MayRead refuses a pattern of subjects that is not within those that may be read.
+// MayRead returns an error for a subject pattern outside the readable subjects.
 func (b *Bounds) MayRead(pattern string) error {
 	if b == nil || b.Subjects == nil || b.Subjects.Cover(pattern) {
 		return nil
@@ -33,7 +33,7 @@ func (b *Bounds) MayRead(pattern string) error {
 	return b.refuse("read", "the subject", pattern, "subjects", "--subject", b.Subjects)
 }
 
-// MayPublish refuses a subject, or a pattern of subjects, that is not within those that may be published on.
+// MayPublish returns an error for a subject or subject pattern outside the publishable subjects.
 func (b *Bounds) MayPublish(pattern string) error {
 	if b == nil || b.Publish == nil || b.Publish.Cover(pattern) {
 		return nil
@@ -41,7 +41,7 @@ func (b *Bounds) MayPublish(pattern string) error {
 	return b.refuse("publish on", "the subject", pattern, "publish", "--publish", b.Publish)
 }
 
-// MayAsk refuses a source that may not be asked.
+// MayAsk returns an error for a source outside the bounds.
 func (b *Bounds) MayAsk(source string) error {
 	if b == nil || b.Sources == nil || names(b.Sources, source) {
 		return nil
@@ -49,7 +49,7 @@ func (b *Bounds) MayAsk(source string) error {
 	return b.refuse("ask", "the source", source, "sources", "--source", b.Sources)
 }
 
-// MayCall refuses a handler that may not be called.
+// MayCall returns an error for a handler outside the bounds.
 func (b *Bounds) MayCall(handler string) error {
 	if b == nil || b.Handlers == nil || names(b.Handlers, handler) {
 		return nil
@@ -57,7 +57,7 @@ func (b *Bounds) MayCall(handler string) error {
 	return b.refuse("call", "the handler", handler, "handlers", "--handler", b.Handlers)
 }
 
-// names reports whether one of the list is the name, or what it begins with and a "*".
+// names reports whether the list contains the name, or a matching prefix followed by "*".
 func names(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(one string) bool {
 		begin, open := strings.CutSuffix(one, "*")
@@ -65,10 +65,11 @@ func names(list []string, name string) bool {
 	})
 }
 
-// maxShown bounds how much of a list an error shows, in bytes.
+// maxShown bounds the part of a list shown in an error, in bytes.
 const maxShown = 300
 
-// refuse names what was wanted, the bound and the remedy. It tells nothing of others: only what the request and the token have.
+// refuse returns an error with the request, the bound and a remedy. It discloses only data of the request and the
+// token.
 func (b *Bounds) refuse(verb, kind, what, list, flag string, allowed []string) error {
 	has := strings.Join(allowed, ", ")
 	switch {
@@ -84,7 +85,7 @@ func (b *Bounds) refuse(verb, kind, what, list, flag string, allowed []string) e
 	return fmt.Errorf("%s may not %s %s %.300q, which is %w (%s: %s); leave it out, or %s", whoIs(b.Token), verb, kind, what, ErrOutside, list, has, remedy)
 }
 
-// Equal reports whether two bounds leave the same, whichever tokens they are of.
+// Equal reports whether two bounds allow the same, regardless of their tokens.
 func (b *Bounds) Equal(c *Bounds) bool {
 	if b == nil || c == nil {
 		return b == c
@@ -93,15 +94,15 @@ func (b *Bounds) Equal(c *Bounds) bool {
 	return same(b.Subjects, c.Subjects) && same(b.Publish, c.Publish) && same(b.Sources, c.Sources) && same(b.Handlers, c.Handlers)
 }
 
-// lists are the bounds without the token's name.
+// lists returns the lists of the bounds.
 func (b Bounds) lists() [][]string { return [][]string{b.Subjects, b.Publish, b.Sources, b.Handlers} }
 
-// given reports whether one of the lists is there.
+// given reports whether any list is non-nil.
 func (b Bounds) given() bool {
 	return slices.ContainsFunc(b.lists(), func(l []string) bool { return l != nil })
 }
 
-// OrNil returns the bounds; nil where no list is there.
+// OrNil returns the bounds, or nil if all lists are nil.
 func (b Bounds) OrNil() *Bounds {
 	if !b.given() {
 		return nil
@@ -109,7 +110,7 @@ func (b Bounds) OrNil() *Bounds {
 	return &b
 }
 
-// String says what may be used, as a line for people: "subjects acme.>; publish none; …". What is not bound is left out.
+// String returns the bounds as one line, "subjects acme.>; publish none; …", without the nil lists.
 func (b *Bounds) String() string {
 	if b == nil {
 		return ""
@@ -128,17 +129,17 @@ func (b *Bounds) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// listNames are what people call the lists, in their order.
+// listNames are the displayed names of the lists, in their order.
 var listNames = []string{"subjects", "publish", "sources", "handlers"}
 
-// WriteBounds is how a store keeps bounds: JSON.
+// WriteBounds encodes bounds as JSON for a store.
 func WriteBounds(b *Bounds) (string, error) {
 	text, err := json.Marshal(b)
 	return string(text), err
 }
 
-// ReadBounds reads what WriteBounds wrote of bounds. What cannot be read, as a list that this program does not know, leaves
-// nothing.
+// ReadBounds decodes the text of WriteBounds. A text that can't be decoded, for example with a list unknown to this
+// program, becomes bounds that allow nothing.
 func ReadBounds(text string) *Bounds {
 	b := &Bounds{}
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -149,8 +150,8 @@ func ReadBounds(text string) *Bounds {
 	return b
 }
 
-// Bounds returns the bounds of the token; nil: it has none. A token with a prefix may use what was given to it and nothing
-// else; one without is bound by the lists that were given to it.
+// Bounds returns the bounds of the token; nil: none. A token with a prefix may use only the entries given to it; one
+// without is bound by its given lists only.
 func (t Token) Bounds() *Bounds {
 	if t.Prefix == "" && !t.Given.given() {
 		return nil
@@ -164,7 +165,7 @@ func (t Token) Bounds() *Bounds {
 	return &b
 }
 
-// orNone is the list, or an empty one where it is not there.
+// orNone returns the list, or an empty one for nil.
 func orNone[L ~[]string](l L) L {
 	if l == nil {
 		return L{}
@@ -174,12 +175,12 @@ func orNone[L ~[]string](l L) L {
 
 type boundsKey struct{}
 
-// Within returns a context in which nothing out of the bounds is done.
+// Within returns a context with the bounds of its actions.
 func Within(ctx context.Context, b *Bounds) context.Context {
 	return context.WithValue(ctx, boundsKey{}, b)
 }
 
-// BoundsOf returns the bounds within which things are done in a context; nil: there are none.
+// BoundsOf returns the bounds of a context; nil: none.
 func BoundsOf(ctx context.Context) *Bounds {
 	b, _ := ctx.Value(boundsKey{}).(*Bounds)
 	return b

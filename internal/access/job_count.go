@@ -6,33 +6,33 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// jobCount is how many jobs of a prefix are pending, and for how many there is room reserved. The meters of a prefix, one after the other, share
-// it: what a transaction reserves it gives back also when the quota was set meanwhile. It is safe for concurrent use.
+// jobCount counts the pending and reserved jobs of a prefix. Successive meters of a prefix share it, so that a
+// transaction can release its reservation even if the quota was changed meanwhile. It is safe for concurrent use.
 type jobCount struct {
 	mu      sync.Mutex
-	pending int64 // that were committed
-	held    int64 // that may begin
-	ending  int64 // that may end; not above 0
-	counted bool  // by the database, once
+	pending int64 // committed
+	held    int64 // reserved for creation
+	ending  int64 // reserved for ends; not above 0
+	counted bool  // counted by the database at least once
 
-	begun, ended int64 // that were committed since the database began to count; ended is not above 0
+	begun, ended int64 // committed since the database began to count; ended is not above 0
 }
 
-// Load returns how many jobs are pending.
+// Load returns the number of pending jobs.
 func (c *jobCount) Load() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending
 }
 
-// left returns for how many jobs there is room, of so many.
+// left returns the number of jobs that can still be created under the limit.
 func (c *jobCount) left(most int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return most - c.pending - c.held
 }
 
-// reserve takes room for some jobs, of so many, and reports whether there was that much.
+// reserve reserves capacity for jobs under the limit, and reports whether it sufficed.
 func (c *jobCount) reserve(jobs, most int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *jobCount) reserve(jobs, most int64) bool {
 	return true
 }
 
-// settle gives back room that was reserved, and counts what was committed.
+// settle releases reserved capacity, and counts the committed jobs.
 func (c *jobCount) settle(reserved, grown int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,22 +61,22 @@ func (c *jobCount) settle(reserved, grown int64) {
 	}
 }
 
-// wasCounted reports whether the database has counted the jobs once.
+// wasCounted reports whether the database has counted the jobs at least once.
 func (c *jobCount) wasCounted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counted
 }
 
-// count says that the database begins to count.
+// count marks the beginning of a count by the database.
 func (c *jobCount) count() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun, c.ended = 0, 0
 }
 
-// learn takes in what the database has counted since count. What was committed meanwhile may be in it or not, and so may what is not settled
-// yet. A number that the node knows by itself stays where it is possible: alone, a node counts exactly.
+// learn applies the result of a database count begun with count. Jobs committed meanwhile, or not settled yet, may or
+// may not be included. The node's own number is kept if it is possible: a single node counts exactly.
 func (c *jobCount) learn(counted int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *jobCount) learn(counted int64) {
 	c.pending = min(max(c.pending, least), most)
 }
 
-// jobs is the quota of jobs that a meter counts, and jobBytes that of their bytes.
+// jobs is a meter's quota of jobs, and jobBytes that of their bytes.
 type (
 	jobs struct {
 		*meter
@@ -115,14 +115,15 @@ func (j jobBytes) Bytes() bool { return true }
 // Reserve implements futurejobs.JobQuota.
 func (j jobs) Reserve(n int64) bool { return j.jobs.reserve(n, j.most[LimitJobs]) }
 
-// Reserve implements futurejobs.JobQuota: of bytes nothing is reserved.
+// Reserve implements futurejobs.JobQuota. Bytes are not reserved.
 func (j jobBytes) Reserve(int64) bool { return j.Room() > 0 }
 
 // Room implements futurejobs.JobQuota.
 func (j jobs) Room() int64     { return j.jobs.left(j.most[LimitJobs]) }
 func (j jobBytes) Room() int64 { return j.most[LimitJobBytes] - j.used[atJobBytes].Load() }
 
-// Refusal implements futurejobs.JobQuota: the dead letters of the rule have it, which the rule's tenant reads.
+// Refusal implements futurejobs.JobQuota. The text is stored in dead letters of the rule, readable by the rule's
+// tenant.
 func (j jobs) Refusal(rule string) error {
 	return j.ExceededTo(j.of.Tenant(rule), LimitJobs, j.most[LimitJobs])
 }

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// Who vouches for a person. The audit has it before the person's name, with a colon between: no token has one in its name.
+// The authenticators of a person. The audit log shows them before the person's name, followed by a colon; no token
+// name contains a colon.
 const (
-	ByProxy = "proxy" // a trusted proxy, with each request
-	ByOIDC  = "oidc"  // an OpenID provider, at the login
+	ByProxy = "proxy" // a trusted proxy, for each request
+	ByOIDC  = "oidc"  // an OpenID provider, at login
 )
 
-// Person is a person for whom a proxy or a provider vouches, and who has no token.
+// Person is a user authenticated by a proxy or a provider, without a token.
 type Person struct {
 	By      string   `json:"by"` // ByProxy or ByOIDC
 	Name    string   `json:"name"`
 	Issuer  string   `json:"issuer,omitzero"`  // of the provider
-	Subject string   `json:"subject,omitzero"` // by which the provider knows the person, for good
-	Groups  []string `json:"groups,omitzero"`  // each once
+	Subject string   `json:"subject,omitzero"` // permanent id at the provider
+	Groups  []string `json:"groups,omitzero"`  // without duplicates
 }
 
-// String is the person as an actor: "oidc:ann@example.org".
+// String returns the person as an actor: "oidc:ann@example.org".
 func (p Person) String() string { return p.By + ":" + p.Name }
 
-// ID tells the person from all others and from tokens, also where two have one name: "oidc:https://id.example.org#1234".
+// ID returns a unique id, even for persons with the same name: "oidc:https://id.example.org#1234". No token has it.
 func (p Person) ID() string {
 	if p.By == ByOIDC {
 		return p.By + ":" + p.Issuer + "#" + p.Subject
@@ -32,13 +33,13 @@ func (p Person) ID() string {
 	return p.String()
 }
 
-// WritePerson is how a store keeps a person: JSON.
+// WritePerson encodes a person as JSON for a store.
 func WritePerson(p Person) (string, error) {
 	text, err := json.Marshal(p)
 	return string(text), err
 }
 
-// ReadPerson reads the text of WritePerson. A text that cannot be read is a person without rights.
+// ReadPerson decodes the text of WritePerson. A text that can't be decoded becomes a person without permissions.
 func ReadPerson(text string) Person {
 	var p Person
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -49,16 +50,16 @@ func ReadPerson(text string) Person {
 	return p
 }
 
-// Grant is what people in some groups may.
+// Grant holds the permissions of users in some groups.
 type Grant struct {
 	Groups []string
-	Wish   TokenRequest // without a name and an end
+	Wish   TokenRequest // without a name and an expiry
 }
 
-// Grants are what people may. The first one decides of which a person is in one of the groups.
+// Grants are the permissions of users. The first grant with one of a user's groups applies.
 type Grants []Grant
 
-// Prefixes are the prefixes of the grants, each once.
+// Prefixes returns the prefixes of the grants, without duplicates.
 func (gs Grants) Prefixes() []string {
 	var all []string
 	for _, grant := range gs {
@@ -69,7 +70,7 @@ func (gs Grants) Prefixes() []string {
 	return all
 }
 
-// Of returns what a person may, as a token that is nowhere kept. A person in no group may nothing: ok is false.
+// Of returns a person's permissions as a token that is not stored. ok is false for a person without a grant.
 func (gs Grants) Of(p Person) (t Token, ok bool) {
 	at := slices.IndexFunc(gs, func(g Grant) bool {
 		return slices.ContainsFunc(g.Groups, func(group string) bool { return slices.Contains(p.Groups, group) })
@@ -81,12 +82,12 @@ func (gs Grants) Of(p Person) (t Token, ok bool) {
 	return Token{ID: p.ID(), Name: p.String(), Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds}, true
 }
 
-// Alike reports whether two tokens allow the same.
+// Alike reports whether two tokens grant the same permissions.
 func (t Token) Alike(other Token) bool {
 	return slices.Equal(t.Scopes, other.Scopes) && t.Prefix == other.Prefix && t.Bounds().Equal(other.Bounds())
 }
 
-// Who is the holder as messages name them: "the token ci", or the person.
+// Who returns the holder for messages: "the token ci", or the person.
 func (t Token) Who() string { return whoIs(t.Name) }
 
 func whoIs(name string) string {
@@ -96,7 +97,7 @@ func whoIs(name string) string {
 	return "the token " + name
 }
 
-// isPerson reports whether a name is a person's, and not a token's.
+// isPerson reports whether a name belongs to a person.
 func isPerson(name string) bool {
 	by, _, _ := strings.Cut(name, ":")
 	return by == ByProxy || by == ByOIDC

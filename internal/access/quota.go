@@ -14,14 +14,14 @@ import (
 var (
 	// ErrQuota means that a quota of a prefix is used up.
 	ErrQuota = errors.New("the quota is used up")
-	// ErrNoQuota means that no quota of a prefix was set. It is futurejobs.ErrNotFound, too.
+	// ErrNoQuota means that no quota was set for a prefix. It wraps futurejobs.ErrNotFound.
 	ErrNoQuota = fmt.Errorf("quota %w; `deadman quota list` shows all", futurejobs.ErrNotFound)
 )
 
-// Limited is one of the things that a quota limits.
+// Limited names a limited resource of a quota.
 type Limited string
 
-// The things that a quota limits. Each has a row in Limits.
+// The limited resources. Each has an entry in Limits.
 const (
 	LimitRules      Limited = "rules"
 	LimitJobs       Limited = "jobs"
@@ -32,16 +32,16 @@ const (
 	LimitAlertBytes Limited = "alert_bytes"
 )
 
-// Limit describes one of the things that a quota limits.
+// Limit describes a limited resource.
 type Limit struct {
 	Limited
-	Default int64  // of a prefix for which nothing else was set; 0: a tenth of the stream of alerts
-	Unit    string // of a number of them
-	Bytes   bool   // it is a size
-	Beyond  string // what becomes of more, as docs/access.md and errors say it
+	Default int64  // for a prefix without a set limit; 0: a tenth of the stream of alerts
+	Unit    string // unit of the number
+	Bytes   bool   // the number is a size
+	Beyond  string // effect of exceeding it, as shown in docs/access.md
 }
 
-// Limits are all things that a quota limits, in the order in which they are shown.
+// Limits describes all limited resources, in display order.
 var Limits = []Limit{
 	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; rules that are there can be changed and deleted"},
 	{LimitJobs, 100_000, "pending jobs", false, "no job begins: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
@@ -52,7 +52,7 @@ var Limits = []Limit{
 	{LimitAlertBytes, 0, "bytes in the stream of alerts", true, "an alert is kept, listed and notified, and not published"},
 }
 
-// limitOf describes a thing that a quota limits.
+// limitOf returns the description of a resource.
 func limitOf(what Limited) Limit {
 	for _, l := range Limits {
 		if l.Limited == what {
@@ -62,21 +62,21 @@ func limitOf(what Limited) Limit {
 	return Limit{Limited: what}
 }
 
-// MaxLimit is the highest that a limit may be.
+// MaxLimit is the largest value of a limit.
 const MaxLimit = 1 << 50
 
-// Quota is what the rules and tokens of a prefix may take in all.
+// Quota limits the combined use of the rules and tokens of a prefix.
 type Quota struct {
-	Prefix string            // what the names of the rules begin with
-	Set    map[Limited]int64 // the limits that were set; for the others their defaults hold
-	SetAt  time.Time         // zero: nothing was ever set
+	Prefix string            // of the rules' names
+	Set    map[Limited]int64 // limits that were set; the others have their defaults
+	SetAt  time.Time         // zero: never set
 	SetBy  string
 }
 
 // Covers reports whether a rule counts toward the quota.
 func (q Quota) Covers(rule string) bool { return strings.HasPrefix(rule, q.Prefix) }
 
-// Most returns the limit of a thing. room is the most bytes that the stream of alerts may have; 0: as many as there are.
+// Most returns the limit of a resource. room is the maximum size of the stream of alerts in bytes; 0: unlimited.
 func (q Quota) Most(what Limited, room int64) int64 {
 	if most, set := q.Set[what]; set {
 		return most
@@ -90,10 +90,11 @@ func (q Quota) Most(what Limited, room int64) int64 {
 	return room / 10
 }
 
-// alertRoom stands for the bytes of a stream of alerts that has no limit.
+// alertRoom replaces the size of an unlimited stream of alerts.
 const alertRoom = 1 << 30
 
-// ReadQuota returns a quota in its one form, or Problems: the prefix is that of a token, and no limit is negative.
+// ReadQuota returns a normalized quota, or Problems if the prefix is not valid for a token or a limit is out of
+// range.
 func ReadQuota(prefix string, set map[Limited]int64) (Quota, error) {
 	var ps Problems
 	say := func(field, format string, args ...any) { ps = append(ps, Problem{field, fmt.Sprintf(format, args...)}) }
@@ -113,14 +114,15 @@ func ReadQuota(prefix string, set map[Limited]int64) (Quota, error) {
 	return Quota{Prefix: w.Prefix, Set: set}, nil
 }
 
-// Exceeded returns why a limit refuses something: which limit of which prefix, and the remedy. It tells nothing of other prefixes, and is
-// the same as long as the limit is.
+// Exceeded returns the error of an exceeded limit: the limit, the prefix and a remedy. It discloses nothing about
+// other prefixes, and is constant while the limit is.
 func (q Quota) Exceeded(what Limited, most int64) error {
 	return fmt.Errorf("the rules %s* have all of their %d %s: %w; %s, or ask an admin for more: deadman quota set '%s*' --%s N",
 		q.Prefix, most, limitOf(what).Unit, ErrQuota, remedies[what], q.Prefix, strings.ReplaceAll(string(what), "_", "-"))
 }
 
-// ExceededTo is Exceeded as a tenant is told. A tenant below a shorter prefix learns that there is a limit, and neither whose it is nor how much.
+// ExceededTo is Exceeded for a tenant. For a tenant below a shorter prefix, it discloses only the existence of an
+// outer limit, neither its prefix nor its value.
 func (q Quota) ExceededTo(tenant string, what Limited, most int64) error {
 	if len(q.Prefix) >= len(tenant) {
 		return q.Exceeded(what, most)
@@ -129,7 +131,7 @@ func (q Quota) ExceededTo(tenant string, what Limited, most int64) error {
 		tenant, limitOf(what).Unit, ErrQuota, remedies[what])
 }
 
-// remedies are what else helps.
+// remedies are the remedies beside a higher limit.
 var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",
 	LimitJobs:       "end jobs, then retry the rule's dead letters",
@@ -140,22 +142,22 @@ var remedies = map[Limited]string{
 	LimitAlertBytes: "have the rules alert less, with shorter texts and events",
 }
 
-// QuotaUse is a quota and what is used of it.
+// QuotaUse is a quota with its use.
 type QuotaUse struct {
 	Quota
 	Use []LimitUse // in the order of Limits
 }
 
-// LimitUse is what is used of one thing that a quota limits.
+// LimitUse is the use of a limited resource.
 type LimitUse struct {
 	Limited
 	Most      int64
 	Used      int64
-	Refused   int64     // how often something was refused
-	RefusedAt time.Time // when last; zero: never
+	Refused   int64     // number of refusals
+	RefusedAt time.Time // time of the last refusal; zero: never
 }
 
-// QuotaTable is Limits as a table in Markdown.
+// QuotaTable returns Limits as a Markdown table.
 func QuotaTable() string {
 	var b strings.Builder
 	b.WriteString("| limit, flag | of the rules with the prefix | default | beyond it |\n|---|---|---|---|\n")

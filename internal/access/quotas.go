@@ -15,8 +15,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Quotas are the quotas of all prefixes as a node knows them, and what the node knows of their use. A node learns now and then what the
-// database counts, and adds what it does itself meanwhile. It is safe for concurrent use. Without prefixes it costs a look at memory.
+// Quotas holds the quotas of all prefixes and their use, as known to a node. A node periodically learns the counts of
+// the database, and adds its own actions in between. It is safe for concurrent use. Without quotas it costs one
+// memory access.
 type Quotas struct {
 	current  atomic.Pointer[quotaSet]
 	learning sync.Mutex
@@ -24,28 +25,28 @@ type Quotas struct {
 
 var _ futurejobs.Quotas = (*Quotas)(nil)
 
-// quotaSet is the quotas at one time. It is not changed once made, but for the numbers of its meters.
+// quotaSet holds the quotas at one time. It is immutable except for the counters of its meters.
 type quotaSet struct {
 	meters  map[string]*meter // by prefix
-	lengths []int             // of the prefixes, each once, the longest first
+	lengths []int             // lengths of the prefixes, distinct, descending
 }
 
-// meter counts what is used of a quota.
+// meter counts the use of a quota.
 type meter struct {
 	Quota
-	most    map[Limited]int64 // of all limits
+	most    map[Limited]int64 // of all resources
 	jobs    *jobCount
-	used    [limits]atomic.Int64 // but jobs
-	refused [limits]atomic.Int64 // since it was last taken
-	spent   [2]atomic.Int64      // alerts published, and their bytes, since that was last taken
+	used    [limits]atomic.Int64 // except jobs
+	refused [limits]atomic.Int64 // since the last Take
+	spent   [2]atomic.Int64      // alerts published, and their bytes, since the last Take
 	events  *rate.Limiter
-	bytes   *rate.Limiter // of events
+	bytes   *rate.Limiter // of event bytes
 }
 
-// limits is how many Limits there are; the numbers of a meter are in that order.
+// limits is the number of Limits; the counters of a meter are in that order.
 const limits = 7
 
-// Places of the numbers of a meter.
+// The indexes of a meter's counters.
 const (
 	atRules = iota
 	atJobs
@@ -56,7 +57,7 @@ const (
 	atBytes
 )
 
-// newQuotaSet makes meters of quotas. Those of a prefix that is known go on counting.
+// newQuotaSet creates the meters of quotas. Existing prefixes keep their counts.
 func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 	s := &quotaSet{meters: make(map[string]*meter, len(quotas))}
 	for _, q := range quotas {
@@ -83,10 +84,10 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 	return s
 }
 
-// largestEvent is more than any event has that the API takes, with its headers: one always passes where the bucket of bytes is full.
+// largestEvent is larger than any event accepted by the API, with its headers: a full byte bucket always admits one.
 const largestEvent = 512 << 10
 
-// burstOf is how many bytes of events may come at once, of so many a second.
+// burstOf returns the burst of event bytes for a rate per second.
 func burstOf(most int64) int {
 	if most == 0 {
 		return 0
@@ -94,7 +95,7 @@ func burstOf(most int64) int {
 	return int(max(2*most, largestEvent))
 }
 
-// goOnFrom takes over what another meter of the prefix has counted.
+// goOnFrom takes over the counts of an earlier meter of the prefix.
 func (m *meter) goOnFrom(known *meter) {
 	m.jobs = known.jobs
 	for i := range limits {
@@ -106,7 +107,7 @@ func (m *meter) goOnFrom(known *meter) {
 	}
 }
 
-// usedOf returns how much is used of a limit.
+// usedOf returns the use of a resource.
 func (m *meter) usedOf(at int) int64 {
 	if at == atJobs {
 		return m.jobs.Load()
@@ -122,8 +123,8 @@ func (s *quotaSet) meter(prefix string) *meter {
 	return s.meters[prefix]
 }
 
-// of returns the meters that a rule counts toward: of the longest prefix that its name begins with, and of shorter ones whose limit was
-// set. So tenants below a prefix with nothing but defaults do not share those.
+// of returns the meters of a rule: that of the longest matching prefix, and those of shorter prefixes with a limit
+// that was set. Thus tenants below a prefix with only defaults do not share those.
 func (s *quotaSet) of(what Limited, rule string) (all []*meter) {
 	if s == nil {
 		return nil
@@ -143,13 +144,13 @@ func (s *quotaSet) of(what Limited, rule string) (all []*meter) {
 	return all
 }
 
-// Any reports whether there is a prefix with a quota.
+// Any reports whether any prefix has a quota.
 func (q *Quotas) Any() bool {
 	s := q.current.Load()
 	return s != nil && len(s.meters) > 0
 }
 
-// Tenant returns the longest prefix with a quota that a rule's name begins with; empty: none.
+// Tenant returns the longest prefix with a quota that matches a rule's name; empty: none.
 func (q *Quotas) Tenant(rule string) string {
 	if meters := q.current.Load().of(LimitRules, rule); len(meters) > 0 {
 		return meters[0].Prefix
@@ -160,28 +161,28 @@ func (q *Quotas) Tenant(rule string) string {
 // Covers reports whether a rule counts toward a quota.
 func (q *Quotas) Covers(rule string) bool { return len(q.current.Load().of(LimitRules, rule)) > 0 }
 
-// Set takes in the quotas of all prefixes. room is the most bytes that the stream of alerts may have; 0: no limit.
+// Set sets the quotas of all prefixes. room is the maximum size of the stream of alerts in bytes; 0: unlimited.
 func (q *Quotas) Set(quotas []Quota, room int64) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
 	q.current.Store(newQuotaSet(quotas, room, q.current.Load()))
 }
 
-// Learned is what a node learns of the use of quotas now and then.
+// Learned holds the use of quotas as counted by the database.
 type Learned struct {
-	Rules []string         // the names of the rules that are not deleted
-	Jobs  map[string]int64 // pending jobs by the name of their rule; nil: not counted this time
-	Bytes map[string]int64 // of those jobs, likewise; nil: not counted this time
+	Rules []string         // names of existing rules
+	Jobs  map[string]int64 // pending jobs by rule; nil: not counted this time
+	Bytes map[string]int64 // bytes of those jobs by rule; nil: not counted this time
 	Spent map[string]Spent // by prefix
 }
 
-// Spent is what was published of the alerts of a prefix.
+// Spent counts the published alerts of a prefix.
 type Spent struct {
-	Alerts int64 // since the hour began
-	Bytes  int64 // that are in the stream of alerts
+	Alerts int64 // in the current hour
+	Bytes  int64 // in the stream of alerts
 }
 
-// JobsCounted reports whether the jobs of all prefixes were counted once.
+// JobsCounted reports whether the jobs of all prefixes were counted at least once.
 func (q *Quotas) JobsCounted() bool {
 	s := q.current.Load()
 	if s == nil {
@@ -195,7 +196,7 @@ func (q *Quotas) JobsCounted() bool {
 	return true
 }
 
-// CountJobs says that the database begins to count the jobs of Learn.
+// CountJobs marks the beginning of the database's job count for Learn.
 func (q *Quotas) CountJobs() {
 	q.learning.Lock()
 	defer q.learning.Unlock()
@@ -206,8 +207,8 @@ func (q *Quotas) CountJobs() {
 	}
 }
 
-// Learn takes in what the database has counted. Published alerts that this node counted meanwhile, and the count lacks, are not counted until
-// the next time.
+// Learn applies the counts of the database. Alerts published by this node meanwhile, and missing in the counts, are
+// counted the next time.
 func (q *Quotas) Learn(l Learned) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
@@ -250,10 +251,10 @@ func (q *Quotas) Learn(l Learned) {
 	}
 }
 
-// mostWait is the longest time after which an event of a schedule is tried again: a limit may be raised meanwhile.
+// mostWait is the longest retry delay of a scheduled event: a limit may be raised meanwhile.
 const mostWait = time.Minute
 
-// taking is a bucket of a meter that an event is taken off.
+// taking is a withdrawal of an event from a bucket of a meter.
 type taking struct {
 	*meter
 	what   Limited
@@ -262,8 +263,8 @@ type taking struct {
 	n      int
 }
 
-// Publish takes an event of so many bytes off those that a token with a prefix may publish, or a rule may emit, at a time. It returns why
-// it may not, and when it may be tried again. An empty name has no quota.
+// Publish withdraws an event of the given size from the rates of a tenant's prefix or a rule. If a rate is exceeded,
+// it returns the error and the delay until a retry. An empty name has no quota.
 func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Duration, err error) {
 	s := q.current.Load()
 	var all []taking
@@ -278,7 +279,7 @@ func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Durat
 			continue
 		}
 		t.refused[t.at].Add(1)
-		for _, taken := range all[:i] { // the event is not published: the others get it back
+		for _, taken := range all[:i] { // the event is not published: refund the other buckets
 			taken.bucket.AllowN(now, -taken.n)
 		}
 		return t.wait(now), t.ExceededTo(name, t.what, t.most[t.what])
@@ -286,7 +287,7 @@ func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Durat
 	return 0, nil
 }
 
-// wait is for how long the bucket has too little: whole seconds.
+// wait returns the time until the bucket suffices, in whole seconds.
 func (t taking) wait(now time.Time) time.Duration {
 	lacks, perSecond := float64(t.n)-t.bucket.TokensAt(now), float64(t.bucket.Limit())
 	if perSecond == 0 || lacks > perSecond*mostWait.Seconds() {
@@ -295,8 +296,8 @@ func (t taking) wait(now time.Time) time.Duration {
 	return time.Duration(max(1, math.Ceil(lacks/perSecond))) * time.Second
 }
 
-// Admit takes an alert off those that may be published, and reports whether there was one left for it. bytes is what it takes in the
-// stream. An alert that is admitted counts as published; Forget takes that back.
+// Admit counts an alert as published if its quotas allow it, and reports whether they do. bytes is its size in the
+// stream. Forget reverts it.
 func (q *Quotas) Admit(a *alerts.Alert, bytes int64) bool {
 	s := q.current.Load()
 	for _, what := range []Limited{LimitAlerts, LimitAlertBytes} {
@@ -314,7 +315,7 @@ func (q *Quotas) Admit(a *alerts.Alert, bytes int64) bool {
 // Spend counts an alert as published.
 func (q *Quotas) Spend(a *alerts.Alert, bytes int64) { q.spend(a, 1, bytes) }
 
-// Forget takes back what Admit or Spend counted.
+// Forget reverts Admit or Spend.
 func (q *Quotas) Forget(a *alerts.Alert, bytes int64) { q.spend(a, -1, -bytes) }
 
 func (q *Quotas) spend(a *alerts.Alert, n, bytes int64) {
@@ -342,7 +343,7 @@ func (q *Quotas) Withhold(a *alerts.Alert) {
 	}
 }
 
-// place is where a meter counts a limit of alerts.
+// place returns the counter index of a limit of alerts.
 func place(what Limited) int {
 	if what == LimitAlertBytes {
 		return atBytes
@@ -350,14 +351,14 @@ func place(what Limited) int {
 	return atAlerts
 }
 
-// Done is what a node did since it was last asked.
+// Done holds the use by a node since the last Take.
 type Done struct {
 	Prefix  string
 	Spent   Spent
 	Refused map[Limited]int64
 }
 
-// Take returns what was done since it was last called, by prefix; what is not kept is given back with Return.
+// Take returns and resets the node's use, by prefix. If it can't be saved, Return must restore it.
 func (q *Quotas) Take() (all []Done) {
 	s := q.current.Load()
 	if s == nil {
@@ -381,7 +382,7 @@ func (q *Quotas) Take() (all []Done) {
 	return all
 }
 
-// Return gives back the counts of Take that the store did not keep.
+// Return restores the counts of Take that the store did not save.
 func (q *Quotas) Return(all []Done) {
 	s := q.current.Load()
 	for _, d := range all {
@@ -397,7 +398,8 @@ func (q *Quotas) Return(all []Done) {
 	}
 }
 
-// Uses returns the quotas of the prefixes that begin with one, and what is used of them, by prefix. Refusals are not in it.
+// Uses returns the quotas of the prefixes that begin with the given one, and their use, sorted by prefix. It does not
+// fill in refusals.
 func (q *Quotas) Uses(prefix string) (all []QuotaUse) {
 	s := q.current.Load()
 	if s == nil {
@@ -417,7 +419,8 @@ func (q *Quotas) Uses(prefix string) (all []QuotaUse) {
 	return all
 }
 
-// Problem says which quotas a rule has used up, for its listing to a visitor with a prefix; empty: none.
+// Problem returns the text of the first quota that a rule has used up, for its listing to a visitor with a prefix;
+// empty: none.
 func (q *Quotas) Problem(rule, visitor string) string {
 	s := q.current.Load()
 	for _, what := range []struct {
@@ -433,7 +436,8 @@ func (q *Quotas) Problem(rule, visitor string) string {
 	return ""
 }
 
-// RulesLeft refuses a new rule of a tenant where the rules that there are use up a quota. quotas are those of all prefixes.
+// RulesLeft returns an error if a quota allows a tenant no new rule besides the existing ones. quotas are those of
+// all prefixes.
 func RulesLeft(quotas []Quota, there []string, rule, tenant string) error {
 	s := newQuotaSet(quotas, 0, nil)
 	for _, m := range s.of(LimitRules, rule) {

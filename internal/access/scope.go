@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Scope is a kind of thing that a token allows.
+// Scope is a set of permissions of a token.
 type Scope string
 
 // The scopes.
 const (
-	Read   Scope = "read"   // see everything but tokens and the audit
-	Events Scope = "events" // publish events, and nothing else
-	OnCall Scope = "oncall" // acknowledge alerts, look at jobs and snooze them, mute; implies read
+	Read   Scope = "read"   // read everything except tokens and the audit log
+	Events Scope = "events" // publish events only
+	OnCall Scope = "oncall" // acknowledge alerts, check and snooze jobs, mute; implies read
 	Rules  Scope = "rules"  // change rules and their jobs; implies oncall
-	Admin  Scope = "admin"  // everything; no other is enough for tokens, the audit and what is done to dead letters
+	Admin  Scope = "admin"  // everything, and the only scope for tokens, the audit log and changes of dead letters
 )
 
-// Scopes are all scopes, least first.
+// Scopes lists all scopes, in ascending order.
 var Scopes = []Scope{Read, Events, OnCall, Rules, Admin}
 
-// covers reports whether having s is having other.
+// covers reports whether s implies other.
 func (s Scope) covers(other Scope) bool {
 	switch s {
 	case other:
@@ -35,8 +35,8 @@ func (s Scope) covers(other Scope) bool {
 	return false
 }
 
-// suggestScope is the scope that somebody had in mind who wrote s, or empty. No two scopes begin
-// with the same two letters.
+// suggestScope returns the scope most likely meant by s, or an empty one. No two scopes share their first two
+// letters.
 func suggestScope(s string) Scope {
 	if len(s) < 2 {
 		return ""

@@ -16,41 +16,40 @@ import (
 )
 
 const (
-	// SessionIdle is how long a session lives without use.
+	// SessionIdle is the lifetime of an unused session.
 	SessionIdle = 12 * time.Hour
-	// SessionMost is how long a session lives, however it is used.
+	// SessionMost is the maximum lifetime of a token's session.
 	SessionMost = 30 * 24 * time.Hour
-	// PersonMost is how long a session of a person lives, however it is used: who vouches for the person is asked at
-	// the login alone.
+	// PersonMost is the maximum lifetime of a person's session: the provider is queried only at login.
 	PersonMost = 12 * time.Hour
-	// sessionMark is how the secret of a session begins.
+	// sessionMark is the prefix of a session's secret.
 	sessionMark = "ds_"
-	// maxUserAgent is how much of a browser's name is kept, in bytes.
+	// maxUserAgent is the maximum stored length of a user agent, in bytes.
 	maxUserAgent = 200
 )
 
-// ErrNoSession means that there is no such session. It is futurejobs.ErrNotFound, too.
+// ErrNoSession means that the session does not exist. It wraps futurejobs.ErrNotFound.
 var ErrNoSession = fmt.Errorf("session %w, or ended already; `deadman session list` shows all", futurejobs.ErrNotFound)
 
-// Session is a browser in which a person logged in: with a token, or by a provider. The first may what
-// the token may, and ends no later; of the second, the person's groups decide. Its secret is known to the browser alone.
+// Session is a browser login with a token or through a provider. A token's session has the token's permissions and
+// ends no later; a person's session has the permissions of the person's groups. Only the browser knows the secret.
 type Session struct {
 	ID         string
-	TokenID    string  // empty: of a person
-	TokenName  string  // of Sessions and SessionByHash
-	Person     *Person // nil: of a token
+	TokenID    string  // empty for a person
+	TokenName  string  // set by Sessions and SessionByHash
+	Person     *Person // nil for a token
 	CreatedAt  time.Time
 	LastUsedAt time.Time // to the minute
-	ExpiresAt  time.Time // however it is used
-	Addr       string    // where the login came from
-	UserAgent  string    // what the browser calls itself, shortened
+	ExpiresAt  time.Time // regardless of use
+	Addr       string    // remote address of the login
+	UserAgent  string    // shortened
 	Hash       [32]byte  // SHA-256 of the secret
 }
 
 // Live reports whether the session is neither idle for too long nor expired.
 func (s Session) Live(now time.Time) bool { return now.Before(s.EndsAt()) }
 
-// EndsAt is when the session ends if it is not used until then.
+// EndsAt returns the time at which the session ends without further use.
 func (s Session) EndsAt() time.Time {
 	if idle := s.LastUsedAt.Add(SessionIdle); idle.Before(s.ExpiresAt) {
 		return idle
@@ -58,7 +57,7 @@ func (s Session) EndsAt() time.Time {
 	return s.ExpiresAt
 }
 
-// Holder is who has the session, as an actor: the name and the id of the token, or of the person.
+// Holder returns the name and id of the session's token or person, as an actor.
 func (s Session) Holder() (name, id string) {
 	if s.Person != nil {
 		return s.Person.String(), s.Person.ID()
@@ -66,29 +65,28 @@ func (s Session) Holder() (name, id string) {
 	return s.TokenName, s.TokenID
 }
 
-// SessionStore keeps sessions.
+// SessionStore stores sessions.
 type SessionStore interface {
-	// TokenByID returns the token of an id, dead or alive, or ErrNotFound.
+	// TokenByID returns the token with an id, live or not, or ErrNotFound.
 	TokenByID(ctx context.Context, id string) (Token, error)
-	// Sessions returns all sessions, newest first, which is by their ids, also those that are over and not
-	// forgotten yet. Those of revoked tokens are left out.
+	// Sessions returns all sessions, newest first by id, including ended ones that are still stored. It omits those
+	// of revoked tokens.
 	Sessions(ctx context.Context) ([]Session, error)
-	// SessionByHash returns the session of a secret's hash, dead or alive, or ErrNoSession.
+	// SessionByHash returns the session by its secret's hash, live or not, or ErrNoSession.
 	SessionByHash(ctx context.Context, hash [32]byte) (Session, error)
-	// InsertSession keeps a new session and audits session.create in the same transaction. It returns
-	// ErrNotFound where its token is gone or revoked; that of a person has none.
+	// InsertSession stores a new session and audits session.create in the same transaction. It returns ErrNotFound if
+	// the session's token does not exist or is revoked; a person's session has no token.
 	InsertSession(ctx context.Context, s Session) error
-	// EndSession forgets a session and audits session.revoke in the same transaction. It returns
-	// ErrNoSession where there is none.
+	// EndSession deletes a session and audits session.revoke in the same transaction. It returns ErrNoSession if it
+	// does not exist.
 	EndSession(ctx context.Context, id string) error
-	// TouchSession notes that a session was used. It never goes back.
+	// TouchSession records a use of a session. The recorded time never decreases.
 	TouchSession(ctx context.Context, id string, at time.Time) error
 }
 
-// Login makes a session for the holder of a token's secret. The session's own secret is returned here
-// and never again.
+// Login creates a session for a token's secret. It returns the session's own secret, which can't be retrieved later.
 //
-// It returns ErrDenied for a secret that is not a live token's.
+// It returns ErrDenied if the secret belongs to no live token.
 func (k *Tokens) Login(ctx context.Context, secret, addr, userAgent string) (s Session, sessionSecret string, err error) {
 	t, err := k.Authenticate(ctx, secret)
 	if err != nil {
@@ -105,13 +103,13 @@ func (k *Tokens) Login(ctx context.Context, secret, addr, userAgent string) (s S
 	return s, sessionSecret, err
 }
 
-// Admit makes a session for a person for whom a provider vouches. The session's secret is returned here and
-// never again.
+// Admit creates a session for a person authenticated by a provider. It returns the session's secret, which can't be
+// retrieved later.
 func (k *Tokens) Admit(ctx context.Context, p Person, addr, userAgent string) (s Session, sessionSecret string, err error) {
 	return k.begin(ctx, Session{Person: &p, ExpiresAt: k.now().Add(PersonMost), Addr: addr, UserAgent: userAgent})
 }
 
-// begin keeps a new session of a holder, from now until it expires.
+// begin stores a new session.
 func (k *Tokens) begin(ctx context.Context, s Session) (Session, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -128,14 +126,14 @@ func (k *Tokens) begin(ctx context.Context, s Session) (Session, string, error) 
 	return s, secret, nil
 }
 
-// Resume returns the live session that has the secret and its token, or ErrDenied. A person's session has no token: what
-// the person may is the caller's to find.
+// Resume returns the live session with the secret, and its token, or ErrDenied. A person's session has no token; the
+// caller must look up the person's permissions.
 func (k *Tokens) Resume(ctx context.Context, secret string) (Session, Token, error) {
 	p, err := k.find(ctx, &k.sessions, hashOf(secret), k.sessionOf)
 	return p.session, p.token, err
 }
 
-// sessionOf asks the store for a session and its token.
+// sessionOf loads a session and its token from the store.
 func (k *Tokens) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
 	s, err := k.store.SessionByHash(ctx, hash)
 	if err != nil || s.Person != nil {
@@ -152,14 +150,14 @@ func (k *Tokens) Sessions(ctx context.Context) ([]Session, error) {
 	return slices.DeleteFunc(all, func(s Session) bool { return !s.Live(now) }), err
 }
 
-// EndSession ends the session of an id, on this node at once and on others within seconds. It returns
-// ErrNoSession where there is none.
+// EndSession ends a session, at once on this node and within seconds on others. It returns ErrNoSession if it does
+// not exist.
 func (k *Tokens) EndSession(ctx context.Context, id string) error {
-	defer k.sessions.forget() // also after an error: it may have been done nevertheless
+	defer k.sessions.forget() // even after an error, as the change may have been committed
 	return k.store.EndSession(ctx, id)
 }
 
-// shortAgent is what a browser calls itself, as it is kept: text that can be shown, of a bounded length.
+// shortAgent returns a user agent for storage: printable and of bounded length.
 func shortAgent(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

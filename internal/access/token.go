@@ -1,4 +1,4 @@
-// Package access says who may do what, and keeps who did what: tokens and the audit.
+// Package access implements API tokens, scopes, sessions, quotas and the audit log.
 package access
 
 import (
@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// Token is a right to do things. Its secret is known to its holder alone.
+// Token grants permissions to its holder. Only the holder knows the secret.
 type Token struct {
 	ID         string    `json:"id"`
-	Name       string    `json:"name"` // no two tokens that are not revoked have the same
+	Name       string    `json:"name"` // unique among tokens that are not revoked
 	Scopes     []Scope   `json:"scopes"`
-	Prefix     string    `json:"prefix,omitzero"` // what its rules' names begin with; empty: all rules
-	Given      Bounds    `json:"given,omitzero"`  // the lists that it was made with; Bounds says what they come to
+	Prefix     string    `json:"prefix,omitzero"` // of the names of its rules; empty: all rules
+	Given      Bounds    `json:"given,omitzero"`  // lists given at creation; Bounds returns the effective ones
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  string    `json:"created_by"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`   // zero: never
-	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero: it is not
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero: not revoked
 	LastUsedAt time.Time `json:"last_used_at,omitzero"` // to the minute; zero: never
 	Hash       [32]byte  `json:"-"`                     // SHA-256 of the secret
 }
 
-// May reports whether the token allows what the scope is needed for, on a rule. An empty
-// rule is what belongs to no rule: a token with a prefix does not change that, and reads it
-// as far as it is about its rules.
+// May reports whether the token has the scope for a rule. An empty rule stands for objects that belong to no rule: a
+// token with a prefix can't change them, and reads only the parts about its rules.
 func (t Token) May(s Scope, rule string) bool {
 	if !slices.ContainsFunc(t.Scopes, func(has Scope) bool { return has.covers(s) }) {
 		return false
@@ -41,7 +40,7 @@ func (t Token) May(s Scope, rule string) bool {
 // Live reports whether the token is neither revoked nor expired.
 func (t Token) Live(now time.Time) bool { return t.Standing(now) == "live" }
 
-// Standing is "live", "expired" or "revoked", whichever came first.
+// Standing returns "live", or the earlier of "expired" and "revoked".
 func (t Token) Standing(now time.Time) string {
 	expired := !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 	switch {
@@ -53,16 +52,15 @@ func (t Token) Standing(now time.Time) string {
 	return "live"
 }
 
-// tokenPrefix is how a secret begins, so that people and scanners know one when they see it.
+// tokenPrefix is the prefix of a token's secret, recognizable to people and scanners.
 const tokenPrefix = "dm_"
 
-// newSecret returns a secret: 256 random bits after a mark.
+// newSecret returns a secret: a mark and 256 random bits.
 func newSecret(mark string) string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // it never fails: it ends the process instead
 	return mark + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// hashOf is what is kept of a secret. It needs no salt and no slowness: there is nothing to
-// guess in 256 random bits.
+// hashOf returns the stored hash of a secret. It needs no salt and no slow hash, as 256 random bits can't be guessed.
 func hashOf(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// tokenCacheTTL is how long an answer is believed without asking the store: the longest that a
-	// token lives on after another node revoked it, and that a node stays open after another
-	// one made the first token.
+	// tokenCacheTTL is the time for which a cached answer is used without a store query. It bounds the time that a
+	// token still works after another node revoked it, and that a node stays open after another node created the
+	// first token.
 	tokenCacheTTL = 2 * time.Second
-	// tokenCacheSize is how many secrets are remembered.
+	// tokenCacheSize is the maximum number of cached secrets.
 	tokenCacheSize = 1024
-	// lastUsedInterval is how far apart the uses are that are written.
+	// lastUsedInterval is the minimum interval between recorded uses.
 	lastUsedInterval = time.Minute
 )
 
-// pass is what a secret opens: a token or, where it is a session's, the session and its token, unless it is a person's.
+// pass is the object behind a secret: a token, or a session with its token; a person's session has no token.
 type pass struct {
 	token   Token
 	session Session
 }
 
-// hash is that of the secret.
+// hash returns the hash of the secret.
 func (p pass) hash() [32]byte {
 	if p.session.ID != "" {
 		return p.session.Hash
@@ -36,7 +36,7 @@ func (p pass) live(now time.Time) bool {
 	return held && (p.session.ID == "" || p.session.Live(now))
 }
 
-// usedAt is which use was noted last.
+// usedAt returns the last recorded use.
 func (p *pass) usedAt() *time.Time {
 	if p.session.ID != "" {
 		return &p.session.LastUsedAt
@@ -44,16 +44,16 @@ func (p *pass) usedAt() *time.Time {
 	return &p.token.LastUsedAt
 }
 
-// tokenCache remembers for moments what secrets open, so that not every request asks the store. What
-// is denied is not remembered: it has to go the same way each time. The zero value is empty.
+// tokenCache briefly caches the objects behind secrets, so that not every request queries the store. Denials are not
+// cached: each must take the same path. The zero value is empty.
 type tokenCache struct {
 	mu      sync.Mutex
 	passes  map[[32]byte]cachedToken
-	changed int       // how often tokens were changed here
-	freeAt  time.Time // when the store said that there was no token yet; zero: it did not
+	changed int       // number of local token changes
+	freeAt  time.Time // time at which the store had no tokens yet; zero: it had some
 }
 
-// cachedToken is what a secret opens, and when the store said so; zero: it has to be asked again.
+// cachedToken is the object behind a secret, and the time of the store's answer; a zero time requires a new query.
 type cachedToken struct {
 	pass
 	at time.Time
@@ -64,7 +64,7 @@ func (s cachedToken) fresh(now time.Time) bool {
 	return age >= 0 && age < tokenCacheTTL && s.live(now)
 }
 
-// changes is how often tokens were changed. It is read before the store is asked.
+// changes returns the number of local token changes. It must be read before the store is queried.
 func (r *tokenCache) changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *tokenCache) get(hash [32]byte, now time.Time) (pass, bool) {
 	return s.pass, true
 }
 
-// has reports whether a secret opened something lately.
+// has reports whether a secret was recently valid.
 func (r *tokenCache) has(hash [32]byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,14 +89,14 @@ func (r *tokenCache) has(hash [32]byte) bool {
 	return ok
 }
 
-// drop forgets a secret that opens nothing any more.
+// drop removes a secret that is no longer valid.
 func (r *tokenCache) drop(hash [32]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.passes, hash)
 }
 
-// keep remembers what the store said, unless tokens were changed since it was asked.
+// keep caches an answer of the store, unless tokens were changed since the query began.
 func (r *tokenCache) keep(p pass, now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *tokenCache) keep(p pass, now time.Time, changes int) {
 	}
 	hash := p.hash()
 	if s, ok := r.passes[hash]; ok && s.usedAt().After(*p.usedAt()) {
-		*p.usedAt() = *s.usedAt() // its writing is under way
+		*p.usedAt() = *s.usedAt() // its recording is in progress
 	}
 	r.makeRoom(now)
 	r.passes[hash] = cachedToken{p, now}
@@ -120,11 +120,11 @@ func (r *tokenCache) makeRoom(now time.Time) {
 	}
 	maps.DeleteFunc(r.passes, func(_ [32]byte, s cachedToken) bool { return !s.fresh(now) })
 	if len(r.passes) >= tokenCacheSize {
-		clear(r.passes) // asking again is all that it costs
+		clear(r.passes) // the only cost is further queries
 	}
 }
 
-// used reports whether a use has to be written. Of several at once, one has to be.
+// used reports whether a use must be recorded. Of concurrent uses, one must be.
 func (r *tokenCache) used(p pass, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *tokenCache) used(p pass, now time.Time) bool {
 	return true
 }
 
-// forget has the store be asked again about everything.
+// forget invalidates all cached answers.
 func (r *tokenCache) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *tokenCache) forget() {
 	}
 }
 
-// free reports whether the store said a moment ago that there was no token yet.
+// free reports whether the store recently had no tokens yet.
 func (r *tokenCache) free(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func (r *tokenCache) free(now time.Time) bool {
 	return age >= 0 && age < tokenCacheTTL
 }
 
-// keepFree remembers that the store said so, unless tokens were changed since it was asked.
+// keepFree caches that the store had no tokens, unless tokens were changed since the query began.
 func (r *tokenCache) keepFree(now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

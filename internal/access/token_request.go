@@ -12,25 +12,25 @@ import (
 	"deadman/internal/subjects"
 )
 
-// TokenRequest is what a token is to be.
+// TokenRequest describes a token to create.
 type TokenRequest struct {
 	Name    string        // 1 to 63 of letters, digits, '.', '_', '@' and '-'
 	Scopes  []Scope       // at least one
-	Prefix  string        // "acme-*" or "acme-": rules whose names begin so; empty: all
-	Bounds  Bounds        // a nil list: all, or with a prefix nothing
+	Prefix  string        // "acme-*" or "acme-": prefix of the allowed rules' names; empty: all
+	Bounds  Bounds        // a nil list allows all, or with a prefix none
 	Expires time.Duration // from now; 0: never
 }
 
-// Problem is one thing that is wrong with a wish.
+// Problem is one error of a request.
 type Problem struct {
 	Field   string `json:"field"`   // such as scopes[1]
-	Message string `json:"message"` // what is wrong, and what to write instead
+	Message string `json:"message"` // the error and a remedy
 }
 
-// Problems is all that is wrong with a wish. It is an error.
+// Problems lists all errors of a request. It implements error.
 type Problems []Problem
 
-// Error has a line for each problem.
+// Error returns one line for each problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -41,22 +41,22 @@ func (ps Problems) Error() string {
 
 var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
-	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // what a rule's name may begin with
+	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // of the prefix of a rule's name
 )
 
-// lookAlikes brings names that people take for each other into one form. Of the characters that a name has, these look alike in one font
-// or another (Unicode UTS #39 has all but the separators); the name is in lower case.
+// lookAlikes maps confusable names to one form. These characters look alike in some fonts (Unicode UTS #39 lists all
+// except the separators). The name must be in lower case.
 var lookAlikes = strings.NewReplacer("0", "o", "1", "l", "i", "l", "rn", "m", "vv", "w", "_", "-", ".", "-")
 
-// looksAlike reports whether people take two names for each other.
+// looksAlike reports whether two names are confusable.
 func looksAlike(a, b string) bool {
 	return lookAlikes.Replace(strings.ToLower(a)) == lookAlikes.Replace(strings.ToLower(b))
 }
 
-// reserved are names by which the audit knows actors without a token.
+// reserved are the audit log's names of actors without a token.
 var reserved = []string{NodeItself, Loopback}
 
-// read returns the wish in its one form, or Problems.
+// read returns the normalized request, or Problems.
 func (w TokenRequest) read() (TokenRequest, error) {
 	var ps Problems
 	say := func(field, format string, args ...any) {
@@ -73,7 +73,7 @@ func (w TokenRequest) read() (TokenRequest, error) {
 	return w, nil
 }
 
-// Granted returns a wish without a name in its one form, as it is granted to a group, or Problems.
+// Granted returns a normalized request without a name, for a grant to a group, or Problems.
 func (w TokenRequest) Granted() (TokenRequest, error) {
 	var ps Problems
 	w.readRights(func(field, format string, args ...any) {
@@ -91,7 +91,7 @@ func (w *TokenRequest) readRights(say problemList) {
 	w.readBounds(say)
 }
 
-// problemList takes down a problem of a field.
+// problemList records a problem of a field.
 type problemList func(field, format string, args ...any)
 
 func (w *TokenRequest) readName(say problemList) {
@@ -105,7 +105,7 @@ func (w *TokenRequest) readName(say problemList) {
 	}
 }
 
-// readScopes brings the scopes into their order, each once.
+// readScopes sorts the scopes and removes duplicates.
 func (w *TokenRequest) readScopes(say problemList) {
 	if len(w.Scopes) == 0 {
 		say("scopes", "there is none; give at least one of %s", choices())
@@ -137,13 +137,13 @@ func (w *TokenRequest) readPrefix(say problemList) {
 	}
 }
 
-// maxBounds is how many entries a list of bounds has at most.
+// maxBounds is the maximum number of entries in a list of bounds.
 const maxBounds = 100
 
-// boundForm is a name of a source or a handler, or what names begin with and a "*".
+// boundForm matches a name of a source or handler, or a prefix followed by "*".
 var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
 
-// readBounds brings each list into one form: sorted, each entry once.
+// readBounds normalizes each list: sorted, without duplicates.
 func (w *TokenRequest) readBounds(say problemList) {
 	if w.Prefix == "" && w.Bounds.given() && slices.Contains(w.Scopes, Admin) {
 		say("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
@@ -163,7 +163,7 @@ func checkBound(name string) error {
 	return fmt.Errorf(`%.70q is not a name; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them for all that begin so`, name)
 }
 
-// readList reads a list of bounds; one that is not there stays so.
+// readList normalizes a list of bounds; nil stays nil.
 func readList[L ~[]string](say problemList, field string, list L, check func(string) error) L {
 	if len(list) > maxBounds {
 		say(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
@@ -174,12 +174,12 @@ func readList[L ~[]string](say problemList, field string, list L, check func(str
 			say(fmt.Sprintf("%s[%d]", field, i), "%v", err)
 		}
 	}
-	list = slices.Clone(list) // of nil, nil
+	list = slices.Clone(list) // nil for nil
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// choices are the scopes as a sentence has them.
+// choices returns the scopes as part of a sentence.
 func choices() string {
 	names := make([]string, len(Scopes))
 	for i, s := range Scopes {

@@ -14,41 +14,38 @@ import (
 )
 
 var (
-	// ErrDenied means that a secret is not that of a live token.
+	// ErrDenied means that a secret belongs to no live token.
 	ErrDenied = errors.New("the token is unknown, expired or revoked; `deadman token create` makes one")
-	// ErrNotFound means that there is no such token. It is futurejobs.ErrNotFound, too.
+	// ErrNotFound means that the token does not exist. It wraps futurejobs.ErrNotFound.
 	ErrNotFound = fmt.Errorf("token %w, or revoked already; `deadman token list` shows all", futurejobs.ErrNotFound)
-	// ErrExists means that a live token has the name, or one that looks like it.
+	// ErrExists means that a live token has the name, or a confusable one.
 	ErrExists = errors.New("a token of this name is in use; take another name, or revoke that one first")
 )
 
-// Store keeps tokens, sessions and the audit.
+// Store stores tokens, sessions and the audit log.
 type Store interface {
 	SessionStore
-	// Tokens returns all tokens, newest first, which is by their ids. Once there was one, the
-	// newest is always there.
+	// Tokens returns all tokens, newest first by id. The newest token is never deleted.
 	Tokens(ctx context.Context) ([]Token, error)
-	// TokenByHash returns the token of a secret's hash, dead or alive, or ErrNotFound.
+	// TokenByHash returns the token by its secret's hash, live or not, or ErrNotFound.
 	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
-	// InsertToken keeps a new token and audits token.create in the same transaction. It
-	// returns ErrExists where a token that is neither revoked nor expired at t.CreatedAt
-	// has the name; one that is expired gives it up.
+	// InsertToken stores a new token and audits token.create in the same transaction. It returns ErrExists if a token
+	// with the name is neither revoked nor expired at t.CreatedAt; an expired token loses its name.
 	InsertToken(ctx context.Context, t Token) error
-	// RevokeToken revokes the token of an id or a name, forgets its sessions and audits
-	// token.revoke in the same transaction. It returns ErrNotFound where there is none, or it is revoked.
+	// RevokeToken revokes the token with an id or name, deletes its sessions and audits token.revoke in the same
+	// transaction. It returns ErrNotFound if the token does not exist or is revoked.
 	RevokeToken(ctx context.Context, id string, at time.Time) error
-	// TouchToken notes that a token was used. It never goes back.
+	// TouchToken records a use of a token. The recorded time never decreases.
 	TouchToken(ctx context.Context, id string, at time.Time) error
-	// Note audits that the context's actor did something to an object that changed nothing in
-	// the store, such as a check of a job or a test of a channel. What changes something is
-	// audited in its own transaction. An action that is not in Actions is an error.
+	// Note audits an action of the context's actor that changed nothing in the store, such as a check of a job or a
+	// test of a channel. Changes are audited in their own transactions. An action that is not in Actions is an error.
 	Note(ctx context.Context, action Action, object, detail string) error
-	// Audit lists who did what, newest first, and where the next page begins: empty at the
-	// end. It returns futurejobs.ErrBadCursor for another list's cursor.
+	// Audit lists audit entries, newest first, and returns the cursor of the next page: empty at the end. It returns
+	// futurejobs.ErrBadCursor for the cursor of another list.
 	Audit(ctx context.Context, f AuditFilter) (entries []AuditEntry, next string, err error)
 }
 
-// Tokens makes tokens and knows them again. It is safe for concurrent use.
+// Tokens creates, authenticates and revokes tokens. It is safe for concurrent use.
 type Tokens struct {
 	store    Store
 	now      func() time.Time
@@ -56,14 +53,14 @@ type Tokens struct {
 	sessions tokenCache
 }
 
-// NewTokens returns a keeper of the tokens in s. Tokens expire by now.
+// NewTokens returns the tokens in s. now is the clock of their expiry.
 func NewTokens(s Store, now func() time.Time) *Tokens {
 	return &Tokens{store: s, now: now}
 }
 
-// Create makes a token. Its secret is returned here and never again: only a hash is kept.
+// Create creates a token. It returns the secret, which can't be retrieved later: only a hash is stored.
 //
-// It returns Problems for a wish that cannot be granted, and ErrExists.
+// It returns Problems for an invalid request, and ErrExists.
 func (k *Tokens) Create(ctx context.Context, w TokenRequest) (t Token, secret string, err error) {
 	if w, err = w.read(); err != nil {
 		return Token{}, "", err
@@ -83,15 +80,16 @@ func (k *Tokens) Create(ctx context.Context, w TokenRequest) (t Token, secret st
 	if w.Expires != 0 {
 		t.ExpiresAt = micro(t.CreatedAt.Add(w.Expires))
 	}
-	defer k.recent.forget() // also after an error: it may have been done nevertheless
+	defer k.recent.forget() // even after an error, as the change may have been committed
 	if err := k.store.InsertToken(ctx, t); err != nil {
 		return Token{}, "", err
 	}
 	return t, secret, nil
 }
 
-// checkLookAlikes refuses a name that people take for that of another live token, in the audit for one. Of two such tokens that are made
-// at the same moment, both are: the store compares names alone. The error wraps ErrExists.
+// checkLookAlikes rejects a name that can be confused with that of another live token, for example in the audit log.
+// Two such tokens created at the same moment both succeed, because the store compares exact names only. The error
+// wraps ErrExists.
 func (k *Tokens) checkLookAlikes(ctx context.Context, name string) error {
 	all, err := k.store.Tokens(ctx)
 	if err != nil {
@@ -105,29 +103,29 @@ func (k *Tokens) checkLookAlikes(ctx context.Context, name string) error {
 	return nil
 }
 
-// micro is a time as a store keeps it.
+// micro rounds a time to the store's precision.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// Authenticate returns the live token that has the secret, or ErrDenied.
+// Authenticate returns the live token with the secret, or ErrDenied.
 func (k *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
 	p, err := k.find(ctx, &k.recent, hashOf(secret), k.tokenOf)
 	return p.token, err
 }
 
-// tokenOf asks the store for a token.
+// tokenOf loads a token from the store.
 func (k *Tokens) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
 	t, err := k.store.TokenByHash(ctx, hash)
 	return pass{token: t}, err
 }
 
-// find returns what a secret opens, or ErrDenied.
+// find returns the object behind a secret, or ErrDenied.
 //
-//  1. The secret was hashed, whatever it looks like.
-//  2. What it opens is found by the hash: among the recent ones, which are live, or in the
-//     store. How long that takes depends on the hash, which tells nothing about a secret.
-//  3. The hashes are compared in constant time, also where nothing was found. So what is
-//     unknown, expired or revoked has gone the same way when it is denied.
-//  4. The use is noted, at most once a minute.
+//  1. The secret is already hashed, whatever its form.
+//  2. The object is looked up by the hash, in the cache or the store. The duration depends on the hash, so it
+//     reveals nothing about a secret.
+//  3. The hashes are compared in constant time, even if nothing was found. Unknown, expired and revoked secrets
+//     thus take the same path to a denial.
+//  4. The use is recorded, at most once a minute.
 func (k *Tokens) find(ctx context.Context, among *tokenCache, hash [32]byte, ask func(context.Context, [32]byte) (pass, error)) (pass, error) {
 	now := k.now()
 	changes := among.changes()
@@ -155,7 +153,7 @@ func (k *Tokens) find(ctx context.Context, among *tokenCache, hash [32]byte, ask
 	return p, nil
 }
 
-// touch notes a use. A use that cannot be noted is no reason to deny it; a later one is noted.
+// touch records a use. A failure does not deny the use; a later use is recorded instead.
 func (k *Tokens) touch(ctx context.Context, p pass, at time.Time) {
 	if p.token.ID != "" {
 		_ = k.store.TouchToken(ctx, p.token.ID, at)
@@ -165,26 +163,26 @@ func (k *Tokens) touch(ctx context.Context, p pass, at time.Time) {
 	}
 }
 
-// Knows reports, without the store, whether a secret opened something lately: a token, or a session.
+// Knows reports, without a store query, whether a secret was recently valid for a token or a session.
 func (k *Tokens) Knows(secret string) bool {
 	hash := hashOf(secret)
 	return k.recent.has(hash) || k.sessions.has(hash)
 }
 
-// Revoke ends the token of an id or a name, on this node at once and on others within
-// seconds. It returns ErrNotFound where there is none, or it is revoked already.
+// Revoke revokes the token with an id or name, at once on this node and within seconds on others. It returns
+// ErrNotFound if the token does not exist or is revoked already.
 func (k *Tokens) Revoke(ctx context.Context, id string) error {
 	defer k.sessions.forget()
-	defer k.recent.forget() // also after an error: it may have been done nevertheless
+	defer k.recent.forget() // even after an error, as the change may have been committed
 	return k.store.RevokeToken(ctx, id, micro(k.now()))
 }
 
-// List returns all tokens, newest first, those that ended too for as long as the audit is
-// kept, and the newest for good.
+// List returns all tokens, newest first, including ended ones for the retention of the audit log, and the newest one
+// always.
 func (k *Tokens) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
 
-// HasTokens reports whether there is a live token that may do everything. Without one nobody
-// could make tokens if every request needed one.
+// HasTokens reports whether a live token with full access exists. Without one, tokens could not be created if every
+// request needed one.
 func (k *Tokens) HasTokens(ctx context.Context) (bool, error) {
 	tokens, err := k.List(ctx)
 	if err != nil {
@@ -194,10 +192,9 @@ func (k *Tokens) HasTokens(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }), nil
 }
 
-// EverIssued reports whether there ever was a token in this database, also one that was revoked or
-// is expired. The store keeps the newest token for good, so that the answer stays true. That there
-// is none is believed for seconds, unless one is made here: a node that is open asks with each
-// request.
+// EverIssued reports whether this database ever had a token, even a revoked or expired one. The store never deletes
+// the newest token, so a positive answer stays true. A negative answer is cached for seconds, unless this node
+// creates a token, because an open node calls it for each request.
 func (k *Tokens) EverIssued(ctx context.Context) (bool, error) {
 	now, changes := k.now(), k.recent.changes()
 	if k.recent.free(now) {
@@ -211,19 +208,19 @@ func (k *Tokens) EverIssued(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Note audits what the context's actor did to an object and what changed nothing in the store. It is
-// audited also where the actor does not wait for the answer.
+// Note audits an action of the context's actor that changed nothing in the store. It does so even if the request was
+// cancelled.
 func (k *Tokens) Note(ctx context.Context, action Action, object, detail string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	return k.store.Note(ctx, action, object, detail)
 }
 
-// noteTimeout is how long the store may take for an entry of the audit.
+// noteTimeout bounds the time to store an audit entry.
 const noteTimeout = 10 * time.Second
 
-// Audit lists who did what, newest first, and where the next page begins: empty at the end.
-// It returns futurejobs.ErrBadCursor for another list's cursor.
+// Audit lists audit entries, newest first, and returns the cursor of the next page: empty at the end. It returns
+// futurejobs.ErrBadCursor for the cursor of another list.
 func (k *Tokens) Audit(ctx context.Context, f AuditFilter) (entries []AuditEntry, next string, err error) {
 	return k.store.Audit(ctx, f)
 }
