@@ -10,19 +10,20 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// MaxBody is the longest body of an event that is taken in, in bytes.
+// MaxBody is the maximum size of an ingested event's body, in bytes.
 const MaxBody = 256 << 10
 
-// BodyTooLarge is why a body of so many bytes is refused.
+// BodyTooLarge returns the reason for rejecting a body of the given size.
 func BodyTooLarge(size int) string {
 	return fmt.Sprintf("the body has %d bytes, at most %d are taken in; only its start is kept here", size, MaxBody)
 }
 
-// ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
+// ruleTries bounds the attempts to match a batch after concurrent rule changes.
 const ruleTries = 5
 
-// applyBatch applies what was read and moves the cursor, in one transaction, or in several where the rules take long, or the database
-// takes too long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
+// applyBatch applies a batch and moves the cursor, in one or more transactions: the rules or the database may be too
+// slow for one. After a slow transaction it halves the number of events per transaction, down to one, and doubles it
+// again after fast ones.
 func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 	for {
 		if h = t.revalidate(h); len(h.events) == 0 {
@@ -49,8 +50,8 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 	}
 }
 
-// takeOnce applies the events of a haul that the rules were asked about, in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
-// was matched in vain, further changes wait until it is applied.
+// takeOnce applies the matched events of a batch in one transaction. Frequent rule changes do not stall the stream:
+// after a failed attempt, further changes are held off until the batch is applied.
 func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
 	for range ruleTries {
 		if h = t.revalidate(h); len(h.events) == 0 {
@@ -77,8 +78,8 @@ func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
 	return fmt.Errorf("apply events: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
 }
 
-// revalidate is a haul as it stands: what was applied of it is left out, and the rules are asked
-// again where those that read the stream changed since.
+// revalidate returns the current form of a batch: without applied events, and matched again if the rules of the
+// stream changed meanwhile.
 func (t *streamReader) revalidate(h batch) batch {
 	left := h.events
 	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
@@ -91,7 +92,7 @@ func (t *streamReader) revalidate(h batch) batch {
 	return t.newBatch(left, t.revision)
 }
 
-// toFutureJobsBatch is a haul as it is applied, as far as the rules were asked.
+// toFutureJobsBatch returns the matched part of a batch as an effect batch.
 func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 	last := h.events[h.asked-1]
 	return futurejobs.EffectBatch{
@@ -100,7 +101,7 @@ func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 	}
 }
 
-// apply applies a batch and moves the cursor.
+// apply applies an effect batch and moves the cursor.
 func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, ignored int) error {
 	b.Lost = t.lostThrough(b.Last)
 	done, err := t.in.Store.Apply(ctx, b)
@@ -120,7 +121,7 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 	return fmt.Errorf("apply events: %w", err)
 }
 
-// deadLetter is a refusal of an event whose body had size bytes.
+// deadLetter returns the dead letter of a rejected event with a body of size bytes.
 func (t *streamReader) deadLetter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
 	l := futurejobs.DeadLetter{Event: e, Rule: r.Rule, Part: r.Part, Reason: r.Reason, At: t.in.Now()}
 	if size > len(e.Data) {
@@ -129,7 +130,7 @@ func (t *streamReader) deadLetter(e futurejobs.Event, size int, r futurejobs.Ref
 	return l
 }
 
-// match asks the rules what an event means. One that is too long is cut, and not asked about.
+// match matches an event against the rules. It truncates a body that is too large, and rejects the event.
 func (t *streamReader) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	if n := len(e.Data); n > MaxBody {
 		e.Data = e.Data[:MaxBody]
@@ -140,7 +141,7 @@ func (t *streamReader) match(e *futurejobs.Event) ([]futurejobs.Effect, []future
 	return t.in.Book.Match(*e)
 }
 
-// observe counts what a batch came to.
+// observe reports the results of a batch to an observer, if any.
 func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 	if o == nil {
 		return

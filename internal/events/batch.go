@@ -8,47 +8,47 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxPrefetchBytes bounds the bodies that are read while others are applied: about as many as one
-// call of Next returns at most.
+// maxPrefetchBytes bounds the bodies that are prefetched while others are applied. It is about the maximum that one
+// call of Next returns.
 const maxPrefetchBytes = 8 << 20
 
-// minBatchInterval is the least time between two transactions of a stream, unless a full haul waits. A
-// transaction costs as much as many events, so a trickle goes in few of them; what comes after
-// a pause is taken at once.
+// minBatchInterval is the minimum interval between two transactions of a stream, unless a full batch is ready. A
+// transaction costs as much as many events, so a trickle is combined into few; the first event after a pause is
+// applied at once.
 const minBatchInterval = 50 * time.Millisecond
 
-// askFor is for about how long the rules are asked what events mean before what they answered is applied. Events that cost them
-// much are applied a few at a time: so they wait for none that comes after them, and few are matched again where the rules change
-// meanwhile.
+// askFor is the approximate time for matching events before the matched ones are applied. Events that are expensive
+// to match are applied a few at a time: they are not delayed by later ones, and few are matched again after a rule
+// change.
 const askFor = 200 * time.Millisecond
 
-// batch is events that were read, and what the rules ask for because of the first of them.
+// batch holds read events, and the effects of the first, matched part of them.
 type batch struct {
 	events   []futurejobs.Event
-	asked    int   // about how many of the events the rules were asked
-	revision int64 // of the rules that were asked; they may be newer, never older
+	asked    int   // number of matched events
+	revision int64 // of the rules used for matching; the rules may be newer, never older
 	effects  []futurejobs.Effect
 	letters  []futurejobs.DeadLetter
-	ignored  int   // events of those that no rule asked for anything
+	ignored  int   // number of matched events without any effect
 	size     int   // of the bodies, in bytes
-	loss     Loss  // what the stream lost up to the last event
-	err      error // why reading ended
+	loss     Loss  // losses of the stream up to the last event
+	err      error // reason for the end of reading
 }
 
-// full reports whether nothing more is to be read before the haul is applied.
+// full reports whether the batch must be applied before more is read.
 func (h *batch) full() bool {
 	return len(h.events) >= maxBatch || h.size >= maxPrefetchBytes || h.asked < len(h.events)
 }
 
-// newBatch asks the rules what events mean, for a while. The subjects that are read belong to the revision.
-// Rules that are newer already make the transaction fail, and the events are asked about again.
+// newBatch matches events for up to askFor. The subscribed subjects belong to the revision. If the rules are newer
+// already, the transaction fails and the events are matched again.
 func (t *streamReader) newBatch(got []futurejobs.Event, revision int64) batch {
 	h := batch{revision: revision}
 	t.appendEvents(&h, got)
 	return h
 }
 
-// appendEvents adds events to a haul, and asks the rules about as many as a while is enough for, at least one.
+// appendEvents adds events to a batch, and matches as many as possible within askFor, at least one.
 func (t *streamReader) appendEvents(h *batch, got []futurejobs.Event) {
 	h.events = append(h.events, got...)
 	for _, e := range got {
@@ -79,7 +79,7 @@ func (t *streamReader) appendEvents(h *batch, got []futurejobs.Event) {
 	}
 }
 
-// nextBatch is what was read ahead, or else what has arrived, after waiting for it a while.
+// nextBatch returns the prefetched batch, or else reads one, blocking for up to the poll time.
 func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	h := t.ahead
 	t.ahead = batch{}
@@ -95,9 +95,8 @@ func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	return h, err
 }
 
-// applyAndPrefetch takes a haul, and reads the next one meanwhile. The reader is at rest when it
-// returns, at the earliest a breath after it began, unless so much came that there is a next
-// haul already.
+// applyAndPrefetch applies a batch while prefetching the next. The reader is idle on return. It returns no earlier
+// than minBatchInterval after its start, unless the next batch is full already.
 func (t *streamReader) applyAndPrefetch(ctx context.Context, h batch) error {
 	if len(h.events) == 0 {
 		return nil
@@ -121,7 +120,7 @@ func (t *streamReader) applyAndPrefetch(ctx context.Context, h batch) error {
 	return err
 }
 
-// prefetch reads until ctx ends or the haul is full, and finds out what the stream lost in between.
+// prefetch reads until ctx ends or the batch is full, and determines the losses in between.
 func (t *streamReader) prefetch(ctx context.Context, revision int64) batch {
 	h := batch{revision: revision}
 	for !h.full() && h.err == nil && ctx.Err() == nil {
@@ -130,10 +129,10 @@ func (t *streamReader) prefetch(ctx context.Context, revision int64) batch {
 		t.appendEvents(&h, got)
 	}
 	if errors.Is(h.err, context.Canceled) {
-		h.err = nil // what was there is read
+		h.err = nil // the available events are read
 	}
 	if h.err == nil {
-		h.loss, h.err = t.reader.Lost(context.WithoutCancel(ctx)) // the reader bounds it
+		h.loss, h.err = t.reader.Lost(context.WithoutCancel(ctx)) // the reader bounds the duration
 	}
 	return h
 }

@@ -8,8 +8,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// bisect takes in events that the database refuses together: by halves, until the one is
-// found that is to blame. The others are taken in, and it becomes a dead letter.
+// bisect applies events that the database rejects together: by halves, until it finds the rejected one. The others
+// are applied, and the rejected one becomes a dead letter.
 func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refused error) error {
 	if half := len(got) / 2; half > 0 {
 		if err := t.applyBatch(ctx, t.newBatch(got[:half], t.revision)); err != nil {
@@ -29,18 +29,18 @@ func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refus
 	return t.apply(ctx, t.replaceWithDeadLetter(whole, got[0], refused, ""), 0)
 }
 
-// replaceWithDeadLetter is the batch of one event with a dead letter in place of what a rule makes of it, or
-// all rules where none is named.
+// replaceWithDeadLetter returns the batch of one event with a dead letter in place of the effects of a rule, or of
+// all rules if rule is empty.
 func (t *streamReader) replaceWithDeadLetter(b futurejobs.EffectBatch, e futurejobs.Event, refused error, rule string) futurejobs.EffectBatch {
 	b.Effects = slices.DeleteFunc(slices.Clone(b.Effects), func(f futurejobs.Effect) bool { return rule == "" || f.Rule.Name == rule })
 	if rule == "" {
-		b.DeadLetters = nil // this one is for all of them
+		b.DeadLetters = nil // one dead letter stands for all rules
 	}
 	b.DeadLetters = append(slices.Clone(b.DeadLetters), t.deadLetter(e, len(e.Data), futurejobs.Refusal{Rule: rule, Reason: refused.Error()}))
 	return b
 }
 
-// rulesOf names the rules that effects are of, each once.
+// rulesOf returns the names of the effects' rules, without duplicates.
 func rulesOf(effects []futurejobs.Effect) []string {
 	var names []string
 	for _, e := range effects {

@@ -9,9 +9,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// open starts a reader where the database says that the stream stands.
+// open starts a reader at the stored cursor of the stream.
 func (t *streamReader) open(ctx context.Context) error {
-	// The revision is taken before the subjects, so that they are never older than it says.
+	// The revision is read before the subjects, so that the subjects are never older.
 	revision := t.in.Book.Revision()
 	subjects := subjectsOf(t.in.Book, t.stream)
 	if len(subjects) == 0 {
@@ -22,7 +22,7 @@ func (t *streamReader) open(ctx context.Context) error {
 		return err
 	}
 	if !slices.Equal(subjects, t.subjects) || cursor.LastSeq < t.cursor.LastSeq {
-		t.looked = 0 // that was about other subjects, or other rules
+		t.looked = 0 // it was for other subjects or rules
 	}
 	t.looked = max(t.looked, cursor.LastSeq)
 	reader, err := t.in.Streams.Read(ctx, t.stream, t.looked, subjects)
@@ -39,7 +39,7 @@ func (t *streamReader) open(ctx context.Context) error {
 	return t.account(ctx)
 }
 
-// verifyStream makes sure that the reader was opened on the stream that the cursor is about.
+// verifyStream verifies that the reader reads the stream of the cursor.
 func (t *streamReader) verifyStream(ctx context.Context) error {
 	info, err := t.in.Streams.Info(ctx, t.stream)
 	if err == nil && !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
@@ -51,7 +51,7 @@ func (t *streamReader) verifyStream(ctx context.Context) error {
 	return err
 }
 
-// loadCursor returns the cursor, and makes it fit the stream that is there now.
+// loadCursor returns the cursor, adapted to the current stream.
 func (t *streamReader) loadCursor(ctx context.Context) (futurejobs.Cursor, error) {
 	info, err := t.in.Streams.Info(ctx, t.stream)
 	if err != nil {
@@ -67,8 +67,8 @@ func (t *streamReader) loadCursor(ctx context.Context) (futurejobs.Cursor, error
 	return cursor, nil
 }
 
-// isDifferentStream reports whether the stream is not the one that the cursor is about: it was created
-// anew, it ends before the cursor, or where that stands it has a message of another time.
+// isDifferentStream reports whether the cursor belongs to another stream: the stream was recreated, ends before the
+// cursor, or has a message with another time at the cursor.
 func (t *streamReader) isDifferentStream(ctx context.Context, cursor futurejobs.Cursor, info Info) (bool, error) {
 	if info.LastSeq < cursor.LastSeq || !info.CreatedAt.Equal(cursor.StreamCreatedAt) {
 		return true, nil
@@ -80,9 +80,8 @@ func (t *streamReader) isDifferentStream(ctx context.Context, cursor futurejobs.
 	return err == nil && seq == cursor.LastSeq && !at.Equal(cursor.LastAt), err
 }
 
-// storedCursor returns the cursor. A rule opens it with its save and does not know the stream's
-// creation time; without one the stream is read from its start, and the rules leave out
-// what is not for them.
+// storedCursor returns the stored cursor. A rule creates it when it is saved and does not know the stream's creation
+// time; without one the stream is read from its start, and the rules skip events before their own start.
 func (t *streamReader) storedCursor(ctx context.Context, info Info) (futurejobs.Cursor, error) {
 	cursor, ok, err := t.in.Store.Cursor(ctx, t.stream)
 	if err == nil && (!ok || cursor.StreamCreatedAt.IsZero()) {
@@ -100,8 +99,8 @@ func (t *streamReader) storedCursor(ctx context.Context, info Info) (futurejobs.
 	return cursor, nil
 }
 
-// resumeRecreated goes on in a stream that is not the one that was read before, or was restored
-// to an earlier state, from the first message after the last one that was applied.
+// resumeRecreated resumes in a stream that was recreated, or restored to an earlier state, at the first message after
+// the last applied one.
 func (t *streamReader) resumeRecreated(ctx context.Context, cursor futurejobs.Cursor, info Info, err error) (futurejobs.Cursor, error) {
 	if err != nil {
 		return cursor, err
@@ -113,7 +112,7 @@ func (t *streamReader) resumeRecreated(ctx context.Context, cursor futurejobs.Cu
 			return cursor, err
 		}
 	}
-	if to.LastSeq > 0 { // the cursor is to fit its message again
+	if to.LastSeq > 0 { // the cursor must match a message again
 		seq, at, err := t.in.Streams.First(ctx, t.stream, to.LastSeq)
 		if err != nil {
 			return cursor, err

@@ -9,34 +9,33 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// retryAtOnce bounds how many dead letters one call tries again, and retryPage how many of
-// them are in memory.
+// retryAtOnce bounds the dead letters retried in one call, and retryPage those in memory.
 const (
 	retryAtOnce = 500
 	retryPage   = 50
 )
 
-// DeadLetterMatcher says what the event of a dead letter means by now. rules.Catalog implements it.
+// DeadLetterMatcher matches the event of a dead letter against the current rules. rules.Catalog implements it.
 type DeadLetterMatcher interface {
 	MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal)
 	Revision() int64
 	Refresh(ctx context.Context) error
 }
 
-// DeadLetterStore keeps dead letters. One that is not there is futurejobs.ErrNotFound.
-// Implementations are safe for concurrent use.
+// DeadLetterStore stores dead letters. It returns futurejobs.ErrNotFound for a missing one. Implementations are safe
+// for concurrent use.
 type DeadLetterStore interface {
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
-	// LettersAfter returns up to limit letters of a filter that follow an id, oldest first.
+	// LettersAfter returns up to limit dead letters of a filter after an id, oldest first.
 	LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error)
-	// Apply is futurejobs.EffectStore's.
+	// Apply implements futurejobs.EffectStore.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	DropLetter(ctx context.Context, id int64) error
-	// DropLetters returns how many there were.
+	// DropLetters returns the number of dropped dead letters.
 	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// DeadLetters are the events that could not be taken in, for another try.
+// DeadLetters retries events that could not be processed.
 type DeadLetters struct {
 	DeadLetterStore
 	Book     DeadLetterMatcher
@@ -44,20 +43,20 @@ type DeadLetters struct {
 	Observer Observer // may be nil
 }
 
-// Retried is what another try of dead letters came to.
+// Retried is the result of retrying dead letters.
 type Retried struct {
 	Tried   int
-	TakenIn int // and gone
-	Refused int // again; they stay
+	TakenIn int // ingested and deleted
+	Refused int // rejected again and kept
 	Reason  string
-	Next    int64 // the last letter that was tried, where there are more; 0: that was all
+	Next    int64 // id of the last retried dead letter if more follow; 0: none follow
 }
 
-// Retry asks the rules as they are now what the event of a dead letter means, and takes it in,
-// once: the letter goes in the same transaction. Where it is refused again, the letter stays
-// with the new reason. It returns futurejobs.ErrNotFound where there is no such letter.
+// Retry matches the event of a dead letter against the current rules and ingests it exactly once: the dead letter is
+// deleted in the same transaction. If the event is rejected again, the dead letter stays with the new reason. It
+// returns futurejobs.ErrNotFound if the dead letter does not exist.
 //
-// It comes late: what came after the event was taken in without it, and is not taken in again.
+// The event is applied late: later events were ingested without it, and are not ingested again.
 func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 	letter, err := l.DeadLetter(ctx, id)
 	if err != nil {
@@ -69,8 +68,8 @@ func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 	return l.retry(ctx, letter)
 }
 
-// RetryAll retries the letters of a filter that follow an id, oldest first, as many as fit
-// into one call. Those that somebody else took away meanwhile are left out.
+// RetryAll retries the dead letters of a filter after an id, oldest first, up to retryAtOnce of them. It skips dead
+// letters that are deleted concurrently.
 func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
 	if err := l.Book.Refresh(ctx); err != nil {
 		return all, fmt.Errorf("look at the rules: %w", err)
@@ -96,7 +95,7 @@ func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after i
 	return all, nil
 }
 
-// retry tries one letter, again while the rules change meanwhile.
+// retry retries one dead letter, and repeats it after concurrent rule changes.
 func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retried, error) {
 	for range ruleTries {
 		b := l.fold(letter)
@@ -109,7 +108,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 		switch {
 		case err == nil:
 			fresh := len(b.DeadLetters)
-			if done.Again != "" { // it was counted when it was refused first
+			if done.Again != "" { // it was counted at its first rejection
 				fresh, done.Refused = 0, 0
 			}
 			observe(l.Observer, done, fresh, 0)
@@ -124,7 +123,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 	return Retried{}, futurejobs.ErrRulesChanged
 }
 
-// fold asks the rules what a letter's event means now.
+// fold matches a dead letter's event against the current rules.
 func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch {
 	b := futurejobs.EffectBatch{RuleSet: l.Book.Revision(), AuditAction: futurejobs.DeedRetry, Letter: &letter}
 	var refusals []futurejobs.Refusal
@@ -142,13 +141,13 @@ func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch 
 	return b
 }
 
-// bodyGone is why a letter cannot be tried again whose body was not kept.
+// bodyGone returns the reason that a dead letter without its body can't be retried.
 func bodyGone(letter futurejobs.DeadLetter) string {
 	return fmt.Sprintf("the body of %d bytes was removed, as only the newest dead letters of a rule keep theirs; publish the event again (it was message %d of stream %s)",
 		letter.Size, letter.Event.Seq, letter.Event.Stream)
 }
 
-// again is the letter of an event that was refused once more.
+// again returns the dead letter of an event that was rejected again.
 func again(letter futurejobs.DeadLetter, r futurejobs.Refusal, now time.Time) futurejobs.DeadLetter {
 	return futurejobs.DeadLetter{Event: letter.Event, Rule: r.Rule, Part: r.Part, Reason: r.Reason, Size: letter.Size, At: now}
 }

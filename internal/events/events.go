@@ -1,5 +1,5 @@
-// Package events takes in what happened: it reads streams, asks the rules what an event
-// means, and applies it, exactly once.
+// Package events ingests events: it reads streams, matches events against the rules, and applies the effects exactly
+// once.
 package events
 
 import (
@@ -10,67 +10,65 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ErrGone means that there is no stream of a name.
+// ErrGone means that the stream does not exist.
 var ErrGone = errors.New("the stream is not there")
 
-// Streams opens readers on streams. The bus implements it.
+// Streams opens readers of streams. The bus implements it.
 type Streams interface {
-	// Read starts reading a stream's messages on the subjects after seq, in order.
+	// Read starts reading the messages of a stream on the subjects after a sequence, in order.
 	Read(ctx context.Context, stream string, after uint64, subjects []string) (Reader, error)
-	// Info says what the stream is at the moment, or returns ErrGone.
+	// Info returns the current state of the stream, or ErrGone.
 	Info(ctx context.Context, stream string) (Info, error)
-	// First returns the first message at or after a sequence; seq is 0 where there is none.
+	// First returns the first message at or after a sequence; seq is 0 if none exists.
 	First(ctx context.Context, stream string, from uint64) (seq uint64, at time.Time, err error)
-	// Before returns the sequence before the first message that came in after at.
+	// Before returns the sequence before the first message received after the given time.
 	Before(ctx context.Context, stream string, at time.Time) (uint64, error)
 }
 
-// Info is what tells a stream from one that was put in its place.
+// Info describes a stream, and identifies it after a recreation.
 type Info struct {
 	CreatedAt time.Time
-	FirstSeq  uint64    // of the first message that it still has, or will have
-	FirstAt   time.Time // when the stream took that one in; zero: it has none
+	FirstSeq  uint64    // of the first message that is or will be in the stream
+	FirstAt   time.Time // time at which the stream received that message; zero: the stream is empty
 	LastSeq   uint64
-	LastAt    time.Time // when the stream took that one in; zero: it never took anything in
-	Risk      string    // why its settings may have it lose single events before they are read; empty: they do not
+	LastAt    time.Time // time at which the stream received that message; zero: it never received one
+	Risk      string    // reason that its settings may cause losses of single unread events; empty: none
 }
 
 // Reader reads one stream in order. It is used by one goroutine.
 type Reader interface {
-	// Next returns what has arrived, up to limit events, and waits up to wait for the
-	// first. No events and no error: nothing came. A call that ctx ends has lost nothing:
-	// the next one goes on where the last event was returned.
+	// Next returns the available events, up to limit, and blocks for up to wait for the first. It returns no events
+	// and no error if none arrived. A call ended by ctx loses nothing: the next one continues after the last returned
+	// event.
 	Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error)
-	// End returns the stream's last sequence at the time of the call. ok is false when that
-	// is not certain, as when the stream may have another leader by now.
+	// End returns the stream's current last sequence. ok is false if it is uncertain, for example because the stream
+	// may have another leader by now.
 	End(ctx context.Context) (end uint64, ok bool, err error)
-	// Drained reports whether the stream holds no message on the subjects after seq and up
-	// to end. It is asked with what End returned.
+	// Drained reports whether the stream has no message on the subjects after seq up to end, a result of End.
 	Drained(ctx context.Context, seq, end uint64) (bool, error)
-	// Left returns how many events on the subjects followed the last one that was returned, when
-	// that was sent, or more where the broker cannot filter.
+	// Left returns the number of events on the subjects that followed the last returned one when it was sent, or more
+	// if the broker can't filter.
 	Left() uint64
-	// Lost returns what the stream lost up to the last event that was returned, and up to an end
-	// for which Drained was true, as far as earlier calls have not told it. A limit, a purge or a
-	// deletion took it away before it was read. After an error, the reader is of no more use.
+	// Lost returns the losses of the stream up to the last returned event, and up to an end for which Drained was
+	// true, without those returned by earlier calls. They were removed before being read, by a limit, a purge or a
+	// deletion. After an error, the reader is unusable.
 	Lost(ctx context.Context) (Loss, error)
-	// Close ends reading.
+	// Close stops reading.
 	Close()
 }
 
-// Book says what an event means. rules.Catalog implements it.
+// Book matches events against the rules. rules.Catalog implements it.
 type Book interface {
-	// Match returns what the rules ask for because of e, and the rules that could not
-	// take it in.
+	// Match returns the effects of an event, and the refusals of rules that could not process it.
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
 	// SubjectsByStream returns the subjects to read, by stream.
 	SubjectsByStream() map[string][]string
 	// RulesReading returns the names of the rules that read a stream.
 	RulesReading(stream string) []string
-	// FinestGrids returns the finest grid of the rules that wait for a stream, by stream.
+	// FinestGrids returns, by stream, the finest grid of the rules that depend on it.
 	FinestGrids() map[string]futurejobs.Grid
 	Revision() int64
-	// ChangedAt is the revision of the last change of the rules that a stream is read for.
+	// ChangedAt returns the revision of the last change of a stream's rules.
 	ChangedAt(stream string) int64
 	Refresh(ctx context.Context) error
 }

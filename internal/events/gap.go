@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// recordGapIfNeeded records that the stream is heard from now on, where it may not have been since the last
-// mark: something of it was lost, or it may have taken nothing in. Whoever is judged by what did
-// not come is judged by the mark that follows.
+// recordGapIfNeeded records that the current gap-free period of the stream begins now, if a gap since the last mark
+// is possible: the stream lost messages, or may have received none. It precedes the next mark, which heartbeats are
+// judged by.
 func (t *streamReader) recordGapIfNeeded(ctx context.Context) error {
 	now := t.in.Now()
 	if !t.deaf && !t.brokerWasDown(now) {
@@ -21,14 +21,13 @@ func (t *streamReader) recordGapIfNeeded(ctx context.Context) error {
 	return nil
 }
 
-// brokerWasDown reports whether the streams may have taken nothing in at some time since the last
-// mark. What a stream took in is still there: that this node did not read is no gap.
+// brokerWasDown reports whether the streams may have been unable to receive messages at some time since the last
+// mark. Received messages are kept by the stream, so an interruption of this node's reading is no gap.
 func (t *streamReader) brokerWasDown(now time.Time) bool {
 	return t.in.BrokerUptime != nil && now.Add(-t.in.BrokerUptime()).After(t.marked)
 }
 
-// recordGap records that something of the stream is lost, at once: another node may be the one that
-// marks it next.
+// recordGap records a loss of the stream at once, because another node may write the next mark.
 func (t *streamReader) recordGap(ctx context.Context) error {
 	t.deaf = true
 	now := t.in.Now()

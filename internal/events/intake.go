@@ -12,64 +12,63 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// assignEvery is how often it is looked up which streams are this node's to read.
+// assignEvery is the interval at which a node determines the streams to read.
 const assignEvery = time.Second
 
-// Shards says which shards this node holds. It is safe for concurrent use.
+// Shards knows the shards held by this node. It is safe for concurrent use.
 type Shards interface {
 	Holds(shard int16) bool
-	// Count is the number of all shards.
+	// Count returns the number of all shards.
 	Count() int
 }
 
-// The outcomes that an Observer is told of: of events but where it says otherwise.
+// The outcomes reported to an Observer. They count events unless noted otherwise.
 const (
 	Created    = "created"     // jobs
 	Ended      = "ended"       // jobs
-	Kept       = "kept"        // triggers for keys that were waited for already
-	Restarted  = "restarted"   // triggers that began a wait anew
-	Beaten     = "beaten"      // beats that moved the next look
-	Coalesced  = "coalesced"   // beats that left it where it was, or were older than one that came
+	Kept       = "kept"        // triggers for keys with a pending job
+	Restarted  = "restarted"   // triggers that restarted a job
+	Beaten     = "beaten"      // heartbeats that moved the next check
+	Coalesced  = "coalesced"   // heartbeats that did not move it, or were older than the last one
 	Updated    = "updated"     // updates, and members of sets
 	Paused     = "paused"      // jobs
 	Resumed    = "resumed"     // jobs
-	Remembered = "remembered"  // resolves that may have come before their trigger
-	Unmatched  = "unmatched"   // what is for keys that nobody waits for
-	Ignored    = "ignored"     // no rule asked for anything
-	DeadLetter = "dead_letter" // refusals
-	Lost       = "lost"        // by the stream before they were read; an upper bound where it has other subjects
+	Remembered = "remembered"  // resolves that may precede their trigger
+	Unmatched  = "unmatched"   // events for keys without a job
+	Ignored    = "ignored"     // events without an effect
+	DeadLetter = "dead_letter" // rejections
+	Lost       = "lost"        // by the stream before they were read; an upper bound if it has other subjects
 )
 
-// Observer counts what was taken in. It is called after the commit, by several goroutines.
+// Observer counts ingested events. It is called after the commit, by several goroutines.
 type Observer interface {
 	Taken(outcome string, n int)
-	// Alerted is told of an alert that was written, because what it is about has ended.
+	// Alerted receives an alert written because its job has ended.
 	Alerted(a alerts.Alert)
 }
 
-// Announce says what people have to know, once however often it is called.
+// Announce raises a system alert. Repeated calls raise it once.
 type Announce func(ctx context.Context, r alerts.SystemAlert) error
 
-// Options are the parts of an Intake. All but Observer are needed.
+// Options configure an Intake. All fields are required unless noted otherwise.
 type Options struct {
 	Streams  Streams
 	Book     Book
 	Store    futurejobs.EffectStore
 	Shards   Shards
-	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
-	Announce Announce         // of streams that lost events
-	// Place is when an event happened that the broker says happened at an instant. nil: the broker is right.
+	Now      func() time.Time // the database's time, or slightly earlier; zero: unknown yet
+	Announce Announce         // for streams that lost events
+	// Place converts the broker's time of an event to the engine's; nil: they are the same.
 	Place func(at time.Time) time.Time
-	// Up is for how long the streams have taken in whatever came, without a gap, as far as this node
-	// can know. nil: for ever.
+	// BrokerUptime returns the time for which the streams have received messages without a gap, as far as this node
+	// knows; nil: always.
 	BrokerUptime func() time.Duration
 	Observer     Observer // may be nil
 	Log          *slog.Logger
 }
 
-// Intake reads the streams that the rules listen to, as far as they are this node's: the
-// holder of a stream's shard reads it. Were two nodes to read one stream for a moment, the
-// cursor lets only one of them apply what it read.
+// Intake reads the rules' streams that are assigned to this node, the holder of a stream's shard. If two nodes
+// briefly read one stream, the cursor lets only one of them apply its events.
 type Intake struct {
 	Options
 	wake chan struct{}
@@ -80,12 +79,12 @@ type Intake struct {
 	all    sync.WaitGroup
 }
 
-// NewIntake returns an intake that is not running yet.
+// NewIntake returns an intake. Run starts it.
 func NewIntake(o Options) *Intake {
 	return &Intake{Options: o, wake: make(chan struct{}, 1), taps: make(map[string]*streamReader)}
 }
 
-// Wake says that the shards or the rules changed. It is a hint; intake looks by itself too.
+// Wake signals a change of the shards or the rules. It is only a hint, as the intake also polls.
 func (in *Intake) Wake() {
 	select {
 	case in.wake <- struct{}{}:
@@ -93,8 +92,8 @@ func (in *Intake) Wake() {
 	}
 }
 
-// Run reads until ctx ends, and returns once nothing is being applied any more. What fails
-// is tried again for ever; Status says so.
+// Run reads until ctx ends, and returns after the last batch is applied. It retries failures indefinitely; Status
+// reports them.
 func (in *Intake) Run(ctx context.Context) error {
 	ticker := time.NewTicker(assignEvery)
 	defer ticker.Stop()
@@ -110,8 +109,8 @@ func (in *Intake) Run(ctx context.Context) error {
 	}
 }
 
-// refreshAndAssign refreshes the rules, which another node may have changed, and assigns the streams. It
-// goes on with the rules it has when those cannot be had.
+// refreshAndAssign refreshes the rules, as other nodes may have changed them, and assigns the streams. If the refresh
+// fails, it continues with the current rules.
 func (in *Intake) refreshAndAssign(ctx context.Context) {
 	err := in.Book.Refresh(ctx)
 	if ctx.Err() != nil {
@@ -130,15 +129,15 @@ func (in *Intake) refreshAndAssign(ctx context.Context) {
 	in.assign(ctx)
 }
 
-// Err returns why the rules cannot be read at the moment, or nil.
+// Err returns the error of the last refresh of the rules, or nil.
 func (in *Intake) Err() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.failed
 }
 
-// assign stops reading what is no longer this node's, and starts what became so. A stream
-// whose reading is about to stop is started again only after it did.
+// assign stops readers of streams that are no longer assigned, and starts readers of new ones. A stopping reader is
+// replaced only after it has stopped.
 func (in *Intake) assign(ctx context.Context) {
 	mine := in.assignedStreams()
 	in.mu.Lock()
@@ -157,7 +156,7 @@ func (in *Intake) assign(ctx context.Context) {
 	}
 }
 
-// assignedStreams are the streams that this node is to read.
+// assignedStreams returns the streams assigned to this node.
 func (in *Intake) assignedStreams() map[string]bool {
 	mine := make(map[string]bool)
 	n := in.Shards.Count()
@@ -185,18 +184,18 @@ func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 	return t
 }
 
-// Status is how one stream is doing that this node reads.
+// Status describes a stream read by this node.
 type Status struct {
 	Stream   string
-	Seq      uint64    // the last sequence applied
-	MarkedAt time.Time // the database time up to which nothing is known to be pending
+	Seq      uint64    // the last applied sequence
+	MarkedAt time.Time // the database time up to which no event is known to be unread
 	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
-	Left     uint64    // events for the rules that were known to follow when the last one came
-	Risk     string    // why the stream's settings may have it lose single events before they are read; empty: they do not
-	Err      error     // why reading does not get on; nil: it does
+	Left     uint64    // unread events for the rules, as known when the last event was received
+	Risk     string    // reason that the stream's settings may cause losses of single unread events; empty: none
+	Err      error     // current error of reading; nil: none
 }
 
-// Status returns the streams that this node reads, by name.
+// Status returns the states of the streams read by this node, sorted by name.
 func (in *Intake) Status() []Status {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Span is a run of sequences of a stream, both ends included.
+// Span is a range of sequences of a stream, inclusive.
 type Span struct{ First, Last uint64 }
 
-// Loss is what a stream lost before it was read.
+// Loss describes messages lost by a stream before they were read.
 type Loss struct {
-	Gone   []Span    // in order, and apart from each other
-	AtMost bool      // the stream has other subjects too, and a lost message may have been on those
-	Until  time.Time // when the stream took in the message that followed the last gap; zero: not known
+	Gone   []Span    // ordered and disjoint
+	AtMost bool      // the stream has other subjects, so lost messages may be irrelevant
+	Until  time.Time // time at which the stream received the message after the last gap; zero: unknown
 }
 
-// Count returns how many sequences the spans have.
+// Count returns the number of sequences in the spans.
 func Count(spans []Span) (n uint64) {
 	for _, s := range spans {
 		n += s.Last - s.First + 1
@@ -24,7 +24,7 @@ func Count(spans []Span) (n uint64) {
 	return n
 }
 
-// Without returns the sequences of spans that are not in others. Both are in order.
+// Without returns the sequences of spans that are not in others. Both must be ordered.
 func Without(spans, others []Span) (left []Span) {
 	for _, s := range spans {
 		for len(others) > 0 && others[0].Last < s.First {
@@ -46,7 +46,7 @@ func Without(spans, others []Span) (left []Span) {
 	return left
 }
 
-// Union returns the sequences of both, in order. Spans that touch become one.
+// Union returns the sequences of both, ordered. It merges adjacent spans.
 func Union(a, b []Span) (all []Span) {
 	both := slices.Concat(a, b)
 	slices.SortFunc(both, func(a, b Span) int { return cmp.Compare(a.First, b.First) })

@@ -12,25 +12,25 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// advanceInterval is how often the cursor of a quiet stream is put past what is not for the rules.
+// advanceInterval is the interval at which the cursor of a quiet stream advances past unmatched messages.
 const advanceInterval = 10 * time.Second
 
-// A stream that goes on losing events is alerted at once, and then with the sum of each minute.
+// A stream with continuing losses raises an alert at once, and then one per minute with the sum.
 const (
 	lossInterval     = time.Minute
 	lastAlertTimeout = 5 * time.Second
 )
 
-// losses is what the stream lost after the cursor. It is counted in the transaction that moves the
-// cursor past it, and alerted from there.
+// losses tracks the stream's losses after the cursor. They are counted in the transaction that moves the cursor past
+// them, and alerts use that count.
 type losses struct {
 	gone    []Span
-	atMost  bool      // a lost message may be none that the rules read
-	alerted time.Time // when an alert was raised last
+	atMost  bool      // lost messages may be irrelevant to the rules
+	alerted time.Time // time of the last alert
 }
 
-// reportLoss raises the alert that events of the stream after since were not read, until an instant
-// or, where that was before, until now. It is raised before the cursor moves on.
+// reportLoss raises the alert that events of the stream after since were not read, until to, or until now if to is
+// not after since. The alert precedes the move of the cursor.
 func (t *streamReader) reportLoss(ctx context.Context, since, to time.Time, why string) error {
 	if since.IsZero() {
 		return nil // it was never read
@@ -51,7 +51,7 @@ func (t *streamReader) reportLoss(ctx context.Context, since, to time.Time, why 
 	return nil
 }
 
-// since is after which instant events of the stream are lost where the cursor stands.
+// since returns the time after which events are lost for a cursor.
 func since(cursor futurejobs.Cursor) time.Time {
 	if cursor.LastAt.IsZero() {
 		return cursor.StreamCreatedAt
@@ -59,7 +59,7 @@ func since(cursor futurejobs.Cursor) time.Time {
 	return cursor.LastAt
 }
 
-// account asks the reader what the stream lost.
+// account queries the reader for losses.
 func (t *streamReader) account(ctx context.Context) error {
 	loss, err := t.reader.Lost(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (t *streamReader) account(ctx context.Context) error {
 	return t.checkLossWhileReading(ctx, loss)
 }
 
-// checkLossWhileReading takes in what the stream lost. A reader that starts again at the same cursor finds the same
+// checkLossWhileReading records losses of the stream. A reader restarted at the same cursor reports the same
 // sequences again; they count once.
 func (t *streamReader) checkLossWhileReading(ctx context.Context, loss Loss) error {
 	if len(loss.Gone) == 0 {
@@ -80,21 +80,21 @@ func (t *streamReader) checkLossWhileReading(ctx context.Context, loss Loss) err
 	if n == 0 {
 		return nil
 	}
-	t.passAt = time.Time{} // where no event takes the cursor past it
+	t.passAt = time.Time{} // in case no event moves the cursor past it
 	t.in.Log.Error("a stream lost events before they were read", "stream", t.stream, "events", n, "at_most", loss.AtMost,
 		"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", t.subjects, "rules", t.in.Book.RulesReading(t.stream))
-	return t.recordGap(ctx) // heartbeats are judged by that
+	return t.recordGap(ctx) // heartbeats are judged by it
 }
 
-// after are the sequences of spans that follow one.
+// after returns the sequences of spans after seq.
 func after(spans []Span, seq uint64) []Span { return Without(spans, []Span{{Last: seq}}) }
 
-// lostThrough is how many lost events a cursor at a sequence is past.
+// lostThrough returns the number of lost events up to a sequence.
 func (t *streamReader) lostThrough(seq uint64) int64 {
 	return int64(min(Count(t.losses.gone)-Count(after(t.losses.gone, seq)), math.MaxInt64)) //nolint:gosec // it is bounded
 }
 
-// counted takes in that the cursor was moved past n lost events.
+// counted records that the cursor moved past n lost events.
 func (t *streamReader) counted(n int64) {
 	if n == 0 {
 		return
@@ -108,7 +108,7 @@ func (t *streamReader) counted(n int64) {
 	}
 }
 
-// report raises the alert of the lost events that the cursor is past, unless one was raised a moment ago.
+// report raises the alert about lost events before the cursor, at most once per lossInterval.
 func (t *streamReader) report(ctx context.Context) error {
 	if now := t.in.Now(); t.cursor.Lost == 0 || !now.IsZero() && now.Before(t.losses.alerted.Add(lossInterval)) {
 		return nil
@@ -116,7 +116,7 @@ func (t *streamReader) report(ctx context.Context) error {
 	return t.alertLosses(ctx)
 }
 
-// alertLosses raises the alert of the lost events that the cursor is past.
+// alertLosses raises the alert about lost events before the cursor.
 func (t *streamReader) alertLosses(ctx context.Context) error {
 	n := t.cursor.Lost
 	remark := alerts.StreamLoss(t.stream, t.cursor.LostSince, later(t.cursor.LastAt, t.cursor.LostSince), t.why()).Affecting(t.in.Book.RulesReading(t.stream))
@@ -132,7 +132,7 @@ func (t *streamReader) alertLosses(ctx context.Context) error {
 	return nil
 }
 
-// alertLast raises the alert when reading ends; otherwise the next reader does.
+// alertLast raises the remaining alert when reading ends; on failure the next reader raises it.
 func (t *streamReader) alertLast(ctx context.Context) {
 	if t.cursor.Lost == 0 {
 		return
@@ -144,10 +144,10 @@ func (t *streamReader) alertLast(ctx context.Context) {
 	}
 }
 
-// mostNamed is how many subjects an alert names.
+// mostNamed is the largest number of subjects named in an alert.
 const mostNamed = 5
 
-// why says what is lost.
+// why describes the loss.
 func (t *streamReader) why() string {
 	on := strings.Join(t.subjects[:min(len(t.subjects), mostNamed)], ", ")
 	if more := len(t.subjects) - mostNamed; more > 0 {
@@ -173,7 +173,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// reportStreamGone says once of a stream that is not there that what it had is lost.
+// reportStreamGone alerts once that the unread messages of a deleted stream are lost.
 func (t *streamReader) reportStreamGone(ctx context.Context, why error) error {
 	if t.gone || !errors.Is(why, ErrGone) {
 		return nil
@@ -186,8 +186,8 @@ func (t *streamReader) reportStreamGone(ctx context.Context, why error) error {
 	return err
 }
 
-// advancePastUnmatched puts the cursor past messages that are for nobody, now and then: so it is known later
-// that they were looked at, though they are gone by then.
+// advancePastUnmatched advances the cursor past unmatched messages at intervals, so that their later removal from the
+// stream does not count as a loss.
 func (t *streamReader) advancePastUnmatched(ctx context.Context) error {
 	now := t.in.Now()
 	if now.Before(t.passAt) {
@@ -216,14 +216,14 @@ func (t *streamReader) advancePastUnmatched(ctx context.Context) error {
 		Stream: t.stream, After: t.cursor.LastSeq, Last: info.LastSeq, LastAt: info.LastAt, RuleSet: t.revision,
 	}, 0)
 	if errors.Is(err, futurejobs.ErrRulesChanged) {
-		return nil // another time
+		return nil // retried later
 	}
 	return err
 }
 
-// passIn is after which time the cursor is put on again: sooner where the stream drops its first
-// messages so fast that it reaches the cursor before. Messages it drops behind the cursor cannot be
-// told from events that were not read.
+// passIn returns the delay until the next advance of the cursor: shorter if the stream drops its first messages so
+// fast that they would reach the cursor earlier. Messages dropped after the cursor are indistinguishable from lost
+// events.
 func (t *streamReader) passIn(now time.Time, info Info) time.Duration {
 	dropped, took := info.FirstSeq-min(info.FirstSeq, t.firstSeq), now.Sub(t.firstAt)
 	first := t.firstAt.IsZero()

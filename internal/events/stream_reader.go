@@ -12,16 +12,16 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// How a stream is read.
+// The limits and timing of reading.
 const (
-	maxBatch    = 2000                   // events of one transaction
-	pollTimeout = time.Second            // the longest wait for an event
-	minPoll     = 20 * time.Millisecond  // the wait while a mark is due and events are on their way
+	maxBatch    = 2000                   // events per transaction
+	pollTimeout = time.Second            // maximum blocking time for an event
+	minPoll     = 20 * time.Millisecond  // the same while a mark is due and events are in transit
 	minBackoff  = 100 * time.Millisecond // after the first failure; doubled with each
 	maxBackoff  = 5 * time.Second
 )
 
-// errReopenReader means that reading goes on at the cursor with a new reader. It is no failure.
+// errReopenReader means that reading must resume at the cursor with a new reader. It is not a failure.
 var errReopenReader = errors.New("to be read anew")
 
 // streamReader reads one stream.
@@ -31,31 +31,31 @@ type streamReader struct {
 	stop   context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
-	reader   Reader // nil: to be opened
+	reader   Reader // nil: not open
 	subjects []string
-	revision int64 // of the rules that the subjects belong to
+	revision int64 // of the subjects' rules
 	cursor   futurejobs.Cursor
 	marked   time.Time
 	goal     markTarget
-	looked   uint64    // up to here nothing is unread; it may be past the cursor
-	passAt   time.Time // when the cursor is put there next
-	firstSeq uint64    // of the stream, when it was put there last
-	firstAt  time.Time // when that was
-	gone     bool      // it was said that the stream is not there
-	stale    bool      // the mark is of another time, and is to be made anew
-	deaf     bool      // something was lost that no mark was made after
+	looked   uint64    // all messages up to here are read; may be past the cursor
+	passAt   time.Time // time of the next advance of the cursor to it
+	firstSeq uint64    // of the stream, at the last advance
+	firstAt  time.Time // time of the last advance
+	gone     bool      // the alert about the missing stream was raised
+	stale    bool      // the mark has a time from before a clock step and must be redone
+	deaf     bool      // events were lost since the last mark
 	losses   losses
-	takeMost int   // events that are applied at a time; 0: takeAtOnce
-	ahead    batch // read while the one before was applied
+	takeMost int   // maximum events per transaction; 0: no reduced limit
+	ahead    batch // read while the previous one was applied
 
 	mu  sync.Mutex
 	now Status
 }
 
-// markTarget is what has to be applied for the stream to be read through an instant. A stream that
-// events come from all the time has no moment at which it is empty; but it passes its end.
+// markTarget is the end to be applied for the stream to be read through a time. A busy stream is never empty, but it
+// passes its recorded end.
 type markTarget struct {
-	through time.Time // zero: there is no goal
+	through time.Time // zero: no target
 	end     uint64
 }
 
@@ -78,7 +78,7 @@ func (t *streamReader) status() Status {
 	return t.now
 }
 
-// run steps until ctx ends or no rule listens to the stream any more.
+// run runs steps until ctx ends or no rule reads the stream any more.
 func (t *streamReader) run(ctx context.Context) {
 	defer t.close()
 	defer t.alertLast(ctx)
@@ -91,7 +91,7 @@ func (t *streamReader) run(ctx context.Context) {
 			if t.in.Book.SubjectsByStream()[t.stream] == nil {
 				return
 			}
-			wait(ctx, minPoll) // two readers of one stream must not race each other
+			wait(ctx, minPoll) // two readers of one stream must not race
 		case err == nil:
 			t.setErr(nil)
 			pause = minBackoff
@@ -113,7 +113,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// setErr logs when reading begins to fail and when it works again.
+// setErr records the error, and logs the beginning and the end of failures.
 func (t *streamReader) setErr(err error) {
 	t.mu.Lock()
 	before := t.now.Err
@@ -136,8 +136,8 @@ func (t *streamReader) close() {
 	}
 }
 
-// step takes in what has arrived, after waiting for it a while, and marks how far the
-// stream was read when that is due.
+// step reads and applies the available events, blocking for up to the poll time, and marks the stream as read when a
+// mark is due.
 func (t *streamReader) step(ctx context.Context) error {
 	if t.reader == nil {
 		if err := t.open(ctx); err != nil {
@@ -170,8 +170,8 @@ func (t *streamReader) step(ctx context.Context) error {
 	return t.report(ctx)
 }
 
-// noteProgress notes how far the stream is read: to now where nothing is left of it, and else to the
-// last event that was applied.
+// noteProgress records the progress of the stream: now if it is drained, otherwise the time of the last applied
+// event.
 func (t *streamReader) noteProgress() {
 	at, left := t.in.Now(), t.reader.Left()+uint64(len(t.ahead.events))
 	if last := t.cursor.LastAt; last.Before(at) && left > 0 {
@@ -198,11 +198,11 @@ func (t *streamReader) noteApplied() {
 	}
 }
 
-// farAhead is how far ahead of now the tap's own instants may be.
+// farAhead is the tolerance for times of the reader that are ahead of now.
 const farAhead = 2 * time.Second
 
-// present takes what the tap knows of the future for what it is: by a clock that was ahead. The stream is marked as
-// read anew, and no mark waits for the clock to get there.
+// present corrects times in the future, left by a clock that was ahead. The stream is then marked again, so that no
+// mark is delayed until the clock reaches those times.
 func (t *streamReader) present() {
 	now := t.in.Now()
 	if now.IsZero() {
@@ -221,8 +221,8 @@ func (t *streamReader) present() {
 	}
 }
 
-// checkSubjects keeps the subjects those of the rules: with a reader of other subjects, the cursor
-// would pass events that a new rule waits for.
+// checkSubjects keeps the subjects in line with the rules: a reader of other subjects could move the cursor past
+// events for a new rule.
 func (t *streamReader) checkSubjects() error {
 	revision := t.in.Book.Revision()
 	if revision == t.revision {
@@ -239,7 +239,7 @@ func subjectsOf(b Book, stream string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(b.SubjectsByStream()[stream])))
 }
 
-// pollFor is how long to wait for an event: never past the time at which a mark is due.
+// pollFor returns the time to block for an event: at most until the next mark is due.
 func (t *streamReader) pollFor() time.Duration {
 	due, ok := t.markDue()
 	if !ok {
@@ -249,8 +249,8 @@ func (t *streamReader) pollFor() time.Duration {
 	return max(minPoll, min(left, pollTimeout))
 }
 
-// markDue is when the stream is to be marked as read: at each slot that a job may wait for.
-// A stream that no job waits for is never marked.
+// markDue returns the time at which the stream must be marked as read: each slot at which a job may depend on it. A
+// stream without dependent jobs is never marked.
 func (t *streamReader) markDue() (at time.Time, ok bool) {
 	grid, ok := t.in.Book.FinestGrids()[t.stream]
 	if !ok || grid <= 0 {
@@ -262,20 +262,20 @@ func (t *streamReader) markDue() (at time.Time, ok bool) {
 	return grid.After(t.marked), true
 }
 
-// mark records that the stream was read through an instant, if that is due and true.
+// mark records that the stream was read through a time, if a mark is due and the stream is read that far.
 func (t *streamReader) mark(ctx context.Context) error {
 	if err := t.setMarkTarget(ctx); err != nil || t.goal.through.IsZero() {
 		return err
 	}
 	if len(t.ahead.events) > 0 && t.ahead.events[0].Seq <= t.goal.end {
-		return nil // it is read, and not applied
+		return nil // it is read but not applied
 	}
 	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.goal.end)
 	if err != nil || !drained {
 		return err
 	}
 	if err := t.account(ctx); err != nil || len(t.losses.gone) > 0 {
-		return err // the cursor is put past what is lost first
+		return err // the cursor must move past the losses first
 	}
 	t.looked = max(t.looked, t.goal.end)
 	if err := t.recordGapIfNeeded(ctx); err != nil {
@@ -294,12 +294,11 @@ func (t *streamReader) mark(ctx context.Context) error {
 	return nil
 }
 
-// setMarkTarget sets the next goal once it is due.
+// setMarkTarget sets the next target once it is due.
 //
-//  1. The time is taken first: what came in before it is seen by what follows.
-//  2. The rules are looked at next: a job that waits for a subject which is not being read
-//     can only be due later than that.
-//  3. Then the stream is asked for its end.
+//  1. It reads the time first: the following steps see all messages received before it.
+//  2. It then refreshes the rules: a job that depends on an unread subject can only be due later than that.
+//  3. It then queries the end of the stream.
 func (t *streamReader) setMarkTarget(ctx context.Context) error {
 	through := t.in.Now()
 	due, ok := t.markDue()
