@@ -13,8 +13,7 @@ import (
 	"deadman/alerts"
 )
 
-// alertmanager is a channel to whatever takes webhooks of Prometheus' Alertmanager, in
-// version 4 of their format
+// alertmanager is a channel to receivers of Alertmanager webhooks, in version 4 of their format
 // (https://prometheus.io/docs/alerting/latest/configuration/#webhook_config).
 type alertmanager struct {
 	name   string
@@ -22,7 +21,7 @@ type alertmanager struct {
 	client *http.Client
 }
 
-// amMessage is Alertmanager's message.
+// amMessage is a message in Alertmanager's format.
 type amMessage struct {
 	Version           string         `json:"version"`
 	GroupKey          string         `json:"groupKey"`
@@ -36,8 +35,8 @@ type amMessage struct {
 	Alerts            []amAlert      `json:"alerts"`
 }
 
-// amAlert is an alert of Alertmanager's. The fingerprint is of the labels, so that what closes
-// an alert has the same as the alert.
+// amAlert is an alert in Alertmanager's format. The fingerprint is derived from the labels, so that a firing alert
+// and its resolution share it.
 type amAlert struct {
 	Status       string         `json:"status"`
 	Labels       model.LabelSet `json:"labels"`
@@ -48,7 +47,7 @@ type amAlert struct {
 	Fingerprint  string         `json:"fingerprint"`
 }
 
-// The statuses of Alertmanager.
+// The statuses in Alertmanager's format.
 const (
 	amFiring   = "firing"
 	amResolved = "resolved"
@@ -92,7 +91,7 @@ func (c *alertmanager) message(m Message) amMessage {
 	return out
 }
 
-// common leaves in all what one has too.
+// common removes from all the labels that are missing or different in one.
 func common(all, one model.LabelSet) {
 	maps.DeleteFunc(all, func(name model.LabelName, value model.LabelValue) bool {
 		had, ok := one[name]
@@ -100,8 +99,7 @@ func common(all, one model.LabelSet) {
 	})
 }
 
-// amAlerts is an alert as Alertmanager says it: one that closes others is each of those,
-// resolved.
+// amAlerts converts an alert to Alertmanager's format: a resolving alert becomes the alerts that it closes, resolved.
 func amAlerts(a alerts.Alert, closed map[alerts.ID]alerts.Alert) []amAlert {
 	if a.Status != alerts.Resolved {
 		return []amAlert{amOne(a, amFiring, time.Time{})}
@@ -136,7 +134,7 @@ func amOne(a alerts.Alert, status string, endsAt time.Time) amAlert {
 	return one
 }
 
-// labelName is a name as Prometheus has always taken it: letters, digits and underscores.
+// labelName converts a name to the classic form of Prometheus: letters, digits and underscores.
 func labelName(name string) model.LabelName {
 	out := []byte(name)
 	for i, c := range out {

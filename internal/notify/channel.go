@@ -14,18 +14,16 @@ import (
 	"deadman/internal/addresses"
 )
 
-// sendTime is how long a channel may take for a message.
+// sendTime is the timeout of sending a message to a channel.
 const sendTime = 10 * time.Second
 
-// Channel takes messages for people. Implementations are safe for concurrent use.
+// Channel sends messages to people. Implementations are safe for concurrent use.
 type Channel interface {
-	// Send returns nil when the message was taken. What it returns else may have secrets
-	// in it.
+	// Send returns nil if the message was accepted. Its error may contain secrets.
 	Send(ctx context.Context, m Message) error
 }
 
-// Open makes a channel of what a file says about it. It connects to nothing yet. Whatever
-// goes over HTTP goes through the client.
+// Open creates the channel of a specification without connecting. All HTTP requests use the client.
 func Open(s Spec, client *http.Client) (Channel, error) {
 	switch s.Kind {
 	case Webhook:
@@ -36,9 +34,9 @@ func Open(s Spec, client *http.Client) (Channel, error) {
 	return newShout(s, client)
 }
 
-// NewClient returns a client for what the operator named and for nothing else: it follows
-// no redirects, waits no longer than sendTime, and reads no more of an answer than is needed to
-// tell what went wrong. It connects to private addresses, where alerts may be wanted, and to no cloud's metadata.
+// NewClient returns an HTTP client for operator-defined addresses. It follows no redirects, has the timeout sendTime,
+// and reads only as much of a response as an error message needs. It connects to private addresses, because receivers
+// may be internal, but to no cloud metadata service.
 func NewClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
@@ -49,10 +47,10 @@ func NewClient() *http.Client {
 	}
 }
 
-// answerSize is the most that is read of an answer, in bytes.
+// answerSize is the maximum part of a response that is read, in bytes.
 const answerSize = 64 << 10
 
-// bounded bounds the bodies of answers.
+// bounded bounds response bodies.
 type bounded struct{ *http.Transport }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -66,7 +64,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// do sends a request, and returns nil when it was answered with a status of success.
+// do sends a request, and returns nil if the response has a success status.
 func do(client *http.Client, r *http.Request) (err error) {
 	answer, err := client.Do(r)
 	if err != nil {
@@ -76,7 +74,7 @@ func do(client *http.Client, r *http.Request) (err error) {
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 200))
 	switch {
 	case answer.StatusCode >= 200 && answer.StatusCode < 300:
-		return nil // it was taken, whatever becomes of the answer
+		return nil // the message was accepted, even if reading the body fails
 	case answer.StatusCode >= 300 && answer.StatusCode < 400:
 		return fmt.Errorf("it answers %s, and redirects are not followed; name the address that it leads to", answer.Status)
 	case err != nil:
@@ -92,11 +90,11 @@ var (
 	breaks  = regexp.MustCompile(`\s+`)
 )
 
-// reasonSize is the most bytes that are kept of why a message was not taken.
+// reasonSize is the maximum stored length of an error, in bytes.
 const reasonSize = 500
 
-// reason is an error as it may be shown to everybody: of addresses only the host is left,
-// where that is none of the secrets, and of secrets nothing.
+// reason returns an error's text without secrets, for display to all users: URLs are reduced to the host, unless it
+// contains a secret.
 func (s Spec) reason(err error) string {
 	text := address.ReplaceAllStringFunc(err.Error(), func(found string) string {
 		u, err := url.Parse(found)
@@ -116,8 +114,8 @@ func (s Spec) reason(err error) string {
 	return text
 }
 
-// secrets are the parts of a channel that nobody may see: whatever in its URL is long enough
-// to be one, and the secret beside it.
+// secrets returns the secret parts of a channel: all parts of its URL that are long enough to be secrets, and its
+// signing secret.
 func (s Spec) secrets() []string {
 	parts := []string{s.URL, s.Secret}
 	if u, err := url.Parse(s.URL); err == nil {

@@ -1,5 +1,5 @@
-// Package notify turns alerts into messages for people: it routes them, gathers them, and
-// hands them to channels until those have taken them.
+// Package notify turns alerts into notifications: it routes alerts, groups them into messages, and sends the messages
+// to channels until they are accepted.
 package notify
 
 import (
@@ -13,7 +13,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Bounds of a file of channels, and what a route does that does not say.
+// The limits of a channels file, and the defaults of a route.
 const (
 	MaxChannels = 100
 	MaxRoutes   = 500
@@ -24,13 +24,13 @@ const (
 	maxPerHour     = 3600
 )
 
-// Config is the channels and routes of a file.
+// Config holds the channels and routes of a file.
 type Config struct {
-	Channels []Spec // by name
+	Channels []Spec // sorted by name
 	Routes   []Route
 }
 
-// Spec is how a file describes a channel, with its secrets.
+// Spec is the specification of a channel, including its secrets.
 type Spec struct {
 	Name   string
 	Kind   Kind
@@ -38,24 +38,24 @@ type Spec struct {
 	Secret string
 }
 
-// Route says which alerts go to which channels, and how they are gathered.
+// Route assigns alerts to channels, and groups them into messages.
 type Route struct {
-	Name     string // "route 3" where the file has no name for the third
+	Name     string // "route 3" if the third has no name
 	Match    alerts.Match
 	Severity []string // any of them; nil: all
 	To       []string // names of channels
-	Continue bool     // the routes after it are asked too
-	GroupBy  []string // fields whose values the alerts of one message have in common
+	Continue bool     // later routes are evaluated too
+	GroupBy  []string // fields with equal values in all alerts of a message
 	Wait     time.Duration
 	PerHour  int
 }
 
-// takes reports whether a route is for an alert.
+// takes reports whether a route matches an alert.
 func (r Route) takes(a alerts.Alert) bool {
 	return (r.Severity == nil || slices.Contains(r.Severity, string(a.Severity))) && r.Match.Matches(a)
 }
 
-// topic is what the alert has in common with others of its message.
+// topic returns the group of an alert: its values of the GroupBy fields.
 func (r Route) topic(a alerts.Alert) string {
 	parts := make([]string, len(r.GroupBy))
 	for i, name := range r.GroupBy {
@@ -64,8 +64,8 @@ func (r Route) topic(a alerts.Alert) string {
 	return strings.Join(parts, " ")
 }
 
-// Load reads the file at path. The error is configfile.Problems and holds all of them, unless the
-// file cannot be read at all.
+// Load reads the file at path. The error is configfile.Problems with all problems, unless the file can't be read at
+// all.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -74,14 +74,13 @@ func Load(path string) (Config, error) {
 	return Parse(data, path)
 }
 
-// Parse reads a file of channels and routes. Files that it names are read too; their names are
-// relative to its folder.
+// Parse parses a file of channels and routes. It also reads the files named in it, relative to its folder.
 func Parse(data []byte, file string) (Config, error) {
 	var c Config
 	err := configfile.Read(data, file, func(v configfile.Value) {
 		fields := v.Fields("channels", "routes")
 		c.readChannels(fields["channels"])
-		c.readRoutes(fields["routes"]) // they name channels
+		c.readRoutes(fields["routes"]) // they refer to channels
 	})
 	if err != nil {
 		return Config{}, err
@@ -123,7 +122,7 @@ func readChannel(v configfile.Value) Spec {
 	return s
 }
 
-// readKind refuses what is no kind at its own place, so that it is said whatever else is wrong.
+// readKind rejects an unknown kind at its own position, so that it is reported in addition to other problems.
 func readKind(v configfile.Value) Kind {
 	kind := Kind(v.Text())
 	if kind == "" || slices.Contains(kinds, kind) {
@@ -170,7 +169,7 @@ func (c *Config) readRoute(v configfile.Value, i int) Route {
 	return route
 }
 
-// readMatch is the patterns of a route.
+// readMatch returns the patterns of a route.
 func readMatch(fields map[string]configfile.Value) alerts.Match {
 	match := alerts.Match{}
 	for _, name := range []string{"rule", "entity"} {
@@ -199,7 +198,7 @@ func readSeverities(v configfile.Value) []string {
 	return given
 }
 
-// mustKnow refuses channels that are not there.
+// mustKnow rejects unknown channels.
 func (c *Config) mustKnow(v configfile.Value, to []string) {
 	names := make([]string, len(c.Channels))
 	for i, channel := range c.Channels {

@@ -9,11 +9,10 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// failingAfter is how many tries in a row a channel may fail before that is an alert.
+// failingAfter is the number of consecutive failed attempts after which a channel raises an alert.
 const failingAfter = 3
 
-// begin sends a message in the background, unless its channel has one in hand, failed just
-// now, or is in no file any more.
+// begin sends a message in the background, unless its channel is busy, failed recently, or is no longer configured.
 func (n *Notifier) begin(ctx context.Context, notice alerts.Notification) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
@@ -31,23 +30,23 @@ func (n *Notifier) begin(ctx context.Context, notice alerts.Notification) {
 			n.log.Error("a message could not be handed over or noted; it is tried again", "channel", name, "err", err)
 			return
 		}
-		n.Wake() // the channel may have another one waiting
+		n.Wake() // the channel may have another message
 	})
 }
 
-// isResting reports whether a channel that failed is left alone. One that is to rest for longer than any rests by the
-// time from before the clock was set back. The caller holds the lock.
+// isResting reports whether a failed channel is paused. A pause longer than restMost stems from before the clock was
+// set back and is ignored. The caller holds the lock.
 func (n *Notifier) isResting(channel string) bool {
 	left := n.rests[channel].Sub(n.now())
 	return left > 0 && left <= restMost
 }
 
-// send hands a message to its channel.
+// send sends a message to its channel.
 //
-//  1. The try is written down. From now on nobody else tries, and no alert joins.
-//  2. The message is made of what the store has.
-//  3. The channel takes it or does not, also while the node is being stopped.
-//  4. What came of it is written down. A crash before repeats the message, under the same key.
+//  1. It claims the message. From then on no other node sends it, and no alert joins.
+//  2. It builds the message from the store.
+//  3. It sends the message, even during a shutdown.
+//  4. It records the result. A crash before that repeats the message, with the same key.
 func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Notification) error {
 	if !n.holds() {
 		return nil
@@ -67,7 +66,7 @@ func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Not
 	refused := file.channels[notice.Channel].Send(sending, m)
 	failpoints.Point("notify.sent")
 	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
-		return nil // it was cut off, and is tried again when the claim is over
+		return nil // it was interrupted, and is retried after the claim expires
 	}
 
 	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
@@ -81,7 +80,7 @@ func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Not
 	return n.store.Sent(noting, notice, n.now())
 }
 
-// message is what a notice says.
+// message builds the message of a notification.
 func (n *Notifier) message(ctx context.Context, notice alerts.Notification) (Message, error) {
 	m := Message{Notification: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
 	var err error
@@ -103,8 +102,7 @@ func (n *Notifier) message(ctx context.Context, notice alerts.Notification) (Mes
 	return m, nil
 }
 
-// deliveryFailed writes down that a channel did not take a message. A channel that fails again and
-// again is an alert, once.
+// deliveryFailed records that a channel did not accept a message. Repeated failures of a channel raise one alert.
 func (n *Notifier) deliveryFailed(ctx context.Context, notice alerts.Notification, reason string) error {
 	now := n.now()
 	wait := backoff(notice.Tries - 1)
@@ -126,7 +124,7 @@ func (n *Notifier) deliveryFailed(ctx context.Context, notice alerts.Notificatio
 	return n.announce(ctx, r)
 }
 
-// channelRecovered ends the alert about a channel that took a message again.
+// channelRecovered resolves the alert about a channel that accepts messages again.
 func (n *Notifier) channelRecovered(ctx context.Context, name string) error {
 	n.mu.Lock()
 	delete(n.rests, name)
@@ -146,7 +144,7 @@ func (n *Notifier) channelRecovered(ctx context.Context, name string) error {
 	return nil
 }
 
-// channelAlert is a remark about a channel that fails since an instant.
+// channelAlert returns the alert about a channel that has been failing since the given time.
 func channelAlert(channel string, status alerts.Status, since time.Time) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: "channel/" + channel, Status: status, Severity: alerts.Error, Since: since,
@@ -154,7 +152,7 @@ func channelAlert(channel string, status alerts.Status, since time.Time) alerts.
 	}
 }
 
-// backoff is how long a message waits that failed for the given number of times before.
+// backoff returns the delay of a message after the given number of earlier failures.
 func backoff(before int) time.Duration {
 	return min(retryFirst<<min(before, 16), retryMost)
 }

@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// format writes a text for what a service makes of texts. Keys, labels and texts of alerts come from events: in the result
-// they mention nobody, put no address behind other words, and neither hide letters nor turn them around.
+// format escapes a text for a service. Keys, labels and texts of alerts come from events: the result mentions no
+// users, puts no link behind other words, and neither hides nor reorders letters.
 type format func(text string) string
 
-// formatOf is the format of the service that a URL of shoutrrr names.
+// formatOf returns the format for the service of a shoutrrr URL.
 func formatOf(u *url.URL) format {
 	scheme, _, _ := strings.Cut(strings.ToLower(u.Scheme), "+")
 	switch scheme {
@@ -38,13 +38,13 @@ func formatOf(u *url.URL) format {
 	return unmarked
 }
 
-// unencoded is a format for texts that stand in headers of mails, too: the text has no encoded words (RFC 2047), by which a mail
-// program would turn ASCII into what a format has taken out.
+// unencoded returns a format for texts that are also used in mail headers: it breaks encoded words (RFC 2047),
+// because a mail program would decode them into text that the format removes.
 func unencoded(f format) format {
 	return func(text string) string { return strings.ReplaceAll(f(text), "=?", "= ?") }
 }
 
-// option is an option of a service in lower case, as its URL has it.
+// option returns an option of a service from its URL, in lower case.
 func option(u *url.URL, name string) string {
 	for key, values := range u.Query() {
 		if strings.EqualFold(key, name) && len(values) > 0 {
@@ -58,7 +58,7 @@ func isOff(flag string) bool {
 	return flag == "" || flag == "no" || flag == "n" || flag == "false" || flag == "0"
 }
 
-// telegram is the format of a parse mode of Telegram.
+// telegram returns the format for a parse mode of Telegram.
 func telegram(mode string) format {
 	switch mode {
 	case "html":
@@ -71,21 +71,21 @@ func telegram(mode string) format {
 	return unmarked
 }
 
-// entities is for services that read the entities of HTML and have their marks between < and >, as Slack has <!channel>
-// and <address|words>.
+// entities escapes text for services that decode HTML entities and use marks between < and >, such as Slack's
+// <!channel> and <address|words>.
 func entities(text string) string { return entityOf.Replace(inert(text)) }
 
 var entityOf = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// markdown is for services that read Markdown, of whatever dialect. Its marks are escaped; a service that knows no
-// escapes finds no link and no mention all the same.
+// markdown escapes text for services with any dialect of Markdown. A service without escapes finds no link and no
+// mention either.
 func markdown(text string) string {
 	return outsideAddresses(unmarked(text), func(part string) string {
 		return entityStart.ReplaceAllString(escaped(part, "\\`*_~|[]"), `\&$1`)
 	})
 }
 
-// entityStart is what an entity of HTML begins with.
+// entityStart matches the beginning of an HTML entity.
 var entityStart = regexp.MustCompile(`&([#a-zA-Z])`)
 
 // escaped puts a backslash before marks.
@@ -100,8 +100,8 @@ func escaped(text, marks string) string {
 	return out.String()
 }
 
-// unmarked is for services whose marks cannot be escaped, or are not known: the marks of mentions and links become
-// characters that look like them.
+// unmarked is for services with unknown marks or without escapes: it replaces the marks of mentions and links by
+// look-alike characters.
 func unmarked(text string) string {
 	text = hiddenEntity.ReplaceAllStringFunc(inert(text), disarmed)
 	var out strings.Builder
@@ -114,11 +114,10 @@ func unmarked(text string) string {
 	return out.String()
 }
 
-// hiddenEntity is an entity of HTML, which HTML reads without its semicolon, too.
+// hiddenEntity matches an HTML entity; HTML allows it without the semicolon.
 var hiddenEntity = regexp.MustCompile(`&(#[0-9]+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);?`)
 
-// disarmed is an entity that is not one any more, where it is that of a character that hides. Mails in HTML and some readers of Markdown
-// would show the character.
+// disarmed breaks an HTML entity of a hidden character. HTML mails and some Markdown renderers would decode it.
 func disarmed(entity string) string {
 	if read := html.UnescapeString(entity); visible(read) != read {
 		return "＆" + entity[1:]
@@ -126,25 +125,25 @@ func disarmed(entity string) string {
 	return entity
 }
 
-// inert is a text without what works in chats whatever else they read: letters that hide, mentions, and what stands between words
-// and the address behind them.
+// inert removes the features common to all chat services: hidden letters, mentions, and links behind words.
 func inert(text string) string { return strings.ReplaceAll(mentionless(visible(text)), "](", "] (") }
 
-// opens reports whether a < before a text may begin a mention, a link or an element of HTML, and is not "less than".
+// opens reports whether a < before the text may begin a mention, a link or an HTML element, as opposed to "less
+// than".
 func opens(text string) bool {
 	return text != "" && !strings.ContainsRune(" \n=0123456789", rune(text[0]))
 }
 
-// webAddress is a web address in a text, up to what is a mark in some format.
+// webAddress matches a web address in a text, up to a character that is a mark in some format.
 var webAddress = regexp.MustCompile("(?i)https?://[^\\s<>()\\[\\]{}|*`\"'\\\\]+")
 
-// outsideAddresses changes a text but for the web addresses in it, which have to stay as they are to lead anywhere.
+// outsideAddresses changes a text except for its web addresses, as links must stay intact.
 func outsideAddresses(text string, change func(string) string) string {
 	var out strings.Builder
 	end := 0
 	for _, at := range webAddress.FindAllStringIndex(text, -1) {
 		if at[0] > 0 && !strings.ContainsRune(" \n(", rune(text[at[0]-1])) {
-			continue // services may take it for a word
+			continue // services may treat it as part of a word
 		}
 		out.WriteString(change(text[end:at[0]]))
 		out.WriteString(text[at[0]:at[1]])
@@ -154,8 +153,8 @@ func outsideAddresses(text string, change func(string) string) string {
 	return out.String()
 }
 
-// mentionless is a text in which each @ is one of fullwidth, but for those of e-mail addresses. In a web address it is %40:
-// what is before an @ there passes for the host.
+// mentionless replaces each @ by its fullwidth form, except in e-mail addresses. In a web address it becomes %40,
+// because the part before an @ could pass for the host.
 func mentionless(text string) string {
 	text = webAddress.ReplaceAllStringFunc(text, func(found string) string { return strings.ReplaceAll(found, "@", "%40") })
 	var out strings.Builder
@@ -174,12 +173,12 @@ func ofMailbox(c byte) bool {
 
 var (
 	mailHost = regexp.MustCompile(`^[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+`)
-	// everybody is what services know after an @, Discord also within a word.
+	// everybody matches the group mentions of services after an @; Discord also detects them within a word.
 	everybody = regexp.MustCompile(`(?i)^(everyone|here|(all|channel|group|room|stream|team|topic)\b)`)
 )
 
-// visible is a text in which nothing works in secret: what has no width, or turns letters around, is written as its code point.
-// Letters of all scripts stay, and so do line breaks; other controls become spaces.
+// visible makes hidden characters visible: zero-width and bidirectional control characters are written as their code
+// points. Letters of all scripts and line breaks stay; other control characters become spaces.
 func visible(text string) string {
 	var out strings.Builder
 	before := rune(0)
@@ -190,7 +189,7 @@ func visible(text string) string {
 		case unicode.Is(unicode.Cc, r), r == '\u2028', r == '\u2029':
 			out.WriteByte(' ')
 		case isJoiner(r) && before > unicode.MaxASCII && beginsBeyondASCII(text[i+len(string(r)):]):
-			// Persian words and emoji have them between two letters. They are read without.
+			// Persian words and emoji have joiners between two letters. They are readable without them.
 		case isHidden(r):
 			fmt.Fprintf(&out, "⟨U+%04X⟩", r)
 		default:
@@ -205,7 +204,7 @@ func isJoiner(r rune) bool { return r == '\u200c' || r == '\u200d' }
 
 func beginsBeyondASCII(text string) bool { return text != "" && text[0] > unicode.MaxASCII }
 
-// isHidden reports whether a character has no shape of its own. The Arabic signs that Unicode has among the formats have one.
+// isHidden reports whether a character has no visible form. Arabic signs in Unicode's format category have one.
 func isHidden(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind is what stands behind a channel.
+// Kind is the kind of service behind a channel.
 type Kind string
 
 // The kinds of channels.
@@ -14,18 +14,18 @@ const (
 	Slack        Kind = "slack"
 	Email        Kind = "email"
 	PagerDuty    Kind = "pagerduty"
-	Shoutrrr     Kind = "shoutrrr" // any other that this library knows
+	Shoutrrr     Kind = "shoutrrr" // any other service of that library
 	Webhook      Kind = "webhook"
 	Alertmanager Kind = "alertmanager"
 )
 
 var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Webhook, Alertmanager}
 
-// schemes are what the URLs of kinds begin with that are one service of shoutrrr.
+// schemes are the URL schemes of kinds that are a single service of shoutrrr.
 var schemes = map[Kind]string{Slack: "slack", Email: "smtp", PagerDuty: "pagerduty"}
 
-// check returns what is wrong with a channel of a known kind as a whole, and what to write instead; empty:
-// nothing. It says nothing of the URL itself, which is a secret where it came from a file.
+// check returns the problem of a channel of a known kind, with a remedy; empty: none. It does not quote the URL, as a
+// URL from a file is a secret.
 func (s Spec) check(fromFile bool) string {
 	u, err := url.Parse(s.URL)
 	switch {

@@ -13,35 +13,35 @@ import (
 	"deadman/alerts"
 )
 
-// Message is what a channel is handed: a notice with the first of its alerts.
+// Message is a notification with the first of its alerts, as sent to a channel.
 type Message struct {
 	alerts.Notification
-	Alerts    []alerts.Alert             // the first of them, with links
-	Closed    map[alerts.ID]alerts.Alert // what they close, as far as it is kept
-	Unclosed  int                        // how many alerts of the topic still fire
-	PublicURL string                     // empty: there are no links
-	At        time.Time                  // when it is sent
+	Alerts    []alerts.Alert             // the first ones, with links
+	Closed    map[alerts.ID]alerts.Alert // the alerts closed by them, if still stored
+	Unclosed  int                        // number of alerts of the topic that still fire
+	PublicURL string                     // empty: no links
+	At        time.Time                  // time of sending
 }
 
-// Key is the same for every try of a message, and for no other message.
+// Key returns a key that is unique to the message and equal for all its attempts.
 func (m Message) Key() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d\x00%s\x00%d", m.ID, m.Channel, m.PlannedAt.UnixMicro()))
 	return "msg_" + hex.EncodeToString(sum[:12])
 }
 
-// Thread is the same for all messages about a topic.
+// Thread returns a key that is equal for all messages of a topic.
 func (m Message) Thread() string {
 	sum := sha256.Sum256([]byte(m.Channel + "\x00" + m.Route + "\x00" + m.Topic))
 	return "deadman-" + hex.EncodeToString(sum[:12])
 }
 
-// Over reports whether the message says that what was told before is over: everything in it
-// closes something, and nothing of its topic fires any more.
+// Over reports whether the message resolves its topic: all its alerts are resolutions, and no alert of the topic
+// still fires.
 func (m Message) Over() bool {
 	return m.Unclosed == 0 && !slices.ContainsFunc(m.Alerts, func(a alerts.Alert) bool { return a.Status != alerts.Resolved })
 }
 
-// Severity is that of the loudest alert that is no good news.
+// Severity returns the highest severity of the alerts that are not resolved.
 func (m Message) Severity() alerts.Severity {
 	loudness := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
 	most := 0
@@ -53,7 +53,7 @@ func (m Message) Severity() alerts.Severity {
 	return loudness[most]
 }
 
-// Title is the message in one line.
+// Title returns the title of the message, on one line.
 func (m Message) Title() string {
 	if len(m.Alerts) == 1 && m.Notification.Alerts == 1 {
 		a := m.Alerts[0]
@@ -70,7 +70,7 @@ func (m Message) Title() string {
 	return line(fmt.Sprintf("[%s] %s alerts: %s", word, grouped(m.Notification.Alerts), about), 200)
 }
 
-// severityRank is how an alert begins.
+// severityRank returns the label at the beginning of an alert's line.
 func severityRank(a alerts.Alert) string {
 	if a.Status == alerts.Firing {
 		return strings.ToUpper(string(a.Severity))
@@ -78,14 +78,13 @@ func severityRank(a alerts.Alert) string {
 	return strings.ToUpper(strings.ReplaceAll(string(a.Status), "_", " "))
 }
 
-// shownAlerts is how many alerts a text has a line for.
+// shownAlerts is the maximum number of alerts with a line in a text.
 const shownAlerts = 10
 
-// Text is the message for people: a line for each alert, as far as there is room, and a
-// link.
+// Text returns the text of the message: one line for each of the first alerts, and a link.
 func (m Message) Text() string { return m.textOf(shownAlerts) }
 
-// textOf is the message for people with lines for so many alerts at most.
+// textOf returns the text of the message with lines for at most the given number of alerts.
 func (m Message) textOf(most int) string {
 	var b strings.Builder
 	shown := m.Alerts[:min(len(m.Alerts), most)]
@@ -106,7 +105,7 @@ func (m Message) textOf(most int) string {
 	return b.String()
 }
 
-// Link is where a person reads on: the alert, or the list that has all of them; empty: nowhere.
+// Link returns the URL of the alert, or of a list with all of them; empty: none.
 func (m Message) Link() string {
 	switch {
 	case m.PublicURL == "":
@@ -117,11 +116,12 @@ func (m Message) Link() string {
 	return m.PublicURL + "/alerts?" + m.query().Encode()
 }
 
-// linkedValue is the most bytes of a value in a link. Services take texts of about a thousand characters, of which three are a byte of a key.
+// linkedValue is the maximum length of a value in a link, in bytes. Services accept texts of about a thousand
+// characters, and a byte of a key can take three of them.
 const linkedValue = 100
 
-// query narrows the list of alerts to those of the message, and few others, as the API takes it:
-// by what they have in common, from the first of them on.
+// query returns the API query that narrows the list of alerts to those of the message and few others: by their common
+// values, from the earliest on.
 func (m Message) query() url.Values {
 	q := url.Values{}
 	for i, a := range m.Alerts {
@@ -137,8 +137,8 @@ func (m Message) query() url.Values {
 	return q
 }
 
-// common is what all alerts of the message have as a field; empty: they differ, or those that are
-// not here may.
+// common returns the value of a field that all alerts of the message share; empty if they differ, or if those not
+// loaded may differ.
 func (m Message) common(name string) string {
 	if len(m.Alerts) == 0 {
 		return ""
@@ -154,7 +154,7 @@ func (m Message) common(name string) string {
 	return value
 }
 
-// line is a text on one line of at most so many characters.
+// line returns a text on one line of at most the given number of characters.
 func line(s string, most int) string {
 	s = strings.TrimSpace(breaks.ReplaceAllString(visible(s), " "))
 	if runes := []rune(s); len(runes) > most {
@@ -163,7 +163,7 @@ func line(s string, most int) string {
 	return s
 }
 
-// grouped is a number as people read it: 4,812.
+// grouped formats a number with thousands separators: 4,812.
 func grouped(n int) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

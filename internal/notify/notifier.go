@@ -17,41 +17,40 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// The rhythm of a notifier.
+// The limits and timing of a notifier.
 const (
 	newsBatch = 1000
-	mostMoves = 10 // plans in a row that somebody was faster than, before that is an error
+	mostMoves = 10 // consecutive plans overtaken by concurrent ones, before that is an error
 	poll      = time.Second
-	claimTime = time.Minute // a message whose sender died is tried again after it
+	claimTime = time.Minute // a message whose sender died is retried after it
 
 	retryFirst = 5 * time.Second // after the first failure; doubled with each
 	retryMost  = 10 * time.Minute
-	restMost   = 30 * time.Second // a channel that fails is left alone between two messages
-	patience   = 72 * time.Hour   // a message that no channel took for so long is given up
+	restMost   = 30 * time.Second // pause of a failing channel between two messages
+	patience   = 72 * time.Hour   // a message that is not accepted for this long is given up
 
-	contentSize = 500 // alerts that a message shows at most
+	contentSize = 500 // maximum alerts in a message
 	finishTime  = 5 * time.Second
 )
 
-// HolderShard says whose turn it is: of the nodes of a database, the one that holds this
-// shard makes and sends the messages.
+// HolderShard selects the notifying node: the holder of this shard builds and sends the messages.
 const HolderShard = 0
 
-// Options are what a notifier works with.
+// Options configure a notifier.
 type Options struct {
 	Config    Config
 	Store     Store
 	Client    *http.Client // nil: NewClient()
-	Holds     func() bool  // whether it is this node's turn
+	Holds     func() bool  // whether this node is the notifying node
 	Now       func() time.Time
-	PublicURL string // what links begin with; empty: there are none
+	PublicURL string // prefix of links; empty: no links
 	Log       *slog.Logger
-	// Announce says what the node has to say about itself.
+	// Announce raises an alert about the node itself.
 	Announce func(context.Context, alerts.SystemAlert) error
 }
 
-// Notifier routes news and hands messages to channels. What is to be said is in the store
-// before it is said, so that a crash repeats a message at worst, and loses none.
+// Notifier routes alerts and sends messages to channels. Messages are stored before they are sent, so a crash can
+// repeat a message but loses none.
 type Notifier struct {
 	store     Store
 	file      atomic.Pointer[channelSet]
@@ -63,15 +62,15 @@ type Notifier struct {
 	announce  func(context.Context, alerts.SystemAlert) error
 	wake      chan struct{}
 	sending   sync.WaitGroup
-	gaveUpAt  time.Time // Step's
+	gaveUpAt  time.Time // used by Step
 
 	mu     sync.Mutex
 	failed error
-	busy   map[string]bool      // channels that a message is being handed to
-	rests  map[string]time.Time // channels that failed: until when they are left alone
+	busy   map[string]bool      // channels with a message in progress
+	rests  map[string]time.Time // failed channels, with the end of their pause
 }
 
-// New returns a notifier, or what is wrong with a channel.
+// New returns a notifier, or an error for an invalid channel.
 func New(o Options) (*Notifier, error) {
 	if o.Client == nil {
 		o.Client = NewClient()
@@ -86,15 +85,15 @@ func New(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// channelSet is a file of channels as it is in use. It never changes.
+// channelSet holds the channels and routes in use. It is immutable.
 type channelSet struct {
 	routes   []Route
 	specs    map[string]Spec
 	channels map[string]Channel
 }
 
-// SetConfig has the notifier work by another file from now on. What it returns is wrong with a channel,
-// and nothing has changed. Messages that wait for a channel that is in the file no more stay.
+// SetConfig applies another configuration. It returns an error for an invalid channel, and then changes nothing.
+// Messages for channels that are no longer configured are kept.
 func (n *Notifier) SetConfig(c Config) error {
 	file := &channelSet{routes: c.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel)}
 	for _, s := range c.Channels {
@@ -109,10 +108,10 @@ func (n *Notifier) SetConfig(c Config) error {
 	return nil
 }
 
-// HasNoChannels reports whether the file in use names no channel: nobody can be told.
+// HasNoChannels reports whether no channel is configured.
 func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
 
-// Wake says that there is news. It is a hint; the notifier looks by itself too.
+// Wake signals new alerts. It is only a hint, as the notifier also polls.
 func (n *Notifier) Wake() {
 	select {
 	case n.wake <- struct{}{}:
@@ -120,16 +119,14 @@ func (n *Notifier) Wake() {
 	}
 }
 
-// Err returns why messages cannot be made at the moment, or nil. Channels that fail are not
-// among it: Channels has them.
+// Err returns the error of routing alerts, or nil. It does not include failing channels; Channels reports those.
 func (n *Notifier) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.failed
 }
 
-// Run makes and sends messages until ctx ends, and then finishes those that it has begun to
-// send.
+// Run routes alerts and sends messages until ctx ends, and then finishes the messages in progress.
 func (n *Notifier) Run(ctx context.Context) error {
 	defer n.client.CloseIdleConnections()
 	defer n.sending.Wait()
@@ -147,8 +144,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 }
 
-// Step routes all news and begins to send what is ready, unless it is another node's turn.
-// What it begins goes on after it returns. Without channels news is left to wait.
+// Step routes all new alerts and starts sending messages that are ready, if this node is the notifying node. Sending
+// continues after it returns. Without channels, alerts stay unrouted.
 func (n *Notifier) Step(ctx context.Context) error {
 	if n.HasNoChannels() {
 		return nil
@@ -179,7 +176,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 	return nil
 }
 
-// giveUp gives up, every now and then, messages that nobody takes.
+// giveUp gives up, at intervals, messages that were not accepted in time.
 func (n *Notifier) giveUp(ctx context.Context) error {
 	now := n.now()
 	if now.Sub(n.gaveUpAt) < claimTime {
@@ -195,8 +192,8 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// route makes messages of a batch of news. more says that there may be another batch. It
-// returns futurejobs.ErrCursorMoved where somebody was faster, and the plan has to be made again.
+// route routes a batch of new alerts. more reports that another batch may follow. It returns
+// futurejobs.ErrCursorMoved if another plan was applied first and the plan must be made again.
 func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	news, err := n.store.UnroutedAlerts(ctx, newsBatch)
 	if err != nil || len(news) == 0 {
@@ -213,7 +210,7 @@ func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	return len(news) == newsBatch, n.store.ApplyPlan(ctx, plan)
 }
 
-// say logs when routing begins to fail and when it works again.
+// say logs the beginning and the end of routing failures.
 func (n *Notifier) say(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -230,8 +227,8 @@ func (n *Notifier) say(ctx context.Context, err error) {
 	}
 }
 
-// Channels returns how the channels do, by name: those of the file, and those that were tried
-// and are in no file any more but have messages waiting.
+// Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending
+// messages.
 func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 	tried, err := n.store.Channels(ctx)
 	if err != nil {
@@ -256,9 +253,8 @@ func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) 
 	return all, nil
 }
 
-// Test hands a message to a channel that says that it is a test. It returns
-// futurejobs.ErrNotFound for a channel that is not in the file, and else why the channel did not
-// take the message; reason is what may be shown of that.
+// Test sends a test message to a channel. It returns futurejobs.ErrNotFound for a channel that is not configured.
+// reason is the channel's error, free of secrets; empty: the message was accepted.
 func (n *Notifier) Test(ctx context.Context, name string) (reason string, err error) {
 	file := n.file.Load()
 	c, ok := file.channels[name]
@@ -273,7 +269,7 @@ func (n *Notifier) Test(ctx context.Context, name string) (reason string, err er
 	return "", nil
 }
 
-// trial is a message that says that it is a test.
+// trial returns a test message.
 func (n *Notifier) trial(name string) Message {
 	now := n.now().UTC()
 	r := channelAlert(name, alerts.Firing, now)

@@ -10,7 +10,7 @@ import (
 	"deadman/alerts"
 )
 
-// overflowTopic is the topic of the message that gathers what is over a route's max_per_hour.
+// overflowTopic is the topic of the message that collects alerts beyond a route's max_per_hour.
 const overflowTopic = "*"
 
 // planner makes one plan.
@@ -22,17 +22,17 @@ type planner struct {
 	lanes   map[alerts.RouteChannel]*queue
 	heard   map[alerts.ID][]alerts.PriorDelivery
 	made    alerts.Plan
-	firedAt map[alerts.ID][]int // where in made.Placed an alert is
+	firedAt map[alerts.ID][]int // indexes of an alert in made.Placed
 }
 
-// queue is a lane as far as it is known, with what the plan adds to it.
+// queue holds the known messages of a lane, and the plan's additions.
 type queue struct {
-	open    map[string]int // by topic: among the plan's notices, or -1-i for the i-th of known
+	open    map[string]int // by topic: index in the plan's notices, or -1-i for the i-th known message
 	known   []alerts.Notification
 	planned []time.Time // newest first
 }
 
-// newPlan reads what a plan of news needs.
+// newPlan loads the data for a plan of new alerts.
 func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
 	now := n.now()
 	p := &planner{
@@ -56,11 +56,11 @@ func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, 
 	return p, nil
 }
 
-// plan says who is told what of the news.
+// plan assigns new alerts to messages.
 //
-//  1. What closes something goes where that was told, whatever the routes and mutes say now.
-//  2. What is muted is told nobody, and where it would have been told is kept.
-//  3. Everything else goes where the routes say, to each channel once.
+//  1. A resolution follows the alerts that it closes, regardless of the current routes and mutes.
+//  2. A muted alert is not sent, but its channels are recorded.
+//  3. All others follow the routes, to each channel once.
 func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 	slices.SortFunc(news, func(a, b alerts.Alert) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	p.made.News = news
@@ -76,7 +76,7 @@ func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 	return p.made, nil
 }
 
-// route tells an alert where the routes say.
+// route assigns an alert by the routes.
 func (p *planner) route(a alerts.Alert) error {
 	var muted int64
 	if i := slices.IndexFunc(p.mutes, func(m alerts.Mute) bool { return m.Match.Matches(a) }); i >= 0 {
@@ -107,7 +107,7 @@ func (p *planner) route(a alerts.Alert) error {
 	return nil
 }
 
-// routeResolved tells an alert where those were told that it closes.
+// routeResolved assigns a resolution to the channels that received the alerts it closes.
 func (p *planner) routeResolved(a alerts.Alert) error {
 	told := make(map[string]bool)
 	for _, id := range a.Closes {
@@ -127,7 +127,7 @@ func (p *planner) routeResolved(a alerts.Alert) error {
 	return nil
 }
 
-// routeOf is the route of a name; where it is gone, one with the usual bounds.
+// routeOf returns the route with the name, or one with default limits if it no longer exists.
 func (p *planner) routeOf(name string) Route {
 	for _, r := range p.routes {
 		if r.Name == name {
@@ -137,7 +137,7 @@ func (p *planner) routeOf(name string) Route {
 	return Route{Name: name, Wait: defaultWait, PerHour: defaultPerHour}
 }
 
-// assign puts an alert into a message.
+// assign adds an alert to a message.
 func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 	l, err := p.laneOf(r, channel)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 	return nil
 }
 
-// laneOf reads a lane when it is first needed.
+// laneOf loads a lane on first use.
 func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 	key := alerts.RouteChannel{Channel: channel, Route: r.Name}
 	if l, ok := p.lanes[key]; ok {
@@ -179,17 +179,16 @@ func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 	return l, nil
 }
 
-// gatheredPart is the part of max_per_hour that is kept for messages that gather: one in so many.
+// gatheredPart is the reserved share of max_per_hour for collecting messages: one in gatheredPart.
 const gatheredPart = 5
 
-// notice returns which of the plan's messages is for a topic: one that is open, or a new one.
+// notice returns the index of the plan's message for a topic, and the topic of that message. The message is open or
+// new.
 //
-//  1. A fifth of max_per_hour is for messages that gather. Where there were the others within an hour already, it is
-//     the one that gathers the rest.
-//  2. That one comes some minutes after the message before it, so that one rule cannot use up the
-//     messages about the other rules. There are no more than max_per_hour in any hour.
-//
-// What is returned beside it is its topic.
+//  1. A fifth of max_per_hour is reserved for messages that collect alerts of several topics. If the other
+//     messages of the hour are used up, the alert joins the collecting message.
+//  2. The collecting message follows minutes after the previous message, so that one rule can't use up the
+//     messages of other rules. No hour has more than max_per_hour messages.
 func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string) {
 	if i, ok := p.join(l, topic); ok {
 		return i, topic
@@ -214,7 +213,7 @@ func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string)
 	return l.open[topic], topic
 }
 
-// freeAt is when there were fewer than so many messages within an hour; zero: there are fewer.
+// freeAt returns the time at which fewer than the given number of messages fall within an hour; zero: already.
 func (l *queue) freeAt(most int) time.Time {
 	if len(l.planned) < most {
 		return time.Time{}
@@ -222,7 +221,7 @@ func (l *queue) freeAt(most int) time.Time {
 	return l.planned[most-1].Add(time.Hour)
 }
 
-// join returns the open message of a topic, as one of the plan's.
+// join returns the index of a topic's open message in the plan.
 func (p *planner) join(l *queue, topic string) (int, bool) {
 	i, ok := l.open[topic]
 	if ok && i < 0 {

@@ -13,22 +13,23 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 )
 
-// shoutrrrChannel is a channel of one of the services that shoutrrr knows.
+// shoutrrrChannel is a channel to a service supported by shoutrrr.
 type shoutrrrChannel struct {
 	kind   Kind
 	format format
-	most   int // bytes of a message
+	most   int // maximum size of a message, in bytes
 	router *router.ServiceRouter
 }
 
-// textSize is the most bytes of a message. Telegram, Google Chat, Lark, WeCom and ntfy take 4096 bytes; a longer message would be tried again
-// until it is given up, and one event with long texts would keep the alerts about others from people.
+// textSize is the maximum size of a message, in bytes. Telegram, Google Chat, Lark, WeCom and ntfy accept 4096 bytes;
+// a longer message would be retried until it is given up, and one event with long texts would block alerts about
+// others.
 const textSize = 4000
 
-// textSizes are those of services that take less.
+// textSizes are the limits of services with smaller messages.
 var textSizes = map[string]int{"pushover": 1000, "twilio": 1500}
 
-// sizeOf is the most bytes of a message of the service that a URL of shoutrrr names.
+// sizeOf returns the maximum size of a message for the service of a shoutrrr URL, in bytes.
 func sizeOf(u *url.URL) int {
 	if most, less := textSizes[strings.ToLower(u.Scheme)]; less {
 		return most
@@ -40,8 +41,8 @@ var errUnreadable = errors.New("the URL cannot be read; write it in full, with s
 
 var errRedirect = errors.New("it redirects, and redirects are not followed; name the address that it leads to")
 
-// newShout reads the URL of a service. Its error has nothing of the URL in it. All services send
-// through the client; Matrix with a user would log in before it has it, and is refused.
+// newShout creates a channel from a service URL. Its error contains nothing of the URL. All services send through the
+// client; Matrix with a user is rejected, because it would log in before it has the client.
 func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	u, err := url.Parse(s.URL)
 	switch {
@@ -50,7 +51,7 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	case u.Scheme == "matrix" && u.User.Username() != "":
 		return nil, errors.New("the URL of Matrix has a user, for whom shoutrrr logs in unbounded; write matrix://:<access token>@host/?rooms=…")
 	}
-	strict := *client // some services take any answer under 400 for success
+	strict := *client // some services treat any status under 400 as success
 	strict.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
 	r, err := shoutrrr.NewSenderWithOptions(nil, types.SenderOptions{HTTPClient: &strict, Timeout: sendTime}, s.URL)
 	if err != nil {
@@ -59,7 +60,7 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }
 
-// fitting returns the title of a message and its text, with lines for as many alerts as the service takes.
+// fitting returns the title and the text of a message, with as many alert lines as the service accepts.
 func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 	title = s.format(m.Title())
 	for shown := shownAlerts; shown >= 0; shown-- {
@@ -70,7 +71,7 @@ func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 	return title, text
 }
 
-// Send implements Channel. The library bounds it by sendTime, and not by ctx.
+// Send implements Channel. The library applies the timeout sendTime and ignores ctx.
 func (s *shoutrrrChannel) Send(_ context.Context, m Message) error {
 	title, text := s.fitting(m)
 	params := types.Params{}
@@ -83,7 +84,7 @@ func (s *shoutrrrChannel) Send(_ context.Context, m Message) error {
 		if m.Over() {
 			params["action"] = "resolve"
 		}
-	default: // not all of them have a title
+	default: // some of them have no title
 		text = title + "\n" + text
 	}
 	return errors.Join(s.router.Send(text, &params)...)

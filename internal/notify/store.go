@@ -7,45 +7,44 @@ import (
 	"deadman/alerts"
 )
 
-// Store keeps what is news, the messages that are made of it, and what became of them.
-// Implementations are safe for concurrent use.
+// Store stores unrouted alerts, messages and deliveries. Implementations are safe for concurrent use.
 type Store interface {
 	Planning
 	DeliveryStore
 }
 
-// Planning is what a plan is made from, and carried out by.
+// Planning loads the data for a plan and applies it.
 type Planning interface {
-	// UnroutedAlerts returns up to limit alerts that nobody has routed yet, oldest first within a shard.
+	// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
 	UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error)
-	// PriorDeliveries returns where what the alerts close was told.
+	// PriorDeliveries returns the deliveries of the alerts that the given ones close.
 	PriorDeliveries(ctx context.Context, closing []alerts.Alert) ([]alerts.PriorDelivery, error)
 	// LiveMutes returns the mutes that have not ended, oldest first.
 	LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error)
-	// Lane returns the newest messages of a lane, the one planned last first.
+	// Lane returns the newest messages of a lane, latest planned first.
 	Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error)
-	// ApplyPlan carries a plan out in one transaction, or returns futurejobs.ErrCursorMoved and has done
-	// nothing: somebody was faster.
+	// ApplyPlan applies a plan in one transaction. It returns futurejobs.ErrCursorMoved and changes nothing if
+	// another plan was applied first.
 	ApplyPlan(ctx context.Context, p alerts.Plan) error
 }
 
-// DeliveryStore is what is asked and said while messages are handed to channels.
+// DeliveryStore stores the state of sending messages to channels.
 type DeliveryStore interface {
-	// Ready returns the next message of each channel whose time has come.
+	// Ready returns the next due message of each channel.
 	Ready(ctx context.Context, now time.Time) ([]alerts.Notification, error)
-	// ClaimNotification says that a message is being tried, and returns it as no alert can join it any
-	// more; ok is false where somebody tries it already.
+	// ClaimNotification claims a message for an attempt, and returns its final form, as no alert can join it any
+	// more. ok is false if it is already claimed.
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
-	// Content returns the first alerts of a message, and how many of its topic still fire.
+	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
 	Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error)
-	// Closed returns what the alerts close, as far as it is kept.
+	// Closed returns the alerts that the given ones close, if still stored.
 	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
-	// Sent notes that a channel took a message.
+	// Sent records that a channel accepted a message.
 	Sent(ctx context.Context, n alerts.Notification, now time.Time) error
-	// MarkFailed notes that it did not, and returns how the channel does.
+	// MarkFailed records that a channel did not accept a message, and returns the channel's state.
 	MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (alerts.ChannelState, error)
-	// GiveUp gives up messages that were planned before, and returns how many.
+	// GiveUp gives up messages planned before the given time, and returns their number.
 	GiveUp(ctx context.Context, before, now time.Time) (int64, error)
-	// Channels returns how the channels do that were ever tried.
+	// Channels returns the states of all channels with at least one attempt.
 	Channels(ctx context.Context) ([]alerts.ChannelState, error)
 }

@@ -16,11 +16,11 @@ import (
 	"deadman/alerts"
 )
 
-// webhook is a channel that posts JSON, signed as Standard Webhooks 1.0 has it
-// (https://www.standardwebhooks.com) where there is a secret.
+// webhook is a channel that posts JSON, signed by Standard Webhooks 1.0 (https://www.standardwebhooks.com) if a
+// secret is configured.
 type webhook struct {
 	url    string
-	secret []byte // nil: not signed
+	secret []byte // nil: unsigned
 	client *http.Client
 }
 
@@ -39,23 +39,23 @@ func newWebhook(s Spec, client *http.Client) (*webhook, error) {
 	return w, nil
 }
 
-// MessageType is the type of the messages that a webhook gets.
+// MessageType is the type of webhook messages.
 const MessageType = "dev.deadman.alerts"
 
-// WebhookMessage is what a webhook gets.
+// WebhookMessage is the body of a webhook request.
 type WebhookMessage struct {
 	Type      string      `json:"type"`
-	Timestamp time.Time   `json:"timestamp"` // when it was sent
+	Timestamp time.Time   `json:"timestamp"` // time of sending
 	Data      WebhookData `json:"data"`
 }
 
-// WebhookData is a message in JSON.
+// WebhookData is the JSON form of a message.
 type WebhookData struct {
 	Channel   string         `json:"channel"`
 	Route     string         `json:"route"`
-	Topic     string         `json:"topic"` // what the alerts have in common
+	Topic     string         `json:"topic"` // the common property of its alerts
 	Title     string         `json:"title"`
-	Count     int            `json:"count"` // of all alerts; those over the limit are left out
+	Count     int            `json:"count"` // of all alerts, including truncated ones
 	Truncated int            `json:"truncated"`
 	Alerts    []alerts.Alert `json:"alerts"`
 	URL       string         `json:"url,omitempty"`
