@@ -10,31 +10,32 @@ import (
 	"deadman/checks/lookup"
 )
 
-// batch is what a database is asked in one Ask, over several round trips where keys fail.
+// batch is the state of one Ask of a database, over several round trips if keys fail.
 type batch struct {
 	asks  []lookup.KeyQuery
 	found []checks.Finding
-	next  int  // those before it are answered
-	apart bool // each key has a transaction of its own, since one has failed
-	vast  int  // keys that cost a connection, by finding too much
-	lost  int  // keys whose connection was lost
-	stale int  // round trips in vain, since tables changed
+	next  int  // keys before it are answered
+	apart bool // each key has its own transaction, because one has failed
+	vast  int  // keys with results so large that they cost a connection
+	lost  int  // keys that lost a connection
+	stale int  // round trips wasted since tables changed
 }
 
-// mostVast is how many connections a batch may cost by finding far too much; mostLost is how many may be lost.
+// maxOversized is the maximum number of connections that a batch may cost by oversized results, and mostLost by lost
+// connections.
 const (
 	maxOversized = 3
 	mostLost     = 3
 )
 
-// answer is about the next key.
+// answer records the finding of the next key.
 func (b *batch) answer(f checks.Finding) {
 	b.found[b.next] = f
 	b.next++
 }
 
-// noteOversized notes a key that found so much that the connection was given up, and gives the rest of
-// the batch up after some of them.
+// noteOversized records a key with a result so large that the connection was closed. After maxOversized of them it
+// gives up the batch.
 func (b *batch) noteOversized() {
 	b.answer(checks.Finding{Err: errTooLong})
 	if b.vast++; b.vast == maxOversized {
@@ -42,11 +43,11 @@ func (b *batch) noteOversized() {
 	}
 }
 
-// lose notes a key at which the connection was lost to a database that can be reached, and gives the rest of the batch up
-// after some of them.
+// lose records a key at which the connection to a reachable database was lost. After mostLost of them it gives up the
+// batch.
 func (b *batch) lose(err error) {
 	if b.next == len(b.asks) {
-		return // it was lost behind the last answer
+		return // it was lost after the last answer
 	}
 	b.answer(checks.Finding{Err: err})
 	if b.lost++; b.lost == mostLost {
@@ -54,14 +55,14 @@ func (b *batch) lose(err error) {
 	}
 }
 
-// giveUp answers the keys that are left.
+// giveUp answers the remaining keys with an error.
 func (b *batch) giveUp(err error) {
 	for b.next < len(b.asks) {
 		b.answer(checks.Finding{Err: err})
 	}
 }
 
-// done is what Ask returns: what was found, or an error of the source.
+// done returns the result of Ask: the findings, or an error of the source.
 func (b *batch) done(err error) ([]checks.Finding, error) {
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func (b *batch) done(err error) ([]checks.Finding, error) {
 	return b.found, nil
 }
 
-// refusal is that of the query, if no key passes because of it.
+// refusal returns the query's error if all keys failed because of the query.
 func (b *batch) refusal(query string) error {
 	var pg *pgconn.PgError
 	for _, f := range b.found {

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Bounds of a file of sources.
+// The limits of a sources file.
 const (
 	MaxSources = 100
 
@@ -23,8 +23,8 @@ const (
 	maxOpenFor     = time.Hour
 )
 
-// Load reads the file at path; env is what a variable of the environment holds. The error is configfile.Problems and holds all of them, unless the
-// file cannot be read at all.
+// Load reads the file at path; env resolves environment variables. The error is configfile.Problems with all
+// problems, unless the file can't be read at all.
 func Load(path string, env func(name string) string) ([]Spec, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -33,8 +33,8 @@ func Load(path string, env func(name string) string) ([]Spec, error) {
 	return Parse(data, path, env)
 }
 
-// Parse reads a file of sources, in YAML, and the secrets that it names, in files beside it or
-// in the environment. The specs are in order of their names.
+// Parse parses a YAML file of sources and reads its secrets, from files relative to it or from the environment. The
+// specs are sorted by name.
 func Parse(data []byte, file string, env func(name string) string) ([]Spec, error) {
 	var specs []Spec
 	r := reader{env}
@@ -65,7 +65,7 @@ type reader struct {
 	env func(name string) string
 }
 
-// kinds are how the kinds of sources are read, as a file writes them.
+// kinds lists the kinds of sources with their readers, by the names used in a file.
 var kinds = []struct {
 	kind Kind
 	read func(reader, *Spec, configfile.Value)
@@ -98,7 +98,7 @@ func (r reader) spec(v configfile.Value) Spec {
 	return s
 }
 
-// readLimits is the limits of a source; what is left out is the default.
+// readLimits returns the limits of a source; a missing one is zero.
 func readLimits(fields map[string]configfile.Value) lookup.Limits {
 	return lookup.Limits{
 		Concurrency: fields["concurrency"].Number(0, maxConcurrency), Waiting: fields["waiting"].Number(0, maxWaiting),
@@ -107,7 +107,7 @@ func readLimits(fields map[string]configfile.Value) lookup.Limits {
 	}
 }
 
-// span is the duration that v is, over 0 and up to most; without v it is otherwise.
+// span returns the duration of v, above 0 and at most most; otherwise is the default.
 func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
 	d := v.Duration(otherwise, most)
 	if d == 0 && v.Present() && !v.HasProblem() {
@@ -120,7 +120,7 @@ func (r reader) nats(s *Spec, v configfile.Value) {
 	s.NATS = &NATS{}
 	fields := v.Fields("url_file", "url_env", "creds_file")
 	if v.HasProblem() || v.Empty() {
-		return // it is the node's own connection
+		return // the node's own connection
 	}
 	s.NATS.URL, s.NATS.Creds = r.url(v, fields), fields["creds_file"].Path()
 }
@@ -139,10 +139,10 @@ func (reader) sqlite(s *Spec, v configfile.Value) {
 	s.SQLite = &SQLite{Path: v.Fields("path")["path"].Require("name the file of the database").Path()}
 }
 
-// Kind is what a source is.
+// Kind is the kind of a source.
 type Kind string
 
-// The kinds.
+// The kinds of sources.
 const (
 	KindPostgres Kind = "postgres"
 	KindSQLite   Kind = "sqlite"
@@ -150,7 +150,7 @@ const (
 	KindNATS     Kind = "nats"
 )
 
-// Kind is what the source is; empty: the spec does not say.
+// Kind returns the kind of the source; empty: not specified.
 func (s Spec) Kind() Kind {
 	switch {
 	case s.Postgres != nil:
@@ -165,40 +165,40 @@ func (s Spec) Kind() Kind {
 	return ""
 }
 
-// Postgres is a database that is only read.
+// Postgres is a Postgres database for read-only queries.
 type Postgres struct {
 	URL              string        // secret
 	StatementTimeout time.Duration // of one query; 0: 2 s
 }
 
-// SQLite is a database file that is only read.
+// SQLite is an SQLite file for read-only queries.
 type SQLite struct {
 	Path string
 }
 
-// HTTP is a service that answers GETs with JSON.
+// HTTP is a service that answers GET requests with JSON.
 type HTTP struct {
-	Base    *url.URL          // scheme, host and the beginning of the path
+	Base    *url.URL          // scheme, host and path prefix
 	Headers map[string]string // secret
-	// Allow are addresses beyond public ones that the host may resolve to, such as 10.0.0.0/8.
-	// Loopback, private, link-local and metadata addresses are refused without it.
+	// Allow lists non-public addresses that the host may resolve to, such as 10.0.0.0/8. Other loopback, private,
+	// link-local and metadata addresses are rejected.
 	Allow []netip.Prefix
-	CA    []byte // PEM; nil: the system's
+	CA    []byte // PEM; nil: the system's CAs
 }
 
-// NATS is the node's own connection, or another one.
+// NATS is the node's own NATS connection, or another one.
 type NATS struct {
-	URL   string // secret; empty: the node's own
-	Creds string // a file
+	URL   string // secret; empty: the node's connection
+	Creds string // path of the credentials file
 }
 
-// url is the URL that is in a file or in the environment. It may hold a password, and is
-// never in the file of sources.
+// url returns the URL from a file or an environment variable. It may contain a password, so it is never in the
+// sources file itself.
 func (r reader) url(v configfile.Value, fields map[string]configfile.Value) string {
 	return r.secret(v, fields["url_file"], fields["url_env"])
 }
 
-// secret is what a file or a variable of the environment holds, of which v names one.
+// secret returns the contents of a file or an environment variable; v must name exactly one.
 func (r reader) secret(v, file, env configfile.Value) string {
 	switch {
 	case file.Present() && env.Present():

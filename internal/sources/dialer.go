@@ -13,8 +13,8 @@ import (
 	"deadman/internal/addresses"
 )
 
-// dialer connects to public addresses, and to those that are allowed. It looks at the address
-// that is connected to, whatever its name was resolved to before.
+// dialer returns a dialer that connects only to public and explicitly allowed addresses. It checks the address of the
+// actual connection, independent of name resolution.
 func dialer(allow []netip.Prefix) *net.Dialer {
 	return &net.Dialer{
 		Timeout:   connectTimeout,
@@ -23,10 +23,11 @@ func dialer(allow []netip.Prefix) *net.Dialer {
 	}
 }
 
-// public knows which addresses the IANA set aside for something else than the internet. Clouds keep metadata at others, too.
+// public recognizes addresses that IANA reserves for special purposes. Some cloud metadata addresses are not among
+// them.
 var public = ssrf.New(ssrf.WithAnyNetwork(), ssrf.WithAnyPort())
 
-// permitted says why an address with a port may not be connected to.
+// permitted returns an error if connections to an address with a port are not allowed.
 func permitted(address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -42,7 +43,7 @@ func permitted(address string, allow []netip.Prefix) error {
 	return nil
 }
 
-// addressError is the error of an address that is not of the internet.
+// addressError is the error of an address that is not public.
 type addressError struct{ ip netip.Addr }
 
 func (f addressError) Error() string {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	mostRequests = 16               // are on their way to a service at once
-	mostTogether = 4 * mostRequests // keys of one question, which four batches may ask at once
+	mostRequests = 16               // concurrent requests to a service
+	mostTogether = 4 * mostRequests // keys of one query, shared by up to four concurrent batches
 )
 
-// service asks by GET. It has one host, follows no redirect and knows no proxy.
+// service queries an HTTP service by GET. It has one host, follows no redirects and uses no proxy.
 type service struct {
 	base    *url.URL
 	headers http.Header
@@ -58,14 +58,14 @@ func openHTTP(name string, o HTTP) (lookup.Client, error) {
 			MaxIdleConnsPerHost:    mostRequests,
 			IdleConnTimeout:        90 * time.Second,
 			MaxResponseHeaderBytes: lookup.MaxValue,
-			DisableCompression:     true, // what is small when packed may be huge
+			DisableCompression:     true, // a small compressed body may be huge
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return s, nil
 }
 
-// Ask sends a GET for each key, some at once.
+// Ask sends a GET for each key, some concurrently.
 func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.HTTP == nil {
 		return nil, wrapSourceKind("an HTTP service", "http")
@@ -73,7 +73,7 @@ func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQ
 	return s.round(ctx, q.HTTP, asks)
 }
 
-// Verify finds nothing out: nothing tells what is wrong with a path but asking for it.
+// Verify checks only the kind of the question: a path can't be validated without a request.
 func (s *service) Verify(_ context.Context, q lookup.Question, _ int) ([]lookup.Column, error) {
 	if q.HTTP == nil {
 		return nil, wrapSourceKind("an HTTP service", "http")
@@ -81,11 +81,11 @@ func (s *service) Verify(_ context.Context, q lookup.Question, _ int) ([]lookup.
 	return nil, nil
 }
 
-// Reach connects to the host, and sends no request.
+// Reach connects to the host without a request.
 func (s *service) Reach(ctx context.Context) error {
 	port := s.base.Port()
 	if port == "" {
-		port = s.base.Scheme // a name of a port, too
+		port = s.base.Scheme // also valid as the name of a port
 	}
 	c, err := s.dialer.DialContext(ctx, "tcp", net.JoinHostPort(s.base.Hostname(), port))
 	if err != nil {
@@ -101,10 +101,10 @@ func (s *service) Reach(ctx context.Context) error {
 	return c.Close()
 }
 
-// Close lets go of connections.
+// Close closes idle connections.
 func (s *service) Close() { s.client.CloseIdleConnections() }
 
-// unanswered is why a request was not answered, without its address: headers and paths are in none.
+// unanswered returns the cause of a failed request without its URL; the error contains no headers or paths.
 func unanswered(err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {

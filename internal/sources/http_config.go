@@ -12,10 +12,10 @@ import (
 	"deadman/internal/configfile"
 )
 
-// headerName is what RFC 9110, section 5.1, takes for one, without its rarer signs.
+// headerName matches header names of RFC 9110, section 5.1, except for the rarer characters.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// maxHeaders is the most headers of a source.
+// maxHeaders is the maximum number of headers of a source.
 const maxHeaders = 20
 
 func (r reader) http(s *Spec, v configfile.Value) {
@@ -26,7 +26,7 @@ func (r reader) http(s *Spec, v configfile.Value) {
 	}
 }
 
-// base is the URL that v is.
+// base returns the URL of v.
 func base(v configfile.Value) *url.URL {
 	text := v.Text()
 	if text == "" {
@@ -44,7 +44,7 @@ func base(v configfile.Value) *url.URL {
 	return nil
 }
 
-// headers is the headers of a source, whose values are secrets.
+// headers returns the headers of a source. Their values are secrets.
 func (r reader) headers(v configfile.Value) map[string]string {
 	if !v.Present() {
 		return nil
@@ -75,8 +75,8 @@ func (r reader) headers(v configfile.Value) map[string]string {
 	return headers
 }
 
-// reservedHeader reports whether a header is not the operator's to set: it says where a request goes
-// or where it ends.
+// reservedHeader reports whether operators can't set a header, because it determines the routing or framing of a
+// request.
 func reservedHeader(name string) bool {
 	switch name {
 	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Accept-Encoding", "Te", "Trailer", "Upgrade":
@@ -85,7 +85,7 @@ func reservedHeader(name string) bool {
 	return strings.HasPrefix(name, "Proxy-")
 }
 
-// readAllow is the addresses that a host may have beyond public ones.
+// readAllow returns the non-public addresses that a host may have.
 func readAllow(v configfile.Value) []netip.Prefix {
 	var all []netip.Prefix
 	for _, one := range v.OneOrList() {

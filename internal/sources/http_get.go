@@ -12,25 +12,25 @@ import (
 	"deadman/checks/lookup"
 )
 
-// errPath is of a key that makes no path.
+// errPath is the error of a key without a valid path.
 var errPath = errors.New("path")
 
-// get asks about one key. A key that is asked about alone can't tell by a 500 whether the
-// service fails or only the key; it is taken for the key.
+// get queries one key. For a single key, a status of 500 may be a failure of the service or of the key; it counts as
+// one of the key.
 func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bool) (f checks.Finding) {
 	u, err := below(s.base, path)
 	if err != nil {
 		return checks.Finding{Err: fmt.Errorf("%w: %w", errPath, err)}
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Header: s.headers.Clone()}).WithContext(ctx)
-	if host := req.Header.Get("Host"); host != "" { // which is no header to the client
+	if host := req.Header.Get("Host"); host != "" { // the client ignores it in the headers
 		req.Host = host
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
 		return checks.Finding{Err: serviceError{unanswered(err)}}
 	}
-	defer func() { _ = res.Body.Close() }() // it is read, or the connection is of no use
+	defer func() { _ = res.Body.Close() }() // the body is read, or the connection is unusable
 	switch {
 	case slices.Contains(q.Absent, res.StatusCode):
 		return f
@@ -41,7 +41,7 @@ func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bo
 	return checks.Finding{Err: statusError(res, alone)}
 }
 
-// body is the object in the body of an answer.
+// body returns the JSON object in the body of a response.
 func body(res *http.Response) ([]byte, error) {
 	if res.ContentLength > lookup.MaxValue {
 		return nil, errTooLong
@@ -53,7 +53,7 @@ func body(res *http.Response) ([]byte, error) {
 	return object(b)
 }
 
-// statusError is the error of a status that is no answer.
+// statusError returns the error of an unsuccessful status.
 func statusError(res *http.Response, alone bool) error {
 	code := res.StatusCode
 	says := fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))
@@ -72,7 +72,7 @@ func statusError(res *http.Response, alone bool) error {
 	return errors.New(says)
 }
 
-// redirectHost is the host that a redirect leads to: what is behind may hold secrets.
+// redirectHost returns the host of a redirect, without the path, which may contain secrets.
 func redirectHost(res *http.Response) string {
 	to, err := res.Location()
 	if err != nil {

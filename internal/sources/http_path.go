@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// mostPath bounds the path of a request, with its query, in bytes.
+// mostPath is the maximum length of a request's path and query, in bytes.
 const mostPath = 8 << 10
 
-// below is the address of a path, with a query or without, below a base. It can't lead to
-// another host or out of the base, also where a server takes an escaped slash for one.
+// below returns the URL of a path, with an optional query, below a base. The result never leaves the host or the
+// base, even for a server that decodes escaped slashes.
 func below(base *url.URL, path string) (*url.URL, error) {
 	way, query, asks := strings.Cut(path, "?")
 	switch {
@@ -37,20 +37,20 @@ func below(base *url.URL, path string) (*url.URL, error) {
 	u := *base
 	u.Path = strings.TrimSuffix(base.Path, "/") + plain
 	u.RawPath = strings.TrimSuffix(base.EscapedPath(), "/") + way
-	if u.EscapedPath() != u.RawPath { // it would be escaped anew, and an escaped slash become one
+	if u.EscapedPath() != u.RawPath { // it would be escaped again, and an escaped slash would be decoded
 		return nil, fmt.Errorf("%q has a character that has to be escaped", path)
 	}
 	u.RawQuery, u.ForceQuery = query, asks && query == ""
 	return &u, nil
 }
 
-// isDots tells . and .., also with parameters behind, which some servers take away.
+// isDots reports whether a segment is "." or "..", including path parameters, as some servers remove them.
 func isDots(segment string) bool {
 	name, _, _ := strings.Cut(segment, ";")
 	return name == "." || name == ".."
 }
 
-// checkBase says what is wrong with the base of a source. It may hold secrets, and is not quoted.
+// checkBase returns an error for an invalid base URL. It does not quote the URL, as it may contain secrets.
 func checkBase(base *url.URL) error {
 	switch {
 	case base == nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":

@@ -11,21 +11,20 @@ import (
 	"deadman/checks/lookup"
 )
 
-// httpRound is what a service is asked in one Ask.
+// httpRound is the state of one Ask of a service.
 type httpRound struct {
 	mu       sync.Mutex
 	found    []checks.Finding
 	answered []bool
-	heard    int   // keys that the service answered, if only with an error about them
-	ailing   int   // keys that it could not answer, because of itself
-	why      error // one of the errors of those
+	heard    int   // keys answered by the service, including errors about the key
+	ailing   int   // keys not answered because of the service itself
+	why      error // one of those errors
 }
 
-// maxServiceErrors is after how many keys in vain, and none otherwise, a service is not asked about
-// the others.
+// maxServiceErrors is the number of failed keys, without any success, after which the remaining keys are not queried.
 const maxServiceErrors = mostRequests
 
-// serviceError is an error that says something about the service rather than the key.
+// serviceError is an error of the service, not of the key.
 type serviceError struct{ error }
 
 func (a serviceError) Unwrap() error { return a.error }
@@ -47,7 +46,7 @@ func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.KeyQu
 	return r.result(ctx)
 }
 
-// enter takes a slot for a request; false: the time is over.
+// enter acquires a request slot; false: ctx ended first.
 func (s *service) enter(ctx context.Context) bool {
 	select {
 	case s.slots <- struct{}{}:
@@ -59,7 +58,7 @@ func (s *service) enter(ctx context.Context) bool {
 
 func (s *service) leave() { <-s.slots }
 
-// answer notes what was found about a key. What the end of the time cut off is no answer.
+// answer records the finding of a key. A request cut off by the end of ctx is not an answer.
 func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,21 +68,21 @@ func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {
 	case errors.As(f.Err, new(serviceError)):
 		r.ailing++
 		r.why = f.Err
-	case errors.Is(f.Err, errPath): // nobody was asked
+	case errors.Is(f.Err, errPath): // no request was sent
 	default:
 		r.heard++
 	}
 	r.found[i], r.answered[i] = f, true
 }
 
-// shouldStop reports whether there is no point in asking on.
+// shouldStop reports whether further requests are pointless.
 func (r *httpRound) shouldStop() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.heard == 0 && r.ailing >= maxServiceErrors
 }
 
-// result is what was found, or the error of the service if nobody was answered.
+// result returns the findings, or the error of the service if no key was answered.
 func (r *httpRound) result(ctx context.Context) ([]checks.Finding, error) {
 	partly := slices.Contains(r.answered, false)
 	late := partly && ctx.Err() != nil
@@ -96,7 +95,7 @@ func (r *httpRound) result(ctx context.Context) ([]checks.Finding, error) {
 		if err := finish(r.found, func(i int) bool { return r.answered[i] }, errNoAnswer); err != nil {
 			return nil, err
 		}
-	case partly: // it answered again only after the round was given up
+	case partly: // the service recovered only after the round was given up
 		for i := range r.found {
 			if !r.answered[i] {
 				r.found[i].Err = fmt.Errorf("%w, as it failed for %d others: %w", errNotAsked, r.ailing, r.why)

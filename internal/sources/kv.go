@@ -22,11 +22,10 @@ type bucket struct {
 	name string
 }
 
-// entryKey is what JetStream takes for a key.
+// entryKey matches the valid keys of JetStream.
 var entryKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 
-// open finds out whether there is the bucket. That there is none is the fault of the question: other rules ask for other
-// buckets.
+// open opens the bucket. A missing bucket is an error of the question, because other rules use other buckets.
 func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(b.conn)
 	if err != nil {
@@ -42,8 +41,8 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// get reads the entries of many keys: some thousand in one round trip where the server and the
-// bucket can (2.11, allow_direct), else one by one, some at once.
+// get reads the entries of the keys: up to a thousand per round trip if the server and the bucket support it (2.11,
+// allow_direct), otherwise one by one, some concurrently.
 func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	found := unknown(asks)
 	wanted := make(map[string][]int, len(asks)) // by key, which of asks
@@ -61,7 +60,7 @@ func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Findi
 	return found, err
 }
 
-// each reads entry by entry.
+// each reads the entries one by one.
 func (b bucket) each(ctx context.Context, wanted map[string][]int, found []checks.Finding) error {
 	kv, err := b.open(ctx)
 	if err != nil {
@@ -73,7 +72,7 @@ func (b bucket) each(ctx context.Context, wanted map[string][]int, found []check
 		group.Go(func() error {
 			entry, err := kv.Get(reading, key)
 			switch {
-			case errors.Is(err, jetstream.ErrKeyNotFound): // never there, deleted, or purged
+			case errors.Is(err, jetstream.ErrKeyNotFound): // missing, deleted or purged
 				b.tell(found, of, nil, nil)
 			case err != nil:
 				return fmt.Errorf("bucket %s: %w", b.name, err)
@@ -87,7 +86,7 @@ func (b bucket) each(ctx context.Context, wanted map[string][]int, found []check
 	return group.Wait()
 }
 
-// tell puts what is known of an entry where it was asked for.
+// tell records the value or error of an entry for all its positions.
 func (b bucket) tell(found []checks.Finding, of []int, value []byte, err error) {
 	if err != nil {
 		err = fmt.Errorf("bucket %s: %w", b.name, err)
@@ -97,18 +96,18 @@ func (b bucket) tell(found []checks.Finding, of []int, value []byte, err error) 
 	}
 }
 
-// errNoDirect means that the entries of a bucket can't be read many at once.
+// errNoDirect means that the bucket does not support reading many entries at once.
 var errNoDirect = errors.New("the bucket can't be read many entries at once")
 
-// Bounds of one direct get. The server gives the entries of 1,024 subjects at most, and stops
-// after so many bytes; what it left out is asked for again.
+// The limits of one direct get. The server returns at most 1,024 subjects, and stops after directBytes; the remaining
+// entries are requested again.
 const (
 	directMost  = 1000
 	directBytes = 8 << 20
-	noResults   = "No Results" // of a 404; any other is an error of the server's
+	noResults   = "No Results" // of a 404; any other description is a server error
 )
 
-// direct reads many entries at a time.
+// direct reads the entries in groups.
 func (b bucket) direct(ctx context.Context, wanted map[string][]int, found []checks.Finding) error {
 	room := int(b.conn.MaxPayload()) / 2 // for the keys of one request, escaped
 	var keys []string
@@ -133,10 +132,10 @@ func (b bucket) direct(ctx context.Context, wanted map[string][]int, found []che
 	return flush()
 }
 
-// subject is that of an entry.
+// subject returns the subject of an entry.
 func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
-// directSome reads entries until each is there, or known not to be.
+// directSome reads entries until each one is read or known to be missing.
 func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string][]int, found []checks.Finding) error {
 	left := make(map[string]bool, len(keys))
 	for _, key := range keys {
@@ -159,14 +158,13 @@ func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string
 			return fmt.Errorf("bucket %s: the server says that there is more, and gives nothing", b.name)
 		}
 	}
-	for key := range left { // none of them is there
+	for key := range left { // all of them are missing
 		b.tell(found, wanted[key], nil, nil)
 	}
 	return nil
 }
 
-// directOnce asks for the entries of keys, and yields those that come. more is true where the
-// server left some out.
+// directOnce requests the entries of keys, and yields those received. more is true if the server omitted some.
 func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func(key string, m *nats.Msg)) (more bool, err error) {
 	ask := struct {
 		Subjects []string `json:"multi_last"`
@@ -183,7 +181,7 @@ func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", b.name, err)
 	}
-	defer func() { _ = answers.Unsubscribe() }() // of a connection that was lost, the server knows none
+	defer func() { _ = answers.Unsubscribe() }() // after a lost connection, the server has already removed it
 	if err := b.conn.PublishRequest("$JS.API.DIRECT.GET.KV_"+b.name, answers.Subject, text); err != nil {
 		return false, fmt.Errorf("bucket %s: %w", b.name, err)
 	}
@@ -199,17 +197,17 @@ func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func
 		case "":
 			key, is := strings.CutPrefix(m.Header.Get(jetstream.SubjectHeader), "$KV."+b.name+".")
 			if !is || m.Header.Get("Nats-Num-Pending") == "" {
-				return false, errNoDirect // a server that knows no such request
+				return false, errNoDirect // the server does not support this request
 			}
 			yield(key, m)
-		case "204": // the end of the batch
+		case "204": // end of the batch
 			return m.Header.Get("Nats-Num-Pending") != "0", nil
 		case "404":
 			if m.Header.Get("Description") == noResults {
-				return false, nil // none of them is there
+				return false, nil // all of them are missing
 			}
 			return false, fmt.Errorf("bucket %s: the server can't read it: %s", b.name, clip(m.Header.Get("Description")))
-		case "408": // of a server before 2.11
+		case "408": // from servers before 2.11
 			return false, errNoDirect
 		default:
 			return false, fmt.Errorf("bucket %s: the server says %s: %s", b.name, status, clip(m.Header.Get("Description")))
@@ -217,7 +215,7 @@ func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func
 	}
 }
 
-// entryOf is what an entry says of an entity; nil: it was deleted, purged, or is too old.
+// entryOf returns the value of an entry; nil: deleted, purged or expired.
 func entryOf(m *nats.Msg) ([]byte, error) {
 	switch m.Header.Get("KV-Operation") {
 	case "DEL", "PURGE":

@@ -18,13 +18,13 @@ import (
 	"deadman/checks/lookup"
 )
 
-// broker asks services and buckets over a connection to NATS: the node's own, or one of its own.
+// broker queries services and buckets over NATS: the node's own connection, or a separate one.
 type broker struct {
 	spec   NATS
-	shared func() *nats.Conn // the node's own
+	shared func() *nats.Conn // the node's connection
 
 	mu     sync.Mutex
-	conn   *nats.Conn // of its own; nil before it is first asked
+	conn   *nats.Conn // the separate connection; nil until first use
 	closed bool
 }
 
@@ -37,10 +37,10 @@ func openNATS(name string, spec NATS, shared func() *nats.Conn) (lookup.Client, 
 	return &broker{spec: spec, shared: shared}, nil
 }
 
-// errNotNATS is of a question that is for a source of another kind.
+// errNotNATS is the error of a question for another kind of source.
 var errNotNATS = fmt.Errorf("%w: a source over NATS answers nats and kv, nothing else", lookup.ErrQuestion)
 
-// Ask asks a service or a bucket.
+// Ask queries a service or a bucket.
 func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if !q.NATS && q.KV == "" {
 		return nil, errNotNATS
@@ -55,8 +55,8 @@ func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQu
 	return bucket{conn, q.KV}.get(ctx, asks)
 }
 
-// Verify finds out whether there is the bucket, and that no stream takes in the subject. Who answers there cannot be known
-// before it is asked.
+// Verify checks that the bucket exists, or that no stream captures the subject. The service behind a subject can't be
+// verified without a request.
 func (b *broker) Verify(ctx context.Context, q lookup.Question, _ int) ([]lookup.Column, error) {
 	if !q.NATS && q.KV == "" {
 		return nil, errNotNATS
@@ -74,7 +74,7 @@ func (b *broker) Verify(ctx context.Context, q lookup.Question, _ int) ([]lookup
 	return nil, err
 }
 
-// Reach asks the server for a sign of life.
+// Reach pings the server.
 func (b *broker) Reach(ctx context.Context) error {
 	conn, err := b.connected()
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *broker) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Close closes a connection of its own.
+// Close closes a separate connection.
 func (b *broker) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,7 @@ func (b *broker) Close() {
 	}
 }
 
-// connected returns the connection, if it can be used at this moment.
+// connected returns the connection if it is currently usable.
 func (b *broker) connected() (*nats.Conn, error) {
 	conn, err := b.connection()
 	switch {
@@ -116,7 +116,7 @@ func (b *broker) connected() (*nats.Conn, error) {
 	return conn, nil
 }
 
-// errNoNode means that whoever asks has no connection that the source could be asked over.
+// errNoNode means that the source uses the node's connection, and no node is running.
 var errNoNode = errors.New("it is asked over the node's own connection, and there is no node here")
 
 func (b *broker) connection() (*nats.Conn, error) {
@@ -142,18 +142,17 @@ func (b *broker) connection() (*nats.Conn, error) {
 	return b.conn, nil
 }
 
-// Settings of a connection of a source's own.
+// The settings of a separate connection.
 const (
 	dialTime      = 2 * time.Second
 	redialEvery   = 500 * time.Millisecond
 	lifeSignEvery = 10 * time.Second
-	// inbox is what the subjects of answers begin with, as on the node's own connection: its
-	// user needs no permission to hear the answers to others.
+	// inbox is the prefix of reply subjects, the same as for the node's connection: the user needs no permission to
+	// receive replies to others.
 	inbox = "_INBOX.deadman"
 )
 
-// dial connects. A server that is not there is tried again in the background, and why it
-// can't be reached is the connection's last error.
+// dial connects. An unavailable server is retried in the background; the connection's last error holds the cause.
 func (n NATS) dial() (*nats.Conn, error) {
 	opts := []nats.Option{
 		nats.Name("deadman lookups"),
@@ -161,11 +160,11 @@ func (n NATS) dial() (*nats.Conn, error) {
 		nats.CustomInboxPrefix(inbox),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a refusal may come of a rotation that is half done
+		nats.IgnoreAuthErrorAbort(), // a rejection may be temporary, during a rotation of credentials
 		nats.ReconnectWait(redialEvery),
 		nats.PingInterval(lifeSignEvery),
-		nats.ReconnectBufSize(-1),                                         // what can't be sent now is an error now
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // LastError has it
+		nats.ReconnectBufSize(-1),                                         // messages that can't be sent now fail now
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // LastError has the error
 	}
 	if n.Creds != "" {
 		opts = append(opts, nats.UserCredentials(n.Creds))
@@ -173,12 +172,13 @@ func (n NATS) dial() (*nats.Conn, error) {
 	conn, err := nats.Connect(n.URL, opts...)
 	var bad *url.Error
 	if errors.As(err, &bad) {
-		return nil, errors.New("its url is none; write nats://user:password@host:4222, with %2F for a / in the password") // bad quotes it
+		// bad quotes the URL, so it is left out.
+		return nil, errors.New("its url is none; write nats://user:password@host:4222, with %2F for a / in the password")
 	}
 	return conn, err
 }
 
-// decodeAnswer is what a message says of an entity; nil: it is null, and there is no such entity.
+// decodeAnswer returns the JSON object of a message; nil: null, so no such entity.
 func decodeAnswer(data []byte) (json.RawMessage, error) {
 	switch text := bytes.TrimSpace(data); {
 	case len(text) == 0:
@@ -190,7 +190,7 @@ func decodeAnswer(data []byte) (json.RawMessage, error) {
 	}
 }
 
-// clipMost is how much is quoted of what somebody else wrote, in bytes.
+// clipMost is the maximum length of quoted foreign text, in bytes.
 const clipMost = 200
 
 func clip(text string) string {

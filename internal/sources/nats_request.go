@@ -16,24 +16,24 @@ import (
 	"deadman/checks/lookup"
 )
 
-// Headers of requests and their answers.
+// The headers of requests and replies.
 const (
-	deadlineHeader = "Deadman-Deadline" // until when an answer counts, RFC 3339
-	absentHeader   = "Deadman-Absent"   // true: there is no such entity
+	deadlineHeader = "Deadman-Deadline" // deadline of the reply, RFC 3339
+	absentHeader   = "Deadman-Absent"   // true: no such entity
 )
 
-// noStream is the name of the stream that a request is for: no stream has it, so a stream that takes in the subject refuses the
-// request, stores nothing and answers why.
+// noStream is the expected stream of a request. No stream has this name, so a stream that captures the subject
+// rejects the request without storing it, and replies with the reason.
 const noStream = "-"
 
-// errStreamed means that a stream takes in the subject of a request.
+// errStreamed means that a stream captures the subject of a request.
 var errStreamed = errors.New("a stream takes in this subject, and a lookup publishes no events; ask a service on a subject of its own")
 
-// requestsMost is how many requests of a batch are on their way at once.
+// requestsMost is the maximum number of concurrent requests of a batch.
 const requestsMost = 500
 
-// request asks services, each about one entity, over one inbox. Where there was no answer
-// about anybody, be it a refusal, the service is not there or hangs, and that is the error.
+// request sends one request per entity, over one inbox. If no entity got any reply, not even a rejection, the service
+// is missing or hangs, and its error is returned.
 func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	found, heard := unknown(asks), make([]bool, len(asks))
 	var group errgroup.Group
@@ -47,7 +47,7 @@ func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]ch
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns an error
+	_ = group.Wait() // the functions return no error
 	for _, h := range heard {
 		if h {
 			return found, nil
@@ -59,10 +59,10 @@ func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]ch
 	if err := found[0].Err; !errors.Is(err, nats.ErrNoResponders) {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w: %w", lookup.ErrQuestion, found[0].Err) // services on other subjects can be asked
+	return nil, fmt.Errorf("%w: %w", lookup.ErrQuestion, found[0].Err) // services on other subjects may be available
 }
 
-// requestOne asks about one entity. heard is false where nobody answered.
+// requestOne requests one entity. heard is false without a reply.
 func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []byte, heard bool, err error) {
 	m := nats.NewMsg(subject)
 	m.Header.Set(jetstream.ExpectedStreamHeader, noStream)
@@ -88,7 +88,7 @@ func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []b
 	return value, true, nil
 }
 
-// isOfStream reports whether an answer is that of a stream, which has a code of JetStream's errors, 10000 and above.
+// isOfStream reports whether a reply is from a stream, by JetStream's error codes of 10000 and above.
 func isOfStream(data []byte) bool {
 	var ack struct {
 		Stream string `json:"stream"`
@@ -99,10 +99,10 @@ func isOfStream(data []byte) bool {
 	return json.Unmarshal(data, &ack) == nil && ack.Stream != "" && ack.Error.Code >= 10000
 }
 
-// streamTime bounds how long the server has to say which stream takes in a subject.
+// streamTime bounds the query for a subject's stream.
 const streamTime = time.Second
 
-// checkStreams refuses subjects that a stream takes in. Where the server does not say, the stream itself refuses the request.
+// checkStreams rejects subjects captured by a stream. If the query fails, the stream itself rejects requests later.
 func checkStreams(ctx context.Context, conn *nats.Conn, pattern string) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -116,7 +116,7 @@ func checkStreams(ctx context.Context, conn *nats.Conn, pattern string) error {
 	return nil
 }
 
-// answered is what an answer says of an entity; nil: there is none.
+// answered returns the value in a reply; nil: no such entity.
 func answered(m *nats.Msg) ([]byte, error) {
 	if code := m.Header.Get(micro.ErrorCodeHeader); code != "" {
 		return nil, fmt.Errorf("the service says %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))

@@ -13,17 +13,16 @@ import (
 	"deadman/checks"
 )
 
-// roundTrip is one round trip: what is sent goes in one piece, and then the answers are read.
+// roundTrip is one round trip: all requests are sent in one piece, and then the responses are read.
 //
-// All keys of a batch are asked about in one transaction, which sees the database as it is at
-// one moment. The first key that fails ends it. Those after it are asked about again, and there
-// the pipeline has a point to go on from behind each key, and each a transaction of its own: so
-// however many fail, it is the second round trip that answers them all.
+// All keys of a batch are queried in one transaction, and thus see one snapshot of the database. The first failing
+// key aborts it. The keys after it are queried again, with a sync point and a separate transaction for each:
+// regardless of the number of failures, the second round trip answers all keys.
 type roundTrip struct {
 	*batch
 	statement *statement
 	pipe      *pgconn.Pipeline
-	breakOff  context.CancelFunc // the connection is lost with it
+	breakOff  context.CancelFunc // closes the connection
 }
 
 var (
@@ -32,7 +31,7 @@ var (
 	errLost        = errors.New("the database ended the connection while it ran the query")
 )
 
-// trip answers at least one more key of a batch, or returns why nobody is answered any more.
+// trip answers at least one more key of a batch, or returns an error that ends the batch.
 func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	c, err := p.pool.Acquire(ctx)
 	if err != nil {
@@ -49,11 +48,11 @@ func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	t := &roundTrip{batch: b, statement: s, pipe: pg.StartPipeline(ctx), breakOff: cancel}
 	err = t.run(p.statementTimeout(ctx))
 	if left := t.pipe.Close(); err == nil && !errors.As(left, new(*pgconn.PgError)) {
-		err = left // what Postgres said has been answered; that the connection is lost has not
+		err = left // a Postgres error has been answered already; a lost connection has not
 	}
 	switch {
 	case errors.Is(err, errStale):
-		delete(pg.CustomData(), query) // its name is not used again
+		delete(pg.CustomData(), query) // the statement's name is not reused
 	case errors.Is(err, errTooMuchData):
 		b.noteOversized()
 		return nil
@@ -65,8 +64,8 @@ func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	return err
 }
 
-// statementTimeout is the statement timeout in milliseconds. It ends before the batch has to, so that the
-// source gets to say which key took so long.
+// statementTimeout returns the statement timeout in milliseconds. It expires before the batch's deadline, so that the
+// database reports the slow key.
 func (p *postgres) statementTimeout(ctx context.Context) string {
 	timeout := p.timeout
 	if end, ok := ctx.Deadline(); ok {
@@ -94,7 +93,7 @@ func (t *roundTrip) run(timeout string) error {
 	return t.readTogether(len(asked))
 }
 
-// parameters are those of the keys that are left, as text.
+// parameters returns the parameters of the remaining keys, as text.
 func (t *roundTrip) parameters() ([][][]byte, error) {
 	left := t.asks[t.next:]
 	all := make([][][]byte, len(left))
@@ -113,14 +112,14 @@ func (t *roundTrip) parameters() ([][][]byte, error) {
 	return all, nil
 }
 
-// begin sends the beginning of a transaction, which has two results.
+// begin sends the beginning of a transaction, with two results.
 func (t *roundTrip) begin(timeout string) {
 	t.pipe.SendQueryParams("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", nil, nil, nil, nil)
 	t.pipe.SendQueryParams("SELECT set_config('statement_timeout', $1, true)", [][]byte{[]byte(timeout)}, nil, nil, nil)
 }
 
-// rollback sends its end, which has two results: whatever was set in it is undone, and locks of the session, which a query can
-// take and no transaction gives back, are given back. It costs no trip of its own.
+// rollback sends the end of a transaction, with two results: it reverts all settings, and releases advisory locks of
+// the session, which a query can acquire and a rollback keeps. It costs no extra round trip.
 func (t *roundTrip) rollback() {
 	t.pipe.SendQueryParams("ROLLBACK", nil, nil, nil, nil)
 	t.pipe.SendQueryParams("SELECT pg_catalog.pg_advisory_unlock_all()", nil, nil, nil, nil)
@@ -130,7 +129,7 @@ func (t *roundTrip) sendTogether(timeout string, asked [][][]byte) {
 	t.begin(timeout)
 	for i, params := range asked {
 		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
-		if i&(i-1) == 0 || i%16 == 0 { // what is slow is answered as far as it comes
+		if i&(i-1) == 0 || i%16 == 0 { // so that answers before a slow query arrive early
 			t.pipe.SendFlushRequest()
 		}
 	}
@@ -158,15 +157,15 @@ func (t *roundTrip) readTogether(keys int) error {
 		if err != nil {
 			return err
 		}
-		if failed { // and with it the transaction
+		if failed { // the transaction is aborted too
 			t.apart = true
 			return t.endFailed()
 		}
 	}
-	return t.skipResults(3) // the transaction's end, and the end of that
+	return t.skipResults(3) // the end of the transaction, and the sync
 }
 
-// endFailed reads up to the end of the transaction that a key ended, and has it rolled back.
+// endFailed reads to the end of an aborted transaction, and rolls it back.
 func (t *roundTrip) endFailed() error {
 	if err := t.skipResults(1); err != nil {
 		return err
@@ -186,14 +185,14 @@ func (t *roundTrip) readApart(keys int) error {
 		if _, err := t.readKey(); err != nil {
 			return err
 		}
-		if err := t.skipResults(4); err != nil { // the key's end, the transaction's, and the end of that
+		if err := t.skipResults(4); err != nil { // the key's sync, the end of the transaction, and its sync
 			return err
 		}
 	}
 	return nil
 }
 
-// skipResults reads over results that nobody looks at.
+// skipResults discards results.
 func (t *roundTrip) skipResults(results int) error {
 	for range results {
 		got, err := t.pipe.GetResults()
@@ -207,8 +206,8 @@ func (t *roundTrip) skipResults(results int) error {
 	return nil
 }
 
-// readKey reads the answer about the next key. An error is not the key's; failed is that the
-// key's was one of Postgres.
+// readKey reads the response of the next key. err is an error of the round trip; failed reports a Postgres error of
+// the key.
 func (t *roundTrip) readKey() (failed bool, err error) {
 	f, err := t.read()
 	var pg *pgconn.PgError
@@ -249,7 +248,7 @@ func (t *roundTrip) read() (f checks.Finding, err error) {
 		for _, v := range reader.Values() {
 			size += len(v)
 		}
-		if size += 8; size > mostMessage { // it may go on for long
+		if size += 8; size > mostMessage { // the remainder may be long
 			t.breakOff()
 			return f, errTooMuchData
 		}

@@ -15,30 +15,30 @@ import (
 	"deadman/checks/lookup"
 )
 
-// Defaults of a database.
+// The defaults of a database source.
 const (
 	statementTimeout = 2 * time.Second
 	connectTimeout   = 5 * time.Second
-	lookConns        = 2 // of the pool, beside those of batches: to verify and to reach
+	lookConns        = 2 // additional connections of the pool, for Verify and Reach
 )
 
-// mostMessage bounds one message of a database in bytes. It is more than one key may find, so
-// that what is a little over that costs no connection.
+// mostMessage bounds one message of a database, in bytes. It exceeds the limit of one key, so that slightly oversized
+// results cost no connection.
 const mostMessage = 1 << 20
 
-// postgres asks a database. All that it sets is set in a transaction, so that it works behind a
-// pooler, and nothing that a query sets outlives it. What outlives a transaction, the locks of a session,
-// is given back with it.
+// postgres queries a Postgres database. All its settings are local to a transaction, so that it works behind a pooler
+// and no setting of a query outlives the transaction. Advisory locks of the session, which would outlive it, are
+// released with it.
 type postgres struct {
 	pool    *pgxpool.Pool
 	timeout time.Duration // of one statement
 	rights  *rights
 }
 
-// openPostgres opens a database that is asked about so many batches at once.
+// openPostgres opens a database with connections for the given number of concurrent batches.
 func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
-	if err != nil { // it quotes what it can't take apart
+	if err != nil { // the error quotes the URL
 		return nil, fmt.Errorf("source %s: its URL cannot be read; a right one looks like postgres://user:password@host:5432/database", name)
 	}
 	if !strings.Contains(o.URL, "pool_max_conns") {
@@ -49,19 +49,19 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	}
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = cmp.Or(params["application_name"], "deadman")
-	params["timezone"], params["datestyle"] = "UTC", "ISO" // as statement.field reads instants
+	params["timezone"], params["datestyle"] = "UTC", "ISO" // as expected by statement.field
 	p := &postgres{timeout: cmp.Or(o.StatementTimeout, statementTimeout), rights: &rights{}}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		c.PgConn().Frontend().SetMaxBodyLen(mostMessage)
 		return p.rights.look(ctx, c.PgConn())
 	}
-	if p.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil { // it connects when it is asked
+	if p.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil { // it connects on first use
 		return nil, fmt.Errorf("source %s: its pool of connections can't be made: %w", name, err)
 	}
 	return p, nil
 }
 
-// Ask asks in one round trip, and in one more if a key fails.
+// Ask queries in one round trip, and in a second if a key fails.
 func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.SQL == "" {
 		return nil, wrapSourceKind("a database", "sql")
@@ -71,9 +71,9 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Key
 		err := p.trip(ctx, q.SQL, b)
 		switch {
 		case err == nil:
-		case errors.Is(err, errStale) && b.stale < int(p.pool.Config().MaxConns): // one connection has forgotten it
+		case errors.Is(err, errStale) && b.stale < int(p.pool.Config().MaxConns): // one connection has a stale plan
 			b.stale++
-		case errors.Is(err, errLost) && p.Reach(ctx) == nil: // a query can end connections, also those of others
+		case errors.Is(err, errLost) && p.Reach(ctx) == nil: // a query can end connections, including those of others
 			b.lose(err)
 		case ctx.Err() != nil:
 			return b.done(finish(b.found, func(i int) bool { return i < b.next }, err))
@@ -84,7 +84,7 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Key
 	return b.done(b.refusal(q.SQL))
 }
 
-// Verify has the database parse the query.
+// Verify lets the database parse the query.
 func (p *postgres) Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error) {
 	if q.SQL == "" {
 		return nil, wrapSourceKind("a database", "sql")
@@ -104,7 +104,7 @@ func (p *postgres) Verify(ctx context.Context, q lookup.Question, params int) ([
 	return s.columns, nil
 }
 
-// Reach connects, unless it is connected.
+// Reach pings the database, connecting if necessary.
 func (p *postgres) Reach(ctx context.Context) error {
 	if err := p.pool.Ping(ctx); err != nil {
 		return unconnected(ctx, err)
@@ -115,5 +115,5 @@ func (p *postgres) Reach(ctx context.Context) error {
 // Caution implements lookup.Cautious.
 func (p *postgres) Caution() string { return p.rights.caution() }
 
-// Close lets go of connections.
+// Close closes the pool.
 func (p *postgres) Close() { p.pool.Close() }

@@ -12,25 +12,24 @@ import (
 	"deadman/checks/lookup"
 )
 
-// errorScope is what an error that Postgres says is an error of.
+// errorScope is the scope of a Postgres error.
 type errorScope int
 
 const (
-	scopeKey       errorScope = iota // of what was asked about: a wrong value, a statement that took too long
+	scopeKey       errorScope = iota // of the key: a wrong value, a statement that took too long
 	scopeSource                      // of the database as a whole
-	scopeQuery                       // of the query, whatever it is asked about
-	scopeStalePlan                   // of how it was prepared before the tables changed
+	scopeQuery                       // of the query, for all keys
+	scopeStalePlan                   // of a plan prepared before the tables changed
 )
 
-// blamed tells errors apart by SQLSTATE
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// blamed classifies errors by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func blamed(pg *pgconn.PgError) errorScope {
 	switch {
 	case pg.Code == "26000", pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery":
 		return scopeStalePlan
 	case pg.Code == "25006": // a write in a read-only transaction
 		return scopeQuery
-	case pg.Code == "53400": // a limit on what one query takes, such as temp_file_limit
+	case pg.Code == "53400": // a resource limit of one query, such as temp_file_limit
 		return scopeKey
 	case strings.HasPrefix(pg.Code, "57P"): // shutdown, crash, starting up, database dropped
 		return scopeSource
@@ -44,10 +43,10 @@ func blamed(pg *pgconn.PgError) errorScope {
 	return scopeKey
 }
 
-// class is the first two digits of a SQLSTATE.
+// class returns the class of a SQLSTATE, its first two characters.
 func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
 
-// pgError is an error as Postgres says it, for people.
+// pgError formats a Postgres error for people.
 type pgError struct{ *pgconn.PgError }
 
 func (s pgError) Error() string {
@@ -60,7 +59,7 @@ func (s pgError) Error() string {
 
 func (s pgError) Unwrap() error { return s.PgError }
 
-// refusedQuery says what is wrong with a query, and where.
+// refusedQuery returns the error of an invalid query, with its position.
 func refusedQuery(query string, pg *pgconn.PgError) error {
 	where := ""
 	if pg.Position > 0 {
@@ -73,7 +72,7 @@ func refusedQuery(query string, pg *pgconn.PgError) error {
 	return fmt.Errorf("%w: %s%w%s", lookup.ErrQuestion, where, pgError{pg}, hint)
 }
 
-// place is a position in characters, from 1, as line and column.
+// place converts a position in characters, from 1, to line and column.
 func place(query string, position int) string {
 	rest := query
 	for range position - 1 {
@@ -86,7 +85,7 @@ func place(query string, position int) string {
 	return fmt.Sprintf("line %d, column %d", line, column)
 }
 
-// unreachable is why a database can't be asked, without its user and password.
+// unreachable returns the cause of a database failure, without the user and the password.
 func unreachable(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -101,7 +100,7 @@ func unreachable(ctx context.Context, err error) error {
 	return err
 }
 
-// unconnected is why there is no connection to ask by.
+// unconnected returns the cause of a failure to get a connection.
 func unconnected(ctx context.Context, err error) error {
 	if err = unreachable(ctx, err); errors.Is(err, errNoAnswer) {
 		return errNoConnection
@@ -109,5 +108,5 @@ func unconnected(ctx context.Context, err error) error {
 	return err
 }
 
-// errNoConnection is of a database that does not let anybody in, or a pool that is used up.
+// errNoConnection is the error of a database that accepts no connection in time, or of an exhausted pool.
 var errNoConnection = errors.New("no connection could be made, and none came free, in time")

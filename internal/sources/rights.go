@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// rights is what the user of a database may do beyond reading tables, as the newest connection found it. A transaction that only reads
-// does not keep a query from it: functions of a superuser read and write files of the server.
+// rights holds the excess permissions of a database user, as found by the newest connection. A read-only transaction
+// does not restrict them: functions available to a superuser can read and write files of the server.
 type rights struct {
-	beyond atomic.Pointer[string] // nil: there was no connection yet
+	beyond atomic.Pointer[string] // nil: not connected yet
 }
 
-// findRights asks for the user, and for what it is or belongs to.
+// findRights queries the user and its critical roles.
 const findRights = `SELECT current_user, (SELECT string_agg(right_name, ', ' ORDER BY right_name) FROM (
 	SELECT 'superuser' AS right_name FROM pg_catalog.pg_roles WHERE rolname = current_user AND rolsuper
 	UNION ALL
@@ -26,8 +26,8 @@ const findRights = `SELECT current_user, (SELECT string_agg(right_name, ', ' ORD
 		AND NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
 ) AS found)`
 
-// look finds out what the user of a connection may do. A database that does not answer that, as others that speak
-// as Postgres does, is asked all the same.
+// look determines the permissions of a connection's user. A database without these catalogs, such as a
+// Postgres-compatible one, is used without the check.
 func (r *rights) look(ctx context.Context, c *pgconn.PgConn) error {
 	result := c.ExecParams(ctx, findRights, nil, nil, nil, nil).Read()
 	switch {
@@ -44,7 +44,7 @@ func (r *rights) look(ctx context.Context, c *pgconn.PgConn) error {
 	return nil
 }
 
-// caution says what a user may do, and what to do about it.
+// caution describes the permissions of a user, with a remedy.
 func caution(user, found string) string {
 	is := "is a superuser"
 	if found != "superuser" {

@@ -11,8 +11,7 @@ import (
 	"deadman/checks/lookup"
 )
 
-// checkColumns says what is wrong with what a query finds. Names are as the database says them,
-// type by type.
+// checkColumns returns an error for invalid result columns. The names are as reported by the database.
 func checkColumns(columns []lookup.Column) error {
 	if len(columns) == 0 {
 		return fmt.Errorf("%w: it finds nothing; write one that does, such as select status from orders where id = $1", lookup.ErrQuestion)
@@ -30,7 +29,7 @@ func checkColumns(columns []lookup.Column) error {
 	return nil
 }
 
-// row makes an object of the values of a row, which are JSON; the names are too.
+// row builds a JSON object from the names and values of a row, all encoded as JSON.
 func row(names, values []json.RawMessage) (json.RawMessage, error) {
 	size := 2
 	for i := range names {
@@ -49,26 +48,26 @@ func row(names, values []json.RawMessage) (json.RawMessage, error) {
 	return append(o, '}'), nil
 }
 
-// quoted is text as JSON.
+// quoted encodes text as JSON.
 func quoted(text string) json.RawMessage {
 	b, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // text always can be
+		panic(err) // text can always be encoded
 	}
 	return b
 }
 
-// severalRows is the error of a key with more than one row. Which of them is meant nobody can say.
+// severalRows returns the error of a key with more than one row, as the intended row is ambiguous.
 func severalRows(rows string) error {
 	return fmt.Errorf("the query finds %s rows for one key; narrow it down, or say which one is meant with order by … limit 1", rows)
 }
 
-// wrongCount says that a question is given other parameters than it has.
+// wrongCount returns the error of a question with a wrong number of parameters.
 func wrongCount(has, given int) error {
 	return fmt.Errorf("%w: it has %d parameters and is given %d; params has one expression for each of $1, $2 and so on, and without params $1 is the key", lookup.ErrQuestion, has, given)
 }
 
-// object is what a service answered as one JSON object within the limits of lookup.
+// object validates a response as one JSON object within the limits of package lookup.
 func object(answer []byte) (json.RawMessage, error) {
 	if len(answer) > lookup.MaxValue {
 		return nil, errTooLong
@@ -99,5 +98,5 @@ func object(answer []byte) (json.RawMessage, error) {
 	}
 }
 
-// errTooLong is of a key about which more is answered than one may find.
+// errTooLong is the error of a key with a result above the limit.
 var errTooLong = fmt.Errorf("more than %d KiB are answered; ask for the few fields that the rule reads", lookup.MaxValue>>10)

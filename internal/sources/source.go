@@ -1,5 +1,5 @@
-// Package sources holds the clients of what rules look up: databases, HTTP services, and NATS.
-// What an operator's file says about a source is in Spec; no secret of it is in an error.
+// Package sources implements the clients of lookup sources: databases, HTTP services, and NATS. Spec is the
+// operator's configuration of a source; its secrets never appear in errors.
 package sources
 
 import (
@@ -10,18 +10,18 @@ import (
 	"deadman/checks/lookup"
 )
 
-// Spec is what the operator says about one source. One of its kinds is set.
+// Spec is the configuration of one source. Exactly one of its kinds is set.
 type Spec struct {
 	Name     string
 	Limits   lookup.Limits
 	Postgres *Postgres
 	SQLite   *SQLite
 	HTTP     *HTTP
-	NATS     *NATS // also of buckets
+	NATS     *NATS // for services and buckets
 }
 
-// Most is how many keys are asked about at once, in the time of one question; 0: a whole batch. A
-// web service is asked about one after the other, over a few connections.
+// Most returns the maximum number of keys in one query, within the time of one question; 0: a whole batch. An HTTP
+// service needs one request per key, over a few connections.
 func (s Spec) Most() int {
 	if s.HTTP != nil {
 		return mostTogether
@@ -29,8 +29,8 @@ func (s Spec) Most() int {
 	return 0
 }
 
-// Open returns the client of a source. It connects when it is first asked; an error is one of
-// the spec. conn is the node's own connection to NATS; nil: there is no node.
+// Open returns the client of a source. It connects on first use; an error is one of the spec. conn returns the node's
+// NATS connection; nil: no node is running.
 func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
 	switch {
 	case s.Postgres != nil:

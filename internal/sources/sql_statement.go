@@ -10,10 +10,10 @@ import (
 	"deadman/checks/lookup"
 )
 
-// singleStatement is the one statement of a text of SQL, without what ends it, and how many parameters
-// it has: the highest n of $n. It is for a database that would run several, one after the other.
+// singleStatement returns the single statement of an SQL text, without its terminator, and its number of parameters:
+// the highest n of $n. It is for databases that would execute several statements in sequence.
 func singleStatement(text string) (statement string, params int, err error) {
-	end := -1 // where the statement ended
+	end := -1 // end of the statement
 	for i := 0; i < len(text); {
 		size, blank := tokenLen(text[i:])
 		token := text[i : i+size]
@@ -40,9 +40,9 @@ func singleStatement(text string) (statement string, params int, err error) {
 	return text[:end], params, nil
 }
 
-// tokenLen is the size of what a text of SQL begins with, as SQLite takes texts apart
-// (https://www.sqlite.org/lang_expr.html, https://www.sqlite.org/lang_comment.html), and whether
-// it says nothing. Words are not told from numbers.
+// tokenLen returns the size of the token at the beginning of an SQL text, by SQLite's rules
+// (https://www.sqlite.org/lang_expr.html, https://www.sqlite.org/lang_comment.html), and whether it is blank or a
+// comment. It does not distinguish words from numbers.
 func tokenLen(text string) (size int, blank bool) {
 	switch c := text[0]; {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
@@ -53,7 +53,7 @@ func tokenLen(text string) (size int, blank bool) {
 		return lenThrough(text, 2, "*/"), true
 	case c == '[':
 		return lenThrough(text, 1, "]"), false
-	case c == '\'' || c == '"' || c == '`': // doubled inside, it is two of them one behind the other
+	case c == '\'' || c == '"' || c == '`': // a doubled quote counts as two adjacent tokens
 		return lenThrough(text, 1, text[:1]), false
 	case c == '$' || c == ':' || c == '@':
 		return 1 + word(text[1:]), false
@@ -63,7 +63,7 @@ func tokenLen(text string) (size int, blank bool) {
 	return 1, false
 }
 
-// lenThrough is the size up to and with an end, or to the end of the text.
+// lenThrough returns the size up to and including an end, or to the end of the text.
 func lenThrough(text string, from int, end string) int {
 	if i := strings.Index(text[from:], end); i >= 0 {
 		return from + i + len(end)
@@ -83,8 +83,7 @@ func inWord(c byte) bool {
 	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// asText is a parameter as text, which a database reads as what it takes the parameter for.
-// nil is null.
+// asText encodes a parameter as text; the database converts it to the parameter's type. nil is null.
 func asText(param any) ([]byte, error) {
 	switch v := param.(type) {
 	case nil:

@@ -19,13 +19,13 @@ import (
 	"deadman/checks/lookup"
 )
 
-// sqlite asks a database file, by connections that can't write.
+// sqlite queries a database file over read-only connections.
 type sqlite struct {
 	db *sql.DB
 }
 
-// openSQLite opens a file that is asked about so many batches at once. Each has a connection:
-// waiting for another's would pass for a file that does not answer.
+// openSQLite opens a file with a connection for each concurrent batch, because a shared connection would make the
+// file seem unresponsive.
 func openSQLite(name string, o SQLite, batches int) (lookup.Client, error) {
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
@@ -44,7 +44,7 @@ func openSQLite(name string, o SQLite, batches int) (lookup.Client, error) {
 	return &sqlite{db: db}, nil
 }
 
-// Ask asks about one key after the other: there is no way to travel.
+// Ask queries key after key, as there are no round trips to save.
 func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQu
 	return found, nil
 }
 
-// Verify has SQLite parse the query.
+// Verify lets SQLite parse the query.
 func (s *sqlite) Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *sqlite) Verify(ctx context.Context, q lookup.Question, params int) ([]l
 	return v.columns, nil
 }
 
-// Reach opens the file, unless it is open.
+// Reach opens the file if necessary.
 func (s *sqlite) Reach(ctx context.Context) error {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -113,10 +113,10 @@ func (s *sqlite) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Close lets go of the file. Nothing was written that an error could be about.
+// Close closes the file. An error is irrelevant, as the connections are read-only.
 func (s *sqlite) Close() { _ = s.db.Close() }
 
-// connect takes the connection, and bounds what a query can reach and make.
+// connect takes a connection, and limits the files and values that a query can use.
 func (s *sqlite) connect(ctx context.Context) (*sql.Conn, error) {
 	c, err := s.db.Conn(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *sqlite) connect(ctx context.Context) (*sql.Conn, error) {
 	return c, nil
 }
 
-// sqliteQuery is a query and what it finds.
+// sqliteQuery is a query with its columns.
 type sqliteQuery struct {
 	query   string
 	params  int
@@ -141,8 +141,7 @@ type sqliteQuery struct {
 	names   []json.RawMessage
 }
 
-// prepareQuery compiles a query in the place of a table, where nothing but a query can stand, and
-// does not run it.
+// prepareQuery compiles a query as a subquery, a position that allows only queries, without executing it.
 func prepareQuery(ctx context.Context, c *sql.Conn, q lookup.Question) (*sqliteQuery, error) {
 	if q.SQL == "" {
 		return nil, wrapSourceKind("a database", "sql")
@@ -163,8 +162,8 @@ func prepareQuery(ctx context.Context, c *sql.Conn, q lookup.Question) (*sqliteQ
 	return v, checkColumns(v.columns)
 }
 
-// compiled compiles a query and returns its columns. The query is never run, not even for no rows: SQLite makes the
-// rows of a materialized part of a query before it looks at LIMIT 0.
+// compiled compiles a query and returns its columns. It never executes the query, not even for zero rows: SQLite
+// computes materialized parts of a query before it applies LIMIT 0.
 func compiled(c *sql.Conn, query string) (columns []sqlitedriver.ColumnInfo, err error) {
 	err = c.Raw(func(connection any) (err error) {
 		compiler, ok := connection.(interface {
@@ -179,8 +178,8 @@ func compiled(c *sql.Conn, query string) (columns []sqlitedriver.ColumnInfo, err
 	return columns, err
 }
 
-// columnName is the name of a column as its query has it: of several of one name, SQLite gives
-// those of a table the names a, a:1, a:2.
+// columnName returns the name of a column as written in the query: for duplicates, SQLite renames the columns of a
+// table to a, a:1, a:2.
 func columnName(name string, before []lookup.Column) string {
 	first, _, _ := strings.Cut(name, ":")
 	if slices.ContainsFunc(before, func(c lookup.Column) bool { return c.Name == first }) {
@@ -189,8 +188,7 @@ func columnName(name string, before []lookup.Column) string {
 	return name
 }
 
-// affinity is what a column that is declared so usually holds. Whatever it holds, an expression
-// has no type.
+// affinity returns the usual type of a column by its declaration. An expression has no declared type.
 func affinity(declared string) lookup.Type {
 	declared = strings.ToUpper(declared)
 	has := func(part string) bool { return strings.Contains(declared, part) }
@@ -205,7 +203,7 @@ func affinity(declared string) lookup.Type {
 	return lookup.Any
 }
 
-// ask asks about one key. err is not the key's.
+// ask queries one key. err is not an error of the key.
 func (v *sqliteQuery) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
 	args := make([]any, len(params))
 	for i, param := range params {
@@ -227,8 +225,7 @@ func (v *sqliteQuery) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f 
 	return f, refusedBySQLite(ctx, err)
 }
 
-// bound is a parameter as SQLite binds it: a comparison with a column then converts it as the
-// column is declared.
+// bound converts a parameter for binding: a comparison with a column then converts it to the column's type.
 func bound(param any) (any, error) {
 	switch v := param.(type) {
 	case nil, bool, int, float64, string:
@@ -238,7 +235,7 @@ func bound(param any) (any, error) {
 	return string(text), err
 }
 
-// one is the row of one key as an object, or nothing.
+// one returns the row of one key as an object; nil: no row.
 func (v *sqliteQuery) one(ctx context.Context, stmt *sql.Stmt, args []any) (json.RawMessage, error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
@@ -270,7 +267,7 @@ func (v *sqliteQuery) one(ctx context.Context, stmt *sql.Stmt, args []any) (json
 	return row(v.names, fields)
 }
 
-// field is a value as JSON.
+// field encodes a value as JSON.
 func (v *sqliteQuery) field(i int, value any) (json.RawMessage, error) {
 	name := v.columns[i].Name
 	switch x := value.(type) {

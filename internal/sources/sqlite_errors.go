@@ -12,8 +12,8 @@ import (
 	"deadman/checks/lookup"
 )
 
-// isOfSQLite reports whether an error in the middle of a query is to blame on something. What
-// is not said by SQLite is of the key: it is about a value, or that it took too long.
+// isOfSQLite reports whether an error during a query has the scope. Errors not reported by SQLite belong to the key:
+// an invalid value or a timeout.
 func isOfSQLite(err error, b errorScope) bool {
 	var e *sqlitedriver.Error
 	if !errors.As(err, &e) {
@@ -29,7 +29,7 @@ func isOfSQLite(err error, b errorScope) bool {
 	return b == scopeKey
 }
 
-// saidBySQLite is an error of one key, for people.
+// saidBySQLite returns the error of one key for people.
 func saidBySQLite(err error, timeout time.Duration) error {
 	var e *sqlitedriver.Error
 	late := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT
@@ -42,8 +42,7 @@ func saidBySQLite(err error, timeout time.Duration) error {
 	return err
 }
 
-// refusedBySQLite is an error of a query that SQLite does not compile or run, whatever it is
-// asked about; or of the file.
+// refusedBySQLite returns the error of a query that SQLite can't compile or run for any key, or of the file.
 func refusedBySQLite(ctx context.Context, err error) error {
 	if ctx.Err() != nil || isOfSQLite(err, scopeSource) || errors.Is(err, lookup.ErrQuestion) {
 		return unreachableFile(ctx, err)
@@ -51,7 +50,7 @@ func refusedBySQLite(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", lookup.ErrQuestion, err)
 }
 
-// unreachableFile is why a file can't be asked.
+// unreachableFile returns the cause of a file failure.
 func unreachableFile(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errNoAnswer

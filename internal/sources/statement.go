@@ -14,25 +14,25 @@ import (
 	"deadman/checks/lookup"
 )
 
-// statement is a query as one connection prepared it.
+// statement is a query as prepared by one connection.
 type statement struct {
 	*pgconn.StatementDescription
 	columns []lookup.Column
 	names   []json.RawMessage
 }
 
-// mostStatements bounds what a connection keeps prepared.
+// mostStatements bounds the prepared statements of a connection.
 const mostStatements = 200
 
-// prepared is a query on a connection, which prepares it once. An error is of the query if it
-// wraps lookup.ErrQuestion, otherwise of the source.
+// prepared returns a query as prepared by a connection, preparing it on first use. An error that wraps
+// lookup.ErrQuestion belongs to the query, any other to the source.
 func prepared(ctx context.Context, c *pgconn.PgConn, query string) (*statement, error) {
 	kept := c.CustomData()
 	if s, ok := kept[query].(*statement); ok {
 		return s, nil
 	}
 	for old, s := range kept {
-		if len(kept) <= mostStatements { // one of them is the count
+		if len(kept) <= mostStatements { // one entry is the count
 			break
 		}
 		if s, ok := s.(*statement); ok {
@@ -51,8 +51,7 @@ func prepared(ctx context.Context, c *pgconn.PgConn, query string) (*statement, 
 	return s, err
 }
 
-// counting is where a connection keeps how many statements it has prepared so far; no query is
-// empty.
+// counting is the key for a connection's count of prepared statements; no query is empty.
 const counting = ""
 
 func prepare(ctx context.Context, c *pgconn.PgConn, name, query string) (*statement, error) {
@@ -76,8 +75,8 @@ func prepare(ctx context.Context, c *pgconn.PgConn, name, query string) (*statem
 	return s, checkColumns(s.columns)
 }
 
-// kindOf is what values of a column are as JSON. What has several forms as JSON, or none, the
-// author of the query has to write as one.
+// kindOf returns the JSON type of a column. A type with several JSON forms, or none, is an error: the author of the
+// query must convert it.
 func kindOf(f pgconn.FieldDescription) (lookup.Type, error) {
 	switch f.DataTypeOID {
 	case pgtype.BoolOID:
@@ -98,10 +97,10 @@ func kindOf(f pgconn.FieldDescription) (lookup.Type, error) {
 	return lookup.Text, nil
 }
 
-// typesOf are the types that every Postgres has.
+// typesOf holds the types that every Postgres has.
 var typesOf = pgtype.NewMap()
 
-// object is a row as JSON.
+// object returns a row as a JSON object.
 func (s *statement) object(values [][]byte) (json.RawMessage, error) {
 	fields := make([]json.RawMessage, len(s.columns))
 	for i, v := range values {
@@ -115,14 +114,14 @@ func (s *statement) object(values [][]byte) (json.RawMessage, error) {
 		return nil, err
 	}
 	for _, c := range s.columns {
-		if c.Type == lookup.Any { // nothing else is deep
+		if c.Type == lookup.Any { // other types have no depth
 			return object(o)
 		}
 	}
 	return o, nil
 }
 
-// field is a value, which Postgres says as text, as JSON.
+// field encodes a value from Postgres's text format as JSON.
 func (s *statement) field(i int, v []byte) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("null"), nil
@@ -147,7 +146,7 @@ func (s *statement) field(i int, v []byte) (json.RawMessage, error) {
 	return quoted(string(v)), nil
 }
 
-// instant is a time of Postgres as RFC 3339; what is none there, such as infinity, stays as it is.
+// instant converts a Postgres time to RFC 3339; other values, such as infinity, are unchanged.
 func instant(text, from, to string) string {
 	t, err := time.Parse(from, text)
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"deadman/checks/lookup"
 )
 
-// errNotAsked is of a key about which nobody was asked.
+// errNotAsked is the error of a key that was not queried.
 var errNotAsked = errors.New("the source was not asked about it")
 
-// unknown is what is found before anybody is asked. A finding without a value and an error says that there is no such
-// entity: a key that no answer reaches must not be taken for that.
+// unknown returns the initial findings, all with errNotAsked. A finding without a value and an error means that the
+// entity does not exist, so unanswered keys must have an error.
 func unknown(asks []lookup.KeyQuery) []checks.Finding {
 	return slices.Repeat([]checks.Finding{{Err: errNotAsked}}, len(asks))
 }
 
-// errNoAnswer is of a source that said nothing at all in the time that it had.
+// errNoAnswer is the error of a source that did not answer in time.
 var errNoAnswer = errors.New("nothing was answered in time")
 
-// finish says of the keys that are not answered that the time was over. Where none is, why is an
-// error of the source; where some are, it goes on from there the next time.
+// finish sets a timeout error for the unanswered keys. If no key is answered, it returns why, an error of the source;
+// otherwise the next attempt continues with the unanswered keys.
 func finish(found []checks.Finding, answered func(i int) bool, why error) error {
 	count := 0
 	for i := range found {
@@ -42,7 +42,7 @@ func finish(found []checks.Finding, answered func(i int) bool, why error) error 
 	return nil
 }
 
-// wrapSourceKind says that a source can't be asked in the way that it is.
+// wrapSourceKind returns the error of a question for another kind of source.
 func wrapSourceKind(is, way string) error {
 	return fmt.Errorf("%w: the source is %s; ask it with %s", lookup.ErrQuestion, is, way)
 }
