@@ -58,7 +58,7 @@ type Decision struct {
 	Key    string
 
 	JobID     int64
-	CreatedAt time.Time // of the job; it tells jobs apart should an id be reused
+	CreatedAt time.Time // of the job; proves that the job id was not reused
 
 	Check     int // the number of the deciding check, 0 for an event; with an origin it counts only for Undetermined
 	Status    Status

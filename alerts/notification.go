@@ -49,7 +49,7 @@ type Assignment struct {
 
 // Plan assigns new alerts to notifications. It is applied atomically.
 type Plan struct {
-	News    []Alert        // alerts that are planned by it, or closed by it
+	News    []Alert        // alerts routed by the plan; they close the alerts in their Closes
 	Notices []Notification // new ones, and open ones (with an ID) with the number of alerts added to them
 	Placed  []Assignment
 }

@@ -10,7 +10,7 @@ import (
 type Limits struct {
 	// Timeout bounds one check.
 	Timeout time.Duration
-	// Attempts is the number of consecutive failed checks after which the job counts as undetermined.
+	// Attempts is the number of consecutive failed checks after which an alert reports them.
 	Attempts int
 	// Interval is the minimum delay before the second attempt; it doubles with each.
 	Interval time.Duration
