@@ -62,7 +62,7 @@ type Detail struct {
 	Count      int             `json:"count,omitempty"`
 }
 
-// Alert is one record raised about one job. Its JSON form is the contract with consumers.
+// Alert is one record raised about a job, or by a node about itself. Its JSON form is the contract with consumers.
 type Alert struct {
 	ID          ID        `json:"id"`
 	Rule        string    `json:"rule"`

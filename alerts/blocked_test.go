@@ -12,7 +12,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// guarded is a broker that does not let its user publish on some subjects.
+// guarded is a broker that denies its user some subjects.
 type guarded struct {
 	t      *testing.T
 	server *natsserver.Server
@@ -38,7 +38,7 @@ func (g *guarded) at(o *bus.Options) {
 	o.URL = bustest.As(g.server, "deadman")
 }
 
-// deny changes what is denied, as an operator does.
+// deny replaces the denied subject, as an operator would.
 func (g *guarded) deny(subject string) {
 	g.t.Helper()
 	changed := g.opts.Clone()
@@ -48,7 +48,7 @@ func (g *guarded) deny(subject string) {
 	}
 }
 
-// waiting counts what is not published yet, by rule.
+// waiting counts the unpublished alerts by rule.
 func (w *world) waiting() map[string]int {
 	by := make(map[string]int)
 	for _, a := range w.unpublished() {
@@ -57,8 +57,8 @@ func (w *world) waiting() map[string]int {
 	return by
 }
 
-// More alerts of one rule are refused than a lane reads at once, and those of others get out all
-// the same; the refused ones follow once they may.
+// More alerts of one rule are rejected than fit into a batch. Alerts of other rules are still published; the rejected
+// ones follow once they are permitted.
 func TestWhatIsRefusedIsGoneAround(t *testing.T) {
 	g := newGuarded(t, "deadman.alerts.late.>")
 	w := newWorldOf(t, 1, g.at) // all of them in one lane
@@ -88,15 +88,14 @@ func TestWhatIsRefusedIsGoneAround(t *testing.T) {
 	}
 }
 
-// A few refused alerts hold up those behind them of their rule and key, and no others, however
-// many of those come in other batches.
+// Rejected alerts block only those behind them in their line of rule and key, even across many batches.
 func TestARefusedAlertKeepsItsPlace(t *testing.T) {
 	g := newGuarded(t, "deadman.alerts.*.critical.>")
 	w := newWorldOf(t, 1, g.at)
 	w.decide(1200)
 	held := w.jobs()[:3]
 	w.again("critical", held...)
-	w.again("warning", held...) // behind those that are refused
+	w.again("warning", held...) // behind the rejected ones
 	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
 	for more := true; more; {
 		var err error

@@ -31,7 +31,7 @@ func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
 
 func TestIDsOfASlotSortByTheEventsOfTheirJobs(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	hour := slot.Truncate(1 << 20 * 1024 * time.Microsecond) // from when ages count anew
+	hour := slot.Truncate(1 << 20 * 1024 * time.Microsecond) // start of the current age period
 	var before alerts.ID
 	for i, age := range []time.Duration{0, 2 * time.Millisecond, time.Second, 10 * time.Minute} {
 		origin := alerts.OriginOf(hour.Add(age), uint64(4095+i))
@@ -84,7 +84,7 @@ func TestADecisionAboutAnEventsJobIsKnownByTheEvent(t *testing.T) {
 	}
 }
 
-// idsDiffer checks that each change of a decision makes another id.
+// idsDiffer checks that each change of a decision changes the id.
 func idsDiffer(t *testing.T, one alerts.Decision, changes map[string]func(d *alerts.Decision)) {
 	t.Helper()
 	for name, change := range changes {

@@ -8,7 +8,7 @@ import (
 	"deadman/internal/bus"
 )
 
-// tally is quotas that admit all alerts but those of some keys, and count them.
+// tally implements Quotas: it admits all alerts except those of some keys, and counts them.
 type tally struct {
 	admitted, returned int
 	withholds          func(alerts.Alert) bool
@@ -33,7 +33,7 @@ func (q *tally) Admit(ctx context.Context, batch []alerts.Alert) (admitted []ale
 
 func (q *tally) Return(unsent []alerts.Alert) { q.returned += len(unsent) }
 
-// What was admitted and is not in the stream is given back, so that a quota counts what is.
+// Admitted alerts that are not in the stream are returned, so that quotas count only published alerts.
 func TestQuotasGetBackWhatIsNotSent(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
 	w.decide(500)
@@ -49,7 +49,7 @@ func TestQuotasGetBackWhatIsNotSent(t *testing.T) {
 	}
 }
 
-// A withheld alert is neither published nor read again, and holds up no other.
+// A withheld alert is neither published nor read again, and blocks no other alert.
 func TestWithheldAlertsAreNotPublished(t *testing.T) {
 	w := newWorld(t)
 	w.decide(40)

@@ -76,7 +76,7 @@ func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Option
 	return w
 }
 
-// of makes a rule, of which everything is that is decided from now on.
+// of creates a rule for the following decisions.
 func (w *world) of(name string) {
 	w.t.Helper()
 	saved, err := w.store.Save(w.t.Context(), rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
@@ -115,7 +115,7 @@ func (w *world) takeShards() {
 	}
 }
 
-// decide makes n jobs, and decides one alert about each.
+// decide creates n jobs and decides one alert about each.
 func (w *world) decide(n int) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -196,7 +196,7 @@ func (w *world) unpublished() []alerts.Alert {
 	return left
 }
 
-// heard are the keys of all alerts that a consumer sees, and how often it sees them.
+// heard returns the keys of all alerts received by a consumer, with their counts.
 func (w *world) heard(n int) map[string]int {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
@@ -215,7 +215,7 @@ func (w *world) heard(n int) map[string]int {
 	return keys
 }
 
-// follow are the newest n alerts, as a consumer sees them.
+// follow returns the newest n alerts, as received by a consumer.
 func (w *world) follow(n int) (seen []alerts.Alert) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
@@ -231,7 +231,7 @@ func (w *world) follow(n int) (seen []alerts.Alert) {
 	return seen
 }
 
-// again decides another alert about each of some jobs.
+// again decides another alert about each of the given jobs.
 func (w *world) again(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
@@ -257,7 +257,7 @@ func (w *world) again(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
 	}
 }
 
-// once are the keys of the jobs, each once.
+// once returns the keys of the jobs, each with a count of one.
 func (w *world) once() map[string]int {
 	keys := make(map[string]int)
 	for _, j := range w.jobs() {
@@ -299,7 +299,7 @@ func TestEachAlertGetsOutOnce(t *testing.T) {
 	w.decide(1500) // more than one batch
 	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
 	w.run(relay)
-	w.run(alerts.NewRelay(w.store, w.bus, w.shards, quietly())) // a node that lost its shards and does not know yet
+	w.run(alerts.NewRelay(w.store, w.bus, w.shards, quietly())) // a node that lost its shards and has not noticed yet
 	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
 	w.decide(10)
 	relay.Wake()
@@ -330,17 +330,16 @@ func TestPublishedAndNotMarked(t *testing.T) {
 	}
 }
 
-// A node that was killed before it could mark comes back when the broker's own memory of
-// repeats is long over.
+// A node killed between publishing and marking returns after the broker's deduplication window has ended.
 func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.Window = 100 * time.Millisecond })
-	w.decide(1200) // in each lane more than nothing, and more than a batch in all
+	w.decide(1200) // some in each lane, and more than a batch in total
 	waiting := w.unpublished()
 	if sent, err := w.bus.Publish(t.Context(), waiting); err != nil || len(sent) != len(waiting) {
 		t.Fatal(len(sent), err)
 	}
-	// The memory is over once an id is taken again: on another subject nothing else refuses it. Until then the bus does, as
-	// the stream has no such alert there.
+	// The window is over once an id is accepted again: on another subject nothing else rejects it. Until then the bus
+	// does, as the stream has no such alert on that subject.
 	other := waiting[len(waiting)-1]
 	other.Severity = alerts.Info
 	stored := func() uint64 {
@@ -372,7 +371,8 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	}
 }
 
-// Rows wait while the stream is full, the relay says so, and they go once there is room.
+// Rows stay in the outbox while the stream is full, the relay reports it, and they are published once the stream has
+// capacity.
 func TestFullStream(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
 	w.decide(500)
@@ -382,7 +382,7 @@ func TestFullStream(t *testing.T) {
 	eventually(t, "the relay says that it cannot", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
 	})
-	// What another lane got in may not be marked yet.
+	// Alerts published by another lane may not be marked yet.
 	eventually(t, "some are published", func() bool { return len(w.unpublished()) < 500 })
 	if len(w.unpublished()) == 0 {
 		t.Error("no alert waits")
@@ -398,7 +398,7 @@ func TestFullStream(t *testing.T) {
 	}
 }
 
-// setAlerts changes the stream of alerts as an operator does.
+// setAlerts changes the stream of alerts, as an operator would.
 func (w *world) setAlerts(change func(*jetstream.StreamConfig)) {
 	w.t.Helper()
 	js := bustest.JetStream(w.t, w.server.ClientURL())
@@ -457,7 +457,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// levels counts what is logged.
+// levels counts log records by level.
 type levels struct{ errors, infos atomic.Int32 }
 
 func (l *levels) Enabled(context.Context, slog.Level) bool { return true }

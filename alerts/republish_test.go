@@ -13,7 +13,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// republish has all alerts published again.
+// republish requests another publication of all alerts.
 func (w *world) republish(want int64) {
 	w.t.Helper()
 	if n, err := w.store.Republish(w.t.Context(), futurejobs.Filter{After: time.Unix(0, 0)}); n != want || err != nil {
@@ -21,7 +21,7 @@ func (w *world) republish(want int64) {
 	}
 }
 
-// drain relays until nothing is left that gets through.
+// drain relays until no publishable alert is left.
 func (w *world) drain(relay *alerts.Relay) {
 	w.t.Helper()
 	for more := true; more; {
@@ -32,7 +32,7 @@ func (w *world) drain(relay *alerts.Relay) {
 	}
 }
 
-// loseStream deletes the stream of alerts, as an operator does.
+// loseStream deletes the stream of alerts, as an operator would.
 func (w *world) loseStream() {
 	w.t.Helper()
 	if err := bustest.JetStream(w.t, w.server.ClientURL()).DeleteStream(w.t.Context(), bus.AlertsStream); err != nil {
@@ -40,14 +40,14 @@ func (w *world) loseStream() {
 	}
 }
 
-// half are those of the shards whose number leaves a rest, as one of two nodes holds them.
+// half returns the shards with the given remainder modulo 2, as held by one of two nodes.
 func (w *world) half(rest int16) func() []int16 {
 	return func() []int16 {
 		return slices.DeleteFunc(w.shards(), func(shard int16) bool { return shard%2 != rest })
 	}
 }
 
-// runThree runs the relays of two nodes, and of one that lost its shards and does not know yet.
+// runThree runs the relays of two nodes, and of one that lost its shards and has not noticed yet.
 func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
 	var stops []func()
 	for _, rest := range []int16{0, 1, 1} {
@@ -61,7 +61,7 @@ func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
 	}
 }
 
-// inOrder checks that consumers get n alerts, those of each key in the order of their decisions.
+// inOrder checks that consumers receive n alerts, those of each key in the order of their decisions.
 func (w *world) inOrder(n int) {
 	w.t.Helper()
 	last, wrong := make(map[string]time.Time), 0
@@ -76,8 +76,8 @@ func (w *world) inOrder(n int) {
 	}
 }
 
-// After the stream was lost, consumers get the alerts of each job in the order of their decisions: those that are
-// published again, those that waited, and those that are decided meanwhile.
+// After the stream was lost, consumers receive the alerts of each job in the order of their decisions: republished
+// alerts, pending ones, and new ones.
 func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 	for name, database := range map[string]func(t *testing.T) store.Options{
 		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
@@ -87,25 +87,25 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 			o := database(t)
 			o.Shards, o.Log = 2, quietly()
 			w := newWorldOn(t, o)
-			w.decide(2500) // in each shard more than a batch
+			w.decide(2500) // more than a batch in each shard
 			jobs := w.jobs()
 			relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
 			w.drain(relay)
 			w.again(alerts.Error, jobs...)
 			w.drain(relay)
 			w.loseStream()
-			w.again(alerts.Critical, jobs...) // they wait
+			w.again(alerts.Critical, jobs...) // they are pending
 			w.republish(5000)
 			w.again(alerts.Info, jobs[:1000]...)
 			_, stop := w.runThree()
 			eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
 			w.inOrder(8500)
 
-			stop() // a batch that a relay still sends is of the stream before
+			stop() // a batch still in transit belongs to the old stream
 			w.loseStream()
 			w.republish(8500)
 			nodes, _ := w.runThree()
-			for range 3 { // while the relays are at work
+			for range 3 { // while the relays run
 				w.again(alerts.Warning, jobs[:500]...)
 				for _, r := range nodes {
 					r.Wake()

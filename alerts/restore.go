@@ -9,7 +9,7 @@ import (
 // Mark records the last comparison of the alert stream and the database: at that time the database knew all alerts of
 // the stream up to a sequence. A mark that goes back reveals that the database went back.
 type Mark struct {
-	Round   uint64 // grows with every write; 0: there is no mark yet
+	Round   uint64 // grows with every write; 0: no mark yet
 	Seq     uint64 // of the alert stream
 	At      time.Time
 	Restore *Restore // nil: the database did not go back, or the restore is complete

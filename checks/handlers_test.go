@@ -10,7 +10,7 @@ import (
 	"deadman/checks"
 )
 
-// ends answers with an outcome by which it is known again.
+// ends returns a handler that answers with a recognizable outcome.
 func ends(as checks.Outcome) checks.Handler {
 	return checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 		return checks.Answer{Outcome: as}, nil
@@ -39,8 +39,8 @@ func TestAHandlerThatIsNotThereIsAnOutage(t *testing.T) {
 	}
 }
 
-// A node has the handlers that there are when it starts. Another one, after it, has its own
-// fallback, and not that of the first, whose connection is closed.
+// A node has the handlers registered at its start. A later node has its own fallback, not that of the first node with
+// its closed connection.
 func TestANodeHasItsOwnFallback(t *testing.T) {
 	var none *checks.Handlers
 	mine := &checks.Handlers{}

@@ -15,7 +15,7 @@ import (
 	"deadman/server"
 )
 
-// insistent calls until somebody is on it.
+// insistent repeats its alert until it is acknowledged.
 const insistent = `
 name: insistent
 entity: order
@@ -27,7 +27,7 @@ escalate:
 slot: 1s
 `
 
-// acknowledged is who acknowledged what was said about a job.
+// acknowledged is the acknowledgement in a response about a job.
 type acknowledged struct {
 	Acknowledged *struct {
 		By, Note string
@@ -35,14 +35,14 @@ type acknowledged struct {
 	}
 }
 
-// acknowledgedAs is as much of an answer over NATS as is looked at here.
+// acknowledgedAs is the part of a NATS reply that these tests check.
 type acknowledgedAs struct {
 	acknowledged
 	Key, Error string
 	Status     int
 }
 
-// acknowledge asks over NATS.
+// acknowledge requests an acknowledgement over NATS.
 func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknowledgedAs, code string) {
 	t.Helper()
 	m, err := nc.Request("deadman.acks."+alert, []byte(body), within)
@@ -55,8 +55,8 @@ func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknow
 	return answer, m.Header.Get(micro.ErrorCodeHeader)
 }
 
-// Somebody is called again and again until they acknowledge it, over NATS or HTTP; what resolves
-// it ends it all the same, and then there is nothing to acknowledge.
+// Alerts repeat until they are acknowledged, over NATS or HTTP. A resolve still ends the job, and then nothing can be
+// acknowledged.
 func TestAcknowledgingOverNATS(t *testing.T) {
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
 	nc := n.as(bus.UserAcks)
@@ -77,7 +77,7 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged == nil || job.Acknowledged.By != "nats:ada" {
 		t.Errorf("the job is acknowledged as %+v", job.Acknowledged)
 	}
-	// What was acknowledged for good and is taken back nags on: nothing was said between.
+	// After a permanent acknowledgement is removed, the alerts repeat again: none was raised in between.
 	if status := n.ask(http.MethodDelete, "/api/v1/alerts/"+alert+"/ack", "", nil); status != http.StatusOK {
 		t.Fatalf("taken back: %d", status)
 	}

@@ -11,7 +11,7 @@ import (
 	"deadman/internal/store"
 )
 
-// exec runs a statement on the database of the node, beside it.
+// exec executes a statement on the node's database, over another connection.
 func (w *watched) exec(statement string) {
 	w.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
@@ -21,14 +21,14 @@ func (w *watched) exec(statement string) {
 	w.must(db.Close())
 }
 
-// breakSettling has the database refuse what settlements of jobs write, and nothing else.
+// breakSettling makes the database reject only the writes of settlements.
 func (w *watched) breakSettling() {
 	w.exec(`CREATE TRIGGER broken BEFORE INSERT ON alert WHEN new.rule_id <> 0 BEGIN SELECT RAISE(ABORT, 'broken'); END`)
 }
 
 func (w *watched) mendSettling() { w.exec(`DROP TRIGGER broken`) }
 
-// overdueNow is what the one rule says of overdue jobs.
+// overdueNow returns the backlog of overdue jobs.
 func (w *watched) overdueNow() backlog {
 	w.Helper()
 	late, err := w.overdue.look(w.Context())
@@ -36,7 +36,7 @@ func (w *watched) overdueNow() backlog {
 	return late
 }
 
-// A node that reads its due jobs and cannot settle them is as blind as one that does not read them.
+// A node that reads due jobs but can't settle them is reported like one that does not read them.
 func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(3)
@@ -66,7 +66,7 @@ func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
 	})
 }
 
-// A due job lies where the sweep has been: whatever the cause, it is found by what the database holds.
+// A due job behind the sweep's position is detected from the database, regardless of the cause.
 func TestDueJobsThatTheSweepPassedAreReported(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(2)
@@ -87,5 +87,5 @@ func TestDueJobsThatTheSweepPassedAreReported(t *testing.T) {
 	})
 }
 
-// catchUp is longer than it takes until a shard is swept from its beginning.
+// catchUp is longer than a full sweep of a shard takes.
 const catchUp = 6 * time.Minute

@@ -11,8 +11,8 @@ import (
 	"deadman/server"
 )
 
-// People hear that the stream of alerts is full while nothing gets into it, once however many
-// nodes see it, and that it has room again.
+// A full stream of alerts raises one notification, regardless of the number of nodes and although it accepts no
+// alerts, and another once it has capacity again.
 func TestPeopleAreToldOfAFullStream(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -26,7 +26,7 @@ func TestPeopleAreToldOfAFullStream(t *testing.T) {
 	second := serve(t, c)
 	told := func() string { return strings.Join(r.of(), ", ") }
 	second.eventually("it is said that it is full", func() bool { return told() == "full firing" })
-	first.stop() // whoever takes over says nothing a second time
+	first.stop() // the next node repeats nothing
 	if err := <-first.ended; err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestPeopleAreToldOfAFullStream(t *testing.T) {
 	}
 }
 
-// People hear that the stream of events fills up, and that it has room again.
+// The stream of events raises a notification when it fills up, and when it has capacity again.
 func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -86,8 +86,7 @@ func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
 	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
 }
 
-// A stream that was deleted is not as it was, and that is said, also when nobody was there to see
-// it.
+// A recreated stream raises an alert, even if no node was running at the time.
 func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)

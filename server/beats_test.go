@@ -16,13 +16,13 @@ entity: device
 trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m, grace: 2m}}
 `
 
-// beat is a beat of a device.
+// beat returns a heartbeat of a device.
 func beat(at time.Time, device string) line {
 	return line{at, anEvent, fmt.Sprintf("devices.%s.beat {}", device)}
 }
 
-// Ten devices beat through the nights in which clocks are changed, one minute after the other, and
-// fall silent one after the other. Nobody is told before that, and of each once.
+// Ten devices send heartbeats every minute through the nights of clock changes, and stop one after another. Each
+// raises one alert, and none earlier.
 func TestVirtualDevicesBeatThroughClockChanges(t *testing.T) {
 	for _, night := range []string{"Sun 29 Mar 00:00", "Sun 25 Oct 00:00"} {
 		begin, given, want := instant(t, night), timeline{}, timeline{}
@@ -43,8 +43,8 @@ func TestVirtualDevicesBeatThroughClockChanges(t *testing.T) {
 	}
 }
 
-// A job that has to run at half past two has its hour on the night that leaves that time out, and on
-// the one that shows it twice.
+// A job scheduled for half past two has its full hour in the night that skips that time, and in the night that
+// repeats it.
 func TestVirtualNightlyJobsThroughClockChanges(t *testing.T) {
 	const nightly = `name: backup-missing
 entity: backup
@@ -71,7 +71,7 @@ Mon 26 Oct 03:00  until    the morning
 	}
 }
 
-// Beats that come late count from when they were sent, and older ones after newer ones say nothing.
+// Late heartbeats count from their sending time, and older ones after newer ones are ignored.
 func TestVirtualBeatsComeLateAndOutOfOrder(t *testing.T) {
 	begin := instant(t, "Mon 02 Mar 10:00")
 	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
@@ -91,15 +91,15 @@ func TestVirtualBeatsComeLateAndOutOfOrder(t *testing.T) {
 		}
 		come(0, 0)
 		come(9, 8, 4, 2)
-		come(19, 11)  // eight minutes on its way; it was due at 20
-		come(22, 3)   // would be due at 15
-		come(23)      // nothing
-		come(24, 5)   // is overdue since 23, and that is no news
+		come(19, 11)  // eight minutes in transit; the deadline was 20
+		come(22, 3)   // deadline 15
+		come(23)      // no alert
+		come(24, 5)   // overdue since 23 already
 		come(40, 39)  // back
-		come(51, 38)  // due at 51
-		come(60, 55)  // and back again
-		come(67)      // nothing
-		come(100, 12) // from before that
+		come(51, 38)  // deadline 51
+		come(60, 55)  // resolved again
+		come(67)      // no alert
+		come(100, 12) // sent before that
 		const want = `Mon 02 Mar 10:23  says     warning overdue: device a: no beat since 10:11:00 UTC, expected every 10m (grace 2m)
 Mon 02 Mar 10:40  says     warning resolved: device a is back after 28m
                   ends     a, resolved
@@ -114,8 +114,8 @@ Mon 02 Mar 11:07  says     warning overdue: device a: no beat since 10:55:00 UTC
 	})
 }
 
-// Who is expected and never beats is said to have never reported; who is no longer expected is not
-// waited for. A version with another time counts for who is waited for already.
+// An expected device without any heartbeat is reported as never seen; a device that is no longer expected is dropped.
+// A version with another interval applies to pending jobs too.
 func TestVirtualExpectedDevices(t *testing.T) {
 	begin := instant(t, "Mon 02 Mar 10:00")
 	expect := func(every, keys string) string {
@@ -150,7 +150,7 @@ Mon 02 Mar 11:32  says     warning overdue: device b: no beat since 10:30:00 UTC
 	})
 }
 
-// In a pause time stands still: a beat in it counts from its end, and a tick in it is not followed.
+// During a pause the job's clock stands still: a heartbeat in it counts from its end, and ticks in it are skipped.
 func TestVirtualBeatsInAPause(t *testing.T) {
 	const pausing = `pause: {event: devices.*.serviced, key: wildcard(1), if: event.on}
 `

@@ -14,7 +14,7 @@ import (
 	"deadman/server"
 )
 
-// handedOut collects the first tokens that nodes make. It is safe for concurrent use.
+// handedOut collects the first tokens of nodes. It is safe for concurrent use.
 type handedOut struct {
 	mu      sync.Mutex
 	secrets []string
@@ -32,11 +32,11 @@ func (h *handedOut) all() []string {
 	return slices.Clone(h.secrets)
 }
 
-// bearer is the header that shows a token.
+// bearer returns the header of a token.
 func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
 
-// A node on loopback that people reach by a public URL is closed from its first start: what speaks
-// for a proxy in front of it is the URL alone.
+// A node on loopback with a public URL requires tokens from its first start: only the URL reveals the proxy in front
+// of it.
 func TestANodeWithAPublicURLIsClosed(t *testing.T) {
 	t.Parallel()
 	for url, open := range map[string]bool{
@@ -56,7 +56,7 @@ func TestANodeWithAPublicURLIsClosed(t *testing.T) {
 	}
 }
 
-// A request that a proxy passed on gets nothing from an open node, and everything with a token.
+// A proxied request is rejected by an open node, and accepted with a token.
 func TestAnOpenNodeBehindAProxy(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
@@ -135,7 +135,7 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
 }
 
-// answerTo is what the node writes to a request as it is sent.
+// answerTo returns the node's raw response to a raw request.
 func (n *node) answerTo(t *testing.T, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(n.HTTP, "http://"))
@@ -153,8 +153,8 @@ func (n *node) answerTo(t *testing.T, request string) string {
 	return string(got)
 }
 
-// Once there was a token, neither its end nor a restart opens the node: a node that nobody can get
-// into makes a first token again.
+// Once a token existed, neither its end nor a restart opens the node: a node without a usable token creates another
+// first token.
 func TestADoorThatWasClosedStaysClosed(t *testing.T) {
 	t.Parallel()
 	var first handedOut
@@ -180,7 +180,7 @@ func TestADoorThatWasClosedStaysClosed(t *testing.T) {
 		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
 		n.end()
 	}
-	// A live token of the name that may do less is no reason to hand out none.
+	// A live token with the name and fewer scopes does not prevent a new first token.
 	n = serve(t, c)
 	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`, bearer(first.all()[0])...).read(t, &made)
 	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
@@ -194,7 +194,7 @@ func TestADoorThatWasClosedStaysClosed(t *testing.T) {
 	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[1])...)
 }
 
-// Of several nodes on one database that start at the same moment, one makes the first token.
+// Of several nodes on one database that start at the same moment, one creates the first token.
 func TestManyNodesMakeOneFirstToken(t *testing.T) {
 	t.Parallel()
 	database, natsURL := storetest.Postgres(t), broker(t)

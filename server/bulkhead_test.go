@@ -12,7 +12,7 @@ import (
 	"deadman/server"
 )
 
-// shopDB is a database file of orders 0 to n-1, of which every other was not shipped.
+// shopDB creates a database file with orders 0 to n-1; every other one is not shipped.
 func shopDB(t *testing.T, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "shop.db")
@@ -37,8 +37,7 @@ while: state.status == "UNSHIPPED"
 escalate: [{after: 1s, step: primary}]
 `
 
-// A source that hangs holds up the jobs that ask it and no others. It is named, and people are
-// told once.
+// A source that hangs delays only its own jobs. One alert names it.
 func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
 	const orders = 100
 	hang := make(chan struct{})

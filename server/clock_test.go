@@ -16,10 +16,10 @@ import (
 	"deadman/server"
 )
 
-// steppingNode is a whole node, and the clock of its database.
+// steppingNode is a node with an adjustable database clock.
 type steppingNode struct {
 	*node
-	set func(offset time.Duration) // how far the clock is off
+	set func(offset time.Duration) // offset of the clock
 }
 
 // onSteppingClocks runs a test with a node on each database.
@@ -40,8 +40,8 @@ func onSteppingClocks(t *testing.T, rules map[string]string, test func(steppingN
 	})
 }
 
-// stepPostgres has a server's clock be off for the connections to a database. It stands before the server's own: the
-// store names neither function's schema.
+// stepPostgres shifts the server's clock for the connections to a database. Its functions precede the server's own,
+// because the store names no schema for them.
 func stepPostgres(t *testing.T, dsn string) (set func(offset time.Duration)) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -78,7 +78,7 @@ func (n steppingNode) alertsOf(key, status string) (found int) {
 	var all list
 	where := "key=" + key
 	if key == "clock" {
-		where = "rule=deadman" // by which the alerts of deadman itself are found
+		where = "rule=deadman" // finds the alerts of deadman itself
 	}
 	n.get("/api/v1/alerts?"+where, &all)
 	for _, a := range all.Items {
@@ -100,8 +100,8 @@ func (n steppingNode) inOrder() bool {
 	return !strings.Contains(string(n.call(http.MethodGet, "/readyz?all", "").body), "stepped")
 }
 
-// The machine's clock is set back by five minutes, and ahead again, below a whole node. Jobs that are due are alerted all
-// the while, and each step is.
+// The machine's clock is set back by five minutes and forward again under a running node. Due jobs still raise
+// alerts, and so does each step.
 func TestNodeSurvivesClockSetBack(t *testing.T) {
 	t.Parallel()
 	onSteppingClocks(t, map[string]string{"p.yaml": paymentRule}, func(n steppingNode) {
@@ -142,8 +142,8 @@ escalate: [{after: 5h, step: only, severity: error}]
 slot: 1s
 `
 
-// The clock of the database is set back by a year below a whole node, stays there for longer than a flicker, and is set
-// right again. Jobs that began before and meanwhile are neither late nor early.
+// The database clock is set back by a year under a running node, stays there beyond the tolerance, and is corrected.
+// Jobs created before and during that time are neither late nor early.
 func TestNodeMovesJobsWithTheClock(t *testing.T) {
 	t.Parallel()
 	onSteppingClocks(t, map[string]string{"slow.yaml": slowRule}, func(n steppingNode) {
@@ -182,8 +182,8 @@ func TestNodeMovesJobsWithTheClock(t *testing.T) {
 	})
 }
 
-// A node starts while the clock of the database is hours ahead. It goes by the time of the node that runs, so no job is
-// checked early.
+// A node starts while the database clock is hours ahead. It adopts the time of the running node, so no job is checked
+// early.
 func TestNodeThatStartsOnAWrongClock(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
@@ -195,7 +195,7 @@ func TestNodeThatStartsOnAWrongClock(t *testing.T) {
 	ctx, steady := context.WithCancel(t.Context())
 	defer steady()
 	wrong := make(chan struct{})
-	go func() { // it stays nowhere for so long that a node follows it
+	go func() { // no offset lasts long enough for a node to follow it
 		defer close(wrong)
 		for hours := 6; ctx.Err() == nil; hours++ {
 			set(time.Duration(hours) * time.Hour)

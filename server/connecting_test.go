@@ -27,8 +27,8 @@ escalate: [{after: 1s, step: primary, severity: error}, {after: 1h, step: late, 
 slot: 1s
 `
 
-// permitting runs a NATS server with the configuration that is shipped, and a stream ORDERS. It
-// returns its address for the user of deadman, who is denied some subjects beside.
+// permitting runs a NATS server with the shipped configuration and a stream ORDERS. It returns the URL for the user
+// of deadman, with additional denied subjects.
 func permitting(t *testing.T, denied ...string) (url string) {
 	t.Helper()
 	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
@@ -49,8 +49,8 @@ func permitting(t *testing.T, denied ...string) (url string) {
 	return bustest.As(server, "deadman")
 }
 
-// The whole way works with the user that deploy/nats-permissions.conf describes: rules on events
-// that deadman captures and on those of an operator's stream, events over HTTP, and alerts.
+// The end-to-end path works with the user of deploy/nats-permissions.conf: rules on events captured by deadman and on
+// those of an operator's stream, events over HTTP, and alerts.
 func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule, "order.yaml": orderRule})})
 	for _, subject := range []string{"payments.started", "orders.created"} {
@@ -71,7 +71,7 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 	}
 }
 
-// A stream that cannot be read is said at /readyz: what waits for it is not judged.
+// An unreadable stream is reported at /readyz, because its jobs are not checked.
 func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
 	n.eventually("it is said", func() bool {
@@ -83,7 +83,7 @@ func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
 	}
 }
 
-// tail reads alerts as `deadman alert tail` does, until one says a word.
+// tail reads alerts like `deadman alert tail` until one contains the word.
 func (n *node) tail(word string) {
 	n.Helper()
 	request, err := http.NewRequestWithContext(n.Context(), http.MethodGet, n.HTTP+"/api/v1/alerts?backlog=10", nil)
@@ -107,7 +107,7 @@ func (n *node) tail(word string) {
 	n.Errorf("the stream of alerts ends without %q: %v", word, lines.Err())
 }
 
-// With a token on the embedded server, the node and its clients over HTTP go on as without.
+// With a token on the embedded server, the node and its HTTP clients work as without.
 func TestTheWholeWayWithAToken(t *testing.T) {
 	t.Parallel()
 	token := write(t, t.TempDir(), "token", "a-token-that-nobody-guesses\n")
@@ -139,7 +139,7 @@ func TestNATSBeyondLoopbackIsRefusedWithoutAToken(t *testing.T) {
 	}
 }
 
-// An identity for servers elsewhere is of no use to the one in the process.
+// Credentials for an external server are useless for the embedded one.
 func TestAnIdentityWithoutABroker(t *testing.T) {
 	t.Parallel()
 	err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), NATSCA: "ca.pem"})

@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// costly is a rule whose pattern costs too much on a long text.
+// costly is a rule with a pattern that is too expensive for a long text.
 const costly = `
 name: costly
 entity: order
@@ -20,7 +20,7 @@ trigger: {event: orders.big, key: event.id, if: 'event.s matches "(x{0,30}y?){0,
 escalate: [{after: 30m, severity: critical}]
 `
 
-// A rule that costs too much is paused and alerted once, whichever node finds it, until it is resumed.
+// An expensive rule is paused and raises one alert, regardless of the node that finds it, until it is resumed.
 func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.saveNew(costly)
@@ -45,7 +45,7 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 		if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.NodeItself || entries[0].Detail == "" {
 			t.Errorf("audited: %+v, %v", entries, err)
 		}
-		w.orders(1) // the other rule goes on
+		w.orders(1) // the other rule continues
 		w.pass(5 * time.Minute)
 		if said := w.said(); len(said) != 1 {
 			t.Errorf("said again: %+v", said)

@@ -27,10 +27,10 @@ var (
 	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 )
 
-// The examples are at least these situations.
+// leastExamples is the minimum number of examples.
 const leastExamples = 10
 
-// example is a folder of examples.
+// example is the folder of an example.
 type example struct {
 	dir   string
 	rules map[string]string // the texts of its files, by path
@@ -38,8 +38,8 @@ type example struct {
 	given timeline
 }
 
-// TestVirtualExamples plays the events of each example through previews and through the whole
-// engine. What people hear is exactly what the example expects, of all its rules and keys.
+// TestVirtualExamples plays the events of each example through previews and through the whole engine. The alerts and
+// outcomes must be exactly the expected ones, of all its rules and keys.
 func TestVirtualExamples(t *testing.T) {
 	pages := glob(t, "../examples/*", "README.md")
 	if len(pages) < leastExamples {
@@ -95,7 +95,7 @@ func glob(t *testing.T, dir, pattern string) []string {
 	return files
 }
 
-// records reads a file of JSON lines. Unknown fields are refused.
+// records reads a file of JSON lines. It rejects unknown fields.
 func records[T any](t *testing.T, file string) (all []T) {
 	t.Helper()
 	for text := range strings.Lines(read(t, file)) {
@@ -110,7 +110,7 @@ func records[T any](t *testing.T, file string) (all []T) {
 	return all
 }
 
-// preview compares the timelines in the README of an example with what its rules make of its events.
+// preview compares the timelines in the README of an example with previews of its events.
 func (e example) preview(t *testing.T) {
 	t.Helper()
 	page := filepath.Join(e.dir, "README.md")
@@ -127,7 +127,7 @@ func (e example) preview(t *testing.T) {
 	compareFile(t, page, rewritten)
 }
 
-// expected is one thing that people hear, or how a wait ends.
+// expected is an expected alert or the end of a job.
 type expected struct {
 	At       time.Time         `json:"at"`
 	Rule     string            `json:"rule"`
@@ -138,10 +138,10 @@ type expected struct {
 	Passed   []string          `json:"passed,omitempty"`
 	Text     string            `json:"text,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Outcome  string            `json:"outcome,omitempty"` // the wait ends
+	Outcome  string            `json:"outcome,omitempty"` // the job ends
 }
 
-// play compares what is expected with what the whole engine makes of the events.
+// play compares the expectations with the results of the whole engine.
 func (e example) play(t *testing.T) {
 	t.Helper()
 	var got []expected
@@ -170,8 +170,7 @@ func (e example) play(t *testing.T) {
 	}
 }
 
-// tells checks that the example has something to tell: of one key people hear, of another that is
-// fine they never do.
+// tells checks that the example is meaningful: one key raises alerts, and another never does.
 func (e example) tells(t *testing.T) {
 	t.Helper()
 	ended, told := make(map[string]bool), make(map[string]bool)
@@ -186,7 +185,7 @@ func (e example) tells(t *testing.T) {
 	}
 }
 
-// expected is all that was said and how waits ended.
+// expected returns all alerts and ended jobs.
 func (v *virtual) expected() (all []expected) {
 	for _, a := range v.alerts() {
 		all = append(all, expected{
@@ -201,8 +200,8 @@ func (v *virtual) expected() (all []expected) {
 	return all
 }
 
-// The blocks of a page: a timeline and the file of its rule, a rule and its timeline, a rule and
-// what is wrong with it, and the calendars that rules name.
+// The blocks of a page: a timeline with the file of its rule, a rule with its timeline, a rule with its errors, and
+// calendars.
 var (
 	timelines     = regexp.MustCompile("(?s)```timeline ?([a-z-]*\\.?[a-z]*)\n(.*?)```")
 	shown         = regexp.MustCompile("(?s)```yaml\n([^`]*?)```\n+```timeline\n(.*?)```")
@@ -229,7 +228,7 @@ func TestVirtualRulesPage(t *testing.T) {
 		rule := whole(m[1], first)
 		given := readTimeline(t, m[2]).given()
 		hears := heard(t, rule, known, given)
-		got := given.with(hears) // a preview knows no nodes that are down, and no source that changes
+		got := given.with(hears) // a preview has no downtimes and no changing sources
 		_, steady := given.found()
 		if steady && !slices.ContainsFunc(given, func(l line) bool { return l.kind == down || l.kind == acks }) {
 			got = previewed(t, rule, known, given)
@@ -267,7 +266,7 @@ func TestRulesPageRefuses(t *testing.T) {
 	compareFile(t, page, rewritten)
 }
 
-// calendarsOf is the calendars that a page shows.
+// calendarsOf returns the calendars shown on a page.
 func calendarsOf(t *testing.T, text string) string {
 	t.Helper()
 	block := calendarBlock.FindStringSubmatch(text)
@@ -277,8 +276,8 @@ func calendarsOf(t *testing.T, text string) string {
 	return block[1]
 }
 
-// whole makes a rule of a block that shows some fields of one: the others are those of the
-// first rule of the page. A block that begins with a name is a whole rule.
+// whole completes a block with some fields of a rule by the fields of the page's first rule. A block that begins with
+// a name is a complete rule.
 func whole(block string, first map[string]string) string {
 	if strings.HasPrefix(block, "name:") {
 		return block
@@ -292,7 +291,7 @@ func whole(block string, first map[string]string) string {
 	return block
 }
 
-// fieldsOf are the fields of a rule, each with its name and its value.
+// fieldsOf returns the fields of a rule, by name.
 func fieldsOf(block string) map[string]string {
 	fields := make(map[string]string)
 	name := ""
@@ -305,7 +304,7 @@ func fieldsOf(block string) map[string]string {
 	return fields
 }
 
-// compareFile compares a file with what it should be, or makes it so.
+// compareFile compares a file with its expected contents, or updates it.
 func compareFile(t *testing.T, file, want string) {
 	t.Helper()
 	if *rewrite {

@@ -17,11 +17,11 @@ import (
 	"deadman/server"
 )
 
-// replicated is a Postgres with a standby, and two nodes that find whichever is the primary.
+// replicated is a Postgres with a standby, and two nodes that connect to the current primary.
 type replicated struct {
 	*testing.T
 	primary, standby *storetest.Cluster
-	link             *toxiproxy.Proxy // over which the standby replicates
+	link             *toxiproxy.Proxy // connection of the standby's replication
 	nats             string
 	nodes            []*node
 }
@@ -69,7 +69,7 @@ func newReplicated(t *testing.T, synchronous bool) *replicated {
 	return r
 }
 
-// send publishes an event for each key, as a producer does that knows nothing of nodes.
+// send publishes an event for each key.
 func (r *replicated) send(what string, keys ...string) {
 	r.Helper()
 	js := bustest.JetStream(r.T, r.nats)
@@ -80,7 +80,7 @@ func (r *replicated) send(what string, keys ...string) {
 	}
 }
 
-// raised waits until an alert of a status was raised for each key.
+// raised waits until an alert with the status was raised for each key.
 func (r *replicated) raised(status string, keys ...string) {
 	r.Helper()
 	r.nodes[0].eventually(fmt.Sprintf("%s of %s", status, keys), func() bool {
@@ -89,7 +89,7 @@ func (r *replicated) raised(status string, keys ...string) {
 	})
 }
 
-// failOver kills the primary, and makes the standby the primary. What is sent meanwhile waits in its stream.
+// failOver kills the primary and promotes the standby. Events sent meanwhile stay in their stream.
 func (r *replicated) failOver(meanwhile func()) {
 	r.Helper()
 	if err := r.primary.Stop(); err != nil {
@@ -101,7 +101,7 @@ func (r *replicated) failOver(meanwhile func()) {
 	}
 }
 
-// keys are so many keys with a letter.
+// keys returns n keys with a letter.
 func keys(letter string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -110,8 +110,8 @@ func keys(letter string, n int) []string {
 	return all
 }
 
-// The primary dies and its standby takes over. Whether or not commits are lost with it, no alert is missing,
-// raised twice or open for ever.
+// The primary fails and its standby takes over. Whether or not commits are lost, no alert is missing, raised twice or
+// open forever.
 func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
 	for _, synchronous := range []bool{false, true} {
 		name := "asynchronous"
@@ -123,7 +123,7 @@ func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
 			known, lost, later := keys("known", 10), keys("lost", 20), keys("later", 5)
 			r.send("started", known...)
 			r.raised("firing", known...)
-			if !synchronous { // what is committed from now on, the standby never has
+			if !synchronous { // the standby never receives commits from here on
 				r.link.Stop()
 			}
 			r.send("started", lost...)
@@ -144,7 +144,7 @@ func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
 				if a.Key == "database" && a.Status == "firing" {
 					reports++
 					t.Log(a.Text)
-					if a.Count == 0 || // what ingest raised again by then is known
+					if a.Count == 0 || // alerts that ingest has raised again are known
 						!strings.Contains(a.Text, "DEADMAN_EVENTS after sequence") {
 						t.Errorf("the report counts %d alerts: %s", a.Count, a.Text)
 					}

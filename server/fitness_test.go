@@ -27,7 +27,7 @@ import (
 	"deadman/server"
 )
 
-// aside is a connection to the database of nodes, beside them.
+// aside opens another connection to the nodes' database.
 func aside(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -61,8 +61,8 @@ escalate: [{after: 1s, step: primary, severity: error}]
 slot: 1s
 `
 
-// One of two nodes loses the broker and keeps the database: the other one takes over its shards, and with them its
-// streams and its outbox.
+// One of two nodes loses the broker and keeps the database: the other node takes over its shards, with their streams
+// and outboxes.
 func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	zerolog.SetGlobalLevel(zerolog.Disabled)
 	dsn, natsURL := storetest.Postgres(t), broker(t)
@@ -120,8 +120,8 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	b.eventually("the shards are shared again", halves(t, db))
 }
 
-// One of two nodes is denied to look at the stream of alerts, while its connection stands: the other one takes over its
-// shards.
+// One of two nodes is denied access to the stream of alerts, while its connection stays up: the other node takes over
+// its shards.
 func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
 	t.Parallel()
 	users := func(denied string) []*natsserver.User {
@@ -157,7 +157,7 @@ func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
 	b.eventually("the shards are shared again", halves(t, db))
 }
 
-// unfit waits until an alert reports an unfit node and the reason.
+// unfit waits for the alert about an unfit node with the reason.
 func (n *node) unfit(why string) {
 	n.Helper()
 	n.eventually("an alert reports the unfit node", func() bool {
@@ -169,12 +169,12 @@ func (n *node) unfit(why string) {
 	})
 }
 
-// One of two nodes, which both have the same database, can do nothing with its jobs: the other one takes over its shards.
+// Of two nodes on one database, one can't process its jobs: the other node takes over its shards.
 func TestNodeThatCannotDoItsJobsHandsOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		breaks string // what becomes impossible for the user sick
-		why    string // that the alert names
-		metric string // of the node: gauges that cannot be read are absent
+		breaks string // the operation denied to the user sick
+		why    string // reason in the alert
+		metric string // of the node: unreadable gauges are absent
 	}{
 		"settling": {`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	IF current_user = 'sick' AND new.rule_id <> 0 THEN RAISE EXCEPTION 'broken'; END IF;
@@ -227,10 +227,10 @@ func nodeHandsOver(t *testing.T, breaks, why, metric string) {
 	}
 }
 
-// The holder of a shard keeps its lease, reports its sweeps and decides nothing. Another node sees the due jobs of that
-// shard in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
+// The holder of a shard keeps its lease and reports its sweeps, but decides nothing. Another node sees the shard's
+// due jobs in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
 func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
-	t.Parallel() // it waits for some minutes
+	t.Parallel() // it takes some minutes
 	dsn, r := storetest.Postgres(t), receive(t)
 	s, held := lastShardOf(t, dsn, "idler", time.Minute)
 	idling, end := context.WithCancel(t.Context())
@@ -294,10 +294,10 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 	})
 }
 
-// The calendar that a rule names is gone when the node starts again, and a job of the rule is due: that is an alert, and
-// no answer says that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
+// The calendar of a rule is missing at a restart, and a job of the rule is due: an alert is raised, and no endpoint
+// reports that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
 func TestRuleThatCannotBeReadIsReported(t *testing.T) {
-	t.Parallel() // it waits for some minutes
+	t.Parallel() // it takes some minutes
 	onBoth(t, ruleThatCannotBeReadIsReported)
 }
 

@@ -27,7 +27,7 @@ import (
 	"deadman/server"
 )
 
-// program runs a program in a folder until the test ends, and says what it said if that fails.
+// program runs a program in a folder until the test ends, and logs its output on failure.
 func program(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	out := &bustest.Log{}
@@ -37,7 +37,7 @@ func program(t *testing.T, dir, name string, args ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM) // where it is gone, Wait says why
+		_ = command.Process.Signal(syscall.SIGTERM) // if it is gone, Wait returns the cause
 		if err := command.Wait(); err != nil {
 			t.Errorf("%s does not end well: %v", name, err)
 		}
@@ -55,7 +55,7 @@ func (n *node) sends(body string) {
 	}
 }
 
-// tells sends two orders, and waits for what the handlers of the examples say of them.
+// tells sends two orders, and waits for the alerts of the example handlers.
 func (n *node) tells() {
 	n.Helper()
 	for id, total := range map[string]int{"1": 20, "2": 2000} {
@@ -76,7 +76,7 @@ func (n *node) tells() {
 	}
 }
 
-// A program that imports deadman, with a handler of its own: an event in, the alert out.
+// A program that imports deadman, with its own handler: from an event to the alert.
 func TestAProgramWithAHandler(t *testing.T) {
 	dir := t.TempDir()
 	built := filepath.Join(dir, "node")
@@ -101,7 +101,7 @@ func TestAProgramWithAHandler(t *testing.T) {
 	n.tells()
 }
 
-// A handler in JavaScript, with the client that npm has.
+// A handler in JavaScript, with the npm client.
 func TestAHandlerInJavaScript(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -133,7 +133,7 @@ func TestTheExamplesLockNamesNoRegistry(t *testing.T) {
 	}
 }
 
-// What a service answers is put under the guards like the answer of any other handler.
+// The answer of a service is subject to the guards, like that of any handler.
 func TestServicesAreGuarded(t *testing.T) {
 	n := serve(t, server.Config{})
 	n.put(http.StatusCreated, "", `
@@ -152,7 +152,7 @@ guards: {max_checks: 2, attempts: 1, horizon: 1d}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = service.Stop() }) // the node may have gone first, and the connection with it
+	t.Cleanup(func() { _ = service.Stop() }) // the node and its connection may have ended first
 	for key, want := range map[string]string{
 		"past": "guard_past", "far": "guard_horizon", "often": "guard_max_checks", "done": "shipped", "cleared": "cleared",
 	} {
@@ -176,7 +176,7 @@ guards: {max_checks: 2, attempts: 1, horizon: 1d}
 	}
 }
 
-// answerByKey answers as the key of a check says.
+// answerByKey answers by the key of a check.
 func answerByKey(r micro.Request) {
 	var check remotehandlers.Request
 	if err := json.Unmarshal(r.Data(), &check); err != nil {
@@ -190,7 +190,7 @@ func answerByKey(r micro.Request) {
 	}[check.Key]))
 }
 
-// handlerRoll is the list of handlers, with what these tests read of it.
+// handlerRoll is the part of the handler list that these tests check.
 type handlerRoll struct {
 	Items   []handler
 	Unasked string
@@ -214,12 +214,12 @@ func (n *node) roll() (unasked string, by map[string]handler) {
 	return roll.Unasked, by
 }
 
-// handled is a rule that names a handler.
+// handled returns a rule with a handler.
 func handled(name, handler string) string {
 	return "name: " + name + "\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: " + handler + "\n"
 }
 
-// serviceAt answers checks by their key, as a service on the node's broker.
+// serviceAt runs a service on the node's broker that answers by key.
 func (n *node) serviceAt(name string) {
 	n.Helper()
 	conn := n.as(bus.UserHandlers)
@@ -229,7 +229,7 @@ func (n *node) serviceAt(name string) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	n.Cleanup(func() { _ = service.Stop() }) // the node may have gone first, and the connection with it
+	n.Cleanup(func() { _ = service.Stop() }) // the node and its connection may have ended first
 }
 
 func TestWhoAnswersForHandlers(t *testing.T) {
@@ -263,14 +263,14 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 		"counting": {Name: "counting", Answers: "program", Rules: []string{"counted"}, Versions: []string{}},
 		"idle":     {Name: "idle", Answers: "program", Rules: []string{}, Versions: []string{}},
 		"shiping":  {Name: "shiping", Answers: "nobody", State: "failing", Error: "handler/shiping can't be asked: no service", Rules: []string{"lost"}, Versions: []string{}},
-		"plain":    {Name: "plain", Answers: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers, and does not say so
+		"plain":    {Name: "plain", Answers: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers checks but not discovery
 	}
 	if diff := cmp.Diff(want, by); diff != "" || unasked != "" {
 		t.Error(unasked, diff)
 	}
 }
 
-// Without the permission to ask, it is not said that nobody answers.
+// Without permission for discovery, the list does not claim that a handler is missing.
 func TestWhoAnswersIsNotKnown(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")})})
 	unasked, by := n.roll()
@@ -284,7 +284,7 @@ func TestWhoAnswersIsNotKnown(t *testing.T) {
 	}
 }
 
-// tried is what came of trying a handler.
+// tried is the result of testing a handler.
 type tried struct {
 	Handler, Rule, Key, Error string
 	Answer                    *struct {
@@ -366,7 +366,7 @@ func TestAHandlerIsTried(t *testing.T) {
 			t.Errorf("%s: %d %s", path, refused.status, refused.body)
 		}
 	}
-	// What was abandoned keeps its place, and there are four.
+	// Abandoned calls keep their places, of which four exist.
 	for range 3 {
 		n.tries("hangs", `{}`)
 	}

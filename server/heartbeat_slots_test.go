@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Two beats of one slot, of which the later one puts the second step into a later slot: 10:02 + 12m + 3m is 10:17.
+// Two heartbeats in one slot: the later one moves the second step to a later slot: 10:02 + 12m + 3m is 10:17.
 func TestABeatOfTheSameSlotPutsLaterStepsOff(t *testing.T) {
 	const rule = `name: device-silent
 entity: device
@@ -28,7 +28,7 @@ Mon 02 Mar 11:00  until    the end
 	}
 }
 
-// A run fails, and another run that goes on at the same time succeeds within the slot.
+// A run fails, and a concurrent run succeeds within the same slot.
 func TestAFailedRunIsToldOfAlthoughAnotherSucceeds(t *testing.T) {
 	const rule = `name: backup-failed
 entity: backup

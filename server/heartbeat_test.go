@@ -22,7 +22,7 @@ import (
 	"deadman/server"
 )
 
-// listener takes heartbeats in over HTTP.
+// listener receives heartbeats over HTTP.
 type listener struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type listener struct {
 	beats   []server.Heartbeat
 }
 
-// secret is what stands in the path of a receiver's URL and nowhere else.
+// secret is a path segment that appears only in a receiver's URL.
 const secret = "s3cr3t-path"
 
 func receive(t *testing.T) *listener {
@@ -72,7 +72,7 @@ func (r *listener) got() []server.Heartbeat {
 	return r.beats
 }
 
-// detail is what /readyz says of heartbeats.
+// detail returns the heartbeat conditions of /readyz.
 func (n *node) detail() (text string) {
 	n.Helper()
 	var ready struct {
@@ -93,7 +93,7 @@ func (n *node) detail() (text string) {
 	return text
 }
 
-// metrics are what /metrics says.
+// metrics returns the text of /metrics.
 func (n *node) metrics() string {
 	n.Helper()
 	answer, err := http.Get(n.HTTP + "/metrics")
@@ -157,7 +157,7 @@ func TestHeartbeatsGoOut(t *testing.T) {
 	}
 }
 
-// What is wrong with the receiver is said when it begins and when it ends, without the URL.
+// Failures of the receiver are logged at their beginning and end, without the URL.
 func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 	r, elsewhere := receive(t), receive(t)
 	r.answers(func(w http.ResponseWriter, q *http.Request) {
@@ -173,7 +173,7 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 	if text := n.detail(); !strings.Contains(text, "does not go out") {
 		t.Errorf("/readyz says %q", text)
 	}
-	r.answers(func(w http.ResponseWriter, q *http.Request) { // only GET is taken
+	r.answers(func(w http.ResponseWriter, q *http.Request) { // accepts only GET
 		if q.Method != http.MethodGet {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
@@ -195,7 +195,7 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A sweep that does not come back is silence, though the process lives and keeps its leases.
+// A hung sweep sends no heartbeat, although the process lives and keeps its leases.
 func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
 	r, dsn := receive(t), storetest.Postgres(t)
 	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
@@ -214,7 +214,7 @@ func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
 	}
 	before := len(r.got())
 	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: the sweep does not come through") })
-	if sent := len(r.got()) - before; sent > 1 { // one was on its way
+	if sent := len(r.got()) - before; sent > 1 { // one was in transit
 		t.Errorf("%d heartbeats while no sweep came through", sent)
 	}
 	before = len(r.got())
@@ -224,7 +224,7 @@ func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
 	n.eventually("it goes out again", func() bool { return len(r.got()) > before })
 }
 
-// lastShardOf has a node that does nothing else hold the last shard.
+// lastShardOf makes a node hold the last shard and do nothing else.
 func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store, futurejobs.Lease) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
@@ -243,7 +243,7 @@ func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store,
 	return s, held
 }
 
-// One node speaks for all shards, also for those of others.
+// One node reports for all shards, including those of others.
 func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
 	r, dsn := receive(t), storetest.Postgres(t)
 	s, last := lastShardOf(t, dsn, "another", time.Hour)

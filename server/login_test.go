@@ -27,7 +27,7 @@ func loginFile(t *testing.T, text string) string {
 	return path
 }
 
-// A login file that cannot hold stops the start, with the place and the remedy.
+// An invalid login file prevents the start, with the position and a remedy.
 func TestALoginFileThatCannotHoldStopsTheStart(t *testing.T) {
 	const oidc = "oidc: {issuer: https://id.example.org, client_id: x}\ngroups: [{group: sre, scopes: [admin]}]\n"
 	for name, c := range map[string]struct {
@@ -55,7 +55,7 @@ func TestALoginFileThatCannotHoldStopsTheStart(t *testing.T) {
 	}
 }
 
-// A node where people log in is closed from the start, takes people whom the proxy names, and reads its file again.
+// A node with a login file requires login from the start, accepts users named by the proxy, and reloads the file.
 func TestPeopleLogInAtANode(t *testing.T) {
 	again, file := make(chan struct{}), loginFile(t, headerLogin)
 	first := make(chan string, 1)
@@ -105,8 +105,8 @@ func TestPeopleLogInAtANode(t *testing.T) {
 	}
 }
 
-// People with a prefix are tenants without tokens: the default quotas of the prefix hold for them, also where what was set for it
-// was taken away.
+// Users with a prefix are tenants without tokens: the default quotas of the prefix apply to them, even after a set
+// quota was deleted.
 func TestPeopleWithAPrefixHaveQuotas(t *testing.T) {
 	n := serve(t, server.Config{
 		Login: loginFile(t, strings.Replace(headerLogin, "groups: [{", "groups: [{group: acme, scopes: [rules], prefix: acme-*, subjects: [acme.>]}, {", 1)), TrustedProxies: here, FirstToken: func(string, string) {},

@@ -12,7 +12,7 @@ import (
 	"deadman/server"
 )
 
-// overNATS is a rule that looks up over NATS, and says what it found.
+// overNATS is a rule with a lookup over NATS that reports the result.
 const overNATS = `entity: order
 slot: 1s
 trigger: {event: orders.created, key: event.id}
@@ -21,8 +21,8 @@ escalate: [{after: 1s, step: primary, text: "{{state.status ?? \"nobody\"}}"}]
 guards: {attempts: 1}
 `
 
-// Lookups over the node's own connection go the whole way: what a service and a bucket say of each
-// order decides about it, and nobody's word is an outage.
+// Lookups over the node's own connection work end to end: the answers of a service and a bucket decide each order,
+// and missing services are an outage.
 func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {bus: {nats: {}}}\n")})
 	conn := n.as(bus.UserAdmin)
@@ -85,7 +85,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	}
 }
 
-// A source that is down when a rule is saved is a warning, and the rule is there.
+// A source that is down when a rule is saved causes a warning, and the rule is saved.
 func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
 	const address = "nats://127.0.0.1:1" // without a server
 	n := serve(t, server.Config{

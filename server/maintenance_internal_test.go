@@ -7,7 +7,7 @@ import (
 	"deadman/alerts"
 )
 
-// A table that is missing for days still has time; that of tomorrow, in the evening, has none.
+// A missing table for a later day is tolerated; tomorrow's table, in the evening, is not.
 func TestAMissingHistoryTableIsAlertedTheEveningBefore(t *testing.T) {
 	tomorrow := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 	"deadman/server"
 )
 
-// A part of the upkeep that fails keeps none of the others from being done: here nothing can be pruned, and
-// the jobs of a deleted rule end all the same.
+// A failing part of the maintenance does not stop the others: here pruning fails, and the jobs of a deleted rule
+// still end.
 func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
@@ -41,8 +41,8 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 	})
 }
 
-// A sender whose events no rule can take in does not fill the disk: the upkeep removes what is beyond the caps, raises
-// one alert, and counts it.
+// A sender of events that no rule can process does not fill the disk: the maintenance removes dead letters beyond the
+// caps, raises one alert, and counts them.
 func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
@@ -52,12 +52,12 @@ func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	// The number that a sender causes within some minutes; sending real events would take as long.
 	if _, err := conn.Exec(t.Context(), `INSERT INTO dead_letter (stream, subject, seq, event_id, header, body, rule, reason, at)
 SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM generate_series(1, 20500) AS n`); err != nil {
 		t.Fatal(err)
 	}
-	save(n, "s") // has the upkeep look at once
+	save(n, "s") // triggers the maintenance
 	count := func(text string) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), text).Scan(&n); err != nil {
@@ -82,7 +82,7 @@ SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM genera
 	}
 }
 
-// Resolves that wait for triggers which never come do not fill the disk either.
+// Early resolves without a trigger do not fill the disk either.
 func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
@@ -93,12 +93,12 @@ func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	// The number that a sender causes within some minutes; sending real events would take as long.
 	if _, err := conn.Exec(t.Context(), `INSERT INTO early (shard, rule_id, key, at, until_at, outcome)
 SELECT 0, r.id, n, now(), now() + interval '1 day' + n * interval '1ms', 'resolved' FROM rule r, generate_series(1, 200500) AS n WHERE r.name = 'r'`); err != nil {
 		t.Fatal(err)
 	}
-	save(n, "s") // has the upkeep look at once
+	save(n, "s") // triggers the maintenance
 	var said list
 	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
 	if a := said.Items[0]; a.Key != "early-resolves" || a.Status != "firing" {

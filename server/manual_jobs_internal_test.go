@@ -14,8 +14,7 @@ import (
 	"deadman/web"
 )
 
-// What is asked of a job that changed meanwhile is asked again; only one that is gone is not
-// there.
+// An action on a job that changed concurrently is retried; it returns not found only if the job is gone.
 func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -37,7 +36,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	if _, err := n.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
 		t.Errorf("a job that nobody looks at any more: %v", err)
 	}
-	// asked ends the job as it was seen, after something else happened to it the first times.
+	// asked ends the job as read, after concurrent changes during the first attempts.
 	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
 		err = n.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 			if asks++; asks <= times {

@@ -20,7 +20,7 @@ import (
 
 var _ rules.Source = (*lookup.Source)(nil)
 
-// client is a source of a test, which does what a test says and counts.
+// client is a scripted client that counts calls.
 type client struct {
 	ask             func(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error)
 	reach           func(ctx context.Context) error
@@ -90,7 +90,7 @@ func keys(n int) []lookup.KeyQuery {
 
 const timeout = 2 * time.Second
 
-// ask has a source asked about n keys, by somebody who found room in the line.
+// ask queries a source about n keys, with a place in the queue.
 func ask(t *testing.T, s *lookup.Source, n int) []checks.Finding {
 	t.Helper()
 	return askIn(t.Context(), t, s, n)
@@ -104,7 +104,7 @@ func askIn(ctx context.Context, t *testing.T, s *lookup.Source, n int) []checks.
 	return s.Ask(ctx, timeout, lookup.Question{}, keys(n))
 }
 
-// outage is why a source could not be asked about all of some; empty: it is not so.
+// outage returns the error if all keys share an outage; empty otherwise.
 func outage(found []checks.Finding) string {
 	why := ""
 	for _, f := range found {
@@ -180,7 +180,7 @@ func TestTheLineHasAnEnd(t *testing.T) {
 	if state := s.State(); state.Waiting != 5 {
 		t.Errorf("%d wait", state.Waiting)
 	}
-	s.Ask(t.Context(), timeout, lookup.Question{}, nil) // without asks the place is given back, too
+	s.Ask(t.Context(), timeout, lookup.Question{}, nil) // a query without keys releases the place too
 	if !s.Enter() || s.Enter() {
 		t.Error("one place was given back, and one only")
 	}
@@ -235,7 +235,7 @@ func TestNoMoreKeysAreAskedAboutInASecondThanTheRate(t *testing.T) {
 	})
 }
 
-// A source that failed five times in a row is left alone for ten seconds; then one batch tries.
+// After five consecutive failures the circuit opens for ten seconds; then one batch is a trial.
 func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -295,8 +295,7 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 	})
 }
 
-// That nothing is wrong with a question does not mean that its source answers: there are those
-// that need not be asked for that.
+// A successful verification is no proof that the source answers, as some verify questions without contacting it.
 func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
@@ -326,7 +325,7 @@ func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
 	})
 }
 
-// Whoever writes rules cannot take a source from the rules that ask it, by questions that it cannot be found out about.
+// The author of a rule can't cut off a source for other rules by questions that fail verification.
 func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{verify: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, lookup.Limits{})
@@ -345,7 +344,7 @@ func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 	})
 }
 
-// What is asked on trial does not count for the health of the source, and is not asked while the source is left alone.
+// Trial calls do not count toward the health of the source, and are rejected while the circuit is open.
 func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
@@ -372,8 +371,8 @@ func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 	})
 }
 
-// A question that is refused is an outage for its rule, which says it once for all jobs. The source
-// is not left alone for it: other rules go on asking.
+// A rejected question is an outage of its rule, with one alert for all jobs. The circuit stays closed for other
+// rules.
 func TestARefusedQuestionIsNoFailureOfTheSource(t *testing.T) {
 	c := &client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
@@ -404,14 +403,14 @@ func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
 			all.Go(func() { says(t, "it hangs", outage(ask(t, s, 2)), "it did not answer within 2s") })
 		}
 		all.Wait()
-		if took := time.Since(began); took != 4*time.Second { // the second began when the first ended
+		if took := time.Since(began); took != 4*time.Second { // the second call began when the first ended
 			t.Errorf("it took %s", took)
 		}
 	})
 }
 
-// What ignores its deadline is abandoned, and no more of it is on its way than may be asked at
-// once. Those who wait behind it, and who come, know at once.
+// A call that ignores its deadline is abandoned, and the number of running calls stays bounded. Queued and new
+// callers fail at once.
 func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -457,7 +456,7 @@ func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	})
 }
 
-// A client that is broken is said once for all jobs, too, and is left alone.
+// A broken client also raises one alert for all jobs, and opens the circuit.
 func TestAClientAtFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		does func([]lookup.KeyQuery) []checks.Finding
@@ -475,14 +474,14 @@ func TestAClientAtFault(t *testing.T) {
 				}
 			}
 		}
-		says(t, name+", always", outage(ask(t, s, 3)), "is broken") // and is left alone
+		says(t, name+", always", outage(ask(t, s, 3)), "is broken") // and the circuit opens
 		if state := s.State(); state.Health != lookup.Down || state.Failures != 3 {
 			t.Errorf("%s: %+v", name, state)
 		}
 	}
 }
 
-// Who goes away says nothing about the source.
+// A cancelled caller does not affect the health of the source.
 func TestWhoGoesAwayIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
@@ -529,7 +528,7 @@ func TestLooksAreBounded(t *testing.T) {
 		if state := s.State(); c.reaching.Load() != 2 || state.Abandoned != 2 {
 			t.Errorf("%d are on their way: %+v", c.reaching.Load(), state)
 		}
-		if found := ask(t, s, 1); found[0].Err != nil { // batches have places of their own
+		if found := ask(t, s, 1); found[0].Err != nil { // batches have separate places
 			t.Error(found[0].Err)
 		}
 		close(free)
@@ -559,7 +558,7 @@ func TestSet(t *testing.T) {
 			t.Errorf("%+v", states)
 		}
 		began := time.Now()
-		set.Close() // one does not let go
+		set.Close() // one client does not close
 		if took := time.Since(began); !closed.Load() || took != time.Second {
 			t.Errorf("closed: %t, after %s", closed.Load(), took)
 		}

@@ -45,7 +45,7 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 // allow_direct), otherwise one by one, some concurrently.
 func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 	found := unknown(asks)
-	wanted := make(map[string][]int, len(asks)) // by key, which of asks
+	wanted := make(map[string][]int, len(asks)) // indexes in asks, by key
 	for i, ask := range asks {
 		if !entryKey.MatchString(ask.Key) {
 			found[i].Err = fmt.Errorf("%q can't be a key of bucket %s: that has letters, digits, / _ = - and single dots between", clip(ask.Key), b.name)
