@@ -15,14 +15,13 @@ import (
 	"deadman/server"
 )
 
-// purge and drop are what would empty the streams of deadman.
+// purge and drop are subjects that would empty the streams of deadman.
 const (
 	purge = "$JS.API.STREAM.PURGE.DEADMAN_ALERTS"
 	drop  = "$JS.API.STREAM.DELETE.DEADMAN_EVENTS"
 )
 
-// A node asks clients of its NATS server who they are, with nothing configured and while it is
-// open over HTTP.
+// The embedded NATS server requires authentication, without any configuration and even while HTTP is open.
 func TestNATSIsNeverOpen(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
@@ -46,10 +45,10 @@ func TestNATSIsNeverOpen(t *testing.T) {
 	}
 }
 
-// trespasses are what a user tries, one after the other, and has to be denied.
+// trespasses are the actions that must be denied to a user.
 type trespasses struct{ publish, subscribe []string }
 
-// withAlert is a node with an alert, and the subject on which it is acknowledged.
+// withAlert returns a node with an alert, and the alert's acknowledgement subject.
 func withAlert(t *testing.T) (n *node, ack string) {
 	t.Helper()
 	n = serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
@@ -61,7 +60,7 @@ func withAlert(t *testing.T) (n *node, ack string) {
 	return n, "deadman.acks." + said.Items[0].ID
 }
 
-// Each user may do what its name says, and none may read, silence or forge what is another's.
+// Each user has the permissions of its name, and none to read, suppress or forge the data of others.
 func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	t.Parallel()
 	n, ack := withAlert(t)
@@ -110,7 +109,7 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	}
 }
 
-// isDenied fails unless the server has denied a client something.
+// isDenied fails the test unless the server denied the client an action.
 func (n *node) isDenied(nc *nats.Conn, user, what string) {
 	n.Helper()
 	if err := nc.Flush(); err != nil {
@@ -121,8 +120,8 @@ func (n *node) isDenied(nc *nats.Conn, user, what string) {
 	}
 }
 
-// Users of alerts read them as they come, and consumers from the stream; one of events publishes, and
-// is told that the event is durable.
+// Alert users read new alerts, and consumers read them from the stream; event users publish, and receive the
+// acknowledgement of durability.
 func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
@@ -169,13 +168,12 @@ func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// What a user may ask of JetStream is answered on any subject that the user names: also there, an
-// answer is no acknowledgement and no alert.
+// JetStream replies go to any subject chosen by the user; even there, a reply forges no acknowledgement and no alert.
 func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	t.Parallel()
 	n, ack := withAlert(t)
 
-	// A consumer of nothing answers at once that it has no message, without a body.
+	// A consumer of an empty stream replies at once without a body.
 	reader := n.as(bus.UserConsumers)
 	js, err := jetstream.New(reader)
 	if err != nil {
@@ -191,7 +189,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	if m, err := reader.Request(next, []byte(`{"batch":1,"no_wait":true}`), within); err != nil || m.Header.Get("Status") != "404" {
 		t.Fatalf("a consumer of nothing: %+v, %v", m, err)
 	}
-	// An event is acknowledged to its sender by a message, too.
+	// The acknowledgement of an event is a message too.
 	sender := n.as(bus.UserEvents)
 	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
 	for _, reply := range []string{ack, alert} {
@@ -202,7 +200,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	if _, err := sender.Request("orders.created", []byte(`{"id":"3"}`), within); err != nil {
 		t.Fatal(err)
 	}
-	// The node answers an acknowledgement to an inbox alone.
+	// The node replies to acknowledgements on inboxes only.
 	acker := n.as(bus.UserAcks)
 	streams := n.as(bus.UserAdmin)
 	events, err := streams.SubscribeSync("orders.forged")
@@ -215,10 +213,10 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	if err := acker.PublishRequest(ack, "orders.forged", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := acker.Publish(ack, nil); err != nil { // who asks nothing
+	if err := acker.Publish(ack, nil); err != nil { // no reply subject
 		t.Fatal(err)
 	}
-	// Requests are answered in their order: with this one, the others are dealt with.
+	// Requests are processed in order: this reply proves that the others are done.
 	if answer, _ := acknowledge(t, acker, "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
 		t.Errorf("no alert: %+v", answer)
 	}
@@ -232,7 +230,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
 		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
 	}
-	// The message among the alerts is passed over by who follows them.
+	// Followers skip the foreign message among the alerts.
 	n.tail(`"key":"2"`)
 	n.eventually("it is counted", func() bool { return strings.Contains(n.metrics(), "\ndeadman_alerts_foreign_total 1\n") })
 }

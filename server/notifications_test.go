@@ -17,8 +17,7 @@ import (
 	"deadman/server"
 )
 
-// receiver keeps what a webhook was told of alerts: their statuses, and beside that their steps
-// and texts.
+// receiver records the alerts received by a webhook: their statuses, steps and texts.
 type receiver struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -58,14 +57,14 @@ func (r *receiver) heard() string {
 	return strings.Join(r.told, " ")
 }
 
-// of are the steps of the alerts that came, each with its status, in order.
+// of returns the steps of the received alerts, each with its status, in order.
 func (r *receiver) of() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.steps)
 }
 
-// said are the texts of the alerts that came.
+// said returns the texts of the received alerts.
 func (r *receiver) said() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +118,7 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.OK || last.Name != "notify" || !strings.Contains(last.Detail, "hook") {
 				t.Errorf("%+v", ready)
 			}
-			n.stop() // what is not told yet is told by the node that comes next
+			n.stop() // the next node sends the pending notifications
 			if err := <-n.ended; err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +170,7 @@ func TestNobodyToTellIsSaid(t *testing.T) {
 	if err := <-n.ended; err != nil {
 		t.Fatal(err)
 	}
-	told.Notify = channelFile(t, "channels: {}\n") // nobody is to be told
+	told.Notify = channelFile(t, "channels: {}\n") // notifications are off
 	n = serve(t, told)
 	n.eventually("it is well", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 }

@@ -9,8 +9,8 @@ import (
 	"deadman/server"
 )
 
-// A job is created, and the answer to the request is lost before it is kept, as where the node dies. The same request with
-// the same Idempotency-Key creates the job once, also after the job ended.
+// A job is created, and the response is lost before it is stored, as if the node died. A repeated request with the
+// same Idempotency-Key creates no second job, even after the job ended.
 func TestARequestWhoseAnswerIsLostCreatesItsJobOnce(t *testing.T) {
 	dsn, natsURL := storetest.Postgres(t), broker(t)
 	rule := strings.Replace(shortRule, "{after: 1s,", "{after: 1h,", 1)
@@ -25,7 +25,7 @@ func TestARequestWhoseAnswerIsLostCreatesItsJobOnce(t *testing.T) {
 	post := func() int {
 		return n.call(http.MethodPost, "/api/v1/jobs", `{"rule":"t-unconfirmed","key":"k"}`, "Idempotency-Key", "once", "Content-Type", "application/json").status
 	}
-	// No answer is kept.
+	// No response is stored.
 	change(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the answer is lost'; END $$;
 CREATE TRIGGER lose BEFORE UPDATE ON idempotency FOR EACH ROW WHEN (new.status IS NOT NULL) EXECUTE FUNCTION lose()`)
 	if status := post(); status != http.StatusCreated {

@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// Jobs whose checks may take long do not hide the overdue jobs behind them, however many there are.
+// Jobs with slow checks do not hide the overdue jobs behind them, regardless of their number.
 func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
 	w := &watched{T: t, dir: t.TempDir()}
 	var err error

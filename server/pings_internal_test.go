@@ -12,8 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// Nobody who sends pings has a say in whether others are judged: only a database that could not be
-// reached has.
+// Senders of pings can't suspend the checks of others: only an unreachable database can.
 func TestWhichPingsAreMissed(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

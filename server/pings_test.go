@@ -12,7 +12,7 @@ import (
 	"deadman/server"
 )
 
-// backups is a rule that takes pings, with slots that a test can wait for.
+// backups is a rule for pings, with slots short enough for a test.
 const backups = `
 name: backups
 entity: host
@@ -20,8 +20,7 @@ trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 slot: 1s
 `
 
-// address makes an address of a key of the rule, and returns it whole; of an empty one, the ping
-// key's.
+// address creates a ping URL for a key of the rule; for an empty key, it returns the URL with the ping key.
 func (n *node) address(key string) string {
 	n.Helper()
 	var made struct{ URL string }
@@ -31,7 +30,7 @@ func (n *node) address(key string) string {
 	return made.URL
 }
 
-// pings sends a ping that is taken in.
+// pings sends a ping that must be accepted.
 func (n *node) pings(path, body string) {
 	n.Helper()
 	if got := n.call(http.MethodPost, path, body); got.status != http.StatusOK || string(got.body) != "OK" {
@@ -39,7 +38,7 @@ func (n *node) pings(path, body string) {
 	}
 }
 
-// pinged is what the log has of a key, oldest first, once there are so many lines.
+// pinged returns the ping log of a key, oldest first, once it has the number of lines.
 func (n *node) pinged(key string, lines int) (said []string) {
 	n.Helper()
 	n.eventually(fmt.Sprintf("%d pings of %s are in the log", lines, key), func() bool {
@@ -63,7 +62,7 @@ func (n *node) pinged(key string, lines int) (said []string) {
 	return said
 }
 
-// statuses are those of a key's alerts, newest first.
+// statuses returns the statuses of a key's alerts, newest first.
 func (n *node) statuses(key string) string {
 	n.Helper()
 	var all list
@@ -75,8 +74,8 @@ func (n *node) statuses(key string) string {
 	return strings.Join(statuses, " ")
 }
 
-// A failure is said at once, and a success closes it; also by a node that has just begun, in the
-// slot in which the one before it answered.
+// A failure raises an alert at once, and a success resolves it, even on a node that has just started in the slot of
+// its predecessor's last check.
 func TestPings(t *testing.T) {
 	dir := t.TempDir()
 	n := serve(t, server.Config{DataDir: dir})
@@ -102,7 +101,7 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// client finds a program that pings, or says how to get it: a build server has to have it.
+// client looks up a program that sends pings, or fails with a remedy: build servers must have it.
 func client(t *testing.T, program, remedy string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
@@ -114,7 +113,7 @@ func client(t *testing.T, program, remedy string) {
 	t.Skipf("%s is not there; %s", program, remedy)
 }
 
-// does runs a program in a folder, and expects whether it goes well.
+// does runs a program in a folder, and checks its success.
 func does(t *testing.T, dir string, well bool, name string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
@@ -125,7 +124,7 @@ func does(t *testing.T, dir string, well bool, name string, args ...string) {
 	}
 }
 
-// Programs that ping healthchecks ping a node as they are.
+// Programs that ping healthchecks work with a node unchanged.
 func TestPingClients(t *testing.T) {
 	n := serve(t, server.Config{})
 	n.put(http.StatusCreated, "", backups)
@@ -138,7 +137,7 @@ func TestPingClients(t *testing.T) {
 	}
 }
 
-// curl pings as crontabs do.
+// curl sends pings like a crontab.
 func (n *node) curl() {
 	client(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
 	base, all := n.HTTP+n.address("curl"), n.HTTP+n.address("")
@@ -160,7 +159,7 @@ func (n *node) curl() {
 	n.pinged("from-curl", 1)
 }
 
-// npm pings with what npm has for it.
+// npm sends pings with an npm package.
 func (n *node) npm() {
 	client(n.T, "npm", "internal/tools/needs node installs it")
 	dir := n.TempDir()
@@ -175,7 +174,7 @@ func (n *node) npm() {
 	}
 }
 
-// borgmatic backs up a folder and says so, and that it cannot.
+// borgmatic backs up a folder with pings for success and failure.
 func (n *node) borgmatic() {
 	client(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
 	dir := n.TempDir()
@@ -186,7 +185,7 @@ func (n *node) borgmatic() {
 			n.Fatal(err)
 		}
 	}
-	does(n.T, dir, false, "borgmatic", "--config", config, "create") // there is no repository
+	does(n.T, dir, false, "borgmatic", "--config", config, "create") // the repository does not exist
 	does(n.T, dir, true, "borg", "init", "--encryption=none", filepath.Join(dir, "repository"))
 	does(n.T, dir, true, "borgmatic", "--config", config, "--verbosity", "1", "create")
 	said := n.pinged("borgmatic", 4)
@@ -200,8 +199,8 @@ func (n *node) borgmatic() {
 	}
 }
 
-// borgmaticConfig is as versions before 1.8 have it, and later ones take it still; its arguments
-// are a folder and the address.
+// borgmaticConfig is a configuration for versions before 1.8, accepted by later ones; its arguments are a folder and
+// the URL.
 const borgmaticConfig = `
 location:
     source_directories: [%[1]s/photo.txt]

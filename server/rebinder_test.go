@@ -11,7 +11,7 @@ import (
 	"deadman/server"
 )
 
-// condition is whether a condition at /readyz is as it should be, and what it says.
+// condition returns a condition of /readyz and the status.
 func (n *node) condition(name string) (ok bool, detail string, status int) {
 	n.Helper()
 	var ready struct {
@@ -31,8 +31,8 @@ func (n *node) condition(name string) (ok bool, detail string, status int) {
 	return false, "", 0
 }
 
-// A subject that moves to where it cannot be read is said at /readyz, and so is a stream that is not
-// there, for as long as it is so. What is published afterwards is read.
+// A subject that moves to an unreadable stream is reported at /readyz, and so is a missing stream, until they are
+// readable. Events published afterwards are read.
 func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
 	t.Parallel()
 	url := broker(t)

@@ -15,14 +15,14 @@ import (
 	"deadman/server"
 )
 
-// reply is an answer of a node.
+// reply is a response of a node.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// read reads the answer's JSON.
+// read decodes the JSON response.
 func (r reply) read(t *testing.T, out any) {
 	t.Helper()
 	if err := json.Unmarshal(r.body, out); err != nil {
@@ -30,7 +30,7 @@ func (r reply) read(t *testing.T, out any) {
 	}
 }
 
-// call sends a request with headers, which are pairs.
+// call sends a request with headers, given as pairs.
 func (n *node) call(method, path, body string, headers ...string) reply {
 	n.Helper()
 	request, err := http.NewRequestWithContext(n.Context(), method, n.HTTP+path, strings.NewReader(body))
@@ -56,7 +56,7 @@ func (n *node) call(method, path, body string, headers ...string) reply {
 	return reply{answer.StatusCode, answer.Header, text}
 }
 
-// want sends a request that has to be answered with a status.
+// want sends a request and checks the status.
 func (n *node) want(status int, method, path, body string, headers ...string) reply {
 	n.Helper()
 	got := n.call(method, path, body, headers...)
@@ -132,7 +132,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		}
 		n.eventually("three wait", func() bool { return len(pending().Items) == 3 })
 
-		// A new version is for new jobs, unless told otherwise.
+		// A new version applies to new jobs, unless requested otherwise.
 		faster := strings.Replace(shipmentRule, "after: 2h", "after: 1h", 1)
 		n.put(http.StatusPreconditionFailed, "", faster, "If-Match", `"7"`)
 		n.put(http.StatusOK, "", faster, "If-Match", `"1"`)
@@ -157,7 +157,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 			}
 		}
 
-		// Paused, it begins nothing; what resolves still does.
+		// A paused rule starts no jobs; resolves still work.
 		n.want(http.StatusOK, http.MethodPost, "/api/v1/rules/shipment-late/pause", "")
 		send("shipments.sent", "s4")
 		send("shipments.arrived", "s0")
@@ -171,7 +171,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		send("shipments.sent", "s5")
 		n.eventually("s5 waits, and s4 does not", func() bool { return len(pending().Items) == 4 })
 
-		// By hand.
+		// Manual jobs.
 		n.want(http.StatusCreated, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1","event":{"id":"by hand/1"}}`)
 		n.want(http.StatusConflict, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1"}`)
 		n.want(http.StatusNotFound, http.MethodPost, "/api/v1/jobs", `{"rule":"nothing","key":"1"}`)
@@ -188,7 +188,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 			t.Errorf("snoozed until %s", snoozed.NextCheckAt)
 		}
 
-		// Deleted, its jobs end without a word, and its history stays.
+		// After deletion, jobs end without alerts, and the history stays.
 		n.want(http.StatusPreconditionFailed, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"1"`)
 		n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"3"`)
 		n.want(http.StatusNotFound, http.MethodGet, "/api/v1/rules/shipment-late", "")
@@ -207,7 +207,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 			t.Errorf("said %+v", said.Items)
 		}
 
-		// Who did what.
+		// The audit log.
 		var audit struct {
 			Items []struct{ Action, Object string }
 		}
@@ -224,11 +224,11 @@ func TestARuleThroughTheAPI(t *testing.T) {
 	})
 }
 
-// What a stream still has is taken in where that is asked for, after the count was shown.
+// Existing events of a stream are ingested on request, after a preview of their number.
 func TestARuleTakesInWhatWasBefore(t *testing.T) {
 	onBoth(t, func(t *testing.T, c server.Config) {
 		n := serve(t, c)
-		n.put(http.StatusCreated, "", shipmentRule) // its streams take in what comes
+		n.put(http.StatusCreated, "", shipmentRule) // new events of its streams are ingested
 		for i := range 700 {
 			n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.sent", fmt.Sprintf(`{"id":"s%d"}`, i))
 		}
@@ -259,7 +259,7 @@ func TestARuleTakesInWhatWasBefore(t *testing.T) {
 	})
 }
 
-// Beyond loopback nobody gets in without a token, and the first one is handed out once.
+// Beyond loopback all requests need a token, and the first token is handed out once.
 func TestTheDoor(t *testing.T) {
 	secrets, logins := make(chan string, 2), make(chan string, 2)
 	c := server.Config{HTTPAddr: "0.0.0.0:0", DataDir: bustest.Dir(t), FirstToken: func(secret, login string) {
@@ -292,7 +292,7 @@ func TestTheDoor(t *testing.T) {
 	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/rules", "", acme...)
 	n.end()
 
-	n = serve(t, c) // it has a token now, and makes none
+	n = serve(t, c) // it has a token now, and creates none
 	if len(secrets) != 0 {
 		t.Error("a second first token was made")
 	}
@@ -306,7 +306,7 @@ func TestTheDoor(t *testing.T) {
 	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "")
 }
 
-// On loopback a node without tokens is open; with the first one it is not any more.
+// On loopback a node without tokens is open, until the first token exists.
 func TestTheFirstTokenClosesTheDoor(t *testing.T) {
 	n := serve(t, server.Config{})
 	if !n.Open {

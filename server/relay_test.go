@@ -13,8 +13,7 @@ import (
 	"deadman/server"
 )
 
-// fill connects and publishes alerts until the stream, which may hold so many bytes, is
-// full, or so many are said.
+// fill connects and publishes alerts until the stream with the given capacity is full, or most alerts are published.
 func fill(t *testing.T, url string, bytes int64, most int) {
 	t.Helper()
 	wire, err := bus.Connect(t.Context(), bus.Options{URL: url, AlertsBytes: bytes, Log: slog.New(slog.DiscardHandler)})

@@ -10,7 +10,7 @@ import (
 	"deadman/server"
 )
 
-// The files of the operator are read again when that is asked for, and a bad one changes nothing.
+// Configuration files are reloaded on request, and an invalid one changes nothing.
 func TestFilesAreReadAgain(t *testing.T) {
 	before, after := newReceiver(t), newReceiver(t)
 	channels := func(to *receiver) string {
@@ -24,7 +24,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 	}
 	people, hooks := filepath.Join(dir, "notify.yaml"), filepath.Join(dir, "hooks.yaml")
-	put(people, "channels: {}\n") // nobody yet
+	put(people, "channels: {}\n") // no channels yet
 	put(filepath.Join(dir, "secret"), "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
 	put(hooks, "hooks: [{name: one, subject: hooks.one, scheme: github, secret_file: secret}]\n")
 	n := serve(t, server.Config{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The condition restore is in order once a comparison succeeded, and says until then that none did.
+// The restore condition is met after a successful comparison, and fails before.
 func TestANodeThatHasNotComparedSaysSo(t *testing.T) {
 	t.Parallel()
 	c := comparison{log: slog.New(slog.DiscardHandler)}

@@ -31,11 +31,11 @@ slot: 1s
 hold: 1h
 `
 
-// consumed is the alert stream as a consumer has it that keeps what is open.
+// consumed is the state of an alert consumer that tracks open alerts.
 type consumed struct {
 	raised map[string]int       // by rule, key, status and step
 	open   map[alerts.ID]string // keys
-	own    []alerts.Alert       // of the node itself
+	own    []alerts.Alert       // system alerts
 }
 
 // isOver checks that each alert was raised once and that none is open.
@@ -86,7 +86,7 @@ func consume(t *testing.T, natsURL string) consumed {
 	return c
 }
 
-// backup is a copy of the database of a node that does not run, and returns how to put it back.
+// backup copies the database of a stopped node, and returns a function that restores it.
 func backup(t *testing.T, c *server.Config) (restore func()) {
 	t.Helper()
 	if c.DatabaseURL == "" {
@@ -130,7 +130,7 @@ func backup(t *testing.T, c *server.Config) (restore func()) {
 
 var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+); that was found at (\S+)\. `)
 
-// isFromTo checks the span that a report on a restored database names: what it does not know happened in it.
+// isFromTo checks the span of losses named in the report about a restored database.
 func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
 	t.Helper()
 	found := spanOfRestore.FindStringSubmatch(report)
@@ -148,8 +148,7 @@ func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
 	}
 }
 
-// A database that is restored from a backup makes nothing fire twice and leaves nothing open for ever, and
-// the node reports what the database lost.
+// After a restore from a backup no alert fires twice or stays open forever, and the node reports the losses.
 func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
@@ -214,7 +213,7 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			consume(t, c.NATSURL).isOver(t)
 			n.end()
 
-			n = serve(t, c) // what was dealt with is no news
+			n = serve(t, c) // a settled restore is not reported again
 			n.eventually("it serves", func() bool { ok, _, _ := n.condition("sweep"); return ok })
 			if reported := n.remarks("database"); len(reported) != 2 {
 				t.Errorf("reported: %+v", reported)
@@ -223,8 +222,8 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 	}
 }
 
-// A database that is new beside an alert stream with alerts knows none of them: that is reported, and what is open is
-// closed, for no job waits for it.
+// A new database beside an alert stream with alerts knows none of them: the node reports it and closes the open
+// alerts, as no job is pending for them.
 func TestANewDatabaseBesideAnOldAlertStreamIsReported(t *testing.T) {
 	t.Parallel()
 	c := server.Config{NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}

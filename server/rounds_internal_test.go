@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The first failure of a row and the recovery are logged, and nothing that the end of the node causes.
+// The first of consecutive failures and the recovery are logged, but no failure caused by the shutdown.
 func TestRoundsLogTheFirstFailureAndTheRecovery(t *testing.T) {
 	for name, atOnce := range map[string]bool{"at once": true, "at the first tick": false} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,8 @@ escalate: [{after: 1h, step: primary, severity: error}]
 slot: 1h
 `
 
-// A rule that comes from elsewhere may have a slot long before the one the sweep waits for,
-// whichever part of the node is the first to see it.
+// A rule saved by another process may have a slot long before the sweep's next one, regardless of the component that
+// reads it first.
 func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
 	n := serve(t, c)

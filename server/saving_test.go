@@ -15,7 +15,7 @@ import (
 	"deadman/server"
 )
 
-// saving is clients that save rules without a pause, of the stream that others' events come by.
+// saving simulates clients that save rules for a stream without a pause.
 type saving struct {
 	over  chan struct{}
 	all   sync.WaitGroup
@@ -48,14 +48,14 @@ func (n *node) saveRules(clients int) *saving {
 	return s
 }
 
-// stop ends the saving, and returns how many rules were saved.
+// stop ends the saving, and returns the number of saved rules.
 func (s *saving) stop() int {
 	close(s.over)
 	s.all.Wait()
 	return s.saves
 }
 
-// lateness is how long after its slot each alert about a payment was decided.
+// lateness returns, for each alert about a payment, the delay of its decision after its slot.
 func (n *node) lateness() (late []time.Duration) {
 	for next := ""; ; {
 		var page struct {
@@ -75,8 +75,8 @@ func (n *node) lateness() (late []time.Duration) {
 	}
 }
 
-// Alerts of a rule are decided while other rules are saved without a pause. The test prints how late they
-// are, beside the same without saves.
+// Alerts of a rule are decided while other rules are saved without a pause. The test prints their delays with and
+// without the saves.
 func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 	const events = 200
 	for _, database := range []string{"sqlite", "postgres"} {

@@ -22,7 +22,7 @@ import (
 	"deadman/server"
 )
 
-// within bounds every wait of these tests for something real.
+// within bounds every real wait of these tests.
 const within = 2 * time.Minute
 
 // node is a node in this process.
@@ -35,13 +35,13 @@ type node struct {
 	ended chan error
 }
 
-// natsAs is where a user of the node's own NATS server connects.
+// natsAs returns the URL of the embedded NATS server for a user.
 func (n *node) natsAs(user string) string {
 	n.Helper()
 	return bustest.LogIn(n, n.dir, n.NATS, user)
 }
 
-// as connects to the node's own NATS server as one of its users, until the test ends.
+// as connects to the embedded NATS server as a user, until the test ends.
 func (n *node) as(user string, options ...nats.Option) *nats.Conn {
 	n.Helper()
 	conn, err := nats.Connect(n.natsAs(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
@@ -52,16 +52,16 @@ func (n *node) as(user string, options ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// byDefault stands for an address that nobody set.
+// byDefault stands for an unset address.
 const byDefault = "default"
 
-// begin begins to serve and does not wait.
+// begin starts a node without waiting.
 func begin(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
 	return beginWith(t, c, func(h slog.Handler) slog.Handler { return h })
 }
 
-// beginWith is begin with something between the node and its log.
+// beginWith is begin with a wrapper around the log handler.
 func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
 	if c.DataDir == "" {
@@ -97,7 +97,7 @@ func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handle
 	return n, serves
 }
 
-// serve serves, and waits until it does.
+// serve starts a node and waits until it serves.
 func serve(t *testing.T, c server.Config) *node {
 	t.Helper()
 	n, ready := begin(t, c)
@@ -111,7 +111,7 @@ func serve(t *testing.T, c server.Config) *node {
 	return n
 }
 
-// broker is a NATS server that several nodes could share.
+// broker starts a NATS server for several nodes.
 func broker(t *testing.T) (url string) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
@@ -122,7 +122,7 @@ func broker(t *testing.T) (url string) {
 	return server.ClientURL()
 }
 
-// get reads a path of the API into out and returns the status.
+// get decodes the response for a path of the API into out and returns the status.
 func (n *node) get(path string, out any) int {
 	n.Helper()
 	return n.ask(http.MethodGet, path, "", out)
@@ -146,12 +146,12 @@ func (n *node) eventually(what string, ok func() bool) {
 	}
 }
 
-// list is a list of the API, with what these tests read of it.
+// list is the part of an API list that these tests check.
 type list struct {
 	Items []struct {
 		Rule, Key, Outcome, Subject, Reason, Status, Severity string
 
-		Step   any // of an alert its name, of a job how many were taken
+		Step   any // the name of an alert's step, or the number of a job's steps
 		Closes []string
 	}
 }
@@ -277,7 +277,7 @@ func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		n.stop()
-		if err := <-n.ended; err != nil { // it lets go of the database before the database goes
+		if err := <-n.ended; err != nil { // the node closes the database first
 			t.Errorf("serve: %v", err)
 		}
 		if err := cluster.Stop(); err != nil {
@@ -348,8 +348,7 @@ func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
 	}
 }
 
-// Without NATS a node goes on with what it can do: what sends it requests goes on, and whoever asks
-// whether all is well learns that it is not.
+// Without NATS a node continues as far as possible: HTTP requests work, and /readyz reports the failure.
 func TestReadyWithoutNATS(t *testing.T) {
 	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// shelf is a source that finds the same about everybody, until something else is put on it.
+// shelf is a source with the same value for all entities, until the value is replaced.
 type shelf struct {
 	mu    sync.Mutex
 	found checks.Finding
@@ -23,13 +23,13 @@ var (
 	_ rules.Sources = (*shelf)(nil)
 )
 
-// Words of a timeline in the place of what a source finds.
+// Words of a timeline in place of a source's value.
 const (
-	nobody   = "nobody" // there is no such entity
+	nobody   = "nobody" // no such entity
 	noAnswer = "no answer"
 )
 
-// put puts what a timeline says on the shelf.
+// put sets the value from a timeline.
 func (s *shelf) put(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"deadman/server"
 )
 
-// sourceFile is a file of sources.
+// sourceFile writes a sources file.
 func sourceFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sources.yaml")
@@ -35,7 +35,7 @@ func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
 	}
 }
 
-// A rule that names what is not there is refused by its name, also where there is no file.
+// A rule with an unknown source is rejected by name, even without a sources file.
 func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {}\n")})
 	const rule = `{"name": "a", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
@@ -46,7 +46,7 @@ func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
 	}
 }
 
-// A source whose user could do more than read is warned of when the node starts, though no rule asks it yet.
+// A source with a user that can do more than read causes a warning at the start, even before a rule uses it.
 func TestASourceOfASuperuserIsWarnedOf(t *testing.T) {
 	t.Setenv("SHOP_URL", storetest.Postgres(t))
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: os.Getenv})

@@ -19,8 +19,8 @@ import (
 	"deadman/rules"
 )
 
-// watched is leases, sweeps and the look at what is blind, on a real SQLite store, in virtual
-// time. What of the stream S is read, the test says.
+// watched runs leases, sweeps and the stall detector on a real SQLite store, in virtual time. The test controls the
+// reading of the stream S.
 type watched struct {
 	*testing.T
 	dir, rule string
@@ -35,7 +35,7 @@ type watched struct {
 	hearing  *futurejobs.GapDetector
 	caughtUp func() time.Time
 	seq      uint64
-	stop     context.CancelFunc // of all parts
+	stop     context.CancelFunc // of all components
 	hang     context.CancelFunc // of the sweep
 	done     []chan error
 }
@@ -50,7 +50,7 @@ slot: 1m
 hold: 1d
 `
 
-// watch runs the parts in virtual time, from five minutes before an hour on.
+// watch runs the components in virtual time, from five minutes before an hour.
 func watch(t *testing.T, rule string, play func(w *watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func (w *watched) must(err error) {
 	}
 }
 
-// save saves the rule where it is not there yet.
+// save saves the rule if it does not exist yet.
 func (w *watched) save() {
 	w.Helper()
 	if _, all, err := w.store.Load(w.Context()); err != nil || len(all) > 0 {
@@ -148,7 +148,7 @@ func (w *watched) sweep() {
 	w.run(func() error { return sweeper.Run(ctx, context.Background()) })
 }
 
-// close stops everything, as a node that is told to.
+// close stops all components, like a shutdown.
 func (w *watched) close() {
 	w.Helper()
 	w.hang()
@@ -159,7 +159,7 @@ func (w *watched) close() {
 	w.must(w.store.Close())
 }
 
-// pass lets time pass. Each second the stream is marked as read as far as it is.
+// pass advances the time. Each second, the stream is marked as read to its current position.
 func (w *watched) pass(d time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
@@ -168,7 +168,7 @@ func (w *watched) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// orders begin waits.
+// orders creates jobs.
 func (w *watched) orders(n int) {
 	w.Helper()
 	for range n {
@@ -185,7 +185,7 @@ func (w *watched) orders(n int) {
 	}
 }
 
-// said is what was said about blindness, oldest first.
+// said returns the alerts about stalls, oldest first.
 func (w *watched) said() []futurejobs.ListedAlert {
 	w.Helper()
 	page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
@@ -195,7 +195,7 @@ func (w *watched) said() []futurejobs.ListedAlert {
 	return page.Items
 }
 
-// silent fails the test if anything was said.
+// silent fails the test if any such alert was raised.
 func (w *watched) silent(when string) {
 	w.Helper()
 	for _, a := range w.said() {
@@ -203,7 +203,7 @@ func (w *watched) silent(when string) {
 	}
 }
 
-// pair returns what was said of a topic, which has to be one firing alert and its end.
+// pair returns the alerts of a topic, which must be one firing alert and its resolution.
 func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
 	w.Helper()
 	said := slices.DeleteFunc(w.said(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
@@ -306,7 +306,7 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		if said := w.said(); len(said) != 1 {
 			t.Errorf("while it is read, and far behind: %+v", said)
 		}
-		w.pass(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two looks
+		w.pass(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two rounds
 		atTheLimit := time.Now().Add(-w.blind.after + stallCheckInterval)
 		w.caughtUp = func() time.Time { return atTheLimit }
 		w.pass(20 * time.Second)
@@ -321,8 +321,7 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 	})
 }
 
-// The clock was set back a moment ago: for up to a second the intake reports that it has read the stream up to an instant
-// of the old time.
+// The clock was set back a moment ago: for up to a second the intake reports a position by the old time.
 func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.pass(2 * time.Minute)
@@ -366,7 +365,7 @@ trigger: {heartbeat: {every: 10m, grace: 2m}}
 slot: 1m
 `
 
-// pings keep devices alive.
+// pings sends heartbeats of devices.
 func (w *watched) pings(devices ...string) {
 	w.Helper()
 	rule, err := w.book.Newest("device-silent")
@@ -381,11 +380,10 @@ func (w *watched) pings(devices ...string) {
 	w.must(err)
 }
 
-// After an outage it is said once that deadman was blind, and of no device that it is silent, until
-// one is.
+// After an outage one alert reports the gap, and no device is reported as silent until one is.
 func TestAnOutageIsNoStormOfSilentDevices(t *testing.T) {
 	watch(t, everyTenMinutes, func(w *watched) {
-		w.caughtUp = func() time.Time { return time.Time{} } // nobody reads a stream
+		w.caughtUp = func() time.Time { return time.Time{} } // no node reads a stream
 		w.pings("a", "b", "c", "d")
 		time.Sleep(5 * time.Minute)
 		w.close()

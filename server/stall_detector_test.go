@@ -17,7 +17,7 @@ import (
 	"deadman/server"
 )
 
-// blindRule has jobs that come due soon and wait for their stream.
+// blindRule has jobs that are due soon and depend on their stream.
 const blindRule = `
 name: payment-unconfirmed
 entity: payment
@@ -28,7 +28,7 @@ slot: 1s
 hold: 1h
 `
 
-// remarked is what a node said about itself.
+// remarked is an alert of a node about itself.
 type remarked struct {
 	ID, Key, Step, Status, Text string
 
@@ -36,7 +36,7 @@ type remarked struct {
 	Closes []string
 }
 
-// remarks are what nodes said about themselves on a topic, oldest first.
+// remarks returns the alerts of nodes about a topic, oldest first.
 func (n *node) remarks(topic string) []remarked {
 	n.Helper()
 	var page struct{ Items []remarked }
@@ -45,8 +45,8 @@ func (n *node) remarks(topic string) []remarked {
 	return slices.DeleteFunc(page.Items, func(a remarked) bool { return a.Key != topic })
 }
 
-// Jobs come due while no node is there. Those that start later say so once, however many they
-// are, with how many jobs were late, and that it is over.
+// Jobs come due while no node runs. Later nodes report it once, regardless of their number, with the number of late
+// jobs, and resolve it.
 func TestBlindnessIsSaidOnce(t *testing.T) {
 	topics := []string{"sweep", "intake/" + bus.EventsStream}
 	for _, database := range []string{"sqlite", "postgres"} {
@@ -103,7 +103,7 @@ func TestBlindnessIsSaidOnce(t *testing.T) {
 	}
 }
 
-// config is what the i-th node of several runs with.
+// config returns the configuration of the i-th node.
 func config(t *testing.T, c server.Config, i int) server.Config {
 	if i > 0 {
 		c.DataDir = t.TempDir()
@@ -111,8 +111,7 @@ func config(t *testing.T, c server.Config, i int) server.Config {
 	return c
 }
 
-// pastDue waits until all jobs are due, by the clock of a store that no node uses, and sets
-// back how far the topics came.
+// pastDue waits until all jobs are due, by the clock of a separate store, and moves the progress of the topics back.
 func pastDue(t *testing.T, c server.Config, topics []string, by time.Duration) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Log: slog.New(slog.DiscardHandler)})
@@ -141,7 +140,7 @@ func pastDue(t *testing.T, c server.Config, topics []string, by time.Duration) {
 		t.Fatal(err)
 	}
 	for _, topic := range topics {
-		seen := store.Progress{Topic: topic} // a node that ran for a moment may not have kept it
+		seen := store.Progress{Topic: topic} // a node that ran only briefly may not have stored it
 		if i := slices.IndexFunc(kept, func(p store.Progress) bool { return p.Topic == topic }); i >= 0 {
 			seen = kept[i]
 		}

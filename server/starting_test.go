@@ -49,8 +49,8 @@ func serves(t *testing.T, n *node, ready <-chan server.Endpoints) {
 	}
 }
 
-// A database that goes away after it was opened, while a node starts, is waited for. The file of
-// channels is a pipe, so that the node stands there until somebody writes.
+// A starting node retries a database that fails after it was opened. The channels file is a pipe, so that the node
+// blocks there until the test writes.
 func TestADatabaseThatGoesAwayAtTheStartIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	proxy, database := distant(t)
@@ -80,7 +80,7 @@ func TestADatabaseThatGoesAwayAtTheStartIsWaitedFor(t *testing.T) {
 	serves(t, n, ready)
 }
 
-// onWarning calls a function when a node says something for the first time, before it goes on.
+// onWarning calls a function before the first log record with a text is handled.
 type onWarning struct {
 	slog.Handler
 	says string
@@ -96,9 +96,9 @@ func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// The same goes for the look for tokens, which is the last one before the node serves.
+// The same applies to the token lookup, the last step before the node serves.
 func TestADatabaseThatGoesAwayBeforeTheDoorIsWaitedFor(t *testing.T) {
-	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // so that it moves, and says so
+	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // forces the move to another address, with its log message
 		t.Cleanup(func() { _ = taken.Close() })
 	}
 	proxy, database := distant(t)

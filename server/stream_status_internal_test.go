@@ -11,8 +11,7 @@ import (
 	"deadman/web"
 )
 
-// What is said of a stream follows from what the database, the broker and the reader know of it,
-// as far as each of them answers.
+// The state of a stream follows from the available information of the database, the broker and the reader.
 func TestStandingOfAStream(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
@@ -22,7 +21,7 @@ func TestStandingOfAStream(t *testing.T) {
 		name   string
 		s      streamStatus
 		state  string
-		behind int // -1: not known
+		behind int // -1: unknown
 		lag    time.Duration
 	}{
 		{"read to its end", streamStatus{cursor: cursor, readBy: "a", end: end(100)}, web.StreamRead, 0, 0},

@@ -17,7 +17,7 @@ import (
 	"deadman/web"
 )
 
-// streams are the streams as a node shows them, by name.
+// streams returns the streams as shown by a node, by name.
 func (n *node) streams() map[string]web.Stream {
 	n.Helper()
 	var page web.Page[web.Stream]
@@ -31,9 +31,8 @@ func (n *node) streams() map[string]web.Stream {
 	return all
 }
 
-// Of each stream that rules are told by is known how far it is read, which jobs came of it, who
-// reads it and who waits for it: on each node the same, whichever of them reads. One that is
-// deleted is said to be gone.
+// For each stream of rules, every node shows the same position, affected jobs, reader and dependent rules, regardless
+// of the reading node. A deleted stream is shown as gone.
 func TestStreamsAreShown(t *testing.T) {
 	t.Parallel()
 	url := broker(t)
@@ -68,7 +67,7 @@ func TestStreamsAreShown(t *testing.T) {
 			t.Errorf("who is told by it: %+v", s)
 		}
 	}
-	// Its subjects move to where they cannot be read, so that the rule stays with it.
+	// Its subjects move to an unreadable stream, so that the rule keeps it.
 	do := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -91,8 +90,8 @@ func TestStreamsAreShown(t *testing.T) {
 	}
 }
 
-// The jobs of a stream that is deleted and made again are decided: events of the new stream end them, and without events
-// their steps are taken.
+// Jobs of a recreated stream are still decided: events of the new stream end them, and without events their steps are
+// taken.
 func TestJobsOfARecreatedStreamAreDecided(t *testing.T) {
 	t.Parallel()
 	url := broker(t)

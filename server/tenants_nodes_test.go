@@ -15,10 +15,11 @@ import (
 	"deadman/server"
 )
 
-// learns bounds how long a node takes to learn of a quota and of its use on other nodes: 5 seconds, and time for a busy machine.
+// learns bounds the time until a node knows a quota and its use on other nodes: 5 seconds, and a reserve for a busy
+// machine.
 const learns = 20 * time.Second
 
-// spread is several nodes of one database and one broker, and a tenant that spreads what it does over them.
+// spread is several nodes on one database and one broker, with a tenant that uses all of them.
 type spread struct {
 	*tenants            // the first node
 	nodes    []*tenants // all of them
@@ -50,7 +51,7 @@ func (w *spread) playedBy(t *testing.T) *spread {
 	return again
 }
 
-// over sends so many requests at once, each to the next node, and returns the answers by node.
+// over sends concurrent requests, each to the next node, and returns the responses by node.
 func (w *spread) over(requests int, send func(n *tenants, i int) reply) [][]reply {
 	w.Helper()
 	answers := make([][]reply, len(w.nodes))
@@ -66,7 +67,7 @@ func (w *spread) over(requests int, send func(n *tenants, i int) reply) [][]repl
 	return answers
 }
 
-// counted returns how many answers have a status, and fails the test for those that have neither it nor the refusal of a quota.
+// counted returns the numbers of responses with a status and with a quota refusal, and fails the test for others.
 func (w *spread) counted(answers [][]reply, status, refusal int) (taken, refused int64) {
 	w.Helper()
 	for _, got := range slices.Concat(answers...) {
@@ -80,7 +81,8 @@ func (w *spread) counted(answers [][]reply, status, refusal int) (taken, refused
 	return taken, refused
 }
 
-// onEach waits until something holds on each node, and fails the test for a node that takes longer than nodes take to learn of it.
+// onEach waits until a condition holds on each node, and fails the test after the time in which nodes must learn of
+// it.
 func (w *spread) onEach(what string, holds func(n *tenants) bool) {
 	w.Helper()
 	began := time.Now()
@@ -94,7 +96,7 @@ func (w *spread) onEach(what string, holds func(n *tenants) bool) {
 	}
 }
 
-// agree waits until all nodes count the same of a limit, and that is what was refused, and used where used is not negative.
+// agree waits until all nodes report the same refusals of a limit, and the same use unless used is negative.
 func (w *spread) agree(limit string, used, refused int64) {
 	w.Helper()
 	var first usage
@@ -105,7 +107,7 @@ func (w *spread) agree(limit string, used, refused int64) {
 	})
 }
 
-// refusedByNodes is the sum of what each node says that it refused.
+// refusedByNodes returns the sum of the refusals reported by each node.
 func (w *spread) refusedByNodes(limit string) (sum int64) {
 	w.Helper()
 	for _, n := range w.nodes {
@@ -124,8 +126,8 @@ func (w *spread) refusedByNodes(limit string) (sum int64) {
 	return sum
 }
 
-// A tenant that spreads what it does over three nodes has one quota: rules are exact, events are limited on each node, and of jobs and
-// alerts the nodes together take as much more as they do before they learn of each other.
+// A tenant on three nodes has one quota: rules are exact, events are limited per node, and jobs and alerts can exceed
+// the quota only by the amount accepted before the nodes know of each other.
 func TestQuotasHoldOnSeveralNodes(t *testing.T) {
 	w := newSpread(t, 3)
 	for _, attack := range []struct {
@@ -155,7 +157,7 @@ func (w *spread) rulesAreCounted(t *testing.T) {
 	answers := w.over(15, func(n *tenants, i int) reply {
 		return n.call(http.MethodPut, "/api/v1/rules/"+name(i), strings.Replace(holdRule, "acme-hold", name(i), 1), append(slices.Clone(n.acme), "Content-Type", "application/yaml")...)
 	})
-	if saved, _ := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity); saved != 4 { // with acme-late
+	if saved, _ := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity); saved != 4 { // includes acme-late
 		t.Errorf("%d rules were saved over %d nodes, want 4", saved, len(w.nodes))
 	}
 	w.onEach("5 rules are counted", func(n *tenants) bool {
@@ -165,17 +167,17 @@ func (w *spread) rulesAreCounted(t *testing.T) {
 	for i := range 15 {
 		w.call(http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
 	}
-	// Room that one node makes is there on another at once.
+	// Capacity freed on one node is available on another at once.
 	w.nodes[2].put(http.StatusCreated, "", holdRule, w.acme...)
 }
 
-// hold has the tenant create a job on a node.
+// hold creates a job of the tenant on a node.
 func (w *tenants) hold(key string) reply {
 	w.Helper()
 	return w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "`+key+`"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
 }
 
-// listed is how many pending jobs of the tenant are listed.
+// listed returns the number of pending jobs listed for the tenant.
 func (w *tenants) listed() int64 {
 	w.Helper()
 	var jobs list
@@ -187,7 +189,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 	w.quota(`{}`)
 	w.onEach("the rule takes jobs", func(n *tenants) bool {
 		got := n.hold("first").status
-		return got == http.StatusCreated || got == http.StatusConflict // the node before began it
+		return got == http.StatusCreated || got == http.StatusConflict // the previous node created it
 	})
 	before, room := w.listed(), int64(8)
 	most := before + room
@@ -205,7 +207,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 		t.Errorf("%d jobs are pending, want %d", got, before+begun)
 	}
 	w.agree("jobs", before+begun, refused)
-	// Once the nodes know of each other, no node has room, neither for requests nor for events.
+	// Once the nodes know of each other, no node has capacity for requests or events.
 	answers = w.over(9, func(n *tenants, i int) reply { return n.hold(fmt.Sprintf("late%d", i)) })
 	if begun, _ := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity); begun != 0 {
 		t.Errorf("%d jobs began although all nodes knew that there was no room", begun)
@@ -216,7 +218,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 	})
 	w.eventually("events without room are dead letters", func() bool { return len(w.letters("acme-hold")) == 9 })
 	w.agree("jobs", before+begun, refused+18)
-	// Room that one node makes is there on each.
+	// Capacity freed on one node is available on each.
 	for i := range 90 {
 		w.call(http.MethodDelete, fmt.Sprintf("/api/v1/jobs/acme-hold/n%d", i), "", w.acme...)
 	}
@@ -228,7 +230,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 	}
 }
 
-// Each node takes as many events a second as the quota says.
+// Each node accepts as many events per second as the quota allows.
 func (w *spread) eventsAreCounted(t *testing.T) {
 	const most = 4
 	w.quota(fmt.Sprintf(`{"events": %d}`, most))
@@ -260,7 +262,8 @@ func (w *spread) eventsAreCounted(t *testing.T) {
 	})
 }
 
-// flood has acme alert about keys, whose events come over all nodes, and waits until each alert is published or withheld.
+// flood raises alerts of acme about keys, by events over all nodes, and waits until each alert is published or
+// withheld.
 func (w *spread) flood(name string, keys int, text string) (published, withheld int64) {
 	w.Helper()
 	rule := strings.NewReplacer("TEXT", `"{{event.text}}"`, "acme-flood", "acme-"+name, "acme.flood", "acme."+name).Replace(floodRule)
@@ -284,7 +287,7 @@ func (w *spread) flood(name string, keys int, text string) (published, withheld 
 }
 
 func (w *spread) alertsAreCounted(*testing.T) {
-	// Alerts are counted anew with each hour, which would be in between.
+	// Alert counts restart with each hour, so the test avoids its end.
 	if left := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)); left < time.Minute {
 		time.Sleep(left)
 	}
@@ -293,11 +296,11 @@ func (w *spread) alertsAreCounted(*testing.T) {
 
 func (w *spread) bytesAreCounted(*testing.T) { w.limited("alert_bytes", "wide", 20_000) }
 
-// limited fails the test unless a limit of alerts that has room for some holds on all nodes.
+// limited fails the test unless a limit of alerts with some capacity holds across all nodes.
 func (w *spread) limited(limit, name string, room int64) {
 	w.Helper()
 	w.quota(`{}`)
-	// Alerts that were published just now are counted.
+	// Recently published alerts are counted.
 	var used int64
 	time.Sleep(learns / 4)
 	w.onEach("alerts are counted", func(n *tenants) bool {
@@ -316,14 +319,14 @@ func (w *spread) limited(limit, name string, room int64) {
 	if limit == "alerts" {
 		w.agree(limit, used+published, before+withheld)
 	}
-	// Once the nodes know of each other, no node has room.
+	// Once the nodes know of each other, no node has capacity.
 	if published, _ := w.flood(name+"-later", 15, ""); published != 0 {
 		w.Errorf("%d alerts are published although all nodes knew that there was no room", published)
 	}
 	w.agree(limit, -1, before+withheld+15)
 }
 
-// refusalsAddUp compares what the nodes refused, each by itself, with what they say of all.
+// refusalsAddUp compares the refusals of each node with the reported total.
 func (w *spread) refusalsAddUp(*testing.T) {
 	w.quota(`{}`)
 	for _, limit := range []string{"jobs", "events", "alerts", "alert_bytes"} {

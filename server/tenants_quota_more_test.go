@@ -12,12 +12,12 @@ import (
 	"deadman/internal/bus"
 )
 
-// withJSON are headers for a body in JSON.
+// withJSON returns the headers with a JSON content type.
 func withJSON(headers []string) []string {
 	return append(slices.Clone(headers), "Content-Type", "application/json")
 }
 
-// pending counts the jobs of acme, once the quota has counted as many.
+// pending returns the number of acme's jobs, once the quota has counted as many.
 func (w *tenants) pending() (n int) {
 	w.Helper()
 	w.eventually("all pending jobs of acme are counted", func() bool {
@@ -29,7 +29,7 @@ func (w *tenants) pending() (n int) {
 	return n
 }
 
-// Alerts that an admin has published again have room, count once, and are ended in the stream.
+// Alerts that an admin publishes again are admitted, count once, and are resolved in the stream.
 func (w *tenants) alertsAgainAreCountedOnce(t *testing.T) {
 	const rule, subjects = "acme-again", "deadman.alerts.acme-again.>"
 	w.put(http.StatusCreated, "", strings.NewReplacer("TEXT", "late", "acme-flood", rule, "acme.flood", "acme.again", "acme.dry", "acme.done").Replace(floodRule), w.acme...)
@@ -54,7 +54,7 @@ func (w *tenants) alertsAgainAreCountedOnce(t *testing.T) {
 			t.Errorf("the stream has %d alerts, want %d", n, alerts)
 		}
 		w.eventually("each alert counts once", func() bool {
-			w.quota(fmt.Sprintf(`{"alerts": %d}`, before+2)) // which counts anew
+			w.quota(fmt.Sprintf(`{"alerts": %d}`, before+2)) // starts a new count
 			return w.usage("acme-", "alerts", w.acme).Used == before+used
 		})
 	}
@@ -68,7 +68,7 @@ func (w *tenants) alertsAgainAreCountedOnce(t *testing.T) {
 	again(10, 10)
 }
 
-// Requests and events at a time begin as many jobs as there is room for.
+// Concurrent requests and events create as many jobs as the quota allows.
 func (w *tenants) jobsAtOnceAreCounted(t *testing.T) {
 	const room = 7
 	w.quota(`{}`)
@@ -111,7 +111,7 @@ func (w *tenants) jobsAtOnceAreCounted(t *testing.T) {
 	}
 }
 
-// No retry of a dead letter begins a job that an event has ended meanwhile.
+// A retry of a dead letter creates no job that an event has ended meanwhile.
 func (w *tenants) endsOfLettersAreKept(t *testing.T) {
 	w.quota(`{}`)
 	w.quota(fmt.Sprintf(`{"jobs": %d}`, w.pending()))
@@ -138,7 +138,7 @@ func (w *tenants) endsOfLettersAreKept(t *testing.T) {
 	}
 }
 
-// A tenant below a shorter prefix learns that there is a limit, and not whose it is nor how much.
+// A tenant below a shorter prefix learns only of the existence of a limit, neither its prefix nor its value.
 func (w *tenants) outerLimitsAreNotTold(t *testing.T) {
 	w.quota(`{}`)
 	w.want(http.StatusOK, http.MethodPut, "/api/v1/quotas/ac*", `{"rules": 1, "jobs": 2, "events": 0}`, withJSON(w.admin)...)

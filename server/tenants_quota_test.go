@@ -15,7 +15,7 @@ import (
 	"deadman/server"
 )
 
-// Two tenants on one node: one of them takes all that it can, and the other neither learns of it, nor waits, nor is silenced.
+// Two tenants share a node: one uses all it can, and the other is not informed, delayed or suppressed.
 func TestTenantsHaveQuotas(t *testing.T) {
 	onBoth(t, func(t *testing.T, c server.Config) {
 		c.AlertsBytes = 4 << 20
@@ -52,7 +52,7 @@ func TestTenantsHaveQuotas(t *testing.T) {
 	})
 }
 
-// zenithGoesOn fails the test unless an event of zenith becomes a job, which is checked, and whose alert is published.
+// zenithGoesOn fails the test unless an event of zenith creates a job that is checked and publishes its alert.
 func (w *tenants) zenithGoesOn(key string) {
 	w.Helper()
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "`+key+`"}`, w.zenith...)
@@ -72,7 +72,7 @@ type saidAlert struct {
 	Labels                  map[string]string
 }
 
-// alertsOf are the newest alerts of a rule, as a token sees them.
+// alertsOf returns the newest alerts of a rule, as visible to a token.
 func (w *tenants) alertsOf(rule string, as []string) []saidAlert {
 	w.Helper()
 	var said struct{ Items []saidAlert }
@@ -86,7 +86,7 @@ func (w *tenants) quota(limits string) {
 	w.want(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-*", limits, append(w.admin, "Content-Type", "application/json")...)
 }
 
-// usage is what is used of a limit of a prefix.
+// usage is the use of a limit of a prefix.
 type usage struct {
 	Name                string
 	Most, Used, Refused int64
@@ -122,7 +122,7 @@ escalate: [{after: 100h, step: primary}]
 slot: 1s
 `
 
-// isOver fails the test unless an answer refuses for want of room, and names acme alone.
+// isOver fails the test unless a response is a quota refusal that names only acme.
 func (w *tenants) isOver(got reply, status int) {
 	w.Helper()
 	text := string(got.body)
@@ -154,12 +154,12 @@ func (w *tenants) rulesAreCounted(t *testing.T) {
 		}
 		w.isOver(got, http.StatusUnprocessableEntity)
 	}
-	if len(saved) != 3 { // with acme-late
+	if len(saved) != 3 { // includes acme-late
 		t.Fatalf("%d rules were saved at once, want 3", len(saved))
 	}
 	w.put(http.StatusOK, "", strings.Replace(text(saved[0]), "100h", "101h", 1), w.acme...)
 	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith-late", "zenith-more"), w.zenith...)
-	w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "acme-operators", 1), w.admin...) // it counts, and is not refused
+	w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "acme-operators", 1), w.admin...) // it counts but is not refused
 	if got := w.usage("acme-", "rules", w.admin); got.Most != 4 {
 		t.Errorf("rules: %+v", got)
 	}
@@ -191,7 +191,7 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	for i := range 20 {
 		w.publish(http.StatusAccepted, "acme.hold", fmt.Sprintf(`{"id": "over%d"}`, i), w.acme...)
 	}
-	w.publish(http.StatusAccepted, "acme.hold", `{"id": "h0"}`, w.acme...) // is pending: nothing to refuse
+	w.publish(http.StatusAccepted, "acme.hold", `{"id": "h0"}`, w.acme...) // already pending: nothing to refuse
 	w.eventually("20 events of acme are dead letters", func() bool {
 		letters := w.letters("acme-hold")
 		return len(letters) == 20 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "pending jobs")
@@ -205,14 +205,14 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	if page := w.call(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "A quota is used up") {
 		t.Errorf("the page of the rule: %s", page.body)
 	}
-	// A quota never loses an end.
+	// A quota never drops a resolve.
 	w.publish(http.StatusAccepted, "acme.free", `{"id": "h0"}`, w.acme...)
 	w.eventually("a job of acme ends", func() bool { return !held("h0") })
 	w.eventually("its room is free", func() bool {
 		w.publish(http.StatusAccepted, "acme.hold", `{"id": "next"}`, w.acme...)
 		return held("next")
 	})
-	// What was before counts, too.
+	// Past events count too.
 	past := strings.Replace(holdRule, "acme-hold", "acme-past", 1)
 	asYAML := append(slices.Clone(w.acme), "Content-Type", "application/yaml")
 	w.isOver(w.call(http.MethodPut, "/api/v1/rules/acme-past?since=2026-01-01T00:00:00Z", past, asYAML...), http.StatusUnprocessableEntity)
@@ -293,11 +293,11 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 	}
 }
 
-// Large events use a quota up that small ones do not.
+// Large events use up a quota that small ones do not.
 func (w *tenants) eventBytesAreCounted(t *testing.T) {
 	w.quota(`{"event_bytes": 2000}`)
 	large := `{"id": "nobody", "text": "` + strings.Repeat("x", 255<<10) + `"}`
-	w.publish(http.StatusAccepted, "acme.free", large, w.acme...) // the bucket is full: one of any size passes
+	w.publish(http.StatusAccepted, "acme.free", large, w.acme...) // the bucket is full: any size is accepted
 	w.publish(http.StatusAccepted, "acme.free", large, w.acme...)
 	got := w.call(http.MethodPost, "/api/v1/events/acme.free", large, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
 	w.isOver(got, http.StatusTooManyRequests)
@@ -320,7 +320,7 @@ func (w *tenants) eventBytesAreCounted(t *testing.T) {
 	w.quota(`{}`)
 }
 
-// Few jobs with large bodies use a quota up, and ends make room.
+// A few jobs with large bodies use up a quota, and ends free it.
 func (w *tenants) jobBytesAreCounted(t *testing.T) {
 	w.quota(`{}`)
 	w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", "acme-heavy", "acme.hold", "acme.load", "acme.free", "acme.unload").Replace(holdRule), w.acme...)
@@ -335,7 +335,7 @@ func (w *tenants) jobBytesAreCounted(t *testing.T) {
 	for i := range 6 {
 		load(i)
 	}
-	load(0) // is pending
+	load(0) // already pending
 	w.eventually("3 events of acme are dead letters", func() bool {
 		letters := w.letters("acme-heavy")
 		return len(letters) == 3 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "bytes of pending jobs")
@@ -359,7 +359,7 @@ func (w *tenants) jobBytesAreCounted(t *testing.T) {
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-heavy", "", w.acme...)
 }
 
-// Many rules of a tenant take one large event in: as many as have room together, and the others by a retry.
+// Many rules of a tenant process one large event: as many as the quota allows, and the others by a retry.
 func (w *tenants) anEventIsShared(t *testing.T) {
 	w.quota(`{}`)
 	const many = 20
@@ -403,7 +403,7 @@ func (w *tenants) anEventIsShared(t *testing.T) {
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/operators", "", w.admin...)
 }
 
-// messages is how many messages a stream has on a subject.
+// messages returns the number of messages of a stream on a subject.
 func (w *tenants) messages(stream, subject string) (n uint64) {
 	w.Helper()
 	for _, count := range w.state(stream, subject).Subjects {
@@ -421,7 +421,7 @@ escalate: [{after: 1s, step: primary, text: TEXT}, {after: 100h, step: later}]
 slot: 1s
 `
 
-// flood has acme alert about keys, and waits until all alerts are decided, and published or withheld.
+// flood raises alerts of acme about keys, and waits until all are decided, and published or withheld.
 func (w *tenants) flood(rule, subject string, keys int, body string) (published, withheld int) {
 	w.Helper()
 	for i := range keys {
@@ -454,7 +454,7 @@ func (w *tenants) alertsAreCounted(t *testing.T) {
 	if n := w.messages(bus.AlertsStream, "deadman.alerts.acme-flood.>"); n != 4 {
 		t.Errorf("the stream has %d alerts of acme-flood, want 4", n)
 	}
-	// What ends a published alert is published, and what ends a withheld one is not.
+	// The resolution of a published alert is published, and that of a withheld one is not.
 	for i := range 30 {
 		w.publish(http.StatusAccepted, "acme.dry", fmt.Sprintf(`{"id": "f%d"}`, i), w.acme...)
 	}
@@ -473,7 +473,7 @@ func (w *tenants) alertsAreCounted(t *testing.T) {
 	if n := w.messages(bus.AlertsStream, "deadman.alerts.acme-flood.>"); n != 8 {
 		t.Errorf("the stream has %d alerts of acme-flood, want 4 and their ends", n)
 	}
-	// With more room what was withheld can be published after all.
+	// With a higher quota, withheld alerts can be published after all.
 	w.quota(`{}`)
 	w.want(http.StatusOK, http.MethodPost, "/api/v1/alerts/republish", `{"rule": "acme-flood", "since": "2020-01-01T00:00:00Z"}`, append(slices.Clone(w.admin), "Content-Type", "application/json")...)
 	w.eventually("all alerts of acme are in the stream", func() bool {
@@ -486,7 +486,7 @@ func (w *tenants) alertsAreCounted(t *testing.T) {
 	}
 }
 
-// One tenant does not fill the stream of alerts, with nothing but the defaults.
+// One tenant can't fill the stream of alerts, even with the default limits.
 func (w *tenants) bytesAreCounted(t *testing.T) {
 	w.quota(`{}`)
 	w.put(http.StatusCreated, "", strings.NewReplacer("TEXT", `"{{event.text}}"`, "acme-flood", "acme-bytes", "acme.flood", "acme.wide").Replace(floodRule), w.acme...)
@@ -591,7 +591,7 @@ func (w *tenants) quotasAreSet(t *testing.T) {
 	}
 }
 
-// state is what a stream has, by subject where a filter is given.
+// state returns the state of a stream, by subject if a filter is given.
 func (w *tenants) state(stream, filter string) jetstream.StreamState {
 	w.Helper()
 	js, err := jetstream.New(w.as(bus.UserAdmin))

@@ -44,7 +44,7 @@ func (w *tenants) nothingIsSeen(t *testing.T) {
 	}
 }
 
-// follows are the rules of the alerts that acme's stream has, up to acme's own.
+// follows returns the rules of the alerts in acme's stream, up to acme's own.
 func (w *tenants) follows(t *testing.T) (rules []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -62,7 +62,7 @@ func (w *tenants) follows(t *testing.T) (rules []string) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	// An alert of each tenant after the stream was opened: zenith's is published first.
+	// An alert of each tenant after the stream was opened; zenith's is published first.
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "z9"}`, w.zenith...)
 	w.eventually("zenith has its alert", func() bool {
 		var said list
@@ -145,7 +145,7 @@ func (w *tenants) nothingIsLearnt(t *testing.T) {
 	}
 }
 
-// An admin who saves over a tenant's rule gives it an admin's bounds, and the tenant may not save that as its own.
+// An admin who saves a tenant's rule gives it the admin's bounds, and the tenant can't save that version as its own.
 func (w *tenants) rulesChangeHands(t *testing.T) {
 	const wide = "name: acme-wide\nentity: order\ntrigger: {event: zenith.created, key: event.id}\n" + steps
 	narrow := strings.Replace(wide, "zenith.created", "acme.created", 1)
@@ -167,7 +167,7 @@ func (w *tenants) rulesChangeHands(t *testing.T) {
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-wide", "", w.acme...)
 }
 
-// A rule that acme saved is held to acme's bounds when acme's token is gone, also where the database was changed.
+// A rule saved by acme keeps acme's bounds after acme's token is gone, even if the database is changed.
 func (w *tenants) boundsStay(t *testing.T) {
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", w.admin...)
 	w.end()
@@ -196,10 +196,10 @@ func (w *tenants) boundsStay(t *testing.T) {
 	}
 }
 
-// letter is a dead letter, as these tests read it.
+// letter is the part of a dead letter that these tests check.
 type letter struct{ Reason string }
 
-// tamper has acme's rule listen to zenith's events, in the database.
+// tamper changes acme's rule in the database to read zenith's events.
 func (w *tenants) tamper(t *testing.T) {
 	t.Helper()
 	driver, dsn := "pgx", w.config.DatabaseURL

@@ -16,12 +16,12 @@ import (
 	"deadman/server"
 )
 
-// tenants is a node with two tenants, acme and zenith, each with subjects, sources and handlers of its own.
+// tenants is a node with two tenants, acme and zenith, each with its own subjects, sources and handlers.
 type tenants struct {
 	*node
 	config server.Config
-	called *atomic.Int64 // how often zenith's handler was called
-	asked  *atomic.Int64 // how often zenith's service was asked
+	called *atomic.Int64 // calls of zenith's handler
+	asked  *atomic.Int64 // requests to zenith's service
 
 	admin, acme, zenith, sender []string // headers
 }
@@ -46,7 +46,7 @@ func newTenants(t *testing.T, c server.Config) *tenants {
 	return w
 }
 
-// start starts the node, again with the same database. Each start has handlers of its own.
+// start restarts the node on the same database. Each start has new handlers.
 func (w *tenants) start(t *testing.T) {
 	t.Helper()
 	w.config.Handlers = &checks.Handlers{}
@@ -76,7 +76,7 @@ func (w *tenants) tenant(name string) []string {
 		"subjects": ["NAME.>"], "publish": ["NAME.>"], "sources": ["NAME-*"], "handlers": ["NAME-*"]}`, "NAME", name))
 }
 
-// publish publishes an event by the API and returns its sequence, which a tenant is not told.
+// publish publishes an event over the API and returns its sequence, which tenants do not see.
 func (w *tenants) publish(status int, subject, body string, headers ...string) (seq uint64, answer reply) {
 	w.Helper()
 	var taken struct{ Seq uint64 }
@@ -85,7 +85,7 @@ func (w *tenants) publish(status int, subject, body string, headers ...string) (
 	return taken.Seq, answer
 }
 
-// listenAt answers requests on a subject and counts them.
+// listenAt replies to requests on a subject and counts them.
 func (w *tenants) listenAt(subject string, asked *atomic.Int64) {
 	w.Helper()
 	conn := w.as(bus.UserAdmin)
@@ -111,7 +111,7 @@ slot: 1s
 
 const steps = "escalate: [{after: 1s, step: primary, text: \"{{event}}\"}]\nslot: 1s\n"
 
-// attacks are rules of acme that would reach zenith, and where each of them does.
+// attacks are rules of acme that would reach zenith, with the position of the error.
 var attacks = map[string]string{
 	"trigger: {schedule: \"@every 1s\", emit: {subject: zenith.shipped, data: {id: z1}}}\n":                                                              "/trigger/emit/subject",
 	"trigger: {event: \"zenith.>\", key: \"'x'\"}\n" + steps:                                                                                             "/trigger/event",
@@ -129,7 +129,7 @@ var attacks = map[string]string{
 	"trigger: {event: acme.a, key: event.id}\nlookup: {sql: {source: nowhere, query: select 1}}\n" + steps:                                               "/lookup/sql/source",
 }
 
-// Two tenants on one node: neither reads, writes, emits, looks up, learns or ends what is the other's.
+// Two tenants share a node: neither reads, writes, emits, looks up, learns or ends anything of the other.
 func TestTenants(t *testing.T) {
 	onBoth(t, func(t *testing.T, c server.Config) {
 		w := newTenants(t, c)
@@ -214,7 +214,7 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 	w.waits("z1")
 }
 
-// waits fails the test unless zenith waits for a key.
+// waits fails the test unless zenith has a job for a key.
 func (w *tenants) waits(key string) {
 	w.Helper()
 	w.want(http.StatusOK, http.MethodGet, "/api/v1/jobs/zenith-late/"+key, "", w.admin...)
@@ -230,7 +230,7 @@ func (w *tenants) eventsAreRefused(t *testing.T) {
 			t.Errorf("without anything to publish on: %d %s", got.status, got.body)
 		}
 	}
-	// Of what an event means, a token is told about the rules that it may read.
+	// The effects of an event are shown only for the rules readable by the token.
 	w.put(http.StatusCreated, "", "name: zenith-spy\nentity: order\ntrigger: {event: acme.created, key: event.id}\n"+steps, w.admin...)
 	for who, headers := range map[string][]string{"acme": w.acme, "sender": w.sender} {
 		for _, body := range []string{`{"id": "a2"}`, `{}`, `[`} {

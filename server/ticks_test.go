@@ -36,8 +36,7 @@ slot: 1s
 `
 )
 
-// A tick begins a wait, or emits an event that another rule hears; a save takes what is waited for
-// along.
+// A tick creates a job, or emits an event for another rule; a save includes pending changes.
 func TestTicksOfANode(t *testing.T) {
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
 		"late.yaml": importLate, "due.yaml": importDue, "missing.yaml": importMissing,
@@ -78,8 +77,7 @@ func TestTicksOfANode(t *testing.T) {
 	}
 }
 
-// What a tick emits has to be taken in by a stream that keeps it, or it could not be told whether it
-// is there.
+// The subject of an emission must be captured by a stream, or its delivery could not be verified.
 func TestAnEmissionNeedsAStreamThatKeepsIt(t *testing.T) {
 	n := serve(t, server.Config{})
 	js := bustest.JetStream(t, n.natsAs(bus.UserAdmin))

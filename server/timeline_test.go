@@ -15,8 +15,7 @@ import (
 	"deadman/rules"
 )
 
-// timeline is what happens, as the pages write it: what comes, and what deadman makes of it.
-// Its instants are UTC and in 2026.
+// timeline is a sequence of inputs and results, as written in the docs. Its times are UTC and in 2026.
 type timeline []line
 
 type line struct {
@@ -25,14 +24,14 @@ type line struct {
 	text string
 }
 
-// The kinds of lines that a timeline is given. All others follow from them.
+// The kinds of input lines. All others are results.
 const (
-	saved   = "saved" // the rule is, and ticks from then on; only as the first line
+	saved   = "saved" // the rule is saved, and ticks from then on; only as the first line
 	anEvent = "event" // a subject and a body
-	finds   = "finds" // what a source finds about everybody from then on
-	acks    = "acks"  // a key, and how long what was said about it is acknowledged: a span, for good or no more
-	down    = "down"  // nobody looks from then on, and events are not read
-	up      = "up"    // they are again
+	finds   = "finds" // the value of a source for all entities from then on
+	acks    = "acks"  // a key and the duration of the acknowledgement: a span, for good or no more
+	down    = "down"  // the node is down from then on, and reads no events
+	up      = "up"    // the node is up again
 	until   = "until" // the timeline ends
 )
 
@@ -44,7 +43,7 @@ const (
 	second = minute + ":05"
 )
 
-// clock is an instant as a timeline writes it.
+// clock formats a time for a timeline.
 func clock(at time.Time) string {
 	if at = at.UTC(); at.Second() == 0 {
 		return at.Format(minute)
@@ -52,8 +51,7 @@ func clock(at time.Time) string {
 	return at.Format(second)
 }
 
-// String is the timeline as people read it. What happens at the same time as the line above
-// leaves the time out.
+// String formats the timeline. A line with the same time as the one above omits it.
 func (tl timeline) String() string {
 	var b strings.Builder
 	width, before := 0, ""
@@ -74,7 +72,7 @@ func (tl timeline) String() string {
 
 var row = regexp.MustCompile(`^(\w{3} \d\d \w{3} \d\d:\d\d(?::\d\d)?)?\s+(\w+) +(.*)$`)
 
-// readTimeline reads what String writes.
+// readTimeline parses the format of String.
 func readTimeline(t *testing.T, text string) (tl timeline) {
 	t.Helper()
 	var at time.Time
@@ -104,7 +102,7 @@ func instant(t *testing.T, text string) time.Time {
 	return at
 }
 
-// given are the lines that the others follow from.
+// given returns the input lines.
 func (tl timeline) given() (given timeline) {
 	for _, l := range tl {
 		if slices.Contains(givens, l.kind) {
@@ -114,7 +112,7 @@ func (tl timeline) given() (given timeline) {
 	return given
 }
 
-// events are the events of the timeline, and its end; zero: none.
+// events returns the events of the timeline, and its end; zero: none.
 func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 	for _, l := range tl {
 		switch l.kind {
@@ -130,7 +128,7 @@ func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 	return events, end
 }
 
-// found is what a source finds all the time; steady is false where that changes, or nobody knows.
+// found returns the constant value of a source; steady is false if it changes or no entity exists.
 func (tl timeline) found() (found json.RawMessage, steady bool) {
 	for i, l := range tl {
 		switch {
@@ -146,7 +144,7 @@ func (tl timeline) found() (found json.RawMessage, steady bool) {
 	return found, true
 }
 
-// heard are the lines that people hear of, and how waits end.
+// heard returns the lines of alerts and ends of jobs.
 func (tl timeline) heard() (heard timeline) {
 	for _, l := range tl {
 		if l.kind == "says" || l.kind == "ends" {
@@ -156,7 +154,7 @@ func (tl timeline) heard() (heard timeline) {
 	return heard
 }
 
-// previewed is the timeline of a rule to which comes what is given.
+// previewed returns the timeline of a rule with the given inputs, by a preview.
 func previewed(t *testing.T, rule string, known calendars.Set, given timeline) timeline {
 	t.Helper()
 	events, end := given.events()
@@ -171,7 +169,7 @@ func previewed(t *testing.T, rule string, known calendars.Set, given timeline) t
 	var follows timeline
 	var next time.Time
 	for _, l := range p.Lines {
-		if l.Kind != rules.Event || !l.Next.Equal(next) { // an event that puts nothing off is told by itself
+		if l.Kind != rules.Event || !l.Next.Equal(next) { // an event that moves no check has a line of its own
 			follows = append(follows, lineOf(p, l))
 		}
 		next = l.Next
@@ -179,7 +177,7 @@ func previewed(t *testing.T, rule string, known calendars.Set, given timeline) t
 	return given.with(follows)
 }
 
-// with puts what follows between what is given, which comes first where both are at one time.
+// with merges results into inputs; inputs precede results of the same time.
 func (tl timeline) with(follows timeline) timeline {
 	all := slices.Concat(tl, follows)
 	slices.SortStableFunc(all, func(a, b line) int { return a.at.Compare(b.at) })
@@ -206,10 +204,10 @@ func lineOf(p rules.Preview, l rules.PreviewLine) line {
 	return line{l.At, "goes on", next}
 }
 
-// ended is the line of a wait that ends.
+// ended returns the line of a job's end.
 func ended(at time.Time, key, outcome string) line { return line{at, "ends", key + ", " + outcome} }
 
-// said is the line of an alert.
+// said returns the line of an alert.
 func said(at time.Time, a alerts.Draft) line {
 	what := a.Step
 	if a.Status != alerts.Firing {

@@ -20,47 +20,46 @@ import (
 	"deadman/rules"
 )
 
-// virtual is the whole engine on a real SQLite store in virtual time. Events come from one
-// stream, which the test reads.
+// virtual runs the whole engine on a real SQLite store in virtual time. Its events come from one stream, read by the
+// test.
 type virtual struct {
 	t     *testing.T
 	dir   string
 	known calendars.Set
-	shelf shelf // what lookups find
+	shelf shelf // source of the lookups
 
-	store   *store.Store // nil: it is down
+	store   *store.Store // nil: down
 	book    *rules.Catalog
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	ticker  *scheduler.Scheduler
 	seq     uint64
-	missed  []rules.PreviewEvent // what came while it was down
-	ticked  ticked               // what became of ticks
+	missed  []rules.PreviewEvent // events received while it was down
+	ticked  ticked               // outcomes of ticks
 	stop    context.CancelFunc
 	done    chan error
 }
 
-// stream is where the events of a timeline come from.
+// stream is the stream of a timeline's events.
 const stream = "EVENTS"
 
-// settles is how long the engine may take for what is due, its patience with batches included.
+// settles bounds the time for due work, including the engine's batching.
 const settles = 500 * time.Millisecond
 
-// starts is how long the engine may take until it holds its shards, should the first try not do.
+// starts bounds the time until the engine holds its shards, including a failed first attempt.
 const starts = 15 * time.Second
 
-// patience is how many moments a timeline may have at which somebody looks.
+// patience is the maximum number of steps of a timeline.
 const patience = 2000
 
-// heard plays what is given to rules, and returns what people hear, of whichever rule and
-// key, in the order of time.
+// heard plays inputs to rules, and returns the alerts and ends of all rules and keys, ordered by time.
 func heard(t *testing.T, text string, known calendars.Set, given timeline) (tl timeline) {
 	t.Helper()
 	played(t, text, known, given, func(v *virtual) { tl = v.heard() })
 	return tl
 }
 
-// played plays what is given to rules until nothing is waited for any more, and then asks.
+// played plays inputs to rules until no job is pending, and then calls ask.
 func played(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func played(t *testing.T, text string, known calendars.Set, given timeline, ask 
 	})
 }
 
-// play goes from one moment to the next at which something comes or somebody looks.
+// play advances from one input or check to the next.
 func (v *virtual) play(given timeline) {
 	for range patience {
 		next, more := v.next(given)
@@ -99,7 +98,7 @@ func (v *virtual) play(given timeline) {
 	v.t.Fatalf("after %d moments somebody still looks; write until", patience)
 }
 
-// next is when something comes or somebody looks.
+// next returns the time of the next input or check.
 func (v *virtual) next(given timeline) (at time.Time, more bool) {
 	if len(given) > 0 {
 		at, more = given[0].at, true
@@ -111,7 +110,7 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if len(given) > 0 { // what ticks after that nobody is told of
+	if len(given) > 0 { // later ticks without alerts
 		_, all := v.book.Scheduled()
 		for _, s := range all {
 			if tick, ok := s.Next(time.Now()); ok && tick.Before(at) {
@@ -127,7 +126,7 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 	return at, more
 }
 
-// take takes in what comes.
+// take processes an input.
 func (v *virtual) take(l line) {
 	switch l.kind {
 	case down:
@@ -138,7 +137,7 @@ func (v *virtual) take(l line) {
 			v.apply(e)
 		}
 		v.missed = nil
-		v.run() // so that what was missed is taken in before any tick
+		v.run() // missed events are ingested before any tick
 		v.settle()
 		time.Sleep(starts)
 	case finds:
@@ -155,7 +154,7 @@ func (v *virtual) take(l line) {
 	}
 }
 
-// acknowledge acknowledges what was said last about a key.
+// acknowledge acknowledges the last alert about a key.
 func (v *virtual) acknowledge(l line) {
 	key, span, _ := strings.Cut(l.text, " ")
 	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Key: key})
@@ -206,7 +205,7 @@ func (v *virtual) apply(e rules.PreviewEvent) {
 	v.seq = event.Seq
 }
 
-// settle says that the stream is read, and lets the engine look at what is due.
+// settle marks the stream as read, and lets the engine check due jobs.
 func (v *virtual) settle() {
 	if v.store == nil {
 		return
@@ -222,7 +221,7 @@ func (v *virtual) settle() {
 	synctest.Wait()
 }
 
-// save saves rules, which hear the stream from its beginning.
+// save saves rules, which read the stream from its beginning.
 func (v *virtual) save(text string) {
 	documents, err := rules.ParseAgainst([]byte(text), "", v.known)
 	if err != nil {
@@ -247,7 +246,7 @@ func (v *virtual) save(text string) {
 	v.sweeper.Wake()
 }
 
-// open opens the store and puts the engine together.
+// open opens the store and creates the engine.
 func (v *virtual) open() {
 	t, quiet := v.t, slog.New(slog.DiscardHandler)
 	var err error
@@ -280,7 +279,7 @@ func (v *virtual) run() {
 	go func(s *futurejobs.Sweeper) { v.done <- s.Run(ctx, context.Background()) }(v.sweeper)
 }
 
-// close stops the engine and closes the store, where they are there.
+// close stops the engine and closes the store, if they are open.
 func (v *virtual) close() {
 	if v.store == nil {
 		return
@@ -297,7 +296,7 @@ func (v *virtual) close() {
 	v.store = nil
 }
 
-// heard is all that was said, and how waits ended.
+// heard returns all alerts, and the ends of jobs.
 func (v *virtual) heard() (tl timeline) {
 	for _, a := range v.alerts() {
 		tl = append(tl, said(a.DecidedAt.Truncate(time.Second), a.Draft))
@@ -309,8 +308,8 @@ func (v *virtual) heard() (tl timeline) {
 	return tl
 }
 
-// alerts are all alerts, in the order of time. Who comes first within a second, and whether any time passes between what
-// is said and what takes it back at once, is nobody's promise: what is shown of it is sorted.
+// alerts returns all alerts, ordered by time. The order within a second, and the delay between an alert and its
+// immediate resolution, are not guaranteed: equal times are sorted.
 func (v *virtual) alerts() []futurejobs.ListedAlert {
 	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
@@ -323,7 +322,7 @@ func (v *virtual) alerts() []futurejobs.ListedAlert {
 	return page.Items
 }
 
-// ended are all waits that ended, in the order of time.
+// ended returns all ended jobs, ordered by time.
 func (v *virtual) ended() []futurejobs.EndedJob {
 	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
@@ -336,20 +335,20 @@ func (v *virtual) ended() []futurejobs.EndedJob {
 	return page.Items
 }
 
-// whole fails the test where a page is not the whole list.
+// whole fails the test if a page is not the complete list.
 func (v *virtual) whole(next string, err error) {
 	if err != nil || next != "" {
 		v.t.Fatalf("more than %d: %v", futurejobs.MaxLimit, err)
 	}
 }
 
-// announce says what people have to know.
+// announce writes a system alert.
 func (v *virtual) announce(ctx context.Context, r alerts.SystemAlert) error {
 	_, _, err := v.store.WriteSystemAlert(ctx, r)
 	return err
 }
 
-// PublishTick applies what a tick publishes as the stream's next event.
+// PublishTick applies the emission of a tick as the stream's next event.
 func (v *virtual) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	return held(ctx, func(context.Context) (isAnswered bool, err error) {
 		v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
@@ -357,13 +356,13 @@ func (v *virtual) PublishTick(ctx context.Context, e futurejobs.Emission, held s
 	})
 }
 
-// ticked counts what became of ticks. It is read while they rest.
+// ticked counts the outcomes of ticks. It is read while no tick runs.
 type ticked struct {
 	mu     sync.Mutex
 	counts map[futurejobs.TickOutcome]int
 }
 
-// Ticked implements ticks.Observer.
+// Ticked implements scheduler.Observer.
 func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -373,5 +372,5 @@ func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	c.counts[outcome] += n
 }
 
-// Alerted implements ticks.Observer.
+// Alerted implements scheduler.Observer.
 func (*ticked) Alerted(alerts.Alert) {}

@@ -21,8 +21,7 @@ func at(t *testing.T, text string) time.Time {
 	return instant
 }
 
-// ticksOf plays a rule that is saved at an instant until another, and returns which key had its
-// step when.
+// ticksOf plays a rule saved at one time until another, and returns the keys and times of its steps.
 func ticksOf(t *testing.T, rule, from, to string, meanwhile ...line) (all []string) {
 	t.Helper()
 	given := append(timeline{{at(t, from), saved, ""}}, meanwhile...)
@@ -34,8 +33,8 @@ func ticksOf(t *testing.T, rule, from, to string, meanwhile ...line) (all []stri
 	return all
 }
 
-// A tick that a clock leaves out comes when the clock is put forward, one that it shows twice comes
-// once, and nine in the morning is nine in the morning.
+// A tick skipped by the clock fires when the clock moves forward, a repeated one fires once, and nine in the morning
+// stays nine in the morning.
 func TestVirtualTicksOnUnusualDays(t *testing.T) {
 	const rule = `
 name: import-missing
@@ -66,7 +65,7 @@ escalate: [{at: "09:00", step: late}]
 	}
 }
 
-// Restarts at odd times do not move the line of ticks.
+// Restarts at odd times do not shift the ticks.
 func TestVirtualTicksDoNotDrift(t *testing.T) {
 	var restarts []line
 	begin := at(t, "2026-05-01T10:20:00Z")
@@ -92,8 +91,8 @@ escalate: [{after: 1h, step: late}]
 	}
 }
 
-// Of the ticks of three days without a node the last one counts, as catch_up wants, and the others
-// are counted.
+// Of the ticks missed in three days without a node only the last one counts, by catch_up, and the others are counted
+// as skipped.
 func TestVirtualTicksAreMadeUpForAsOne(t *testing.T) {
 	const rule = `
 name: import-missing
@@ -164,7 +163,7 @@ escalate: [{after: 2h, step: late}]
 	}
 }
 
-// carries compares what the pending jobs carry; empty: there are none.
+// carries compares the state of the pending jobs; empty: none.
 func (v *virtual) carries(body string) {
 	v.t.Helper()
 	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
@@ -180,8 +179,8 @@ func (v *virtual) carries(body string) {
 	}
 }
 
-// An import that comes while the node is down, after the tick that should have begun the wait for
-// it, counts; one that came before that tick does not.
+// An import received while the node is down, after the tick that should have created its job, counts; one received
+// before that tick does not.
 func TestVirtualTicksHearWhatCameEarly(t *testing.T) {
 	const rule = `
 name: import-missing
@@ -201,8 +200,8 @@ escalate: [{after: 4h, step: late}]
 	}
 }
 
-// What was due while the node was down, over the next tick, is said before that tick begins the wait
-// anew; what came meanwhile is not.
+// A job that came due while the node was down, before the next tick, raises its alert before that tick restarts it; a
+// job whose import was received does not.
 func TestVirtualTicksLeaveNothingUnsaid(t *testing.T) {
 	const rule = `
 name: import-missing
@@ -233,7 +232,7 @@ Tue 02 Jun 06:00  says     warning late: import products: not resolved after 4h 
 	})
 }
 
-// While a rule is paused its ticks pass, and none of them is made up for.
+// Ticks of a paused rule are skipped and not made up for.
 func TestVirtualTicksPassWhileARuleRests(t *testing.T) {
 	const rule = `
 name: import-missing

@@ -14,7 +14,7 @@ import (
 	"deadman/server"
 )
 
-// write writes a file below a folder and returns its path.
+// write writes a file in a folder and returns its path.
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -24,7 +24,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// A webhook goes all the way: it is proven, it is an event, and a job waits because of it.
+// A webhook works end to end: it is verified, becomes an event, and creates a job.
 func TestAWebhookBeginsAWait(t *testing.T) {
 	t.Parallel()
 	dir, rules := t.TempDir(), t.TempDir()
@@ -60,8 +60,7 @@ escalate: [{after: 1h, step: primary}]
 	n.eventually("a job waits for it", func() bool { return n.get("/api/v1/jobs/pull-unreviewed/7", nil) == http.StatusOK })
 }
 
-// A node does not begin with hooks that nobody could use, and says what is wrong with all of
-// them.
+// A node does not start with unusable webhooks, and reports all their errors.
 func TestHooksThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

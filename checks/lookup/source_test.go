@@ -42,7 +42,7 @@ func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.KeyQu
 	return foundAll(asks), nil
 }
 
-// foundAll finds about each key that it is itself.
+// foundAll returns each key as its own value.
 func foundAll(asks []lookup.KeyQuery) []checks.Finding {
 	found := make([]checks.Finding, len(asks))
 	for i, a := range asks {
