@@ -19,8 +19,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quotas into docs/access.md")
 
-// TestActionsAreDocumented fails where the table of docs/access.md is not that of the code. go test ./internal/access -run Actions
-// -rewrite writes it.
+// TestActionsAreDocumented checks that the table in docs/access.md matches the code. go test ./internal/access -run
+// Actions -rewrite updates it.
 func TestActionsAreDocumented(t *testing.T) {
 	isDocumented(t, "actions", "Actions", access.ActionTable())
 }
@@ -70,8 +70,8 @@ func TestActionsAreDistinctAndComplete(t *testing.T) {
 	}
 }
 
-// TestActionsAreWrittenByName looks through the code: what writes to the audit names an action of the registry, and each
-// action is written somewhere.
+// TestActionsAreWrittenByName scans the code: audit writes must use a registered action, and each action must be
+// used.
 func TestActionsAreWrittenByName(t *testing.T) {
 	names := make(map[string]bool) // constants of type Action, and whether other packages use them
 	for _, c := range constants(t, "action.go") {
@@ -80,7 +80,7 @@ func TestActionsAreWrittenByName(t *testing.T) {
 	if len(names) != len(access.Actions) {
 		t.Errorf("%d constants of the type Action, and %d rows in Actions", len(names), len(access.Actions))
 	}
-	deeds := map[string]string{"DeedMove": "JobMove", "DeedRetry": "DeadLetterRetry"} // of future_jobs, which does not know access
+	deeds := map[string]string{"DeedMove": "JobMove", "DeedRetry": "DeadLetterRetry"} // of future_jobs, which does not import access
 	for _, file := range goFiles(t) {
 		ast.Inspect(parse(t, file), func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -110,7 +110,7 @@ func TestActionsAreWrittenByName(t *testing.T) {
 	}
 }
 
-// noLiteral fails where an action is spelled out: "rule.save" in place of access.RuleSave.
+// noLiteral fails if an action is a literal: "rule.save" instead of access.RuleSave.
 func noLiteral(t *testing.T, file string, e ast.Expr) {
 	t.Helper()
 	lit, ok := e.(*ast.BasicLit)
@@ -133,7 +133,7 @@ func callee(c *ast.CallExpr) string {
 	return ""
 }
 
-// constants are the names of a file's constants of the type Action.
+// constants returns the names of a file's constants of type Action.
 func constants(t *testing.T, file string) (names []string) {
 	t.Helper()
 	ast.Inspect(parse(t, file), func(n ast.Node) bool {
@@ -156,7 +156,7 @@ func parse(t *testing.T, file string) *ast.File {
 	return f
 }
 
-// goFiles are the files of the program, without tests and what only proves.
+// goFiles returns the Go files of the program, without tests and test tools.
 func goFiles(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

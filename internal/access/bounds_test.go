@@ -51,7 +51,7 @@ func TestATokenWithAPrefixMayUseWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// A token without a prefix is bound by the lists that it was given, and by nothing else.
+// A token without a prefix is bound only by the lists given to it.
 func TestATokenWithoutAPrefixMayUseWhatIsNotBound(t *testing.T) {
 	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayAsk("x") != nil || b.MayCall("x") != nil {
 		t.Errorf("it is bound by %v", b)

@@ -2,7 +2,8 @@ package access
 
 import "testing"
 
-// What the database counts while jobs begin and end brings no number that the node knows better, and corrects one that it does not.
+// A database count concurrent with changes of jobs leaves a number that the node knows better, and corrects one that
+// it does not.
 func TestJobsAreCountedExactly(t *testing.T) {
 	cases := map[string]struct {
 		play func(c *jobCount)
@@ -37,11 +38,11 @@ func TestJobsAreCountedExactly(t *testing.T) {
 	}
 }
 
-// first is a count to begin with.
+// first applies an initial count.
 func (c *jobCount) first(counted int64) {
 	c.count()
 	c.learn(counted)
 }
 
-// begin is a run that begins jobs, or ends them.
+// begin reserves jobs to create or, if negative, to end.
 func (c *jobCount) begin(jobs int64) { c.reserve(jobs, 100) }

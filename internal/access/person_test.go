@@ -13,7 +13,7 @@ import (
 
 var ann = access.Person{By: access.ByOIDC, Name: "ann@example.org", Issuer: "https://id.example.org", Subject: "1", Groups: []string{"staff", "sre"}}
 
-// A session of a person needs no token, opens nothing as one, and ends 12 hours after the login however it is used.
+// A session of a person needs no token, is not usable as one, and ends 12 hours after the login regardless of use.
 func TestASessionOfAPerson(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, t.TempDir()), c.Now)
@@ -59,7 +59,7 @@ func TestASessionOfAPerson(t *testing.T) {
 	}
 }
 
-// The first grant decides of which a person is in one of the groups; who is in none may nothing.
+// The first grant with one of a person's groups applies; a person without such a group has no permissions.
 func TestGrants(t *testing.T) {
 	grants := access.Grants{
 		{Groups: []string{"admins", "sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.OnCall}}},
@@ -89,7 +89,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A person is never taken for a token, the node, or a person whom another one vouches for.
+// A person is never confused with a token, the node, or a person of another authenticator.
 func TestAPersonIsNobodyElse(t *testing.T) {
 	same := map[string]string{}
 	for name, p := range map[string]access.Person{
@@ -115,7 +115,7 @@ func TestAPersonIsNobodyElse(t *testing.T) {
 	}
 }
 
-// A text in the store that cannot be read is a person without rights.
+// An invalid text in the store is a person without permissions.
 func TestReadPerson(t *testing.T) {
 	text, err := access.WritePerson(ann)
 	if got := access.ReadPerson(text); err != nil || cmp.Diff(ann, got) != "" {

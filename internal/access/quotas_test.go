@@ -11,7 +11,7 @@ import (
 	"deadman/alerts"
 )
 
-// prefixes are the quotas that a rule's jobs count toward.
+// prefixes returns the quotas for a rule's jobs.
 func (q *Quotas) prefixes(rule string) (all []string) {
 	for _, m := range q.current.Load().of(LimitJobs, rule) {
 		all = append(all, m.Prefix)
@@ -19,7 +19,7 @@ func (q *Quotas) prefixes(rule string) (all []string) {
 	return all
 }
 
-// A rule counts toward the longest prefix, and toward shorter ones for which the limit was set.
+// A rule counts toward the longest prefix, and toward shorter ones with a set limit.
 func TestARuleCountsTowardQuotas(t *testing.T) {
 	var q Quotas
 	if q.Any() || q.Covers("acme-1") || q.OfJobs("acme-1") != nil || q.Problem("acme-1", "") != "" || q.Uses("") != nil || q.Take() != nil {
@@ -74,7 +74,7 @@ func TestReadQuota(t *testing.T) {
 	}
 }
 
-// An error names the limit and the remedy, and is the same whatever is used.
+// An error names the limit and the remedy, and is independent of the use.
 func TestExceededQuotas(t *testing.T) {
 	for _, l := range Limits {
 		err := Quota{Prefix: "acme-"}.Exceeded(l.Limited, 7)
@@ -85,7 +85,7 @@ func TestExceededQuotas(t *testing.T) {
 	}
 }
 
-// A tenant below a shorter prefix is told that there is a limit, and no more of it.
+// A tenant below a shorter prefix learns only of the existence of the limit.
 func TestOuterLimits(t *testing.T) {
 	var q Quotas
 	outer := map[Limited]int64{LimitRules: 0, LimitJobs: 0, LimitEvents: 0}
@@ -124,7 +124,7 @@ func TestQuotasOfJobs(t *testing.T) {
 	if jobs.Room() != 0 || !strings.Contains(q.Problem("acme-1", ""), "10 pending jobs") || q.Problem("zenith-1", "") != "" {
 		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1", ""))
 	}
-	q.Set(set, 0) // as it was: it goes on counting
+	q.Set(set, 0) // unchanged: it continues counting
 	q.Learn(Learned{Jobs: nil})
 	if got := q.Uses("")[0]; got.Use[atJobs].Used != 10 || got.Use[atJobs].Most != 10 || got.Use[atRules].Used != 0 {
 		t.Errorf("%+v", got)
@@ -150,7 +150,7 @@ func TestQuotasOfJobs(t *testing.T) {
 	}
 }
 
-// Bytes of jobs are a quota of their own: a longer prefix has the default, and a shorter one what was set.
+// Job bytes are a separate quota: a longer prefix has the default, and a shorter one the set limit.
 func TestQuotasOfJobBytes(t *testing.T) {
 	var q Quotas
 	q.Set([]Quota{{Prefix: "acme-eu-"}, {Prefix: "acme-", Set: map[Limited]int64{LimitJobBytes: 1000}}}, 0)
@@ -195,7 +195,7 @@ func TestQuotasOfEventBytes(t *testing.T) {
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitEventBytes: 1000, LimitEvents: 5}}}, 0)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	const largest = 300_000
-	for i, bytes := range []int{largest, 1000 << 20} { // a full bucket takes the largest event, and one that is larger than the bucket
+	for i, bytes := range []int{largest, 1000 << 20} { // a full bucket accepts the largest event, and one larger than the bucket
 		if _, err := q.Publish("acme-", bytes, now); err != nil {
 			t.Errorf("%d bytes with a full bucket: %v", bytes, err)
 		}
@@ -205,7 +205,7 @@ func TestQuotasOfEventBytes(t *testing.T) {
 		}
 		now = now.Add(time.Duration(1000*(i+1)) * time.Second)
 	}
-	// What has no room for its bytes does not count as an event.
+	// An event rejected for its bytes does not count as an event.
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitEventBytes: 1000, LimitEvents: 6}}}, 0)
 	for range 100 {
 		_, _ = q.Publish("acme-", 1<<19, now)
@@ -236,7 +236,7 @@ func TestQuotasOfEvents(t *testing.T) {
 		}
 		return n
 	}
-	if n := published("acme-eu-", 10); n != 4 { // twice as many at once, of the prefix above
+	if n := published("acme-eu-", 10); n != 4 { // the burst of the prefix above
 		t.Errorf("%d events at once, want 4", n)
 	}
 	if n := published("acme-", 10); n != 0 {
@@ -245,7 +245,7 @@ func TestQuotasOfEvents(t *testing.T) {
 	if n := published("zenith-", 10) + published("", 10); n != 20 {
 		t.Errorf("%d events of others, want 20", n)
 	}
-	// What the quota above refuses is not taken off the one below.
+	// An event rejected by the outer quota is not withdrawn from the inner one.
 	if left := q.current.Load().meter("acme-eu-").events.TokensAt(now); left != 196 {
 		t.Errorf("%f events are left of 200", left)
 	}
@@ -270,7 +270,7 @@ func TestQuotasOfAlerts(t *testing.T) {
 	if !q.Admit(a, 100) || q.Admit(&alerts.Alert{Rule: "zenith-late"}, 1<<40) != true {
 		t.Error("an alert that has room is not admitted")
 	}
-	if !q.Admit(a, 100) { // the last one may be larger than what is left
+	if !q.Admit(a, 100) { // the last alert may exceed the remaining capacity
 		t.Error("the last alert is not admitted")
 	}
 	if q.Admit(a, 1) {

@@ -43,7 +43,7 @@ func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	resumed(t, k, sessionSecret, "ann")
-	// A session's secret is no token, and a token's no session.
+	// A session's secret is not usable as a token, nor a token's as a session.
 	denied(t, k, sessionSecret)
 	over(t, k, secret)
 	over(t, k, "")
@@ -56,7 +56,7 @@ func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 	}
 }
 
-// A session ends 12 hours after its last use, and after 30 days however it is used.
+// A session ends 12 hours after its last use, and after 30 days regardless of use.
 func TestASessionEndsInTime(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, t.TempDir()), c.Now)
@@ -135,7 +135,7 @@ func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 	}
 }
 
-// A token that is revoked while it logs in leaves no session.
+// A token revoked during its login leaves no session.
 func TestRevocationWhileATokenLogsIn(t *testing.T) {
 	s := open(t, t.TempDir())
 	k, other := access.NewTokens(s, newClock().Now), access.NewTokens(s.Store, newClock().Now)
@@ -165,7 +165,7 @@ func TestTheNameOfABrowserIsShortened(t *testing.T) {
 	}
 }
 
-// What a secret opened lately is known without the store, until it is denied.
+// A recently valid secret is known without a store query, until it is denied.
 func TestKnowsWhatOpenedLately(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, t.TempDir()), c.Now)

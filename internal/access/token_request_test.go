@@ -42,7 +42,7 @@ func TestBadWishesChangeNothing(t *testing.T) {
 	const all = "read, events, oncall, rules and admin"
 	for _, c := range []struct {
 		wish access.TokenRequest
-		want string // one line a problem
+		want string // one line per problem
 	}{
 		{wish("", "read"), `name: "" ` + names},
 		{wish("two words", "read"), `name: "two words" ` + names},
@@ -105,7 +105,7 @@ func wish(name, scopes string) access.TokenRequest {
 	return access.TokenRequest{Name: name, Scopes: scopesOf(scopes)}
 }
 
-// In the audit, a token's name is all that tells who acts: no live token gets a name that people take for that of another.
+// The audit log identifies tokens by name only: no token gets a name confusable with that of a live token.
 func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
 	k := keeper(t)
 	create(t, k, wish("payroll.admin-10", "read"))
@@ -120,7 +120,7 @@ func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
 	if err := k.Revoke(t.Context(), "payroll.admin-10"); err != nil {
 		t.Fatal(err)
 	}
-	create(t, k, wish("Payroll.Admin-10", "read")) // the other one acts no more
+	create(t, k, wish("Payroll.Admin-10", "read")) // the other token is no longer live
 	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "what the audit calls somebody else") {
 		t.Errorf("as the audit calls an open node's visitors: %v", err)
 	}

@@ -18,7 +18,7 @@ func TestMay(t *testing.T) {
 		scopes string
 		prefix string
 		rule   string
-		may    string // of the scopes
+		may    string // as scopes
 	}{
 		{"read", "", "", "read"},
 		{"events", "", "", "events"},
@@ -44,7 +44,7 @@ func TestMay(t *testing.T) {
 		{"admin", "acme-", "not-acme-late", ""},
 		{"admin", "acme-", "ACME-late", ""},
 
-		{"read", "acme-", "", "read"}, // a list, narrowed to its prefix
+		{"read", "acme-", "", "read"}, // a list, limited to its prefix
 		{"rules", "acme-", "", "read"},
 		{"admin", "acme-", "", "read"},
 		{"events", "acme-", "", ""},
@@ -71,7 +71,7 @@ func TestNobodyMayWhatIsNoScope(t *testing.T) {
 	}
 }
 
-// A prefix and a missing scope only ever take away.
+// A prefix and a missing scope only ever remove permissions.
 func TestRightsAreMonotone(t *testing.T) {
 	scopes := rapid.SliceOfDistinct(rapid.SampledFrom(access.Scopes), rapid.ID)
 	name := rapid.StringMatching(`([ab-]{0,3})`)
@@ -108,7 +108,7 @@ func TestStanding(t *testing.T) {
 		{revoked: before, want: "revoked"},
 		{expires: after, revoked: before, want: "revoked"},
 		{expires: before, revoked: before.Add(-1), want: "revoked"},
-		{expires: before, revoked: before, want: "expired"}, // its name was given to another
+		{expires: before, revoked: before, want: "expired"}, // its name was given to another token
 		{expires: before, revoked: now, want: "expired"},
 	} {
 		token := access.Token{ExpiresAt: c.expires, RevokedAt: c.revoked}

@@ -23,7 +23,7 @@ import (
 	"deadman/internal/store"
 )
 
-// clock stands still until it is moved.
+// clock stands still until it is advanced.
 type clock struct{ now atomic.Int64 }
 
 func newClock() *clock {
@@ -35,13 +35,13 @@ func newClock() *clock {
 func (c *clock) Now() time.Time       { return time.Unix(0, c.now.Load()).UTC() }
 func (c *clock) pass(d time.Duration) { c.now.Add(int64(d)) }
 
-// watched is a real store that says how often it was asked, and can be held.
+// watched is a real store that counts queries and can be paused.
 type watched struct {
 	*store.Store
 	asked   atomic.Int64
 	touched atomic.Int64
-	answer  func() // called when a token was read, before it is handed out
-	listed  func() // called when all tokens were read, before they are handed out
+	answer  func() // called after a token was read, before it is returned
+	listed  func() // called after all tokens were read, before they are returned
 }
 
 func (w *watched) Tokens(ctx context.Context) ([]access.Token, error) {
@@ -115,7 +115,7 @@ func identified(t *testing.T, k *access.Tokens, secret, name string) {
 
 func TestATokenIsMade(t *testing.T) {
 	c := newClock()
-	c.pass(123) // a store keeps microseconds
+	c.pass(123) // stores keep microseconds
 	s := open(t, t.TempDir())
 	k := access.NewTokens(s, c.Now)
 	ctx := access.As(t.Context(), access.Actor{Name: "alice", TokenID: "7", Addr: "10.0.0.1:5"})
@@ -162,7 +162,7 @@ func TestSecretsDiffer(t *testing.T) {
 	}
 }
 
-// What is on the disk does not tell a secret.
+// The files of the store do not reveal a secret.
 func TestSecretsAreNotKept(t *testing.T) {
 	dir := t.TempDir()
 	k := access.NewTokens(open(t, dir), newClock().Now)
@@ -210,7 +210,7 @@ func TestWhatIsNotLiveIsDenied(t *testing.T) {
 	} {
 		asked := s.asked.Load()
 		denied(t, k, secret)
-		denied(t, k, secret) // the second time goes the same way as the first
+		denied(t, k, secret) // the second denial takes the same path as the first
 		if n := s.asked.Load() - asked; n != 2 {
 			t.Errorf("%.20q: the store was asked %d times, want 2", secret, n)
 		}
@@ -218,7 +218,7 @@ func TestWhatIsNotLiveIsDenied(t *testing.T) {
 	identified(t, k, good, "good")
 }
 
-// A token that is believed for a while is not believed past its end.
+// A cached token is not accepted after its expiry.
 func TestATokenExpiresInTime(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir())
@@ -255,7 +255,7 @@ func TestNotEveryRequestAsksTheStore(t *testing.T) {
 	if n := s.asked.Load(); n != 2 {
 		t.Errorf("after seconds the store was asked %d times, want twice", n)
 	}
-	c.pass(-time.Hour) // a clock that is set back makes nothing recent
+	c.pass(-time.Hour) // a clock that is set back makes no entry fresh
 	identified(t, k, secret, "ci")
 	if n := s.asked.Load(); n != 3 {
 		t.Errorf("after the clock went back the store was asked %d times, want three times", n)
@@ -271,7 +271,7 @@ func TestMoreTokensThanAreRemembered(t *testing.T) {
 	}
 	for i, secret := range secrets {
 		identified(t, k, secret, fmt.Sprint("t", i))
-		identified(t, k, secret, fmt.Sprint("t", i)) // the newest is always remembered
+		identified(t, k, secret, fmt.Sprint("t", i)) // the newest is always cached
 	}
 	if n := s.asked.Load(); n != 1500 {
 		t.Errorf("the store was asked %d times, want once for each", n)
@@ -306,7 +306,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
-// Many that come at once, with nothing remembered, note one use.
+// Concurrent uses without a cache record one use.
 func TestUseIsNotedOnceByMany(t *testing.T) {
 	s := open(t, t.TempDir())
 	k := access.NewTokens(s, newClock().Now)
@@ -314,7 +314,7 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 	const many = 20
 	var all sync.WaitGroup
 	all.Add(many)
-	s.answer = func() { // nobody goes on before everybody has read
+	s.answer = func() { // blocks until all have read
 		all.Done()
 		all.Wait()
 	}
@@ -328,7 +328,7 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 	}
 }
 
-// A database that takes no writes locks nobody out.
+// A read-only database denies no token.
 func TestUseThatCannotBeNoted(t *testing.T) {
 	s := open(t, t.TempDir())
 	k := access.NewTokens(&unwritable{s}, newClock().Now)
@@ -339,7 +339,7 @@ func TestUseThatCannotBeNoted(t *testing.T) {
 	}
 }
 
-// unwritable is a store whose disk is full when a use is noted.
+// unwritable is a store that fails to record uses.
 type unwritable struct{ *watched }
 
 func (u *unwritable) TouchToken(ctx context.Context, id string, at time.Time) error {
@@ -375,7 +375,7 @@ func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 	denied(t, there, secret)
 }
 
-// A token that was read before it was revoked is not remembered afterwards.
+// A token read before its revocation is not cached afterwards.
 func TestRevocationWhileATokenIsRead(t *testing.T) {
 	s := open(t, t.TempDir())
 	k := access.NewTokens(s, newClock().Now)
@@ -386,11 +386,11 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	identified(t, k, secret, "ci") // it came before
+	identified(t, k, secret, "ci") // it was read before
 	denied(t, k, secret)
 }
 
-// That there is no token is not remembered where one is made while the store is asked.
+// The absence of tokens is not cached if one is created during the query.
 func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 	s := open(t, t.TempDir())
 	k := access.NewTokens(s, newClock().Now)
@@ -398,7 +398,7 @@ func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 		s.listed = nil
 		create(t, k, wish("first", "admin"))
 	}
-	for _, want := range []bool{false, true} { // the first came before
+	for _, want := range []bool{false, true} { // the first query preceded the creation
 		if got, err := k.EverIssued(t.Context()); err != nil || got != want {
 			t.Errorf("ever issued: %v, %v, want %v", got, err, want)
 		}
@@ -447,7 +447,7 @@ func TestGoverned(t *testing.T) {
 	is(false)
 }
 
-// That a token was issued stays true when it is revoked or expires, whatever it allowed.
+// A token that was revoked or has expired still counts as issued, regardless of its scopes.
 func TestATokenThatEndedWasIssued(t *testing.T) {
 	for name, end := range map[string]func(*access.Tokens, *clock) error{
 		"revoked": func(k *access.Tokens, _ *clock) error { return k.Revoke(t.Context(), "ci") },
@@ -471,7 +471,7 @@ func TestATokenThatEndedWasIssued(t *testing.T) {
 	}
 }
 
-// A store that fails is never taken for a stranger at the door.
+// A store failure is never treated as a denial.
 func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	k := keeper(t)
 	_, secret := create(t, k, wish("ci", "read"))
@@ -489,7 +489,7 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	identified(t, k, secret, "ci")
 }
 
-// Whatever happens in whatever order, a keeper identifies exactly what is live.
+// In any sequence of operations, exactly the live tokens are authenticated.
 func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
 	s := open(t, t.TempDir())
 	var round int
