@@ -14,8 +14,7 @@ import (
 	"deadman/rules"
 )
 
-// silent has a rule whose devices beat, all in the slot of one day, and devices that beat two days
-// ago.
+// silent creates a rule with devices that all sent heartbeats in the slot of one day, two days ago.
 func (w *world) silent(devices int) {
 	w.t.Helper()
 	text := `
@@ -51,7 +50,7 @@ slot: 1d
 	}
 }
 
-// Each write of a job makes one more revision of it. Ten beats of one slot are one of them.
+// Each write of a job creates a revision. Ten heartbeats in one slot create one.
 func TestBeatsOfASlotAreOneWrite(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		const devices, each = 250, 10

@@ -16,12 +16,12 @@ import (
 	"deadman/internal/events"
 )
 
-// halting is the database, which takes in a few batches and then waits.
+// halting is a database that accepts a few batches and then blocks.
 type halting struct {
 	futurejobs.EffectStore
 	batches atomic.Int32
-	deaf    atomic.Int32  // how many reports of lost events fail first
-	on      chan struct{} // closed: it goes on
+	deaf    atomic.Int32  // number of loss reports that fail first
+	on      chan struct{} // closed: it continues
 }
 
 // ReportLost implements futurejobs.EffectStore.
@@ -52,7 +52,7 @@ func (h *halting) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 
 func (h *halting) halts() bool { return h.batches.Load() < 0 }
 
-// large publishes events of which few fit into a batch.
+// large publishes events so large that few fit into a batch.
 func (w *world) large(n int) {
 	w.t.Helper()
 	for i := range n {
@@ -60,8 +60,8 @@ func (w *world) large(n int) {
 	}
 }
 
-// How far a stream was read is said as it is while it is behind: by the last event that was
-// applied, however few large ones fit into a batch.
+// The progress of a stream is reported while it is behind: the time of the last applied event, even if few large
+// events fit into a batch.
 func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
@@ -82,13 +82,12 @@ func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 	eventually(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
 }
 
-// What a stream dropped before it was read is said, also when it cannot be said at once and the
-// stream is read anew.
+// Losses before reading are reported, even if the first report fails and the stream is reopened.
 func TestWhatWasDroppedIsSaidLater(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	w.large(110)
-	for i := range 6 { // far behind what is read ahead
+	for i := range 6 { // far beyond the prefetched events
 		w.publish("order.shipped", fmt.Sprintf(`{"id":%d}`, i))
 	}
 	w.large(120)

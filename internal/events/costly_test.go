@@ -8,13 +8,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Events that cost the rules much are applied a few at a time, although they were read together: those before do not wait until
-// the rules were asked about all that come after.
+// Events that are expensive to match are applied a few at a time, although they were read together: earlier ones are
+// not delayed by the matching of later ones.
 func TestEventsThatCostMuchAreAppliedAFewAtATime(t *testing.T) {
 	w := newWorld(t)
 	w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
 	var text []string
-	for i := range 20 { // each costs some milliseconds on an event
+	for i := range 20 { // each costs some milliseconds per event
 		text = append(text, fmt.Sprintf("name: r%d\nentity: order\nescalate: [{after: 1h}]\n"+
 			"trigger: {event: order.created, key: event.id, if: 'count(event.list, # == 1) < 3'}\n", i))
 	}

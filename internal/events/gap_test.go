@@ -8,8 +8,7 @@ import (
 	"deadman/internal/bus"
 )
 
-// heard waits until the stream is marked as read later than it was, and returns since when it is
-// heard.
+// heard waits for a later mark of the stream, and returns the start of its gap-free period.
 func (w *world) heard() time.Time {
 	w.t.Helper()
 	before := w.cursor(bus.EventsStream).ReadThrough
@@ -17,8 +16,8 @@ func (w *world) heard() time.Time {
 	return w.cursor(bus.EventsStream).HeardSince
 }
 
-// TestHeardSince: a broker that was away may not have heard, and neither has a stream that lost
-// something. Who reads changes nothing: what came is still there.
+// TestHeardSince checks the causes of gaps: an unavailable broker and a loss of the stream. A change of the reader is
+// no gap, as received messages are kept.
 func TestHeardSince(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")

@@ -38,8 +38,8 @@ func (w *world) letters() []futurejobs.DeadLetter {
 	return page.Items
 }
 
-// Whatever an event carries has an answer: a job with a key, or a dead letter with a reason.
-// None keeps the next one from being taken in.
+// Each event has a result, regardless of its contents: a job with a key, or a dead letter with a reason. None blocks
+// the next one.
 func TestWhateverComes(t *testing.T) {
 	w := newWorld(t)
 	w.write(`
@@ -109,7 +109,7 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-// poison makes the database refuse jobs of keys that begin so, in whatever transaction.
+// poison makes the database reject jobs with a key prefix, in any transaction.
 func (w *world) poison(on bool) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.data, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
@@ -126,8 +126,8 @@ func (w *world) poison(on bool) {
 	}
 }
 
-// What the database refuses for good is found among what it came with, and no other rule and
-// no other event has to wait for it. When the reason is gone it can be taken in.
+// An event that the database rejects permanently is isolated within its batch, and delays no other rule and no other
+// event. It can be ingested once the cause is removed.
 func TestWhatTheDatabaseRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.write(`
@@ -193,7 +193,7 @@ func (w *world) retrier() *events.DeadLetters {
 	return &events.DeadLetters{DeadLetterStore: w.store, Book: rules.NewCatalog(w.store, w.store.Shards()), Now: time.Now}
 }
 
-// A retry asks only the part of the rule that refused the event, by the rules as they are now.
+// A retry matches only the part of the rule that rejected the event, in its current version.
 func TestRetriesAskThePartThatRefused(t *testing.T) {
 	w := newWorld(t)
 	rule := `
@@ -237,8 +237,7 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-// A retry is late: a wait that began after the event is none of its business, and what was too
-// long is so still.
+// A retry is late: it does not affect a job created after the event, and an event that was too large still is.
 func TestRetriesComeLate(t *testing.T) {
 	w := newWorld(t)
 	rule := `
@@ -273,7 +272,7 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-// A dead letter whose body the cap removed cannot be tried again; the refusal names the reason and where the event is.
+// A dead letter without its body can't be retried; the error names the reason and the event's position.
 func TestARetryWithoutTheBodyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.write(`

@@ -24,7 +24,7 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	w.publishIDs("order.shipped", 0, 100)
 	n = w.start()
 	w.publishIDs("order.shipped", 100, 120)
-	w.publishIDs("order.created", 200, 210) // waited for already
+	w.publishIDs("order.created", 200, 210) // with jobs already
 	last := w.publish("order.shipped", `{"id":"never created"}`)
 	w.caughtUp(bus.EventsStream, last)
 
@@ -38,7 +38,7 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	eventually(t, "what was taken in is counted", func() bool { return n.counts.of(events.Kept) == 10 && n.counts.of(events.Unmatched) == 1 })
 	n.stop()
 
-	w.start() // everything was taken in already
+	w.start() // all events were ingested already
 	last = w.publish("order.created", `{"id":"one more"}`)
 	w.caughtUp(bus.EventsStream, last)
 	if pending, ended = w.jobs(); pending != 181 || ended != 120 {
@@ -46,8 +46,7 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	}
 }
 
-// A stream with more in it than one transaction takes is read while it is applied, and what
-// happened to a key still happens in its order.
+// A stream larger than one transaction is read while it is applied, and the events of a key keep their order.
 func TestManyEventsKeepTheirOrder(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
@@ -114,7 +113,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatalf("%d dead letters, want %d", len(letters.Items), len(bad))
 	}
 	for _, listed := range letters.Items {
-		l, err := w.store.DeadLetter(t.Context(), listed.ID) // a list leaves large bodies out
+		l, err := w.store.DeadLetter(t.Context(), listed.ID) // a list omits large bodies
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +128,8 @@ func TestDeadLetters(t *testing.T) {
 	eventually(t, "they are counted", func() bool { return n.counts.of(events.DeadLetter) == len(bad) })
 }
 
-// At each moment: when the database says that a stream was read through an instant, every
-// event that was acknowledged before that instant has been applied.
+// Whenever the database reports a stream as read through a time, every event acknowledged before that time is
+// applied.
 func TestReadThroughIsTrue(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
@@ -183,7 +182,7 @@ func TestReadThroughIsTrue(t *testing.T) {
 	w.marksEachSecond()
 }
 
-// marksEachSecond sees three slots of a quiet stream being marked soon after they pass.
+// marksEachSecond waits until three slots of a quiet stream are marked soon after they pass.
 func (w *world) marksEachSecond() {
 	w.t.Helper()
 	for range 3 {
@@ -212,7 +211,7 @@ func TestNewRulesMissNothing(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	w.start()
-	w.start() // its rules are old each time the other one's are new
+	w.start() // its rules are outdated each time the other's are new
 	traffic := make(chan struct{})
 	var sending sync.WaitGroup
 	sending.Go(func() {
@@ -288,7 +287,7 @@ func TestRecreatedStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			create()
-			w.publishIDs("order.created", 5, 13) // past the old end, too
+			w.publishIDs("order.created", 5, 13) // beyond the old end too
 			if !running {
 				w.start()
 			}
@@ -301,7 +300,7 @@ func TestRecreatedStream(t *testing.T) {
 	}
 }
 
-// A rule that was saved when a stream had events already hears of one that took its place, too.
+// A rule saved for a stream with existing events also receives the events of the recreated stream.
 func TestRulesHearOfARecreatedStream(t *testing.T) {
 	w := newWorld(t)
 	js := w.js()

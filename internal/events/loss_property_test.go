@@ -17,7 +17,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// stumbling is the database, which is slow or away every now and then.
+// stumbling is a database that is sometimes slow or unavailable.
 type stumbling struct {
 	futurejobs.EffectStore
 	turn atomic.Uint64
@@ -38,10 +38,9 @@ func (s *stumbling) Apply(ctx context.Context, b futurejobs.EffectBatch) (future
 	return s.EffectStore.Apply(ctx, b)
 }
 
-// TestEventsAreAppliedOrReportedLost lets a stream lose messages in every way it can, while they are
-// read, while they are not, and while the database fails. Each event that was acknowledged is applied
-// or reported lost. Where the stream has no other subjects the sum is exact, and so nothing is
-// reported that was not lost; otherwise it is an upper bound.
+// TestEventsAreAppliedOrReportedLost lets a stream lose messages in all possible ways, during reading, outside of it,
+// and during failures of the database. Each acknowledged event is applied or reported lost. If the stream has no
+// other subjects the sum is exact, so no false loss is reported; otherwise it is an upper bound.
 func TestEventsAreAppliedOrReportedLost(t *testing.T) {
 	seeds := 6
 	if n, err := strconv.Atoi(os.Getenv("DEADMAN_LOSS_SEEDS")); err == nil {
@@ -69,7 +68,7 @@ type lossPlay struct {
 	stream jetstream.Stream
 	node   *node
 
-	events, foreign int // that were acknowledged
+	events, foreign int // acknowledged
 }
 
 func (p *lossPlay) play() {
@@ -126,7 +125,7 @@ func (p *lossPlay) publishSome(n int) {
 	}
 }
 
-// turn does one thing to the stream, or to its reader.
+// turn performs one action on the stream, or on its reader.
 func (p *lossPlay) turn() {
 	info, err := p.stream.Info(p.t.Context())
 	if err != nil {
@@ -160,7 +159,7 @@ func (p *lossPlay) turn() {
 			p.begin()
 		}
 	case 7:
-		select { // the reader comes to its end
+		select { // the reader reaches its end
 		case <-time.After(time.Duration(p.rnd.IntN(200)) * time.Millisecond):
 		case <-p.t.Context().Done():
 		}

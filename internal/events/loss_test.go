@@ -11,7 +11,7 @@ import (
 	"deadman/internal/events"
 )
 
-// stream makes the stream ORDERS.
+// stream creates the stream ORDERS.
 func (w *world) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	w.t.Helper()
 	cfg.Name = "ORDERS"
@@ -25,7 +25,7 @@ func (w *world) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	return s
 }
 
-// lost sums up what the alerts about streams say was lost.
+// lost returns the sum of the losses reported by alerts.
 func (w *world) lost() (n int) {
 	w.t.Helper()
 	for _, a := range w.said() {
@@ -34,7 +34,7 @@ func (w *world) lost() (n int) {
 	return n
 }
 
-// drained waits until everything up to the stream's end is accounted for.
+// drained waits until all messages of the stream are accounted for.
 func (w *world) drained(stream string) {
 	w.t.Helper()
 	info, err := w.bus.Info(w.t.Context(), stream)
@@ -44,7 +44,7 @@ func (w *world) drained(stream string) {
 	w.caughtUp(stream, info.LastSeq)
 }
 
-// A full stream drops one message for each that comes, so that as many are pending as before.
+// A full stream drops one message for each new one, so the number of pending messages is constant.
 func TestOverflowWhileReadingIsCounted(t *testing.T) {
 	w := newWorld(t)
 	w.stream(jetstream.StreamConfig{MaxMsgs: 100})
@@ -73,8 +73,7 @@ func TestOverflowWhileReadingIsCounted(t *testing.T) {
 	}
 }
 
-// The stream overflows while the database is slow, also when a rule is saved meanwhile that has the
-// stream read anew.
+// The stream overflows while the database is slow, including a case in which a saved rule reopens the stream.
 func TestOverflowBehindASlowDatabaseIsAlerted(t *testing.T) {
 	for _, save := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rule saved %v", save), func(t *testing.T) {
@@ -87,7 +86,7 @@ func TestOverflowBehindASlowDatabaseIsAlerted(t *testing.T) {
 				w.publish("order.created", `{"id":"second"}`)
 				eventually(t, "it stands still", database.halts)
 				text := strings.Repeat("x", events.MaxBody-100)
-				for i := range 300 { // more than is read ahead
+				for i := range 300 { // more than the prefetched events
 					w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, text))
 				}
 				if save {
@@ -110,8 +109,8 @@ func TestOverflowBehindASlowDatabaseIsAlerted(t *testing.T) {
 	}
 }
 
-// What is purged by its subject, deleted, or replaced by the next message on its subject leaves the
-// stream's first message where it was.
+// A message purged by subject, deleted, or replaced by the next one on its subject leaves the first sequence of the
+// stream unchanged.
 func TestLossInTheMiddleIsAlerted(t *testing.T) {
 	created := func(w *world) {
 		for i := range 10 {
@@ -166,7 +165,7 @@ func TestLossInTheMiddleIsAlerted(t *testing.T) {
 				n = w.start()
 				w.caughtUp("ORDERS", last)
 				n.stop()
-				// The limit per subject takes away x as well.
+				// The limit per subject removes x as well.
 				if got := w.lost(); got != 10 && !(c.cfg.MaxMsgsPerSubject > 0 && got == 11) {
 					t.Errorf("10 events were lost, and the alerts say %d: %+v", got, w.said())
 				}
@@ -176,7 +175,7 @@ func TestLossInTheMiddleIsAlerted(t *testing.T) {
 	}
 }
 
-// Messages that no rule reads may go as they like, and so may those that were read.
+// The removal of messages that no rule reads, or that were read, is not a loss.
 func TestForeignMessagesAreNoLoss(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.stream(jetstream.StreamConfig{MaxMsgs: 500})
@@ -205,7 +204,7 @@ func TestForeignMessagesAreNoLoss(t *testing.T) {
 	})
 }
 
-// Of a stream with other subjects, the subject of a message that is gone is unknown.
+// In a stream with other subjects, the subject of a lost message is unknown.
 func TestLossAmongForeignMessagesIsAnUpperBound(t *testing.T) {
 	w := newWorld(t)
 	w.stream(jetstream.StreamConfig{})
@@ -217,7 +216,7 @@ func TestLossAmongForeignMessagesIsAnUpperBound(t *testing.T) {
 		w.publish("order.created", fmt.Sprintf(`{"id":%d}`, i))
 		w.publish("order.other", `{}`)
 	}
-	w.purge("ORDERS", 17) // 15 of those, 8 of them events
+	w.purge("ORDERS", 17) // 15 of them, 8 of those events
 	n = w.start()
 	w.caughtUp("ORDERS", 20)
 	n.stop()
@@ -227,7 +226,7 @@ func TestLossAmongForeignMessagesIsAnUpperBound(t *testing.T) {
 	w.blind("ORDERS", "lost 15 messages, of which some or all may be events")
 }
 
-// Everything that was left is gone, and nothing comes after it.
+// All remaining messages are lost, and none follows.
 func TestLossAtTheEndIsAlerted(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.stream(jetstream.StreamConfig{})

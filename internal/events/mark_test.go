@@ -12,8 +12,8 @@ import (
 	"deadman/internal/events"
 )
 
-// trickling is the broker, to which an event comes right after each question for a stream's end: it is
-// stored, and the answer does not have it.
+// trickling is a broker that receives an event right after each query of a stream's end, so the result does not
+// include it.
 type trickling struct {
 	*bus.Bus
 	w *world
@@ -54,7 +54,7 @@ func (b *trickling) send() error {
 	return err
 }
 
-// marking is the database, in which the mark of a stream is written.
+// marking is a database that observes the marks of a stream.
 type marking struct {
 	futurejobs.EffectStore
 	marked func(seq uint64, through time.Time)
@@ -66,8 +66,8 @@ func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, throug
 	return m.EffectStore.MarkRead(ctx, stream, seq, through)
 }
 
-// The time of a mark is taken before the stream is asked for its end: what is stored between the two is
-// not read, and has to be newer than the mark.
+// The time of a mark is read before the end of the stream: messages stored between the two are unread, and must be
+// newer than the mark.
 func TestAMarkIsOlderThanWhatComesAfterTheEndItIsAbout(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
@@ -84,7 +84,7 @@ func TestAMarkIsOlderThanWhatComesAfterTheEndItIsAbout(t *testing.T) {
 		}
 		select {
 		case marks <- wrong:
-		default: // enough were judged
+		default: // enough marks were checked
 		}
 	}})
 	for range 3 {

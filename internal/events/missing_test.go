@@ -13,11 +13,10 @@ import (
 	"deadman/internal/events"
 )
 
-// settled is how long a reader waits for what is there already.
+// settled is the time for a reader to process existing events.
 const settled = 100 * time.Millisecond
 
-// blind fails the test unless it was said once of the stream that it was not seen, and from
-// when on, for a reason.
+// blind fails the test unless the stream has exactly one alert about a gap, with its start and reason.
 func (w *world) blind(stream, why string) {
 	w.t.Helper()
 	said := w.said()
@@ -75,13 +74,13 @@ func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
 		eventually(w.t, "it is alerted", func() bool { return len(w.said()) > 0 })
 		n.stop()
 		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
-		w.start() // said again it is no news
+		w.start() // a repetition is not reported
 		w.caughtUp(bus.EventsStream, w.publish("order.created", `{"id":20}`))
 		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
 	})
 }
 
-// A reader that is behind tells what its stream drops from what it reads.
+// A reader that is behind distinguishes dropped events from read ones.
 func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
@@ -91,7 +90,7 @@ func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	w.purge(bus.EventsStream, 21) // before anything was asked for
+	w.purge(bus.EventsStream, 21) // before the first read
 	read := 0
 	eventually(t, "the rest is read", func() bool {
 		got, err := r.Next(t.Context(), 100, settled)
@@ -114,7 +113,7 @@ func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 	}
 }
 
-// A stream that was restored to what it was before, and went on from there.
+// A stream was restored to an earlier state, and continued from there.
 func TestARestoredStreamIsSaid(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
@@ -134,7 +133,7 @@ func TestARestoredStreamIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := old
-		to.StreamCreatedAt = info.CreatedAt // as if it had been created when the old one was
+		to.StreamCreatedAt = info.CreatedAt // as if it had the creation time of the old one
 		if err := w.store.ResetCursor(t.Context(), old, to); err != nil || created.Equal(info.CreatedAt) {
 			t.Fatal(err)
 		}
@@ -160,7 +159,7 @@ func TestADeletedStreamIsSaid(t *testing.T) {
 		eventually(t, "it is said", func() bool { return len(w.said()) > 0 })
 		w.blind("ORDERS", "was deleted")
 
-		// The jobs that wait for it go on where its subjects are captured.
+		// Its jobs continue in the stream that captures its subjects.
 		w.rebinds()
 		before := w.cursor(bus.EventsStream).ReadThrough
 		w.publishIDs("order.shipped", 0, 2)

@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// What begins a job and what ends it come by two streams, of which one is far behind when deadman comes back. A door that
-// was opened, closed and opened again is open: the end from before leaves the job of the second trigger.
+// Triggers and resolves come from two streams, and one is far behind after a restart. A door that was opened, closed
+// and opened again is open: the earlier resolve does not end the job of the second trigger.
 func TestAnEndOfAnotherStreamLeavesTheJobAfterIt(t *testing.T) {
 	for _, again := range []string{"keep", "restart"} {
 		for _, behind := range []string{"OPENED", "CLOSED"} {

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/bus"
 )
 
-// cli runs the NATS command-line program against the broker, and returns what it prints.
+// cli runs the NATS command-line program against the broker, and returns its output.
 func (w *world) cli(input string, args ...string) string {
 	w.t.Helper()
 	tool := exec.CommandContext(w.t.Context(), "../tools/tool", "nats")
@@ -37,12 +37,12 @@ trigger: {event: orders.created, key: event.id}
 escalate: [{after: 1h, step: primary}]
 `
 
-// envelope is an event as CloudEvents has it in structured mode.
+// envelope returns an event in CloudEvents structured mode.
 func envelope(id, rest string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"order.created",%s}`, id, rest)
 }
 
-// Whoever publishes, and in whatever form, is heard once, and the rules see the data.
+// Events of all publishers and formats are ingested once, and the rules see the data.
 func TestPublishers(t *testing.T) {
 	w := newWorld(t)
 	w.write(placed)
@@ -71,7 +71,7 @@ func TestPublishers(t *testing.T) {
 	w.cli("", "pub", "orders.created", `{"id":"cli core"}`)
 	w.cli("", "pub", "--jetstream", "--header", "Nats-Msg-Id:two", "orders.created", `{"id":"cli jetstream"}`)
 	w.cli("", "pub", "--header", "Content-Type:application/cloudevents+json", "orders.created", envelope("A-4", `"data":{"id":"cli structured"}`))
-	w.cli("", "req", "orders.created", `{"id":"cli request"}`) // the stream answers
+	w.cli("", "req", "orders.created", `{"id":"cli request"}`) // the stream replies
 	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"last"}`))
 
 	for _, key := range []string{

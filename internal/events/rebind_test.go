@@ -15,7 +15,7 @@ import (
 	"deadman/rules"
 )
 
-// streams are made and changed as an operator does it.
+// streams creates and changes streams, as an operator would.
 type streams struct {
 	*world
 	js jetstream.JetStream
@@ -48,7 +48,7 @@ func named(name string, subjects ...string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{Name: name, Subjects: subjects}
 }
 
-// rebinds rebinds until rules were changed.
+// rebinds calls Rebind until rules were changed.
 func (w *world) rebinds() {
 	w.t.Helper()
 	r := w.registry()
@@ -61,7 +61,7 @@ func (w *world) rebinds() {
 	})
 }
 
-// stays fails the test if there is something to rebind.
+// stays fails the test if a rebind changes a rule.
 func (w *world) stays() {
 	w.t.Helper()
 	if moved, err := w.registry().Rebind(w.t.Context()); moved != 0 || err != nil {
@@ -69,7 +69,7 @@ func (w *world) stays() {
 	}
 }
 
-// reads are the streams of the newest version of a rule's reads.
+// reads returns the streams of the newest version of a rule.
 func (w *world) reads(rule string) []string {
 	w.t.Helper()
 	l, err := w.registry().Get(w.t.Context(), rule)
@@ -83,7 +83,7 @@ func (w *world) reads(rule string) []string {
 	return all
 }
 
-// jobsAre fails the test unless each of the first n orders was waited for once.
+// jobsAre fails the test unless each of the first n orders had exactly one job.
 func (w *world) jobsAre(pending, ended int) {
 	w.t.Helper()
 	if p, e := w.jobs(); p != pending || e != ended {
@@ -106,8 +106,8 @@ func (w *world) become(pending, ended int) {
 	})
 }
 
-// A subject that moves to another stream, which is being read for another rule already and was
-// read past it, loses and repeats nothing, wherever reading stood.
+// A subject moves to another stream that is already being read for another rule, beyond the subject's events. No
+// event is lost or repeated, regardless of the reading position.
 func TestASubjectMoves(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
@@ -120,13 +120,13 @@ func TestASubjectMoves(t *testing.T) {
 		w.publishIDs("parcel.created", 0, 10)
 		w.become(20, 0)
 		n.stop()
-		w.publishIDs("order.created", 10, 20) // unread when it moves
+		w.publishIDs("order.created", 10, 20) // unread at the move
 		s.update(named("A", "other"))
 		s.update(named("B", "parcel.*", "order.*"))
-		w.publishIDs("order.shipped", 0, 15) // some of them of what is unread
+		w.publishIDs("order.shipped", 0, 15) // some of them for unread orders
 		n = w.start()
 		w.publishIDs("parcel.created", 10, 20)
-		w.become(40, 0) // B was read past what it has of orders
+		w.become(40, 0) // B was read beyond its orders
 		w.rebinds()
 		w.publishIDs("order.created", 20, 30)
 		last := w.publish("parcel.shipped", `{"id":0}`)
@@ -147,13 +147,13 @@ func TestASubjectMoves(t *testing.T) {
 	})
 }
 
-// What the old stream still has is read before the new one is.
+// Remaining events of the old stream are read before the new stream.
 func TestASubjectMovesBehindItsEvents(t *testing.T) {
 	w := newWorld(t)
 	s := w.operator()
 	s.create(named("A", "order.*"))
 	w.rule("order")
-	w.start().stop() // nobody reads
+	w.start().stop() // no intake is running
 	w.publishIDs("order.created", 0, 5)
 	s.update(named("A", "other"))
 	s.create(named("B", "order.*"))
@@ -166,7 +166,7 @@ func TestASubjectMovesBehindItsEvents(t *testing.T) {
 	w.jobsAre(2, 3)
 }
 
-// A subject that was captured comes to a stream of its own, and goes back.
+// A captured subject moves to a separate stream, and back.
 func TestACapturedSubjectGetsAStream(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
@@ -206,7 +206,7 @@ func TestACapturedSubjectGetsAStream(t *testing.T) {
 	})
 }
 
-// Streams that copy others have what those gave, and none of it counts twice.
+// Mirrors and sources contain the events of their origins, and none of them counts twice.
 func TestASubjectMovesToACopy(t *testing.T) {
 	for name, copied := range map[string]jetstream.StreamConfig{
 		"sources": {Name: "B", Sources: []*jetstream.StreamSource{{Name: "A"}}},
@@ -239,8 +239,8 @@ func TestASubjectMovesToACopy(t *testing.T) {
 	}
 }
 
-// Rules come, change and go while events flow: each event counts once, for the rules that were
-// there when it came.
+// Rules are created, changed and deleted while events flow: each event counts once, for the rules existing at its
+// time.
 func TestRulesChangeWhileEventsFlow(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.rule("order")
@@ -284,7 +284,7 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 	})
 }
 
-// While publishing goes on, a subject moves to and fro.
+// A subject moves back and forth during publishing.
 func TestASubjectMovesWhileEventsFlow(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
@@ -300,7 +300,7 @@ func TestASubjectMovesWhileEventsFlow(t *testing.T) {
 		var sending sync.WaitGroup
 		sending.Go(func() {
 			for ctx.Err() == nil {
-				// While no stream takes it in, it is refused, and sent again.
+				// While no stream captures the subject, publishing fails and is retried.
 				if _, err := js.Publish(t.Context(), "order.created", fmt.Appendf(nil, `{"id":%d}`, orders), jetstream.WithRetryAttempts(0)); err == nil {
 					orders++
 				}

@@ -10,8 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// While rules that read a stream are saved without a pause, each event of it leads to exactly the jobs of the
-// versions that were saved before it: none is missed, none is another version's, and the stream is read on.
+// While rules of a stream are saved without a pause, each event creates exactly the jobs of the versions saved before
+// it: none is missing, none has another version, and reading continues.
 func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
 	const savers, published = 4, 300
 	onBoth(t, func(t *testing.T, w *world) {
@@ -52,7 +52,7 @@ func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
 			last = w.publish("order.created", fmt.Sprintf(`{"id":%q}`, key))
 			seqs[key] = last
 		}
-		w.caughtUp(bus.EventsStream, last) // while saving goes on
+		w.caughtUp(bus.EventsStream, last) // while saving continues
 		close(over)
 		saving.Wait()
 		for saver := range savers {
@@ -61,8 +61,8 @@ func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
 	})
 }
 
-// areOfTheirTime fails the test unless a rule has one job for each key, of the newest version that was saved
-// before the key's event.
+// areOfTheirTime fails the test unless a rule has one job for each key, with the newest version saved before the
+// key's event.
 func (w *world) areOfTheirTime(rule string, seqs map[string]uint64) {
 	w.t.Helper()
 	versions, err := w.store.Named(w.t.Context(), rule)

@@ -18,14 +18,14 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// recording notes the batches that an intake applies to its database.
+// recording records the batches applied by an intake.
 type recording struct {
 	futurejobs.EffectStore
 	mu      sync.Mutex
 	applied []attempt
 }
 
-// attempt is a batch of events, and what came of it.
+// attempt is a batch of events with its result.
 type attempt struct {
 	events, bytes int // in the bodies of new jobs
 	err           error
@@ -45,13 +45,13 @@ func (r *recording) Apply(ctx context.Context, b futurejobs.EffectBatch) (future
 	return done, err
 }
 
-// halvings wants each batch that took too long to be halved, and no other to fail, and returns the batches.
+// halvings checks that exactly the slow batches fail and are halved, and returns the batches.
 func (r *recording) halvings(t *testing.T) (all []attempt, tooSlow int) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, a := range r.applied {
-		if a.err == nil || errors.Is(a.err, context.Canceled) && i+1 == len(r.applied) { // the node stopped before it was told
+		if a.err == nil || errors.Is(a.err, context.Canceled) && i+1 == len(r.applied) { // the node stopped before the result
 			continue
 		}
 		if !errors.Is(a.err, futurejobs.ErrTooSlow) {
@@ -65,11 +65,11 @@ func (r *recording) halvings(t *testing.T) (all []attempt, tooSlow int) {
 	return r.applied, tooSlow
 }
 
-// Events that a database is too slow to apply in the time of one transaction are applied in several, down to one each.
+// Events that are too slow for one transaction are applied in several, down to one event each.
 func TestEventsThatTakeTooLongToApplyAreHalvedUntilTheyPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		events  int
-		seconds float64 // that each job takes; a transaction has 8, and half of the events takes longer, as they may be read in two parts
+		seconds float64 // per job; a transaction has 8, and half of the events exceeds it, as they may be read in two parts
 	}{"to a half": {30, 0.6}, "to one": {2, 5}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,12 +101,12 @@ CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION sl
 	}
 }
 
-// Events with large bodies, and small events about jobs of which much is known, are applied in batches of bounded size.
+// Events with large bodies, and small events for jobs with large states, are applied in batches of bounded size.
 func TestMemoryOfBatchesIsBounded(t *testing.T) {
 	const (
 		jobs, size = 200, 250_000
-		ahead      = 16<<20 + size // that is read while a batch is applied, and what one read returns
-		known      = 32 << 20      // that may be known of the jobs of a batch
+		ahead      = 16<<20 + size // read while a batch is applied, and in one call
+		known      = 32 << 20      // states of the jobs of a batch
 	)
 	onBoth(t, func(t *testing.T, w *world) {
 		w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
@@ -140,7 +140,7 @@ slot: 1s
 			}
 		}
 		halved := 0
-		for round, each := range []int{size, 2 * size} { // the trigger; then what updates made of it, too
+		for round, each := range []int{size, 2 * size} { // the trigger; then the state after updates too
 			for i := range jobs {
 				last = w.publish("order.changed", fmt.Sprintf(`{"id":%d,"seen":%d}`, i, round))
 			}

@@ -36,9 +36,9 @@ type world struct {
 	server *bus.Server
 	bus    *bus.Bus
 	store  *store.Store
-	data   string       // the folder of the database
-	rules  string       // the folder of rule files
-	deaf   atomic.Int32 // how many remarks cannot be written first
+	data   string       // folder of the database
+	rules  string       // folder of the rule files
+	deaf   atomic.Int32 // number of system alerts that fail first
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,7 +52,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Run("postgres", func(t *testing.T) { test(t, newWorldOn(t, storetest.Postgres(t))) })
 }
 
-// newWorldOn is a world on a Postgres; without a URL on SQLite.
+// newWorldOn returns a world on Postgres, or without a URL on SQLite.
 func newWorldOn(t *testing.T, url string) *world {
 	t.Helper()
 	w := &world{t: t, dir: bustest.Dir(t), data: t.TempDir(), rules: t.TempDir()}
@@ -87,13 +87,13 @@ func (w *world) serve(addr string) *bus.Server {
 	return s
 }
 
-// rule applies the rule of one kind of entity, which waits for what ships it.
+// rule applies the rule of an entity, with a shipment as its resolve.
 func (w *world) rule(entity string) {
 	w.t.Helper()
 	w.ruleAfter(entity, 1)
 }
 
-// ruleAfter is rule with its step after some hours.
+// ruleAfter is rule with its step after the given hours.
 func (w *world) ruleAfter(entity string, hours int) {
 	w.t.Helper()
 	text := fmt.Sprintf(`
@@ -126,7 +126,7 @@ func (w *world) publish(subject, body string) uint64 {
 	return seq
 }
 
-// send publishes from any goroutine.
+// send publishes an event from any goroutine.
 func (w *world) send(subject, body string) (uint64, error) {
 	_, seq, _, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
 	return seq, err
@@ -183,7 +183,7 @@ type shards struct {
 func (s *shards) Holds(int16) bool { return s.held.Load() }
 func (s *shards) Count() int       { return s.n }
 
-// counts counts what was taken in.
+// counts counts ingested events by outcome.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -195,7 +195,7 @@ func (c *counts) Taken(outcome string, n int) {
 	c.n[outcome] += n
 }
 
-// Alerted implements Observer; the tests read what was said from the store.
+// Alerted implements Observer; the tests read the alerts from the store.
 func (c *counts) Alerted(alerts.Alert) {}
 
 func (c *counts) of(outcome string) int {
@@ -218,13 +218,13 @@ func (w *world) start() *node {
 	return w.startOn(w.store)
 }
 
-// startOn is start with something between the intake and its database.
+// startOn is start with a wrapper around the database.
 func (w *world) startOn(ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	return w.startReading(w.bus, ledger)
 }
 
-// startReading is startOn with something between the intake and its streams, too.
+// startReading is startOn with a wrapper around the streams too.
 func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	clock := futurejobs.NewClock(w.store.Now, time.Now)
@@ -265,13 +265,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// caughtUp waits until an event was applied.
+// caughtUp waits until an event is applied.
 func (w *world) caughtUp(stream string, seq uint64) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
 }
 
-// announce writes what is to be known, as a node does.
+// announce writes a system alert, like a node.
 func (w *world) announce(ctx context.Context, r alerts.SystemAlert) error {
 	if w.deaf.Add(-1) >= 0 {
 		return errors.New("the database is away")
@@ -280,7 +280,7 @@ func (w *world) announce(ctx context.Context, r alerts.SystemAlert) error {
 	return err
 }
 
-// said are the alerts about streams, newest first.
+// said returns the alerts about streams, newest first.
 func (w *world) said() []futurejobs.ListedAlert {
 	w.t.Helper()
 	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
