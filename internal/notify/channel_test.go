@@ -22,7 +22,7 @@ import (
 	"deadman/internal/notify"
 )
 
-// amMessage is a message as Alertmanager's receivers read it.
+// amMessage is a message as parsed by Alertmanager's receivers.
 type amMessage struct {
 	Version, GroupKey, Status, Receiver string
 	CommonLabels                        model.LabelSet
@@ -33,7 +33,7 @@ type amMessage struct {
 	}
 }
 
-// Alertmanager's receivers pair what fires and what is resolved by the fingerprint.
+// Alertmanager's receivers pair firing and resolved alerts by the fingerprint.
 func TestAlertmanager(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`
@@ -77,8 +77,7 @@ routes: [{to: am, group_wait: 0s}]
 	})
 }
 
-// services stands for Slack and PagerDuty: whatever host a client asks for, it is answered
-// by the ear.
+// services returns a client that sends the requests for any host, such as Slack or PagerDuty, to the ear.
 func services(t *testing.T, e *ear) *http.Client {
 	server := httptest.NewTLSServer(e)
 	t.Cleanup(server.Close)
@@ -170,7 +169,7 @@ func TestPagerDuty(t *testing.T) {
 	}
 }
 
-// post office is a mail server that keeps what it gets.
+// postOffice is a mail server that records mails.
 type postOffice struct {
 	net.Listener
 	mu    sync.Mutex
@@ -197,7 +196,7 @@ func newPostOffice(t testing.TB) *postOffice {
 	return p
 }
 
-// serve speaks as much of RFC 5321 as a client needs.
+// serve implements the part of RFC 5321 needed by a client.
 func (p *postOffice) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
@@ -278,13 +277,13 @@ func TestManyAlertsAreAFewLines(t *testing.T) {
 	}
 }
 
-// The link of a message of many leads to what they have in common.
+// The link of a message with many alerts leads to their common values.
 func TestTheLinkOfMany(t *testing.T) {
 	const list = "https://deadman.example.org/alerts?decided_after=0001-01-01T00%3A00%3A00Z"
 	one, other := firing("1"), firing("1")
 	other.Severity = alerts.Warning
 	gathered := message(one, firing("2"))
-	gathered.Topic, gathered.Notification.Alerts = "*", 600 // of which nothing is known
+	gathered.Topic, gathered.Notification.Alerts = "*", 600 // none of them is loaded
 	for want, m := range map[string]notify.Message{
 		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
 		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),
@@ -297,8 +296,7 @@ func TestTheLinkOfMany(t *testing.T) {
 	}
 }
 
-// Whatever service it is, its requests go through the client that is given, which follows no
-// redirects.
+// The requests of all services use the given client, which follows no redirects.
 func TestServicesAreBounded(t *testing.T) {
 	for name, url := range map[string]string{
 		"discord": "discord://token-of-the-hook@123456789012345678",
@@ -330,8 +328,7 @@ func TestServicesAreBounded(t *testing.T) {
 	}
 }
 
-// Matrix would log in over a client of its own before it is given one, already when the file is
-// read.
+// Matrix with a user would log in with its own client, even while the file is read.
 func TestMatrixTakesATokenOnly(t *testing.T) {
 	e := newEar(t)
 	_, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: "matrix://ada:secret-password@" + strings.TrimPrefix(e.URL, "http://") + "/?disableTLS=yes"}, services(t, e))
@@ -343,7 +340,7 @@ func TestMatrixTakesATokenOnly(t *testing.T) {
 	}
 }
 
-// Why a channel does not take messages is shown to whoever may read, and is logged.
+// The error of a channel is shown to all readers, and logged.
 func TestReasonsHaveNoSecrets(t *testing.T) {
 	s := newEar(t)
 	s.Close()
@@ -370,7 +367,7 @@ func TestReasonsHaveNoSecrets(t *testing.T) {
 	}
 }
 
-// A receiver may say in its answer what it was asked for.
+// A receiver may echo the request in its response.
 func TestReasonsHaveNoSecretsOfReceivers(t *testing.T) {
 	const secret = "sEcReTsEcReT"
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -391,7 +388,7 @@ func TestReasonsHaveNoSecretsOfReceivers(t *testing.T) {
 	}
 }
 
-// A receiver that answers without end is not listened to without end.
+// Reading an endless response is bounded.
 func TestAnswersAreBounded(t *testing.T) {
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for {
@@ -417,7 +414,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Programs get alerts as they are. What they may show to people at once turns no letters around.
+// Programs receive alerts unchanged. The directly displayable title contains no bidirectional control characters.
 func TestWebhooksGetAVisibleTitle(t *testing.T) {
 	e := newEar(t)
 	c, err := notify.Open(notify.Spec{Name: "w", Kind: notify.Webhook, URL: e.URL}, notify.NewClient())

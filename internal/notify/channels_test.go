@@ -18,18 +18,18 @@ import (
 	"deadman/rules"
 )
 
-// service is a channel, and how its service reads what it gets.
+// service is a channel, with its service's interpretation of messages.
 type service struct {
 	url   string
 	kind  notify.Kind
 	does  func(sent string) []string
-	shown string                   // where the texts of events may be, of the request; they are nowhere else
-	most  int                      // characters of those texts; 0: as many as there are
-	reads func(sent string) string // as a person reads it; nil: as it is sent
+	shown string                   // parts of the request that may contain texts of events; no other part may
+	most  int                      // maximum characters of those texts; 0: unlimited
+	reads func(sent string) string // the text as displayed; nil: as sent
 }
 
-// services are one channel of each service that shoutrrr sends to over HTTP, and of each mode that has a format of its own. The longest texts
-// are those that shoutrrr or the service takes.
+// everyService has one channel for each service that shoutrrr sends to over HTTP, and for each mode with a separate
+// format. The maximum sizes are those of shoutrrr or the service.
 var everyService = map[string]service{
 	"slack":                {url: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
 	"slack bot":            {url: "slack://xoxb:123456789012-1234567890123-4mt0t4l1YL3g1T5L4cK70k3N@ops", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
@@ -60,7 +60,7 @@ var everyService = map[string]service{
 
 const telegramURL = "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@telegram?chats=1"
 
-// payloads are texts that do something in the one service or the other.
+// payloads are texts with an effect in at least one service.
 var payloads = []string{
 	"<!channel> <https://evil.example/login|View in deadman>", "<!here|x> <@U123> <!subteam^S1>", "@everyone @here @channel @all @**all** @bob", "x@everyone y@here.example z@everyone.example ops@example.org",
 	"<@123> <@&123> <#1> </a:1> <t:1:R> <:x:1> <id:guide>", "<users/all> <at>Ann</at>", "[View](https://evil.example) ![a](https://evil.example/b.png) [a][b]\n\n[b]: https://evil.example",
@@ -70,11 +70,11 @@ var payloads = []string{
 	`","text":"<!channel>"}`, "&\u202e#8238;", "\xff\xfe", strings.Repeat("<!channel>", 60), strings.Repeat("👩‍🚀", 200), strings.Repeat("&", 400),
 }
 
-// composedSeeds is how many events are composed of parts of payloads.
+// composedSeeds is the number of events composed of parts of payloads.
 const composedSeeds = 40
 
-// FuzzChannels sends an alert of an event, and many, on each channel, and reads them as each service does: nothing of the event mentions,
-// links, is a header, or hides.
+// FuzzChannels sends one alert and many alerts of an event to each channel, and interprets them like each service: no
+// text of the event mentions, links, becomes a header, or hides.
 func FuzzChannels(f *testing.F) {
 	for i, one := range payloads {
 		f.Add(one, payloads[(i+7)%len(payloads)], payloads[(i+13)%len(payloads)])
@@ -145,7 +145,7 @@ func FuzzChannels(f *testing.F) {
 	})
 }
 
-// hostileMessage is a message about alerts of an event.
+// hostileMessage returns a message about alerts of an event.
 func hostileMessage(count int, key, said, label string) notify.Message {
 	a := firing(key)
 	a.Text, a.Labels, a.Since = said, map[string]string{"site": label}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -154,7 +154,7 @@ func hostileMessage(count int, key, said, label string) notify.Message {
 	return m
 }
 
-// hides returns what of a text works in secret.
+// hides returns the hidden characters of a text.
 func hides(s string) string {
 	before := rune(0)
 	for i, r := range s {
@@ -202,7 +202,7 @@ func judgeService(t *testing.T, name string, s service, r request) {
 	}
 }
 
-// A program gets alerts as they are; its title is for people.
+// A program receives alerts unchanged; its title is for people.
 func judgeWebhook(t *testing.T, m notify.Message, r request) {
 	t.Helper()
 	var got notify.WebhookMessage

@@ -1,4 +1,4 @@
 package notify
 
-// Finish waits until the messages that are being sent are taken or refused.
+// Finish waits for the messages being sent.
 func (n *Notifier) Finish() { n.sending.Wait() }

@@ -17,14 +17,14 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// services are URLs of services, one for each format.
+// services are service URLs, one for each format.
 var services = []string{
 	"slack://hook:A-B-C@webhook", "discord://token@1", "teams://hook.example.org", "telegram://1:a@telegram?chats=1",
 	"telegram://1:a@telegram?chats=1&ParseMode=HTML", "telegram://1:a@telegram?chats=1&parsemode=Markdown", "telegram://1:a@telegram?chats=1&parsemode=MarkdownV2",
 	"ntfy://ntfy.example.org/a?markdown=yes", "ntfy://ntfy.example.org/a", "generic+https://hook.example.org", "smtp://h/?usehtml=yes", "smtp://h/", "pagerduty:///a",
 }
 
-// hostile are parts of texts that mention, link, hide or turn around.
+// hostile are parts of texts that mention, link, hide or reorder.
 var hostile = []string{
 	"=?utf-8?B?4oCuSGVsbG8=?=", "=?", "=", "?", "<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
 	"<https://evil.example/login|View in deadman>", "[View](https://evil.example)", "![a](https://evil.example)", "[a][b]", "<a href=\"https://evil.example\">", "<https://evil.example>",
@@ -32,7 +32,7 @@ var hostile = []string{
 	"\u00ad", "\U000e0041", "\x1b[2J", "\x00", "\n", " ", "<", ">", "|", "(", ")", "]", "[", "@", "a", "é", "9", "ש",
 }
 
-// honest are texts that everybody can read, in whatever format.
+// honest are texts that stay readable in all formats.
 var honest = []string{
 	"a & b < c", "3 <= 4 > 2", "write to ops@example.org, or o.n-call+x@mail.example.co.uk", "مرحبا", "שלום 17", "naïve – ok?", "order 1234 waits (2nd)", "AT&T; 5 * 3",
 	"https://wiki.example.org/run_book?a=1&b=2#c see there", "(https://wiki.example.org/a_b_c)", "a_b_c [x] `y` C:\\dir #4 ~5 {6}", "👍", "\u0600123",
@@ -45,7 +45,7 @@ func FuzzFormats(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said string) { judgeAll(t, said) })
 }
 
-// Whatever comes from an event does nothing in a chat.
+// Texts of events have no effect in a chat.
 func TestFormatsLeaveNoMarks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -90,11 +90,11 @@ func judgeAll(t *testing.T, said string) {
 
 var (
 	mention = regexp.MustCompile(`(?i)(^|[^a-z0-9_%+.-])@|@(everyone|here|(channel|all)\b)`)
-	// mark is what mentions and links begin with in chats; that of < after less than stays.
+	// mark matches the beginning of mentions and links in chats, but not a "less than".
 	mark = regexp.MustCompile(`<[^\s0-9=<\\]|<<|\]\(`)
 )
 
-// judge reads what a service is sent as the service does.
+// judge checks a text as interpreted by a service.
 func judge(t *testing.T, service, row, got string) {
 	t.Helper()
 	if i := strings.IndexFunc(got, func(r rune) bool { return isHidden(r) || r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }); i >= 0 {
@@ -135,10 +135,10 @@ func isMarkdown(service string) bool {
 	return strings.HasPrefix(service, "discord") || strings.HasPrefix(service, "teams") || strings.HasSuffix(service, "markdown=yes")
 }
 
-// reader is a reader of Markdown that others wrote.
+// reader is an independent Markdown parser.
 var reader = goldmark.New(goldmark.WithExtensions(extension.GFM))
 
-// judgeMarkdown refuses whatever Markdown finds in a text: but for links that show where they lead.
+// judgeMarkdown rejects all Markdown elements in a text except links that show their address.
 func judgeMarkdown(t *testing.T, row, got string) {
 	t.Helper()
 	source := []byte(got)
@@ -162,12 +162,12 @@ func judgeMarkdown(t *testing.T, row, got string) {
 	}
 }
 
-// entityInAddress is read as its character in an address that has to stay as it is. It makes no mark there.
+// entityInAddress matches an entity in an address, which must stay unchanged. It is decoded but has no effect there.
 var entityInAddress = regexp.MustCompile(`https?://\S*&[#a-zA-Z0-9]+;`)
 
 var element = regexp.MustCompile(`<[^>]*>`)
 
-// read is a text as a person reads it in a service.
+// read returns a text as displayed by a service.
 func read(service, sent string) string {
 	switch {
 	case isEntities(service):

@@ -100,7 +100,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 		if got := messages(t, w.ear.take()); len(got) != 3 {
 			t.Fatalf("%d messages within the hour, want 3", len(got))
 		}
-		w.fire(alerts.Error, nil, "late") // joins those that wait
+		w.fire(alerts.Error, nil, "late") // joins the pending alerts
 		send()
 		w.now = w.now.Add(time.Hour)
 		send()
@@ -110,14 +110,13 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 		}
 		w.fire(alerts.Error, nil, "x", "y", "z")
 		send()
-		if got := messages(t, w.ear.take()); len(got) != 2 { // the gathered one counts
+		if got := messages(t, w.ear.take()); len(got) != 2 { // including the collecting message
 			t.Errorf("%d messages within the next hour, want 2", len(got))
 		}
 	})
 }
 
-// A rule with many messages does not keep people from being told of other rules for long, and there are no more messages in an
-// hour than there may be.
+// A rule with many messages does not delay other rules for long, and the hourly limit holds.
 func TestMaxPerHourLeavesRoomForOthers(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`
@@ -141,10 +140,10 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 		}
 		w.now = w.now.Add(20 * time.Minute)
 		got := send()
-		if len(got) != 1 || got[0].Count != 143 || got[0].Alerts[0].Key != "innocent" { // the loudest comes first
+		if len(got) != 1 || got[0].Count != 143 || got[0].Alerts[0].Key != "innocent" { // the highest severity comes first
 			t.Fatalf("after 20 minutes: %+v", got)
 		}
-		// The flood goes on: no hour has more messages than it may have.
+		// The flood continues: the hourly limit holds.
 		var at []time.Time
 		for i := range 60 {
 			w.fire(alerts.Error, nil, numberedKeys(fmt.Sprintf("flood-%d-", i), 2)...)
@@ -209,7 +208,7 @@ func TestMutes(t *testing.T) {
 		if got := w.became("muted"); got != "hook muted after 0" {
 			t.Error(got)
 		}
-		w.resolve("muted") // nobody was told that it waits
+		w.resolve("muted") // its firing alert was muted
 		w.later(n, 0)
 		w.later(n, time.Minute)
 		if got := w.ear.take(); len(got) != 0 {
@@ -264,7 +263,7 @@ routes:
 			}
 			return all
 		}
-		w.later(n, time.Hour) // it fails again, and that is said already
+		w.later(n, time.Hour) // another failure is not reported again
 		if said := own(); len(said) != 1 || said[0].Key != "channel/hook" || !strings.HasPrefix(said[0].Subject(), "deadman.alerts.deadman.error.") {
 			t.Fatalf("%+v", said)
 		}
@@ -280,7 +279,7 @@ routes:
 	})
 }
 
-// A message that no channel can take holds up no other one for long.
+// A message that no channel accepts delays no other for long.
 func TestOneBadMessageHoldsUpNoOther(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`
@@ -308,8 +307,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 	})
 }
 
-// What waits for a channel that is in no file any more is given up, and does not stand in the
-// way when the channel comes back.
+// Messages for a channel that is no longer configured are given up, and do not block the channel after its return.
 func TestChannelThatIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		with, without := w.notifier(oneHook), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
@@ -329,10 +327,10 @@ func TestChannelThatIsGone(t *testing.T) {
 	})
 }
 
-// retryRest is longer than a channel is left alone.
+// retryRest is longer than the pause of a failed channel.
 const retryRest = 31 * time.Second
 
-// What a node had begun when it died is told by the next one.
+// The next node completes the work of a node that died.
 func TestCrashes(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.fire(alerts.Error, nil, "a") // and the node dies before it routes
@@ -344,7 +342,7 @@ func TestCrashes(t *testing.T) {
 		}
 		if _, ok, err := w.ClaimNotification(t.Context(), ready[0], w.now.Add(time.Minute)); !ok || err != nil {
 			t.Fatal(ok, err)
-		} // and the node dies before it sends, or before it notes that it has
+		} // and the node dies before it sends, or before it records the result
 		if _, ok, err := w.ClaimNotification(t.Context(), ready[0], w.now); ok || err != nil {
 			t.Error("two nodes try one message", err)
 		}
@@ -362,7 +360,7 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// A message that is taken while the node is being stopped is noted, and not sent again.
+// A message accepted during a shutdown is recorded, and not sent again.
 func TestAMessageThatIsTakenAtTheEnd(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(oneHook)
@@ -379,7 +377,7 @@ func TestAMessageThatIsTakenAtTheEnd(t *testing.T) {
 	})
 }
 
-// Of two nodes that both take it to be their turn, one routes.
+// If two nodes both believe to be the notifying node, one of them routes.
 func TestPlansAreCarriedOutOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.fire(alerts.Error, nil, "a", "b")
@@ -395,7 +393,7 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 		if ready := must[[]alerts.Notification](t)(w.Ready(t.Context(), w.now)); len(ready) != 1 || ready[0].Alerts != 2 {
 			t.Errorf("%+v", ready)
 		}
-		// A message that is being tried takes nothing in any more.
+		// No alert joins a claimed message.
 		open := must[[]alerts.Notification](t)(w.Lane(t.Context(), alerts.RouteChannel{Channel: "hook", Route: "r"}, 5))
 		if _, ok, err := w.ClaimNotification(t.Context(), open[0], w.now); !ok || err != nil {
 			t.Fatal(ok, err)

@@ -30,21 +30,21 @@ import (
 	"deadman/internal/notify"
 )
 
-// receivers stand for the services that channels send to: whatever host a client asks for is answered as that service answers.
+// receivers simulate the services of channels: requests for any host get that service's response.
 type receivers struct {
 	server *httptest.Server
 	mu     sync.Mutex
 	got    []request
 }
 
-// request is what a service got.
+// request is a request received by a service.
 type request struct {
 	host   string
 	header http.Header
 	body   []byte
 }
 
-// newReceivers returns receivers and a client whose requests go to them.
+// newReceivers returns receivers and a client with all requests directed to them.
 func newReceivers(tb testing.TB) (*receivers, *http.Client) {
 	r := &receivers{}
 	r.server = httptest.NewTLSServer(r)
@@ -66,7 +66,7 @@ func (r *receivers) ServeHTTP(w http.ResponseWriter, got *http.Request) {
 	if err != nil {
 		return
 	}
-	if got.Method != http.MethodGet && got.URL.Path != "/api/v1/register" { // Matrix and Zulip are asked first
+	if got.Method != http.MethodGet && got.URL.Path != "/api/v1/register" { // Matrix and Zulip make other requests first
 		r.mu.Lock()
 		r.got = append(r.got, request{got.Host, got.Header, body})
 		r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *receivers) ServeHTTP(w http.ResponseWriter, got *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// take returns what was got since the last time.
+// take returns the requests since the last call.
 func (r *receivers) take() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,18 +94,19 @@ func (r *receivers) take() []request {
 	return got
 }
 
-// The receivers of texts. Each returns what a text of an event does in its service: mentions somebody, leads to an address behind other
-// words, is an element of the page.
+// The interpreters of texts. Each returns the effects of an event's text in its service: mentions, links behind other
+// words, page elements.
 var (
-	// openingTag is what begins a tag, a comment or an instruction of HTML, by its standard.
+	// openingTag matches the beginning of an HTML tag, comment or instruction, by the standard.
 	openingTag = regexp.MustCompile(`<[a-zA-Z/!?]`)
-	// atName is a mention in services that read @name; the @ of an e-mail address is none.
+	// atName matches a mention in services with @name, but not the @ of an e-mail address.
 	atName = regexp.MustCompile(`(?i)(^|[^a-z0-9_%+.-])@[a-z*]|@(everyone|here)`)
-	// slackMark is a mention, a link or a command of Slack and Google Chat.
+	// slackMark matches a mention, link or command of Slack and Google Chat.
 	slackMark = regexp.MustCompile(`<[^>\n]*>`)
-	// discordMark is a mention, an emoji, a time or a command of Discord.
+	// discordMark matches a mention, emoji, time or command of Discord.
 	discordMark = regexp.MustCompile(`<(@|#|:|a:|t:|/|id:)`)
-	// legacyMark and newMark are unescaped marks of Telegram's two Markdowns. In the older one no backslash escapes a backslash.
+	// legacyMark and newMark match unescaped marks of Telegram's two Markdown modes. In the older one no backslash
+	// escapes a backslash.
 	legacyMark = regexp.MustCompile("(^|[^\\\\])[_*`\\[]")
 	newMark    = regexp.MustCompile("(^|[^\\\\])(\\\\\\\\)*[_*\\[\\]()~`>#+=|{}.!-]")
 )
@@ -116,7 +117,7 @@ func inSlack(sent string) (does []string) {
 }
 
 func inHTML(sent string) (does []string) {
-	sent = strings.TrimPrefix(sent, "<b></b>") // Telegram's title, which there is none of
+	sent = strings.TrimPrefix(sent, "<b></b>") // Telegram's title is empty here
 	does = append(does, openingTag.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
@@ -136,7 +137,7 @@ func inNewTelegram(sent string) (does []string) {
 	return append(does, atName.FindAllString(sent, -1)...)
 }
 
-// inUnknown is for services whose format is not known: none of the marks of the others works.
+// inUnknown is for services with an unknown format: no mark of any other service may occur.
 func inUnknown(sent string) (does []string) {
 	if strings.Contains(sent, "](") {
 		does = append(does, "](")
@@ -147,10 +148,10 @@ func inUnknown(sent string) (does []string) {
 
 func inPlainText(string) []string { return nil }
 
-// commonmark reads Markdown as others wrote it.
+// commonmark is an independent Markdown parser.
 var commonmark = goldmark.New(goldmark.WithExtensions(extension.GFM))
 
-// inMarkdown lets nothing pass but words, and addresses that lead where they say.
+// inMarkdown accepts only words, and links that show their address.
 func inMarkdown(sent string) (does []string) {
 	does = atName.FindAllString(sent, -1)
 	source := []byte(sent)
@@ -172,7 +173,7 @@ func inMarkdown(sent string) (does []string) {
 	return does
 }
 
-// readMarkdown is a text of Markdown as a person reads it.
+// readMarkdown returns a Markdown text as displayed.
 func readMarkdown(sent string) string {
 	var out strings.Builder
 	if err := commonmark.Convert([]byte(sent), &out); err != nil {
@@ -181,7 +182,7 @@ func readMarkdown(sent string) string {
 	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(out.String(), ""))
 }
 
-// texts are all texts of a value of JSON, by where they are.
+// texts collects all texts of a JSON value, by position.
 func texts(v any, at string, all map[string]string) {
 	switch v := v.(type) {
 	case string:
@@ -197,7 +198,8 @@ func texts(v any, at string, all map[string]string) {
 	}
 }
 
-// shownIn returns the texts of a request that people are shown, by where they are. Lists have one place, whose texts are joined by lines.
+// shownIn returns the displayed texts of a request, by position. The texts of a list have one position, and are
+// joined by newlines.
 func shownIn(t *testing.T, r request) map[string]string {
 	t.Helper()
 	kind, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
@@ -223,7 +225,7 @@ func shownIn(t *testing.T, r request) map[string]string {
 	return all
 }
 
-// take returns the mails since the last time, with the dots of the protocol taken out.
+// take returns the mails since the last call, without the protocol's dot stuffing.
 func (p *postOffice) take() (mails []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,13 +236,13 @@ func (p *postOffice) take() (mails []string) {
 	return mails
 }
 
-// letter is a mail as a mail program reads it.
+// letter is a mail as parsed by a mail program.
 type letter struct {
 	header mail.Header
 	parts  map[string]string // by media type
 }
 
-// readLetter reads a mail by the standards, and fails the test for one that is not by them.
+// readLetter parses a mail, and fails the test if it violates the standards.
 func readLetter(t *testing.T, sent string) letter {
 	t.Helper()
 	m, err := mail.ReadMessage(strings.NewReader(sent))
@@ -280,7 +282,7 @@ func readLetter(t *testing.T, sent string) letter {
 	}
 }
 
-// headers are the names of a header in order.
+// headers returns the names of headers in order.
 func headers[H ~map[string][]string](h H) (names []string) {
 	for name, values := range h {
 		for range values {

@@ -53,8 +53,8 @@ func onBoth(t *testing.T, test func(*testing.T, *world)) {
 	}
 }
 
-// world is a database in which alerts become news, with one rule, a clock that stands still, and
-// somebody who gets messages.
+// world is a database of alerts for notification, with one rule, a clock that stands still, and a receiver of
+// messages.
 type world struct {
 	*store.Store
 	t    *testing.T
@@ -101,7 +101,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// notifier works by a file, in which $URL is where the ear is and $DIR a folder for files.
+// notifier returns a notifier with a configuration; $URL stands for the ear's URL and $DIR for a folder for files.
 func (w *world) notifier(file string) *notify.Notifier {
 	w.t.Helper()
 	config, err := notify.Parse([]byte(w.filled(file)), filepath.Join(w.dir, "notify.yaml"))
@@ -124,13 +124,13 @@ func (w *world) filled(file string) string {
 	return strings.NewReplacer("$URL", w.ear.URL, "$DIR", w.dir).Replace(file)
 }
 
-// secret writes a file, and returns its name.
+// secret writes a file.
 func (w *world) secret(name, text string) {
 	w.t.Helper()
 	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(text+"\n"), 0o600))
 }
 
-// later is the notifier's next step after a while, until what it sends is sent.
+// later advances the clock, runs one step of the notifier, and waits for its messages.
 func (w *world) later(n *notify.Notifier, d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
@@ -148,7 +148,7 @@ func (w *world) ref(key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.Shards()), RuleID: w.rule.ID, Key: key}
 }
 
-// fire makes a job for each key, and decides a firing alert about each.
+// fire creates a job for each key, and decides a firing alert about each.
 func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ...string) {
 	w.t.Helper()
 	var starts []futurejobs.Effect
@@ -191,7 +191,7 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 	}
 }
 
-// resolve ends the jobs of keys because it happened, and says so.
+// resolve ends the jobs of keys as resolved, with alerts.
 func (w *world) resolve(keys ...string) {
 	w.t.Helper()
 	var ends []futurejobs.Effect
@@ -205,7 +205,7 @@ func (w *world) resolve(keys ...string) {
 	w.batch(ends...)
 }
 
-// alertOf is the newest alert about a key.
+// alertOf returns the newest alert about a key.
 func (w *world) alertOf(key string) alerts.Alert {
 	w.t.Helper()
 	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order"})
@@ -216,7 +216,7 @@ func (w *world) alertOf(key string) alerts.Alert {
 	return page.Items[0].Alert
 }
 
-// became is what became of the newest alert about a key.
+// became returns the deliveries of the newest alert about a key.
 func (w *world) became(key string) string {
 	w.t.Helper()
 	var all []string
@@ -226,16 +226,16 @@ func (w *world) became(key string) string {
 	return strings.Join(all, ", ")
 }
 
-// ear is a server that keeps what it is told.
+// ear is a server that records requests.
 type ear struct {
 	*httptest.Server
 	mu     sync.Mutex
 	heard  []post
-	status int // of its answers; 0: 200
+	status int // of its responses; 0: 200
 	during func()
 }
 
-// post is a request that came in.
+// post is a received request.
 type post struct {
 	path   string
 	header http.Header
@@ -266,14 +266,14 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer makes it answer with a status from now on.
+// answer sets the status of further responses.
 func (e *ear) answer(status int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.status = status
 }
 
-// take returns what was heard since the last time.
+// take returns the requests since the last call.
 func (e *ear) take() []post {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -282,7 +282,7 @@ func (e *ear) take() []post {
 	return heard
 }
 
-// told is a message as a webhook got it.
+// told is a message as received by a webhook.
 type told struct {
 	Channel, Route, Topic, Title, URL string
 	Count, Truncated                  int
@@ -296,7 +296,7 @@ func (m told) String() string {
 	return fmt.Sprintf("%s %q: %d alerts, %d of them shown", m.Channel, m.Title, m.Count, len(m.Alerts))
 }
 
-// messages are what posts to webhooks told.
+// messages decodes the messages of webhook requests.
 func messages(t *testing.T, posts []post) []told {
 	t.Helper()
 	all := make([]told, len(posts))
@@ -308,7 +308,7 @@ func messages(t *testing.T, posts []post) []told {
 	return all
 }
 
-// hookSecret is a secret as Standard Webhooks has them.
+// hookSecret is a secret in the form of Standard Webhooks.
 var hookSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 
 func numberedKeys(prefix string, n int) []string {
