@@ -20,7 +20,7 @@ import (
 	"deadman/internal/sources"
 )
 
-// A proxy leaves goroutines of its own behind, and the Postgres of the tests ends with the process.
+// A proxy leaves goroutines behind, and the Postgres of the tests ends with the process.
 func TestMain(m *testing.M) {
 	const proxy = "github.com/Shopify/toxiproxy/v2"
 	goleak.VerifyTestMain(m,
@@ -41,14 +41,14 @@ func open(tb testing.TB, s sources.Spec) lookup.Client {
 	return c
 }
 
-// within is a context that ends after a while.
+// within returns a context with a timeout.
 func within(tb testing.TB, d time.Duration) context.Context {
 	ctx, stop := context.WithTimeout(tb.Context(), d)
 	tb.Cleanup(stop)
 	return ctx
 }
 
-// keys are asks of a query with one parameter.
+// keys returns queries with one parameter each.
 func keys(values ...any) []lookup.KeyQuery {
 	asks := make([]lookup.KeyQuery, len(values))
 	for i, v := range values {
@@ -57,7 +57,7 @@ func keys(values ...any) []lookup.KeyQuery {
 	return asks
 }
 
-// lines are findings as a test says them: the value, nobody, or an error.
+// lines formats findings: the value, nobody, or an error.
 func lines(found []checks.Finding, err error) []string {
 	if err != nil {
 		return []string{whole + err.Error()}
@@ -79,10 +79,10 @@ func lines(found []checks.Finding, err error) []string {
 	return said
 }
 
-// whole is before an error of the source as a whole.
+// whole is the prefix of an error of the source as a whole.
 const whole = "source: "
 
-// same compares what is found with what is wanted, in which … stands for anything.
+// same compares findings with expected lines, in which … matches any text.
 func same(t *testing.T, want []string, got []string) {
 	t.Helper()
 	if len(want) != len(got) {
@@ -96,7 +96,7 @@ func same(t *testing.T, want []string, got []string) {
 	}
 }
 
-// repeated is a line so many times.
+// repeated returns a line the given number of times.
 func repeated(line string, times int) []string {
 	all := make([]string, times)
 	for i := range all {
@@ -116,7 +116,7 @@ func between(t *testing.T, upstream string) *toxiproxy.Proxy {
 	return proxy
 }
 
-// poison makes a proxy do something to what comes back.
+// poison adds a toxic to the responses of a proxy.
 func poison(t *testing.T, proxy *toxiproxy.Proxy, kind, attributes string) {
 	t.Helper()
 	toxic := fmt.Sprintf(`{"type": %q, "stream": "downstream", "attributes": %s}`, kind, attributes)
@@ -125,7 +125,7 @@ func poison(t *testing.T, proxy *toxiproxy.Proxy, kind, attributes string) {
 	}
 }
 
-// until waits for something to come true.
+// until waits until a condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -139,7 +139,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// refused are errors of a question that say what is wrong with it.
+// refused checks for an error of the question with a text.
 func refused(t *testing.T, err error, says string) {
 	t.Helper()
 	if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), says) {
@@ -147,7 +147,7 @@ func refused(t *testing.T, err error, says string) {
 	}
 }
 
-// TestWhatIsWrittenWrong are specs that no client is made of. What is secret in them is not said.
+// TestWhatIsWrittenWrong checks invalid specs. Their errors contain no secrets.
 func TestWhatIsWrittenWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"deadman/internal/sources"
 )
 
-// secrets writes files of secrets beside a file of sources, whose name it returns.
+// secrets writes secret files and returns the name of a sources file beside them.
 func secrets(t *testing.T) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ sources:
 	}
 }
 
-// All that is wrong is said at once, each with its place and its remedy, and no secret.
+// All problems are reported at once, each with its position and remedy, and without secrets.
 func TestBadFiles(t *testing.T) {
 	file := secrets(t)
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestTooManySources(t *testing.T) {
 	}
 }
 
-// What the documentation shows is a file of sources.
+// The example in the documentation is a valid sources file.
 func TestTheDocumentedFile(t *testing.T) {
 	page, err := os.ReadFile("../../docs/sources.md")
 	if err != nil {
@@ -227,7 +227,7 @@ func TestTheDocumentedFile(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file takes the process down, and what is taken says what it is.
+// FuzzParse checks that no file causes a panic, and that accepted sources have a kind.
 func FuzzParse(f *testing.F) {
 	f.Add("sources: {a: {postgres: {url_env: HOME, statement_timeout: 1s}, rate: 5}, b: {sqlite: {path: x}}}")
 	f.Add("sources:\n  c: {http: {url: http://a, headers: {A: {env: HOME}}, allow: [::1, 10.0.0.0/8]}}\n  d: {nats: {}, open_for: 1s}")

@@ -31,12 +31,12 @@ func base(tb testing.TB, text string) *url.URL {
 	return u
 }
 
-// loopback is where tests listen.
+// loopback lists the addresses of test servers.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 const token = "s3cret"
 
-// web is a service as a source, with a secret.
+// web returns an HTTP service as a source, with a secret.
 func web(tb testing.TB, address string) lookup.Client {
 	tb.Helper()
 	return open(tb, sources.Spec{HTTP: &sources.HTTP{
@@ -44,7 +44,7 @@ func web(tb testing.TB, address string) lookup.Client {
 	}})
 }
 
-// serve is a service of tests.
+// serve starts a test service.
 func serve(tb testing.TB, f http.HandlerFunc) *httptest.Server {
 	tb.Helper()
 	s := httptest.NewServer(f)
@@ -62,7 +62,7 @@ func paths(all ...string) []lookup.KeyQuery {
 
 var get = lookup.Question{HTTP: &lookup.HTTP{Absent: []int{404}}}
 
-// TestManyKeysByHTTP asks about many keys on few connections, and sends what the operator says.
+// TestManyKeysByHTTP queries many keys over few connections, with the operator's headers.
 func TestManyKeysByHTTP(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
@@ -90,13 +90,13 @@ func TestManyKeysByHTTP(t *testing.T) {
 		found, err := c.Ask(within(t, 20*time.Second), get, asks)
 		same(t, want, lines(found, err))
 	}
-	if n := connections.Load(); n > 48 { // some are made for whom another one came free first
+	if n := connections.Load(); n > 48 { // some are opened although another becomes free first
 		t.Errorf("%d connections", n)
 	}
 }
 
-// TestFaultsOfHTTP is what becomes of one key, beside one that is answered. No error has the
-// secret in it, nor the path.
+// TestFaultsOfHTTP checks the errors of one key beside a successful one. They contain neither the secret nor the
+// path.
 func TestFaultsOfHTTP(t *testing.T) {
 	t.Parallel()
 	read := &flood{}
@@ -174,7 +174,7 @@ func pgError(size int) http.HandlerFunc {
 	}
 }
 
-// flood counts how much of a long answer was taken.
+// flood counts the bytes read of a long response.
 type flood struct{ taken atomic.Int64 }
 
 func (f *flood) endless(size int) http.HandlerFunc {
@@ -200,8 +200,8 @@ func wordy(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Words", strings.Repeat("x", 100<<10))
 }
 
-// TestHTTPThatCannotBeAsked is what is wrong with a service as a whole: nobody is answered, and
-// it is not asked about everybody.
+// TestHTTPThatCannotBeAsked checks failures of the service as a whole: no key gets an answer, and not all keys are
+// queried.
 func TestHTTPThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]struct {
@@ -230,7 +230,7 @@ func TestHTTPThatCannotBeAsked(t *testing.T) {
 			for i := range asks {
 				asks[i].Path = fmt.Sprintf("/%d", i)
 			}
-			asks[3].Path = "/.." // which is no answer of the service
+			asks[3].Path = "/.." // not answered by the service
 			patience := 20 * time.Second
 			if strings.Contains(k.want, "in time") {
 				patience = time.Second
@@ -302,7 +302,7 @@ func gibberish(w http.ResponseWriter, _ *http.Request) {
 	_ = c.Close()
 }
 
-// TestHostsThatAreNotPublic are ways to write this machine. None of them is asked.
+// TestHostsThatAreNotPublic checks notations of this machine's addresses. No request reaches it.
 func TestHostsThatAreNotPublic(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
@@ -317,7 +317,7 @@ func TestHostsThatAreNotPublic(t *testing.T) {
 		"[::1]":   "::1 is not a public address; if it is the right one, the source has to allow it, as in allow: [::1/128]",
 		"0.0.0.0": "0.0.0.0 is not a public address; …",
 		"[::]":    ":: is not a public address; …",
-		// What a resolver makes of these, if anything, is its own affair.
+		// The resolver may or may not resolve these.
 		"localhost": "…", "2130706433": "…", "017700000001": "…", "0x7f000001": "…", "0x7f.1": "…", "127.1": "…", "0177.0.0.1": "…", "127.0.0.1.": "…",
 	} {
 		c := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, "http://"+host+":"+port)}})
@@ -332,7 +332,7 @@ func TestHostsThatAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestHTTPS trusts the operator's authority and nobody else, and needs no request to be reached.
+// TestHTTPS trusts only the operator's CA, and Reach sends no request.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
@@ -358,7 +358,8 @@ func TestHTTPS(t *testing.T) {
 	}
 }
 
-// TestProxiesOfTheEnvironment are not for sources: they would connect in their place.
+// TestProxiesOfTheEnvironment checks that sources ignore proxies of the environment, as those would bypass the
+// address checks.
 func TestProxiesOfTheEnvironment(t *testing.T) {
 	proxy := serve(t, answer(`{"by": "proxy"}`))
 	t.Setenv("HTTP_PROXY", proxy.URL)
@@ -369,7 +370,7 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestQuestionsForOthers are refused by a service.
+// TestQuestionsForOthers checks that a service rejects questions for other kinds.
 func TestQuestionsForOthers(t *testing.T) {
 	t.Parallel()
 	c := web(t, "http://127.0.0.1:1")
@@ -385,8 +386,8 @@ func TestQuestionsForOthers(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsBackIsAskedAgain has a service fail for many batches, each given up before all
-// of its keys were asked about: nothing of what bounds the requests is used up by that.
+// TestAServiceThatIsBackIsAskedAgain lets a service fail for many batches that are given up early: this must not leak
+// request slots.
 func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	var back atomic.Bool
@@ -409,8 +410,7 @@ func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
 	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }
 
-// A service that answers again while the rest of a round is given up has not said of the rest that there are no such
-// entities.
+// If a service recovers while the rest of a round is given up, the remaining keys are not absent.
 func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
 	t.Parallel()
 	const inVain, keys = 16, 60
@@ -451,8 +451,7 @@ func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTimeForEachKey asks a service that takes its time about more keys than it answers
-// in the time of one question.
+// TestAServiceHasTimeForEachKey queries a slow service about more keys than it answers within one timeout.
 func TestAServiceHasTimeForEachKey(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TestAddresses is who may be connected to, without and with what an operator allows.
+// TestAddresses checks the permitted addresses, without and with an allow list.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	allow := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")}
@@ -34,7 +34,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestPathsStayBelow is where paths lead to, below a base with a path of its own.
+// TestPathsStayBelow checks the URLs of paths below a base that has a path.
 func TestPathsStayBelow(t *testing.T) {
 	t.Parallel()
 	b, err := url.Parse("https://shop.example.com/api%2Fv1/")
@@ -55,7 +55,7 @@ func TestPathsStayBelow(t *testing.T) {
 		"":                     "", "orders": "", "//evil.example/x": "", "https://evil.example/": "", "@evil.example": "", ":80/": "",
 		"/..": "", "/a/../b": "", "/a/./b": "", "/%2e%2e/x": "", "/%2E./x": "", "/..%2Fadmin": "", "/a%2f..%2fb": "", "/..;x=1/admin": "", "/..%5Cadmin": "",
 		"/a#b": "", "/a b": "", "/a\nb": "", "/a\\b": "", "/%": "", "/%zz": "", "/a?b=%zz": "", "/a?b=#": "", "/a?b c": "",
-		"/größe/a%2Fb": "", `/"a"/a%2Fb`: "", // net/url would escape it all anew, and a%2Fb as a/b
+		"/größe/a%2Fb": "", `/"a"/a%2Fb`: "", // net/url would escape it all again, and a%2Fb as a/b
 		"/" + strings.Repeat("x", mostPath): "",
 	} {
 		u, err := below(b, path)
@@ -68,7 +68,7 @@ func TestPathsStayBelow(t *testing.T) {
 	}
 }
 
-// TestOneStatement is how texts of SQL are taken apart.
+// TestOneStatement checks the tokenizing of SQL texts.
 func TestOneStatement(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
@@ -102,7 +102,7 @@ func TestOneStatement(t *testing.T) {
 	}
 }
 
-// TestWhoIsToBlame tells what Postgres says apart.
+// TestWhoIsToBlame checks the scopes of Postgres errors.
 func TestWhoIsToBlame(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]errorScope{

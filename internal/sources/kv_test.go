@@ -13,7 +13,7 @@ import (
 	"deadman/checks/lookup"
 )
 
-// makeBucket makes a bucket. Without direct it can be read entry by entry only.
+// makeBucket creates a bucket. Without direct it can be read entry by entry only.
 func makeBucket(t *testing.T, conn *nats.Conn, name string, direct bool) jetstream.KeyValue {
 	t.Helper()
 	js, err := jetstream.New(conn)
@@ -74,13 +74,13 @@ func TestBucketsAreRead(t *testing.T) {
 	}
 }
 
-// Some thousand entries take a few round trips; more than the server gives at once are all read.
+// Some thousand entries take a few round trips; more entries than the server returns at once are all read.
 func TestBucketsAreReadManyAtATime(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	kv := makeBucket(t, conn, "orders", true)
 	const batch = lookup.BatchMost
-	padding := strings.Repeat("x", 20_000) // in all, more than the server gives at once
+	padding := strings.Repeat("x", 20_000) // in total more than the server returns at once
 	var asks []lookup.KeyQuery
 	var want []string
 	for i := range batch {
@@ -127,7 +127,7 @@ func TestABucketThatIsNotThere(t *testing.T) {
 		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), name) {
 			t.Errorf("verify %s: %v", name, err)
 		}
-		// It is no failure of the source, which other rules ask for other buckets.
+		// It is not a failure of the source, as other rules use other buckets.
 		if _, err := client.Ask(soon(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %s: %v", name, err)
 		}

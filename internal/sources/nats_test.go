@@ -20,7 +20,7 @@ import (
 	"deadman/internal/sources"
 )
 
-// natsServer is a real server with JetStream. What others do there goes over its own connection.
+// natsServer starts a real server with JetStream. The services of the tests use separate connections.
 func natsServer(t *testing.T, change ...func(*natsserver.Options)) *natsserver.Server {
 	t.Helper()
 	o := bustest.Options(t)
@@ -40,7 +40,7 @@ func natsConn(t *testing.T, server *natsserver.Server) *nats.Conn {
 	return conn
 }
 
-// natsSource is a source on the node's own connection.
+// natsSource returns a source on the node's own connection.
 func natsSource(t *testing.T, conn *nats.Conn) lookup.Client {
 	t.Helper()
 	return opened(t, sources.NATS{}, conn)
@@ -56,7 +56,7 @@ func opened(t *testing.T, spec sources.NATS, conn *nats.Conn) lookup.Client {
 	return client
 }
 
-// soon bounds what is asked by a test in which all goes well.
+// soon returns a context for queries that are expected to succeed.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -64,7 +64,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// service answers on a subject until the test ends.
+// service replies on a subject until the test ends.
 func service(t *testing.T, conn *nats.Conn, subject string, answer nats.MsgHandler) {
 	t.Helper()
 	if _, err := conn.Subscribe(subject, answer); err != nil {
@@ -75,7 +75,7 @@ func service(t *testing.T, conn *nats.Conn, subject string, answer nats.MsgHandl
 	}
 }
 
-// says is a message as a service answers it.
+// says sends the reply of a service.
 func says(t *testing.T, to *nats.Msg, body string, header ...string) {
 	t.Helper()
 	m := nats.NewMsg(to.Reply)
@@ -88,7 +88,7 @@ func says(t *testing.T, to *nats.Msg, body string, header ...string) {
 	}
 }
 
-// told compares findings with what they should be: a value, "nobody", or a part of an error.
+// told compares findings with expected ones: a value, "nobody", or a part of an error.
 func told(t *testing.T, found []checks.Finding, want ...string) {
 	t.Helper()
 	if len(found) != len(want) {
@@ -172,7 +172,7 @@ func TestServicesAreAsked(t *testing.T) {
 	}
 }
 
-// A batch goes out at once, so that a slow service costs its time once and not per entity.
+// A batch is sent concurrently, so that a slow service delays it once and not per entity.
 func TestServicesAreAskedAtOnce(t *testing.T) {
 	const batch = 300
 	server := natsServer(t)
@@ -181,7 +181,7 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 	service(t, natsConn(t, server), "slow.*", func(m *nats.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
-		if held = append(held, m); len(held) == batch { // nobody is answered before all have asked
+		if held = append(held, m); len(held) == batch { // replies only after all requests were received
 			for _, one := range held {
 				says(t, one, fmt.Sprintf(`{"subject":%q}`, one.Subject))
 			}
@@ -200,7 +200,7 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 	told(t, found, want...)
 }
 
-// Where nobody is answered about, it is the service that is not there, and not the entities.
+// Without any reply the service is missing, not the entities.
 func TestAServiceThatIsNotThereIsAnErrorOfTheQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
@@ -259,8 +259,7 @@ func TestASourceOverNATSTakesNoOtherQuestion(t *testing.T) {
 	}
 }
 
-// A source with an address of its own connects when it is first asked, goes on trying, and
-// keeps the password to itself.
+// A source with its own URL connects on first use, retries, and never reveals the password.
 func TestASourceConnectsByItself(t *testing.T) {
 	server := natsServer(t, func(o *natsserver.Options) { o.Username, o.Password = "shop", "s3cret" })
 	at := strings.Replace(server.ClientURL(), "nats://", "nats://shop:s3cret@", 1)

@@ -19,7 +19,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// database is a Postgres with orders in it.
+// database is a Postgres database with orders.
 type database struct {
 	t    testing.TB
 	dsn  string
@@ -54,12 +54,12 @@ func (d *database) number(query string) (n int) {
 	return n
 }
 
-// source is the database as a source.
+// source returns the database as a source.
 func (d *database) source() lookup.Client {
 	return open(d.t, sources.Spec{Postgres: &sources.Postgres{URL: d.dsn, StatementTimeout: 2 * time.Second}})
 }
 
-// alone is the database as a source with one connection.
+// alone returns the database as a source with one connection.
 func (d *database) alone() lookup.Client {
 	u, err := url.Parse(d.dsn)
 	if err != nil {
@@ -71,8 +71,8 @@ func (d *database) alone() lookup.Client {
 
 const byID = "select status from orders where id = $1"
 
-// TestManyKeysInOneTrip asks about a whole batch, of which some are there, and one is no number:
-// it alone fails.
+// TestManyKeysInOneTrip queries a whole batch with existing and missing keys, and one invalid number: only that one
+// fails.
 func TestManyKeysInOneTrip(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -93,8 +93,8 @@ func TestManyKeysInOneTrip(t *testing.T) {
 	same(t, want, lines(found, err))
 }
 
-// TestAFarPostgres is as far as the moon, nearly: whoever asks about one key after the other is
-// not back in time, nor is who asks again for each that fails.
+// TestAFarPostgres adds a latency almost as high as to the moon: neither key-by-key queries nor a retry per failed
+// key would finish in time.
 func TestAFarPostgres(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -117,7 +117,7 @@ func TestAFarPostgres(t *testing.T) {
 	same(t, want, lines(found, err))
 }
 
-// TestWhatPostgresFinds is what columns of all types are as JSON, and what Verify says of them.
+// TestWhatPostgresFinds checks the JSON of all column types, and the types reported by Verify.
 func TestWhatPostgresFinds(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -162,7 +162,7 @@ func TestWhatPostgresFinds(t *testing.T) {
 	same(t, []string{"error: column v is NaN, which is no number of JSON"}, lines(found, err))
 }
 
-// TestParametersOfPostgres are values for columns of another type.
+// TestParametersOfPostgres checks parameters for columns of other types.
 func TestParametersOfPostgres(t *testing.T) {
 	t.Parallel()
 	c := newDatabase(t).source()
@@ -191,7 +191,7 @@ func TestParametersOfPostgres(t *testing.T) {
 	}
 }
 
-// TestWhatPostgresRefuses are queries that are wrong for every key, with where.
+// TestWhatPostgresRefuses checks queries that are invalid for every key, with the position of the error.
 func TestWhatPostgresRefuses(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -232,8 +232,7 @@ func TestWhatPostgresRefuses(t *testing.T) {
 	}
 }
 
-// TestFaultsOfPostgres breaks what can be broken from within a query. What a source says of one
-// key leaves the keys beside it alone.
+// TestFaultsOfPostgres checks failures caused by a query. An error of one key does not affect the other keys.
 func TestFaultsOfPostgres(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -273,7 +272,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 	})
 }
 
-// TestBatchesThatFindTooMuch is of keys that cost a connection each: some do, then it is enough.
+// TestBatchesThatFindTooMuch checks keys that cost a connection each: their number is limited.
 func TestBatchesThatFindTooMuch(t *testing.T) {
 	t.Parallel()
 	c := newDatabase(t).source()
@@ -282,8 +281,8 @@ func TestBatchesThatFindTooMuch(t *testing.T) {
 	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
 
-// TestConnectionsThatAQueryEnds is of a query that ends its own connection, for some keys: they fail, and the source, which can be
-// reached, does not.
+// TestConnectionsThatAQueryEnds checks a query that ends its own connection for some keys: these keys fail, but not
+// the source, as it is reachable.
 func TestConnectionsThatAQueryEnds(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -298,8 +297,7 @@ func TestConnectionsThatAQueryEnds(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestOneQueryChangesNothingForTheNext asks on one connection after a query that set what it
-// could.
+// TestOneQueryChangesNothingForTheNext queries on one connection after a query that changed all possible settings.
 func TestOneQueryChangesNothingForTheNext(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -312,7 +310,7 @@ func TestOneQueryChangesNothingForTheNext(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestTablesThatChange asks again after a column was added, on a connection that knew the query.
+// TestTablesThatChange queries again after a column was added, on a connection that had prepared the query.
 func TestTablesThatChange(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -325,7 +323,7 @@ func TestTablesThatChange(t *testing.T) {
 	same(t, repeated(`{"id":…,"paid":true}`, 2), lines(found, err))
 }
 
-// TestManyQueriesOnAConnection prepares more than a connection keeps.
+// TestManyQueriesOnAConnection prepares more statements than a connection keeps.
 func TestManyQueriesOnAConnection(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -338,7 +336,7 @@ func TestManyQueriesOnAConnection(t *testing.T) {
 	same(t, []string{`{"v":200}`}, lines(found, err))
 }
 
-// TestTimeThatRunsOut keeps what was found before, and goes on from there.
+// TestTimeThatRunsOut keeps the findings before a timeout, and continues from there.
 func TestTimeThatRunsOut(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -356,7 +354,7 @@ func TestTimeThatRunsOut(t *testing.T) {
 	})
 }
 
-// TestPostgresThatCannotBeAsked is what is wrong with the source as a whole, and never one key's.
+// TestPostgresThatCannotBeAsked checks failures of the source as a whole, never of one key.
 func TestPostgresThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

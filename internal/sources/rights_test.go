@@ -15,12 +15,12 @@ import (
 	"deadman/internal/sources"
 )
 
-// locks is how many locks of sessions there are in the database.
+// locks returns the number of advisory locks in the database.
 func (d *database) locks() int {
 	return d.number(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 }
 
-// A lock of a session outlives the transaction that took it, and would block jobs of whoever owns the database.
+// A session's advisory lock outlives its transaction, and could block jobs of the database's owner.
 func TestALookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -51,7 +51,7 @@ func TestALookupLeavesNoLockBehind(t *testing.T) {
 	}
 }
 
-// A connection that is lost in the middle takes its locks along.
+// A connection that is closed midway releases its locks.
 func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -69,7 +69,7 @@ func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
 	}
 }
 
-// A user that may do more than read is warned of, once there is a connection.
+// A user with excess permissions causes a warning once a connection exists.
 func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -80,7 +80,7 @@ func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
 	} {
 		role := "deadman_test_" + uuid.NewString()[:8]
 		d.run("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
-		t.Cleanup(func() { _, _ = d.conn.Exec(context.WithoutCancel(t.Context()), "DROP ROLE "+role) }) // it is of a server of tests
+		t.Cleanup(func() { _, _ = d.conn.Exec(context.WithoutCancel(t.Context()), "DROP ROLE "+role) }) // the server is only for tests
 		d.run(strings.ReplaceAll(grants, "%", role))
 		u, err := url.Parse(d.dsn)
 		if err != nil {
@@ -107,7 +107,7 @@ func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
 	}
 }
 
-// By default lookups of one user may end each other. The statement of the documentation takes that from them, and nothing else.
+// By default lookups of one user can end each other. The documented statement revokes only that permission.
 func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/sources.md")
@@ -121,7 +121,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	d := newDatabase(t)
 	role := "deadman_test_" + uuid.NewString()[:8]
 	d.run("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
-	t.Cleanup(func() { // it is of a server of tests
+	t.Cleanup(func() { // the server is only for tests
 		for _, sql := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
 			if _, err := d.conn.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
 				t.Error(err)
@@ -177,7 +177,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup is one trip, for one key and for a batch.
+// BenchmarkLookup measures one round trip, for one key and for a batch.
 func BenchmarkLookup(b *testing.B) {
 	d := newDatabase(b)
 	c := d.alone()

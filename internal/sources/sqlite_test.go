@@ -17,7 +17,7 @@ import (
 	"deadman/internal/sources"
 )
 
-// file is a SQLite database with orders in it.
+// file is an SQLite database with orders.
 type file struct {
 	t    *testing.T
 	path string
@@ -64,7 +64,7 @@ func TestWhatSQLiteFinds(t *testing.T) {
 	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
 }
 
-// TestWhatSQLiteRefuses are queries that are wrong for every key. Nothing but a query is one.
+// TestWhatSQLiteRefuses checks queries that are invalid for every key, and statements that are not queries.
 func TestWhatSQLiteRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
@@ -90,7 +90,7 @@ func TestWhatSQLiteRefuses(t *testing.T) {
 		q := lookup.Question{SQL: k.query}
 		_, err := c.Verify(t.Context(), q, 1)
 		found, asked := c.Ask(within(t, 10*time.Second), q, keys(1))
-		if k.says == "not authorized" { // which only shows when it runs
+		if k.says == "not authorized" { // reported only at execution
 			same(t, []string{"error: SQL logic error: not authorized (1)"}, lines(found, asked))
 			continue
 		}
@@ -103,8 +103,8 @@ func TestWhatSQLiteRefuses(t *testing.T) {
 	}
 }
 
-// TestSQLiteRunsNothingToVerify has queries verified that take for ever, or that fail by what a table holds, where any of
-// them is run: a materialized part is, before a limit of 0 is looked at.
+// TestSQLiteRunsNothingToVerify verifies queries that would run forever, or fail on the data of a table, if any part
+// were executed: a materialized part is computed before a limit of 0 applies.
 func TestSQLiteRunsNothingToVerify(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
@@ -123,7 +123,7 @@ func TestSQLiteRunsNothingToVerify(t *testing.T) {
 	}
 }
 
-// TestFaultsOfSQLite are errors of the second of three keys.
+// TestFaultsOfSQLite checks errors of the second of three keys.
 func TestFaultsOfSQLite(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
@@ -146,7 +146,7 @@ func TestFaultsOfSQLite(t *testing.T) {
 	}
 }
 
-// TestSQLiteThatCannotBeAsked is what is wrong with the file.
+// TestSQLiteThatCannotBeAsked checks failures of the file.
 func TestSQLiteThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	q := lookup.Question{SQL: byID}
@@ -180,7 +180,7 @@ func TestSQLiteThatCannotBeAsked(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestTimeThatRunsOutOfSQLite keeps what was found before.
+// TestTimeThatRunsOutOfSQLite keeps the findings before a timeout.
 func TestTimeThatRunsOutOfSQLite(t *testing.T) {
 	t.Parallel()
 	c := newFile(t).source()
@@ -195,19 +195,19 @@ func TestTimeThatRunsOutOfSQLite(t *testing.T) {
 	same(t, []string{fmt.Sprintf("error: the time was over when … of %d keys were answered; make the question quicker (has its column an index?) or guards.timeout longer", len(asks))}, got[30:])
 }
 
-// TestABatchWaitsForNoOther has a file asked about by several batches at once, each in its own
-// time: one that waited for another would take the file for one that does not answer.
+// TestABatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued
+// behind another would report a timeout of the file.
 func TestABatchWaitsForNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	c := f.source()
 	slow := lookup.Question{SQL: "with recursive c(n) as (select 1 union all select n + 1 from c) select max(n) as n from c where $1 > 0"}
-	const others = 3 // beside the one that finds something
+	const others = 3 // beside the one with a result
 	var hanging sync.WaitGroup
 	ctx, stop := context.WithCancel(within(t, time.Minute))
 	for range others {
 		hanging.Go(func() {
-			_, _ = c.Ask(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is stopped
+			_, _ = c.Ask(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is interrupted
 		})
 	}
 	t.Cleanup(hanging.Wait)

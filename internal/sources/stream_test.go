@@ -11,7 +11,7 @@ import (
 	"deadman/checks/lookup"
 )
 
-// A lookup publishes no event: a stream that takes in its subject refuses the request and stores nothing.
+// A lookup publishes no event: a stream that captures its subject rejects the request and stores nothing.
 func TestALookupIsNoEvent(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
