@@ -52,7 +52,8 @@ func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error 
 	return n.shifter.Refresh(ctx)
 }
 
-// listening returns nil once detected gaps are in the database, and jobs with shifted slots are known.
+// listening returns nil once detected gaps are in the database, and no job of a held shard only seems to be due after a
+// clock step.
 func (n *node) listening(ctx context.Context) error {
 	if err := n.shifter.Ready(); err != nil {
 		return err

@@ -244,7 +244,7 @@ func TestVirtualRulesPage(t *testing.T) {
 	compareFile(t, page, rewritten)
 }
 
-// TestRulesPageRefuses compares what the reference says is wrong with its wrong rules.
+// TestRulesPageRefuses compares the errors shown in the reference with those of its invalid rules.
 func TestRulesPageRefuses(t *testing.T) {
 	const page = "../docs/rules.md"
 	text := read(t, page)

@@ -51,7 +51,7 @@ func (n *node) useLogin(config *logins.Config) {
 	}
 }
 
-// checkWayBack rejects a setup in which the login provider has no address to redirect back to.
+// checkWayBack rejects a setup in which the login provider has no address to redirect back to, and warns of plain HTTP.
 func (n *node) checkWayBack(addr net.Addr) error {
 	config := n.logins.Load()
 	switch {

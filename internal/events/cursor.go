@@ -81,7 +81,7 @@ func (t *streamReader) isDifferentStream(ctx context.Context, cursor futurejobs.
 }
 
 // storedCursor returns the stored cursor. A rule creates it when it is saved and does not know the stream's creation
-// time; without one the stream is read from its start, and the rules skip events before their own start.
+// time; without one the stream is read from its start, and the rules skip events that are not for them.
 func (t *streamReader) storedCursor(ctx context.Context, info Info) (futurejobs.Cursor, error) {
 	cursor, ok, err := t.in.Store.Cursor(ctx, t.stream)
 	if err == nil && (!ok || cursor.StreamCreatedAt.IsZero()) {

@@ -28,7 +28,7 @@ type DeadLetterStore interface {
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// LettersAfter returns up to limit dead letters of a filter after an id, oldest first.
 	LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error)
-	// Apply implements futurejobs.EffectStore.
+	// Apply is the method of futurejobs.EffectStore.
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	DropLetter(ctx context.Context, id int64) error
 	// DropLetters returns the number of dropped dead letters.

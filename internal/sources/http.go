@@ -18,7 +18,7 @@ import (
 
 const (
 	mostRequests = 16               // concurrent requests to a service
-	mostTogether = 4 * mostRequests // keys of one query, shared by up to four concurrent batches
+	mostTogether = 4 * mostRequests // keys of one query; four batches may query concurrently
 )
 
 // service queries an HTTP service by GET. It has one host, follows no redirects and uses no proxy.
