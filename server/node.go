@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata"
+	_ "time/tzdata" // zones of rules and calendars, for machines without a zone database
 
 	"github.com/google/uuid"
 
