@@ -118,10 +118,11 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 		return strings.Count(string(body), `"filler"`) == 500
 	})
 	n.forgetMost()
+	var leave []func() error
 	for i := range 12 {
 		token := n.token(map[string]any{"name": fmt.Sprintf("slow-%d", i), "scopes": []string{"read"}})
 		for range 12 {
-			n.neglect(page, token)
+			leave = append(leave, n.neglect(page, token))
 		}
 	}
 	for range 20 {
@@ -139,11 +140,14 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	if most > hostileMemory && !n.limited {
 		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
 	}
+	for _, leave := range leave { // a stop waits for answers that are not read, and then is no clean one
+		_ = leave()
+	}
 	n.stop()
 }
 
-// neglect asks for a page and reads nothing of it. The test's end lets go of it.
-func (n *besieged) neglect(path, token string) {
+// neglect requests a page and reads nothing of it. It returns the function that closes the connection; the end of the test closes it, too.
+func (n *besieged) neglect(path, token string) (leave func() error) {
 	n.Helper()
 	host := strings.TrimPrefix(n.at.HTTP, "http://")
 	c, err := net.Dial("tcp", host)
@@ -157,6 +161,7 @@ func (n *besieged) neglect(path, token string) {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, host, token); err != nil {
 		n.Fatal(err)
 	}
+	return c.Close
 }
 
 // listedAlert is what the test reads of an alert.
