@@ -78,7 +78,7 @@ func TestCampaign(t *testing.T) {
 				defer func() { // also where the run was given up
 					if t.Failed() {
 						failed.Add(1)
-						t.Logf("%s; again with: go test ./faults -run TestCampaign -seed %d", s, seed)
+						t.Logf("%s; again with: go test ./internal/faults -run TestCampaign -seed %d", s, seed)
 					}
 				}()
 				if err := s.run(t, "", s.patience()); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // older is the program of the last commit whose schema is one version older, with the failpoints in it.
 var older = sync.OnceValues(func() (string, error) {
-	return faults.Older(context.Background(), "..", built, "-tags", "faultpoints")
+	return faults.Older(context.Background(), "../..", built, "-tags", "faultpoints")
 })
 
 // drawOlder has a node of an older version run beside one of this version. One of them or both are killed. More orders are

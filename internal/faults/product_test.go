@@ -18,10 +18,10 @@ func TestTheProductHasNoFailpoints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(symbols), "deadman/events.(*tap).take") {
+		if !strings.Contains(string(symbols), "deadman/internal/events.(*streamReader).applyBatch") {
 			t.Fatalf("%s: no symbols to look at", name)
 		}
-		for _, trace := range []string{"deadman/failpoints.", "deadman.planted"} {
+		for _, trace := range []string{"deadman/internal/failpoints.", "deadman/server.(*buggy"} {
 			if has := strings.Contains(string(symbols), trace); has != (name != "the product") {
 				t.Errorf("%s has %s: %v", name, trace, has)
 			}
