@@ -1,8 +1,6 @@
 package alerts
 
-import (
-	"time"
-)
+import "time"
 
 // Notification is one message to one channel about one or more alerts. Further alerts can join it until its first
 // attempt.

@@ -1,8 +1,6 @@
 package futurejobs
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // JobQuota bounds the number of pending jobs of all rules with a prefix, or the bytes of those jobs (Job.Size). It is
 // safe for concurrent use.

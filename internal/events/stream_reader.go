@@ -178,19 +178,22 @@ func (t *streamReader) noteProgress() {
 		at = last
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.now.Left = left
-	if at.After(t.now.CaughtUp) {
-		t.now.CaughtUp = at
-	}
+	t.mu.Unlock()
+	t.readUpTo(at)
 }
 
-// noteApplied notes the last event that was applied while events that were read together are applied in parts.
+// noteApplied records the time of the last applied event while a batch is applied in parts.
 func (t *streamReader) noteApplied() {
 	at := t.in.Now()
 	if last := t.cursor.LastAt; last.Before(at) {
 		at = last
 	}
+	t.readUpTo(at)
+}
+
+// readUpTo records the time up to which the stream is read. It never goes back.
+func (t *streamReader) readUpTo(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at.After(t.now.CaughtUp) {
