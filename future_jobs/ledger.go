@@ -135,13 +135,31 @@ type ApplyResult struct {
 	Again  string // the reason why the batch's Letter stays; empty: it was deleted, or there was none
 }
 
-// EffectStore applies events to jobs. Implementations are safe for concurrent use.
-type EffectStore interface {
+// Cursors keeps how far each stream is applied and read. Implementations are safe for concurrent use.
+type Cursors interface {
 	// Cursor returns the position of a stream; ok is false if the stream was never read.
 	Cursor(ctx context.Context, stream string) (c Cursor, ok bool, err error)
 	// OpenCursor starts reading a stream after c.LastSeq. If the stream has a cursor already, only a missing
 	// StreamCreatedAt is set.
 	OpenCursor(ctx context.Context, c Cursor) error
+	// ResetCursor replaces the cursor old by to, for a stream that was recreated. It returns ErrCursorMoved unless
+	// the cursor equals old in LastSeq and StreamCreatedAt. It sets LastSeq, LastAt and StreamCreatedAt, and keeps
+	// ReadThrough and Created.
+	ResetCursor(ctx context.Context, old, to Cursor) error
+	// MarkRead records that no event of the stream was pending at the time through. It returns ErrCursorMoved if the
+	// cursor is not at seq.
+	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
+	// RecordGap records that the stream was received without gaps only since the given time. It is recorded before
+	// MarkRead covers that time.
+	RecordGap(ctx context.Context, stream string, since time.Time) error
+	// ReportLost writes the alert of n lost events and subtracts them from the cursor's Lost, in one transaction.
+	// said is false if Lost is lower: another node wrote the alert.
+	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
+}
+
+// EffectStore applies events to jobs. Implementations are safe for concurrent use.
+type EffectStore interface {
+	Cursors
 	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters and
 	// the cursor in one transaction. Actions by hand are audited, once for each effect or, in bulk, for each rule. It
 	// returns ErrCursorMoved if a cursor is at another position, ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow,
@@ -150,19 +168,6 @@ type EffectStore interface {
 	// HoldOff delays changes of the rules that read a stream until its next batch is applied, or for a moment. Rules
 	// evaluated after HoldOff stay valid until then.
 	HoldOff(ctx context.Context, stream string) error
-	// ResetCursor replaces the cursor old by to, for a stream that was recreated. It returns ErrCursorMoved unless
-	// the cursor equals old in LastSeq and StreamCreatedAt. It sets LastSeq, LastAt and StreamCreatedAt, and keeps
-	// ReadThrough and Created.
-	ResetCursor(ctx context.Context, old, to Cursor) error
 	// JobsOf returns up to limit pending jobs of a rule, by (shard, key), after a ref. The rule may be deleted.
 	JobsOf(ctx context.Context, ruleID int32, after Ref, limit int) ([]Job, error)
-	// MarkRead records that no event of the stream was pending at the time through. It returns ErrCursorMoved if the
-	// cursor is not at seq.
-	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
-	// ReportLost writes the alert of n lost events and subtracts them from the cursor's Lost, in one transaction.
-	// said is false if Lost is lower: another node wrote the alert.
-	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
-	// RecordGap records that the stream was received without gaps only since the given time. It is recorded before
-	// MarkRead covers that time.
-	RecordGap(ctx context.Context, stream string, since time.Time) error
 }

@@ -131,13 +131,8 @@ type Changes struct {
 // AnyVersion is the version of a change that applies to any version.
 const AnyVersion int32 = -1
 
-// Store keeps rules. Changes apply to the rule of a name that is not deleted and, unless version is AnyVersion, has
-// that newest version (0: no such rule exists); otherwise they are ErrConflict, or futurejobs.ErrNotFound if no rule
-// has the name and the change needs one. Each change increases the revision, and fences all evaluations before it:
-// batches of events of the streams that the rule reads, or read before; batches by hand on the rule; and, if the rule
-// is deleted or its jobs wait for other streams, decisions on its pending jobs. Implementations are safe for concurrent
-// use.
-type Store interface {
+// VersionReader reads rules and their versions. Implementations are safe for concurrent use.
+type VersionReader interface {
 	// Revision returns the rule set's revision; it grows with every change.
 	Revision(ctx context.Context) (int64, error)
 	// Changes returns the changes since a revision, in one snapshot; -1 requests all versions of the rules that are not
@@ -148,6 +143,18 @@ type Store interface {
 	Named(ctx context.Context, name string) ([]RuleVersion, error)
 	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
 	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
+	// Deleted returns the ids of deleted rules that still have pending jobs.
+	Deleted(ctx context.Context) ([]int32, error)
+}
+
+// Store keeps rules. Changes apply to the rule of a name that is not deleted and, unless version is AnyVersion, has
+// that newest version (0: no such rule exists); otherwise they are ErrConflict, or futurejobs.ErrNotFound if no rule
+// has the name and the change needs one. Each change increases the revision, and fences all evaluations before it:
+// batches of events of the streams that the rule reads, or read before; batches by hand on the rule; and, if the rule
+// is deleted or its jobs wait for other streams, decisions on its pending jobs. Implementations are safe for concurrent
+// use.
+type Store interface {
+	VersionReader
 	// Save writes the next version of the rule of that name, or the first, and opens a
 	// cursor at From for each stream that was never read. It fills in RuleID, Version, SavedAt
 	// and SavedBy. Another entity than the rule's own is ErrEntityChanged.
@@ -160,6 +167,4 @@ type Store interface {
 	// their evaluation, which is ErrConflict. A stream that no rule reads yet gets its cursor at From of the new read;
 	// one that was read past it is read again from there, and the positions of all other rules in it are kept.
 	Rebind(ctx context.Context, name string, revision int64, reads map[int32][]StreamBinding) error
-	// Deleted returns the ids of deleted rules that still have pending jobs.
-	Deleted(ctx context.Context) ([]int32, error)
 }

@@ -24,42 +24,55 @@ func laterBegins(now time.Time) time.Time { return now.Truncate(time.Minute).Add
 // shards is how many shards a measured database has.
 const shards = 16
 
-// database is a database to measure on.
+// database is a database to measure.
 type database interface {
-	// options are how a node opens the database; store opens it so.
+	workload
+	walMeter
+
+	// options returns the options with which a node opens the database.
 	options() store.Options
+	// store opens the database as a node does.
 	store(ctx context.Context) (*store.Store, error)
-	// pend puts in the jobs that wait besides, once.
-	pend(ctx context.Context, o Options) error
-	// pends reports whether those jobs still wait.
-	pends(ctx context.Context) error
-	// clear takes away everything but what pends.
-	clear(ctx context.Context) error
-	// fill puts in jobs of a shape, due since a minute, or so long from now.
-	fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error
-	// bare does the work of a shape with no engine.
-	bare(ctx context.Context, shape Shape) error
-	// openOldSnapshot keeps the database from forgetting what is gone, until release.
-	openOldSnapshot(ctx context.Context) (release func(context.Context) error, err error)
-	// now is the database's time.
-	now(ctx context.Context) (time.Time, error)
-	// written is how many bytes of its log the database has written; 0: it doesn't say.
-	written(ctx context.Context) (int64, error)
-	// fullPageImages is how many whole pages the database has put into its log, as far as it says so by now;
-	// 0: it doesn't say.
-	fullPageImages(ctx context.Context) (int64, error)
-	// check says whether the work of a shape was done, each job once, and how many bytes of text were
-	// written for it.
-	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
-	// vacuumAndCheckpoint has the database write down what it still has to, and run runs statements.
-	vacuumAndCheckpoint(ctx context.Context) error
+	// run runs statements.
 	run(ctx context.Context, statements ...string) error
-	// made says whether so many jobs of a round wait, and how many bytes of text they carry.
-	made(ctx context.Context, jobs int) (bytes int64, err error)
-	// insert puts in new jobs with bare SQL, in one transaction.
-	insert(ctx context.Context, rows *bareRows) error
-	// close takes away what was made.
+	// now returns the database's time.
+	now(ctx context.Context) (time.Time, error)
+	// openOldSnapshot keeps the database from removing old row versions, until release.
+	openOldSnapshot(ctx context.Context) (release func(context.Context) error, err error)
+	// close deletes what the benchmark created.
 	close(ctx context.Context) error
+}
+
+// workload creates the jobs of a round, and does and verifies the work on them.
+type workload interface {
+	// pend inserts the jobs that stay pending beside a round, once.
+	pend(ctx context.Context, o Options) error
+	// pends returns an error unless those jobs are still pending.
+	pends(ctx context.Context) error
+	// clear deletes everything but the jobs of pend.
+	clear(ctx context.Context) error
+	// fill inserts jobs of a shape. They have been due for a minute, or will be after ahead.
+	fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error
+	// insert inserts new jobs with bare SQL, in one transaction.
+	insert(ctx context.Context, rows *bareRows) error
+	// bare does the work of a shape in SQL, without the engine.
+	bare(ctx context.Context, shape Shape) error
+	// check returns an error unless the work of a shape was done once for each job, and the number of bytes of text
+	// that were written for it.
+	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
+	// made returns an error unless that many jobs of a round are pending, and the number of bytes of their text.
+	made(ctx context.Context, jobs int) (bytes int64, err error)
+}
+
+// walMeter measures the write-ahead log of a database.
+type walMeter interface {
+	// written returns the bytes written to the log; 0: the database does not report them.
+	written(ctx context.Context) (int64, error)
+	// fullPageImages returns the number of whole pages in the log, as far as reported; 0: the database does not
+	// report them.
+	fullPageImages(ctx context.Context) (int64, error)
+	// vacuumAndCheckpoint removes old row versions and writes a checkpoint.
+	vacuumAndCheckpoint(ctx context.Context) error
 }
 
 // Document is the rule of jobs that finish: a condition over the body, one step, and then

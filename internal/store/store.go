@@ -84,6 +84,22 @@ var (
 
 // engine has the operations with a text of its own for each database.
 type engine interface {
+	queueEngine
+	historyEngine
+	dialect
+	clockCorrection
+
+	// beginSQL returns the first statement of a transaction; its result is the time.
+	beginSQL() string
+	// isRetryable reports whether a transaction that failed with err should be retried.
+	isRetryable(err error) bool
+	// boundBy is prefetchPolicy's.
+	boundBy(q futurejobs.Quotas)
+	close() error
+}
+
+// queueEngine has the hot statements: those of each job.
+type queueEngine interface {
 	// Due implements futurejobs.Queue.
 	Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error)
 	// DueBuffers returns the number of database pages that Due touches; 0: the database does not report it.
@@ -94,35 +110,38 @@ type engine interface {
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 	// MarkPublished implements alerts.Outbox.
 	MarkPublished(ctx context.Context, sent []alerts.Alert) error
+}
 
-	// idOf returns the expression for the id of an alert, given the expression for its bytes.
-	idOf(bytes string) string
-	// holds returns the condition that the id of an alert is in a packed list of ids.
-	holds(ids, id string) string
-	// since returns the condition that a job of the history f ended at from or later.
-	since(ctx context.Context, from time.Time) (filter, error)
-	// hourOf returns the expression for the start of the hour of an instant, in UTC.
-	hourOf(instant string) string
-	// tables returns the statement that lists the names of all tables.
-	tables() string
-	// beginSQL returns the first statement of a transaction; its result is the time.
-	beginSQL() string
-	// isRetryable reports whether a transaction that failed with err should be retried.
-	isRetryable(err error) bool
+// historyEngine keeps the history, on Postgres in a table for each day.
+type historyEngine interface {
 	// latest returns a page of history of the rules (all, if nil), newest first.
 	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
+	// since returns the condition that a job of the history f ended at from or later.
+	since(ctx context.Context, from time.Time) (filter, error)
 	// createPartitions creates the history tables of the days after now.
 	createPartitions(ctx context.Context, now time.Time) error
 	// unready returns the first day after today without a history table; zero: none.
 	unready(ctx context.Context, now time.Time) (time.Time, error)
 	// dropHistoryBefore deletes the history that ended before the given time and returns the number of rows.
 	dropHistoryBefore(ctx context.Context, before time.Time) (int64, error)
-	// boundBy is prefetchPolicy's.
-	boundBy(q futurejobs.Quotas)
-	// goBy and correct are those of correction.
+}
+
+// dialect has the expressions that differ between the databases.
+type dialect interface {
+	// idOf returns the expression for the id of an alert, given the expression for its bytes.
+	idOf(bytes string) string
+	// holds returns the condition that the id of an alert is in a packed list of ids.
+	holds(ids, id string) string
+	// hourOf returns the expression for the start of the hour of an instant, in UTC.
+	hourOf(instant string) string
+	// tables returns the statement that lists the names of all tables.
+	tables() string
+}
+
+// clockCorrection is implemented by correction.
+type clockCorrection interface {
 	goBy(correct func(said time.Time) time.Time)
 	correct(said time.Time) time.Time
-	close() error
 }
 
 // Open opens the database, migrates its schema and creates its shards.
