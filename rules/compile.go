@@ -135,18 +135,19 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	d := c.document
 	r := &Rule{document: d}
 	c.names(d)
-	r.trigger = c.trigger(d.Trigger)
+	events := subscriptionCompiler{c}
+	r.trigger = events.trigger(d.Trigger)
 	r.beats = c.beats
 	r.ticking = c.ticking
-	r.updates = c.watches("/update", d.Update, "changes the state")
-	r.resolves = c.resolves(d)
-	r.pauses = c.pauses(d)
-	r.question = c.lookup(d.Lookup)
+	r.updates = events.watches("/update", d.Update, "changes the state")
+	r.resolves = events.resolves(d)
+	r.pauses = events.pauses(d)
+	r.question = lookupCompiler{c}.lookup(d.Lookup)
 	r.while = c.expression("/while", d.While, c.over(inWhile))
 	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
-	r.steps = c.steps(d)
-	c.checkBeatSource(d, r.steps)
+	r.steps = stepCompiler{c}.steps(d)
+	heartbeatCompiler{events}.checkBeatSource(d, r.steps)
 	grid := c.times(d)
 	c.spread(d)
 	c.guards(d)
@@ -318,4 +319,40 @@ func (c *compiler) labels(labels map[string]string) []label {
 		list = append(list, label{name, said})
 	}
 	return list
+}
+
+// checkSpacing records the distance between two checks with literal times.
+func (c *compiler) checkSpacing(span Duration) {
+	if c.closest == 0 || span < c.closest {
+		c.closest = span
+	}
+}
+
+func (c *compiler) shapes(d Document) {
+	s := &shapes{compiler: c, declared: make(map[string]declared), first: make(map[string]reading)}
+	s.declare(c.watched)
+	if d.Lookup == nil {
+		s.merged = stateful(c.watched)
+	} else {
+		s.under = stateful(c.watched)
+	}
+	loose := s.loose()
+	for _, r := range c.readings {
+		if !s.fits(r) && !loose[s.place(r)] {
+			s.agree(r)
+		}
+	}
+}
+
+// spread checks the span of the rule's spread.
+func (c *compiler) spread(d Document) {
+	switch {
+	case d.Spread == 0:
+	case d.Spread < 0 || d.Spread > maxSpread:
+		c.problem("/spread", "%s is not between 0 and %s", d.Spread, maxSpread)
+	case d.Handler != "":
+		c.problem("/spread", "the rule has a handler, which says itself when to look; leave spread out")
+	case d.Spread < 2*d.Slot:
+		c.problem("/spread", "%s has no two slots of %s to spread over; write %s or more, or a finer slot", d.Spread, d.Slot, 2*d.Slot)
+	}
 }

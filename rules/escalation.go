@@ -13,8 +13,11 @@ import (
 	"deadman/internal/configfile"
 )
 
+// stepCompiler compiles the steps of a rule.
+type stepCompiler struct{ *compiler }
+
 // steps compiles the escalation, with each repetition of a step as a step.
-func (c *compiler) steps(d Document) []step {
+func (c stepCompiler) steps(d Document) []step {
 	switch turns := d.stepCount(); {
 	case d.hasNoText():
 		d.Escalate = d.Steps()
@@ -47,7 +50,7 @@ func (c *compiler) steps(d Document) []step {
 	return list
 }
 
-func (c *compiler) step(pointer string, d Document, i int) {
+func (c stepCompiler) step(pointer string, d Document, i int) {
 	s := d.Escalate[i]
 	if !namePattern.MatchString(s.Name) {
 		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
@@ -61,7 +64,7 @@ func (c *compiler) step(pointer string, d Document, i int) {
 }
 
 // until checks the fields of a step that is repeated until a user acknowledges.
-func (c *compiler) until(pointer string, s Step, before []Step) {
+func (c stepCompiler) until(pointer string, s Step, before []Step) {
 	if s.Until != "" {
 		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
 	}
@@ -80,7 +83,7 @@ func (c *compiler) until(pointer string, s Step, before []Step) {
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
 // when compiles the time of a step, given by exactly one field.
-func (c *compiler) when(pointer string, s Step) step {
+func (c stepCompiler) when(pointer string, s Step) step {
 	after := s.After != Delay{}
 	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
 		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
@@ -136,7 +139,7 @@ func saidBy(after bool) string {
 var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
 
 // after compiles a computed span.
-func (c *compiler) after(pointer, source string, d exprEnv) *expression {
+func (c stepCompiler) after(pointer, source string, d exprEnv) *expression {
 	if stepNamePattern.MatchString(source) && d.names[source] == nil {
 		_, err := ParseDuration(source)
 		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
@@ -146,7 +149,7 @@ func (c *compiler) after(pointer, source string, d exprEnv) *expression {
 }
 
 // at compiles an instant. The instant of a schedule is a time of day.
-func (c *compiler) at(pointer, source string, d exprEnv) *expression {
+func (c stepCompiler) at(pointer, source string, d exprEnv) *expression {
 	scheduled := c.document.Trigger.Schedule != ""
 	switch is := timeOfDay.MatchString(source); {
 	case source == "" || scheduled && is:
@@ -162,7 +165,7 @@ func (c *compiler) at(pointer, source string, d exprEnv) *expression {
 }
 
 // calendar returns the named calendar; nil for no name, and if the defined calendars are unknown.
-func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
+func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
 	if name == "" {
 		return nil
 	}
@@ -177,7 +180,7 @@ func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
 	return found
 }
 
-func (c *compiler) noCalendar(name string) string {
+func (c stepCompiler) noCalendar(name string) string {
 	known := slices.Sorted(maps.Keys(c.calendars))
 	switch near := configfile.Suggest(name, known); {
 	case near != "":
@@ -201,7 +204,7 @@ const errNoCalendar = Duration(math.MinInt64 / 2)
 
 // checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
 // literal. It records how close they are to each other.
-func (c *compiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
+func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
 	here := stepBounds{at: errNoCalendar, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
 	switch {
@@ -243,11 +246,4 @@ func repeated(span Duration, n int) Duration {
 		return longest + 1
 	}
 	return span * Duration(n)
-}
-
-// checkSpacing records the distance between two checks with literal times.
-func (c *compiler) checkSpacing(span Duration) {
-	if c.closest == 0 || span < c.closest {
-		c.closest = span
-	}
 }

@@ -22,8 +22,11 @@ type heartbeat struct {
 	expects string // as texts show it: every 10m (grace 2m)
 }
 
+// heartbeatCompiler compiles a heartbeat trigger.
+type heartbeatCompiler struct{ subscriptionCompiler }
+
 // heartbeat compiles an event that has to recur.
-func (c *compiler) heartbeat(t Trigger) subscription {
+func (c heartbeatCompiler) heartbeat(t Trigger) subscription {
 	h := t.Heartbeat
 	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys", "emit")
 	const p = "/trigger/heartbeat"
@@ -61,7 +64,7 @@ func (c *compiler) heartbeat(t Trigger) subscription {
 }
 
 // checkPingFields checks a heartbeat without an event: fields that refer to an event do not apply to a ping.
-func (c *compiler) checkPingFields(pointer string, h *Heartbeat) {
+func (c heartbeatCompiler) checkPingFields(pointer string, h *Heartbeat) {
 	for _, field := range []struct {
 		name    string
 		written bool
@@ -74,7 +77,7 @@ func (c *compiler) checkPingFields(pointer string, h *Heartbeat) {
 }
 
 // checkBeatSource refuses steps with times that an entity without any heartbeat does not have.
-func (c *compiler) checkBeatSource(d Document, steps []step) {
+func (c heartbeatCompiler) checkBeatSource(d Document, steps []step) {
 	if len(d.expected()) == 0 {
 		return
 	}
@@ -89,7 +92,7 @@ func (c *compiler) checkBeatSource(d Document, steps []step) {
 }
 
 // often compiles the interval of the heartbeat, given by exactly one field.
-func (c *compiler) often(pointer string, h *Heartbeat) {
+func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
 	switch {
 	case h.Every == 0 && h.Schedule == "":
 		c.problem(pointer+"/every", "it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: \"0 2 * * *\"")
@@ -107,8 +110,8 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 }
 
 // follows compiles the schedule that a heartbeat has to follow.
-func (c *compiler) follows(pointer string, h *Heartbeat) {
-	ticks, _ := c.ticks(pointer, h.Schedule, h.Zone)
+func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
+	ticks, _ := scheduleCompiler{c.subscriptionCompiler}.ticks(pointer, h.Schedule, h.Zone)
 	if ticks == nil {
 		return
 	}

@@ -1,6 +1,8 @@
 package rules
 
-import "time"
+import (
+	"time"
+)
 
 // guards checks the limits of the checks.
 func (c *compiler) guards(d Document) {

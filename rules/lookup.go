@@ -14,9 +14,12 @@ const (
 	maxParams = 32
 )
 
+// lookupCompiler compiles the lookup of a rule.
+type lookupCompiler struct{ *compiler }
+
 // lookup compiles the query of each check; nil: none. Saving the rule checks whether the source exists, and whether it
 // accepts the question.
-func (c *compiler) lookup(l *Lookup) *lookupQuery {
+func (c lookupCompiler) lookup(l *Lookup) *lookupQuery {
 	if l == nil {
 		return nil
 	}
@@ -47,7 +50,7 @@ func (c *compiler) lookup(l *Lookup) *lookupQuery {
 	return nil
 }
 
-func (c *compiler) source(pointer, name string) {
+func (c lookupCompiler) source(pointer, name string) {
 	if name == "" {
 		c.problem(pointer+"/source", "the source is missing; name the one that is asked, such as source: shop")
 		return
@@ -56,7 +59,7 @@ func (c *compiler) source(pointer, name string) {
 }
 
 // filled compiles a template that must not be empty, and checks its result if its expressions yield a plain word.
-func (c *compiler) filled(pointer, source, missing string, d exprEnv, check func(string) error) *template {
+func (c lookupCompiler) filled(pointer, source, missing string, d exprEnv, check func(string) error) *template {
 	if source == "" {
 		c.problem(pointer, "%s", missing)
 		return nil
@@ -68,7 +71,7 @@ func (c *compiler) filled(pointer, source, missing string, d exprEnv, check func
 	return t
 }
 
-func (c *compiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	switch {
 	case strings.TrimSpace(l.Query) == "":
@@ -94,7 +97,7 @@ func (c *compiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuery {
 	}
 }
 
-func (c *compiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d, checkPath)
 	for i, status := range l.Absent {
@@ -107,13 +110,13 @@ func (c *compiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQuery {
 	}
 }
 
-func (c *compiler) natsLookup(p string, l *NATSLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) natsLookup(p string, l *NATSLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
 	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requestSubject(t, c.bounds)}
 }
 
-func (c *compiler) kvLookup(p string, l *KVLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) kvLookup(p string, l *KVLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	if !bucketPattern.MatchString(l.Bucket) {
 		c.problem(p+"/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.Bucket, 80))

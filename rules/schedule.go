@@ -14,8 +14,11 @@ type ticking struct {
 	zone     *time.Location
 }
 
+// scheduleCompiler compiles a schedule trigger.
+type scheduleCompiler struct{ subscriptionCompiler }
+
 // schedule compiles a trigger that ticks.
-func (c *compiler) schedule(t Trigger) {
+func (c scheduleCompiler) schedule(t Trigger) {
 	c.only("schedule", t, "key", "if", "since", "shape")
 	schedule, zone := c.ticks("/trigger", t.Schedule, t.Zone)
 	c.keys("/trigger/keys", t.Keys)
@@ -30,7 +33,7 @@ func (c *compiler) schedule(t Trigger) {
 }
 
 // ticks compiles a schedule in a named zone; nil: its error was reported. A schedule has to be valid in every zone.
-func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
+func (c scheduleCompiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
 	zone, err := zoneOf(name)
 	c.require(pointer+"/zone", err)
 	if err != nil {
@@ -46,7 +49,7 @@ func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.
 
 // checkTickRate refuses a rule that restarts its jobs at every tick before an alert is raised, even if only for some
 // keys. A rule with a computed step is left to the preview.
-func (c *compiler) checkTickRate(t Trigger) {
+func (c scheduleCompiler) checkTickRate(t Trigger) {
 	d := c.document
 	gap := Duration(c.ticking.schedule.Shortest())
 	if len(t.Keys) == 0 || d.Again != Restart || gap == 0 || len(d.Escalate) == 0 {
@@ -72,7 +75,7 @@ func (c *compiler) checkTickRate(t Trigger) {
 }
 
 // emit checks the event that a tick publishes, and that the rule has no fields for jobs.
-func (c *compiler) emit(t Trigger) {
+func (c scheduleCompiler) emit(t Trigger) {
 	d := c.document
 	switch wrong := checkSubject(t.Emit.Subject); {
 	case t.Emit.Subject == "":

@@ -185,22 +185,6 @@ type shapes struct {
 	first    map[string]reading  // the first use of each field, by group and path
 }
 
-func (c *compiler) shapes(d Document) {
-	s := &shapes{compiler: c, declared: make(map[string]declared), first: make(map[string]reading)}
-	s.declare(c.watched)
-	if d.Lookup == nil {
-		s.merged = stateful(c.watched)
-	} else {
-		s.under = stateful(c.watched)
-	}
-	loose := s.loose()
-	for _, r := range c.readings {
-		if !s.fits(r) && !loose[s.place(r)] {
-			s.agree(r)
-		}
-	}
-}
-
 // stateful returns the subjects of the events that are merged into the state.
 func stateful(watched []watched) []string {
 	var all []string

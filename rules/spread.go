@@ -31,16 +31,3 @@ func (r *Rule) spreadIndex(key string) int {
 	}
 	return futurejobs.SpreadIndex(r.engine.Name, key, r.spread)
 }
-
-// spread checks the span of the rule's spread.
-func (c *compiler) spread(d Document) {
-	switch {
-	case d.Spread == 0:
-	case d.Spread < 0 || d.Spread > maxSpread:
-		c.problem("/spread", "%s is not between 0 and %s", d.Spread, maxSpread)
-	case d.Handler != "":
-		c.problem("/spread", "the rule has a handler, which says itself when to look; leave spread out")
-	case d.Spread < 2*d.Slot:
-		c.problem("/spread", "%s has no two slots of %s to spread over; write %s or more, or a finer slot", d.Spread, d.Slot, 2*d.Slot)
-	}
-}

@@ -24,7 +24,10 @@ func (t Trigger) keyed() string {
 	return t.Key
 }
 
-func (c *compiler) trigger(t Trigger) subscription {
+// subscriptionCompiler compiles the trigger and the other subscriptions of a rule.
+type subscriptionCompiler struct{ *compiler }
+
+func (c subscriptionCompiler) trigger(t Trigger) subscription {
 	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Emit == nil && t.Shape == nil && t.Heartbeat == nil {
 		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
 		return subscription{}
@@ -33,16 +36,16 @@ func (c *compiler) trigger(t Trigger) subscription {
 	case t.Schedule != "" && (t.Event != "" || t.Heartbeat != nil), t.Event != "" && t.Heartbeat != nil:
 		c.problem("/trigger", "a wait begins by an event, by a schedule or by a heartbeat; keep one of them")
 	case t.Schedule != "":
-		c.schedule(t)
+		scheduleCompiler{c}.schedule(t)
 	case t.Heartbeat != nil:
-		return c.heartbeat(t)
+		return heartbeatCompiler{c}.heartbeat(t)
 	default:
 		return c.triggerEvent(t)
 	}
 	return subscription{}
 }
 
-func (c *compiler) triggerEvent(t Trigger) subscription {
+func (c subscriptionCompiler) triggerEvent(t Trigger) subscription {
 	c.only("event", t, "zone", "keys", "emit")
 	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "begins the wait")
 	w.since = c.expression("/trigger/since", t.Since, inSince.withSubject(t.Event))
@@ -52,7 +55,7 @@ func (c *compiler) triggerEvent(t Trigger) subscription {
 }
 
 // only refuses fields of a trigger that belong to another kind of it.
-func (c *compiler) only(kind string, t Trigger, others ...string) {
+func (c subscriptionCompiler) only(kind string, t Trigger, others ...string) {
 	written := map[string]bool{
 		"key": t.Key != "", "if": t.If != "", "since": t.Since != "", "shape": t.Shape != nil,
 		"zone": t.Zone != "", "keys": t.Keys != nil, "emit": t.Emit != nil,
@@ -69,7 +72,7 @@ func (c *compiler) only(kind string, t Trigger, others ...string) {
 }
 
 // watch compiles an event that a rule listens to. purpose is the effect of the event.
-func (c *compiler) watch(pointer string, w Watch, purpose string) subscription {
+func (c subscriptionCompiler) watch(pointer string, w Watch, purpose string) subscription {
 	if w.Event == "" {
 		c.problem(pointer+"/event", "the event is missing; name the subject that %s, such as orders.created", purpose)
 	} else if wrong := checkSubject(w.Event); wrong != "" {
@@ -93,7 +96,7 @@ func wild(all ...*expression) bool {
 	return slices.ContainsFunc(all, func(x *expression) bool { return x != nil && x.wild })
 }
 
-func (c *compiler) watches(pointer string, list []Watch, purpose string) []subscription {
+func (c subscriptionCompiler) watches(pointer string, list []Watch, purpose string) []subscription {
 	if c.subscriptions(pointer, len(list)) {
 		return nil
 	}
@@ -105,7 +108,7 @@ func (c *compiler) watches(pointer string, list []Watch, purpose string) []subsc
 	return compiled
 }
 
-func (c *compiler) subscriptions(pointer string, n int) bool {
+func (c subscriptionCompiler) subscriptions(pointer string, n int) bool {
 	if n > MaxResolves {
 		c.problem(pointer, "%d events %s, the most is %d; use a wildcard", n, strings.TrimPrefix(pointer, "/"), MaxResolves)
 	}
@@ -114,7 +117,7 @@ func (c *compiler) subscriptions(pointer string, n int) bool {
 
 // pauses compiles the events that suspend a job's time. Without an event to resume it, the job would be suspended for
 // ever.
-func (c *compiler) pauses(d Document) []subscription {
+func (c subscriptionCompiler) pauses(d Document) []subscription {
 	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
 		c.problem(c.item("/pause", 0), `time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`)
 	}
@@ -127,7 +130,7 @@ var reserved = []checks.Outcome{
 	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
 }
 
-func (c *compiler) resolves(d Document) []subscription {
+func (c subscriptionCompiler) resolves(d Document) []subscription {
 	if c.subscriptions("/resolve", len(d.Resolve)) {
 		return nil
 	}
@@ -143,7 +146,7 @@ func (c *compiler) resolves(d Document) []subscription {
 	return list
 }
 
-func (c *compiler) outcome(pointer, as string) checks.Outcome {
+func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 	outcome := checks.Outcome(as)
 	switch {
 	case as == "":
@@ -157,7 +160,7 @@ func (c *compiler) outcome(pointer, as string) checks.Outcome {
 }
 
 // set compiles the fields of a resolve by a set of events.
-func (c *compiler) set(pointer string, s Resolve, w *subscription) {
+func (c subscriptionCompiler) set(pointer string, s Resolve, w *subscription) {
 	switch {
 	case s.Distinct == "" && s.Need != "":
 		c.problem(pointer+"/need", "need counts the members of a set; say what tells them apart, such as distinct: event.parcel")
@@ -174,7 +177,7 @@ func (c *compiler) set(pointer string, s Resolve, w *subscription) {
 }
 
 // checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
-func (c *compiler) checkNeed(pointer string, d Document, i int) {
+func (c subscriptionCompiler) checkNeed(pointer string, d Document, i int) {
 	s := d.Resolve[i]
 	if s.Event == "" || s.Distinct != "" {
 		return
@@ -195,7 +198,7 @@ func (c *compiler) checkNeed(pointer string, d Document, i int) {
 const maxKeys = 1000
 
 // keys checks the entities that a trigger names.
-func (c *compiler) keys(pointer string, keys []string) {
+func (c subscriptionCompiler) keys(pointer string, keys []string) {
 	if len(keys) > maxKeys {
 		c.problem(pointer, "%d keys, the most is %d", len(keys), maxKeys)
 		return
