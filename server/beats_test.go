@@ -32,7 +32,7 @@ func TestVirtualDevicesBeatThroughClockChanges(t *testing.T) {
 				given = append(given, beat(at, fmt.Sprint("d", device)))
 			} else if minute/10*10 == last {
 				since := at.Add(-10 * time.Minute)
-				want = append(want, line{since.Add(12 * time.Minute), "says", fmt.Sprintf(
+				want = append(want, line{since.Add(12 * time.Minute), "alert", fmt.Sprintf(
 					"warning overdue: device d%d: no beat since %s UTC, expected every 10m (grace 2m)", device, since.Format(time.TimeOnly))})
 			}
 		}

@@ -25,7 +25,7 @@ var (
 
 // Words of a timeline in place of a source's value.
 const (
-	nobody   = "nobody" // no such entity
+	nobody   = "nothing" // no such entity
 	noAnswer = "no answer"
 )
 

@@ -147,7 +147,7 @@ func (tl timeline) found() (found json.RawMessage, steady bool) {
 // heard returns the lines of alerts and ends of jobs.
 func (tl timeline) heard() (heard timeline) {
 	for _, l := range tl {
-		if l.kind == "says" || l.kind == "ends" {
+		if l.kind == "alert" || l.kind == "ends" {
 			heard = append(heard, l)
 		}
 	}
@@ -185,12 +185,12 @@ func (tl timeline) with(follows timeline) timeline {
 }
 
 func lineOf(p rules.Preview, l rules.PreviewLine) line {
-	next := "next look " + clock(l.Next)
+	next := "next check " + clock(l.Next)
 	switch l.Kind {
 	case rules.Starts:
-		return line{l.At, "begins", p.Key + ", " + next}
+		return line{l.At, "starts", p.Key + ", " + next}
 	case rules.Looks:
-		return line{l.At, "looks", strings.TrimPrefix(l.Note+"; "+next, "; ")}
+		return line{l.At, "check", strings.TrimPrefix(l.Note+"; "+next, "; ")}
 	case rules.Says:
 		return said(l.At, alerts.Draft{
 			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, Passed: l.Passed, Labels: l.Labels,
@@ -199,7 +199,7 @@ func lineOf(p rules.Preview, l rules.PreviewLine) line {
 		return ended(l.At, p.Key, l.Note)
 	}
 	if l.Next.IsZero() {
-		return line{l.At, "pauses", "time stands still"}
+		return line{l.At, "pauses", "the clock stops"}
 	}
 	return line{l.At, "goes on", next}
 }
@@ -224,5 +224,5 @@ func said(at time.Time, a alerts.Draft) line {
 	if labels != nil {
 		text += " {" + strings.Join(labels, ", ") + "}"
 	}
-	return line{at, "says", text}
+	return line{at, "alert", text}
 }
