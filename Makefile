@@ -54,7 +54,7 @@ bench:
 	@internal/tools/needs postgres
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $$(internal/tools/packages 'func Benchmark')
 
-## bench/curves: measure what docs/performance.md shows, on a Postgres that is set as it says there, and draw it
+## bench/curves: measure what docs/operations/performance.md shows, on a Postgres that is set as it says there, and draw it
 .PHONY: bench/curves
 bench/curves: build
 	@internal/tools/needs postgres

@@ -72,7 +72,7 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 				continue
 			}
 			for _, fault := range faults(string(text)) {
-				t.Errorf("%s: %s; split it over two versions (docs/upgrading.md)", name, fault)
+				t.Errorf("%s: %s; split it over two versions (docs/operations/upgrading.md)", name, fault)
 			}
 		}
 	}

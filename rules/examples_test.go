@@ -12,14 +12,35 @@ import (
 
 var fence = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```")
 
-// TestPagesParse keeps the pages correct: every rule that one shows is a rule.
-func TestPagesParse(t *testing.T) {
-	for page, least := range map[string]int{"../docs/rules.md": 30, "../examples/orders/README.md": 1} {
+// rulePages returns the texts of the reference about rules.
+func rulePages(t *testing.T) (texts []string) {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/reference/rule*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages about rules: %v", err)
+	}
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := fence.FindAllStringSubmatch(string(text), -1)
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+// TestPagesParse keeps the pages correct: every rule that one shows is a rule.
+func TestPagesParse(t *testing.T) {
+	orders, err := os.ReadFile("../examples/orders/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := strings.Join(rulePages(t), "\n")
+	for page, shown := range map[string]struct {
+		text  string
+		least int
+	}{"../docs/reference/rule*.md": {reference, 30}, "../examples/orders/README.md": {string(orders), 1}} {
+		found, least := fence.FindAllStringSubmatch(shown.text, -1), shown.least
 		if len(found) < least {
 			t.Errorf("%s shows %d rules, expected %d or more", page, len(found), least)
 		}

@@ -69,12 +69,10 @@ func TestSchemaTakesRules(t *testing.T) {
 		}
 		texts[file] = string(text)
 	}
-	page, err := os.ReadFile("../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range fence.FindAllStringSubmatch(string(page), -1) {
-		texts["docs: "+block[1]] = whole(block[1] + "\n")
+	for _, page := range rulePages(t) {
+		for _, block := range fence.FindAllStringSubmatch(page, -1) {
+			texts["docs: "+block[1]] = whole(block[1] + "\n")
+		}
 	}
 	for name, text := range texts {
 		documents, err := rules.Parse([]byte(text), "")

@@ -211,17 +211,49 @@ var (
 
 var topField = regexp.MustCompile(`^([a-z_]+):`)
 
-// TestVirtualRulesPage plays the timelines of the reference, each with the rule above it, through
-// previews and through the whole engine.
-func TestVirtualRulesPage(t *testing.T) {
-	const page = "../docs/rules.md"
-	text := read(t, page)
-	known, err := calendars.Parse([]byte(calendarsOf(t, text)), page)
+// rulePages returns the pages of the reference about rules with their texts. The first page shows the rule that
+// completes the blocks of all pages.
+func rulePages(t *testing.T) (pages []string, texts map[string]string) {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/reference/rule*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := fieldsOf(yamlBlock.FindStringSubmatch(text)[1])
+	const first = "../docs/reference/rules.md"
+	if !slices.Contains(pages, first) {
+		t.Fatalf("%s is not among %v", first, pages)
+	}
+	pages = append([]string{first}, slices.DeleteFunc(pages, func(page string) bool { return page == first })...)
+	texts = make(map[string]string)
+	for _, page := range pages {
+		texts[page] = read(t, page)
+	}
+	return pages, texts
+}
+
+// TestVirtualRulesPages plays the timelines of the reference, each with the rule above it, through
+// previews and through the whole engine.
+func TestVirtualRulesPages(t *testing.T) {
+	pages, texts := rulePages(t)
+	known, err := calendars.Parse([]byte(calendarsOf(t, strings.Join(slices.Collect(maps.Values(texts)), "\n"))), "calendars")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := fieldsOf(yamlBlock.FindStringSubmatch(texts[pages[0]])[1])
 	played := 0
+	for _, page := range pages {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			played += playPage(t, page, texts[page], first, known)
+		})
+	}
+	if played == 0 {
+		t.Error("no page shows a timeline")
+	}
+}
+
+// playPage plays the timelines of a page and returns their number. first has the fields that complete a rule.
+func playPage(t *testing.T, page, text string, first map[string]string, known calendars.Set) (played int) {
+	t.Helper()
 	rewritten := shown.ReplaceAllStringFunc(text, func(both string) string {
 		m := shown.FindStringSubmatch(both)
 		played++
@@ -238,40 +270,47 @@ func TestVirtualRulesPage(t *testing.T) {
 		}
 		return strings.Replace(both, "```timeline\n"+m[2], "```timeline\n"+got.String(), 1)
 	})
-	if all := strings.Count(text, "```timeline"); played == 0 || played != all {
+	if all := strings.Count(text, "```timeline"); played != all {
 		t.Errorf("%d of %d timelines stand below a rule", played, all)
 	}
 	compareFile(t, page, rewritten)
+	return played
 }
 
-// TestRulesPageRefuses compares the errors shown in the reference with those of its invalid rules.
-func TestRulesPageRefuses(t *testing.T) {
-	const page = "../docs/rules.md"
-	text := read(t, page)
+// TestRulesPagesRefuse compares the errors shown in the reference with those of its invalid rules.
+func TestRulesPagesRefuse(t *testing.T) {
+	pages, texts := rulePages(t)
 	found := 0
-	rewritten := refused.ReplaceAllStringFunc(text, func(both string) string {
-		m := refused.FindStringSubmatch(both)
-		found++
-		_, err := rules.Parse([]byte(m[1]), "rule.yaml")
-		var problems rules.Problems
-		if !errors.As(err, &problems) {
-			t.Errorf("not refused: %v\n%s", err, m[1])
-			return both
+	for _, page := range pages {
+		text, here := texts[page], 0
+		rewritten := refused.ReplaceAllStringFunc(text, func(both string) string {
+			m := refused.FindStringSubmatch(both)
+			here++
+			_, err := rules.Parse([]byte(m[1]), "rule.yaml")
+			var problems rules.Problems
+			if !errors.As(err, &problems) {
+				t.Errorf("%s: not refused: %v\n%s", page, err, m[1])
+				return both
+			}
+			return strings.Replace(both, "```problems\n"+m[2], "```problems\n"+problems.Error()+"\n", 1)
+		})
+		if all := strings.Count(text, "```problems"); here != all {
+			t.Errorf("%s: %d of %d lists of problems stand below a rule", page, here, all)
 		}
-		return strings.Replace(both, "```problems\n"+m[2], "```problems\n"+problems.Error()+"\n", 1)
-	})
-	if all := strings.Count(text, "```problems"); found == 0 || found != all {
-		t.Errorf("%d of %d lists of problems stand below a rule", found, all)
+		found += here
+		compareFile(t, page, rewritten)
 	}
-	compareFile(t, page, rewritten)
+	if found == 0 {
+		t.Error("no page shows a list of problems")
+	}
 }
 
-// calendarsOf returns the calendars shown on a page.
+// calendarsOf returns the calendars shown in a text.
 func calendarsOf(t *testing.T, text string) string {
 	t.Helper()
 	block := calendarBlock.FindStringSubmatch(text)
 	if block == nil {
-		t.Fatal("the page shows no calendars")
+		t.Fatal("no page shows calendars")
 	}
 	return block[1]
 }

@@ -122,5 +122,5 @@ func accessNote(at server.Endpoints) string {
 	if !at.Open {
 		return ""
 	}
-	return "\n  It is open: whoever reaches it may do everything over HTTP, without a token (docs/access.md).\n"
+	return "\n  It is open: whoever reaches it may do everything over HTTP, without a token (docs/operations/access.md).\n"
 }

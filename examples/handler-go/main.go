@@ -1,4 +1,4 @@
-// This program is a node of deadman with a handler of its own: what docs/handlers.md begins with.
+// This program is a node of deadman with its own handler. docs/how-to/own-handler.md explains it.
 package main
 
 import (
@@ -32,11 +32,11 @@ func serve() error {
 	return server.Run(ctx, server.Config{Rules: "rules", Handlers: handlers})
 }
 
-// shipping says three times, an hour apart, that an order waits; of dear ones more loudly.
+// shipping raises three alerts about a late order, an hour apart. Alerts of expensive orders are critical.
 func shipping(_ context.Context, c checks.Check) (checks.Answer, error) {
 	var order struct{ Total float64 }
 	if err := json.Unmarshal(c.State, &order); err != nil {
-		return checks.Answer{}, err // nobody knows: it is tried again, and then said
+		return checks.Answer{}, err // undetermined: the check is repeated, then reported
 	}
 	late := alerts.Draft{Step: fmt.Sprintf("hour-%d", c.Step), Text: fmt.Sprintf("order %s over %.2f waits since %s", c.Key, order.Total, c.Since)}
 	if order.Total > 1000 {

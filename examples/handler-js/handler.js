@@ -15,14 +15,14 @@ service.addEndpoint("shipping", {
     try {
       msg.respond(JSON.stringify(shipping(msg.json())));
     } catch (e) {
-      msg.respondError(500, e.message); // nobody knows: it is tried again, and then said
+      msg.respondError(500, e.message); // undetermined: the check is repeated, then reported
     }
   },
 });
 await nc.flush();
 console.log("the handler answers");
 
-// shipping says three times, an hour apart, that an order waits; of dear ones more loudly.
+// shipping raises three alerts about a late order, an hour apart. Alerts of expensive orders are critical.
 function shipping(check) {
   const total = check.state.total;
   if (typeof total !== "number") throw new Error(`order ${check.key} has no total`);

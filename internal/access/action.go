@@ -59,7 +59,7 @@ type Audited struct {
 	Says   string // condition of the entry, and contents of its detail
 }
 
-// Actions describes all actions. docs/access.md shows them as a table, and the store writes no others.
+// Actions describes all actions. docs/operations/audit.md shows them as a table, and the store writes no others.
 var Actions = []Audited{
 	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number and bundle"},
 	{RuleDelete, "`rule/<name>`", "the rule was deleted; its last version and bundle"},

@@ -17,20 +17,21 @@ import (
 	"deadman/internal/access"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quotas into docs/access.md")
+var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quotas into docs/operations")
 
-// TestActionsAreDocumented checks that the table in docs/access.md matches the code. go test ./internal/access -run
-// Actions -rewrite updates it.
+// TestActionsAreDocumented checks that the table in docs/operations/audit.md matches the code. go test
+// ./internal/access -run Actions -rewrite updates it.
 func TestActionsAreDocumented(t *testing.T) {
-	isDocumented(t, "actions", "Actions", access.ActionTable())
+	isDocumented(t, "../../docs/operations/audit.md", "actions", "Actions", access.ActionTable())
 }
 
-// TestQuotasAreDocumented is TestActionsAreDocumented for the limits of quotas.
-func TestQuotasAreDocumented(t *testing.T) { isDocumented(t, "quotas", "Quotas", access.QuotaTable()) }
+// TestQuotasAreDocumented is TestActionsAreDocumented for the limits of quotas in docs/operations/tenants.md.
+func TestQuotasAreDocumented(t *testing.T) {
+	isDocumented(t, "../../docs/operations/tenants.md", "quotas", "Quotas", access.QuotaTable())
+}
 
-func isDocumented(t *testing.T, what, run, table string) {
+func isDocumented(t *testing.T, page, what, run, table string) {
 	t.Helper()
-	const page = "../../docs/access.md"
 	begin, end := "<!-- "+what+": go test ./internal/access -run "+run+" -rewrite -->\n", "<!-- /"+what+" -->"
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -38,7 +38,7 @@ type Limit struct {
 	Default int64  // for a prefix without a set limit; 0: a tenth of the stream of alerts
 	Unit    string // unit of the number
 	Bytes   bool   // the number is a size
-	Beyond  string // effect of exceeding it, as shown in docs/access.md
+	Beyond  string // effect of exceeding it, as shown in docs/operations/tenants.md
 }
 
 // Limits describes all limited resources, in display order.

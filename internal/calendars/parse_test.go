@@ -210,7 +210,7 @@ var block = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```")
 
 // TestPageParses keeps the page true: every calendar that it shows is one.
 func TestPageParses(t *testing.T) {
-	const page = "../../docs/calendars.md"
+	const page = "../../docs/reference/calendars.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

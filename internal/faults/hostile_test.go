@@ -21,7 +21,7 @@ import (
 
 var hostileFor = flag.Duration("hostile", 20*time.Second, "for how long TestHostileRules is hostile")
 
-// hostileMemory is the memory that the node has, in bytes; hostileGoal is what docs/performance.md has it told of that.
+// hostileMemory is the memory that the node has, in bytes; hostileGoal is what docs/operations/performance.md has it told of that.
 const (
 	hostileMemory = 512 << 20
 	hostileGoal   = "GOMEMLIMIT=360MiB"

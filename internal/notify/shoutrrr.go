@@ -55,7 +55,7 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	strict.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
 	r, err := shoutrrr.NewSenderWithOptions(nil, types.SenderOptions{HTTPClient: &strict, Timeout: sendTime}, s.URL)
 	if err != nil {
-		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/notify.md says where its forms are described", s.Kind, s.reason(err))
+		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/reference/notifications.md says where its forms are described", s.Kind, s.reason(err))
 	}
 	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }

@@ -198,7 +198,7 @@ func TestTooManySources(t *testing.T) {
 
 // The example in the documentation is a valid sources file.
 func TestTheDocumentedFile(t *testing.T) {
-	page, err := os.ReadFile("../../docs/sources.md")
+	page, err := os.ReadFile("../../docs/reference/sources.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,13 +110,13 @@ func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
 // By default lookups of one user can end each other. The documented statement revokes only that permission.
 func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/sources.md")
+	text, err := os.ReadFile("../../docs/reference/sources.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	statement := regexp.MustCompile(`(?m)^ *(REVOKE EXECUTE .*;)$`).FindSubmatch(text)
 	if statement == nil {
-		t.Fatal("docs/sources.md has no statement")
+		t.Fatal("docs/reference/sources.md has no statement")
 	}
 	d := newDatabase(t)
 	role := "deadman_test_" + uuid.NewString()[:8]
