@@ -135,7 +135,7 @@ func (d *demo) summary() {
     %s
     %s   (a resolved alert follows)
 
-  Your own rule: docs/rules.md
+  Your own rule: docs/getting-started.md
 
 `,
 		unshipped,
