@@ -5,43 +5,96 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"deadman/internal/access"
+	"deadman/internal/calendars"
 	"deadman/rules"
 )
 
 var (
-	link      = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
-	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	link      = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	marks     = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
 )
 
+// longestPage is the largest number of lines of a page.
+const longestPage = 400
+
+// TestLinksBetweenTextsResolve checks that each linked file exists, and each linked heading of a page.
 func TestLinksBetweenTextsResolve(t *testing.T) {
 	found := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == "bin" || d.Name() == ".git") {
-			return filepath.SkipDir
-		}
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
+	for _, path := range texts(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, path), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
 			found++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+			file := path
+			if m[1] != "" {
+				file = filepath.Join(filepath.Dir(path), m[1])
+			}
+			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s links to %s: %v", path, m[1], err)
+			} else if m[2] != "" && filepath.Ext(file) == ".md" && !slices.Contains(anchors(t, file), m[2]) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", path, m[1], m[2])
 			}
 		}
-		return nil
+	}
+	if found == 0 {
+		t.Error("no link found in any text")
+	}
+}
+
+// texts returns the Markdown files of the repository.
+func texts(t *testing.T) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == "bin" || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if err == nil && filepath.Ext(path) == ".md" {
+			paths = append(paths, path)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found == 0 {
-		t.Error("no link found in any text")
+	return paths
+}
+
+// anchors returns the anchors of the headings of a page, as GitHub makes them.
+func anchors(t *testing.T, page string) (all []string) {
+	t.Helper()
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, page), ""), -1) {
+		all = append(all, strings.ReplaceAll(marks.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), ""), " ", "-"))
+	}
+	return all
+}
+
+// TestPagesAreShortAndListed checks that a page has at most longestPage lines, and that the map of the documentation links to it.
+func TestPagesAreShortAndListed(t *testing.T) {
+	index, pages := read(t, "README.md"), 0
+	for _, path := range texts(t) {
+		page, err := filepath.Rel(filepath.Join("..", "docs"), path)
+		if err != nil || strings.HasPrefix(page, "..") || strings.HasPrefix(page, "adr") || page == "README.md" {
+			continue
+		}
+		pages++
+		if lines := strings.Count(read(t, path), "\n"); lines > longestPage {
+			t.Errorf("%s has %d lines, over %d", path, lines, longestPage)
+		}
+		if !strings.Contains(index, "("+filepath.ToSlash(page)+")") {
+			t.Errorf("README.md does not link to %s", page)
+		}
+	}
+	if pages == 0 {
+		t.Error("no page found")
 	}
 }
 
@@ -66,8 +119,38 @@ func TestReadmeRuleIsAccepted(t *testing.T) {
 		t.Fatal("the README shows no rule")
 	}
 	for _, b := range blocks {
-		if _, err := rules.Parse([]byte(b[1]), "README.md"); err != nil {
-			t.Errorf("the README shows a rule that is refused: %v\n%s", err, b[1])
+		if _, err := rules.Parse([]byte(b[2]), "README.md"); err != nil {
+			t.Errorf("the README shows a rule that is refused: %v\n%s", err, b[2])
+		}
+	}
+}
+
+// TestShownRulesAndCalendarsAreAccepted checks the complete rules and the calendars of all pages outside of the reference,
+// which has tests of its own.
+func TestShownRulesAndCalendarsAreAccepted(t *testing.T) {
+	shown := make(map[string]int) // rules, by page
+	for _, path := range texts(t) {
+		if strings.Contains(filepath.ToSlash(path), "/reference/") {
+			continue
+		}
+		for _, m := range yamlBlock.FindAllStringSubmatch(read(t, path), -1) {
+			block := strings.ReplaceAll("\n"+m[2], "\n"+m[1], "\n")[1:]
+			var err error
+			switch {
+			case strings.HasPrefix(block, "name:"):
+				shown[path]++
+				_, err = rules.Parse([]byte(block), path)
+			case strings.HasPrefix(block, "calendars:"):
+				_, err = calendars.Parse([]byte(block), path)
+			}
+			if err != nil {
+				t.Errorf("%s shows a block that is refused: %v\n%s", path, err, block)
+			}
+		}
+	}
+	for _, page := range []string{"../README.md", "../docs/getting-started.md", "../docs/concepts.md", "../docs/how-to/late-order.md"} {
+		if shown[filepath.FromSlash(page)] == 0 {
+			t.Errorf("%s shows no rule", page)
 		}
 	}
 }
