@@ -66,27 +66,27 @@ var Actions = []Audited{
 	{RulePause, "`rule/<name>`", "the rule was paused"},
 	{RuleResume, "`rule/<name>`", "the rule was resumed"},
 	{RuleRebind, "`rule/<name>`", "subjects of the rule are read from other streams; the streams now and before"},
-	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, how many"},
+	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, the number"},
 	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled"},
-	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; where that did not end it, the result"},
+	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; the result, unless that ended the job"},
 	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved"},
 	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
-	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, until when, the note"},
-	{AlertUnack, "`alert/<id>`", "the acknowledgement was taken back"},
-	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; since when, and how many"},
-	{MuteCreate, "`mute/<id>`", "a mute was created; which alerts it holds back, until when, the reason"},
+	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
+	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed"},
+	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; the start, and the number"},
+	{MuteCreate, "`mute/<id>`", "a mute was created; its conditions, its end, the reason"},
 	{MuteEnd, "`mute/<id>`", "the mute was ended before its time"},
 	{DeadLetterRetry, "`dead-letter/<id>`; `job/<rule>/<key>` for each job that it changed", "the event was ingested again; the result"},
-	{DeadLetterDrop, "`dead-letter/<id>`; `dead-letter` for several", "dead letters were dropped; of several, how many and which"},
-	{PingCreate, "`rule/<name>`", "an address for pings was created; for which key"},
-	{PingRotate, "`rule/<name>`", "an address for pings was replaced; for which key"},
-	{PingDelete, "`rule/<name>`", "an address for pings was deleted; for which key"},
-	{ChannelTest, "`channel/<name>`", "a test message was sent to the channel; whether it was taken, or the reason"},
-	{SourceTest, "`source/<name>`", "the source was tested; whether it was reached, or the reason"},
+	{DeadLetterDrop, "`dead-letter/<id>`; `dead-letter` for several", "dead letters were dropped; of several, the number and the filter"},
+	{PingCreate, "`rule/<name>`", "an address for pings was created; its key"},
+	{PingRotate, "`rule/<name>`", "an address for pings was replaced; its key"},
+	{PingDelete, "`rule/<name>`", "an address for pings was deleted; its key"},
+	{ChannelTest, "`channel/<name>`", "a test message was sent to the channel; the result, or the reason of the failure"},
+	{SourceTest, "`source/<name>`", "the source was tested; the result, or the reason of the failure"},
 	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},
 	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
-	{QuotaSet, "`quota/<prefix>`", "limits of a prefix were set; which"},
-	{QuotaDelete, "`quota/<prefix>`", "what was set for a prefix was taken away"},
+	{QuotaSet, "`quota/<prefix>`", "limits of a prefix were set; the limits"},
+	{QuotaDelete, "`quota/<prefix>`", "the limits of a prefix were removed"},
 	{SessionCreate, "`session/<id>`", "a browser logged in; the token's name, or the person's id and groups"},
 	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id, or the person"},
 }
@@ -102,7 +102,7 @@ func (a Action) Check() error {
 // ActionTable returns Actions as a Markdown table.
 func ActionTable() string {
 	var b strings.Builder
-	b.WriteString("| action | object | written when; detail |\n|---|---|---|\n")
+	b.WriteString("| action | object | change; detail |\n|---|---|---|\n")
 	for _, a := range Actions {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.Action, a.Object, a.Says)
 	}

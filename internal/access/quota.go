@@ -43,11 +43,11 @@ type Limit struct {
 
 // Limits describes all limited resources, in display order.
 var Limits = []Limit{
-	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; rules that are there can be changed and deleted"},
-	{LimitJobs, 100_000, "pending jobs", false, "no job begins: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
-	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as of `jobs`"},
+	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; existing rules can be changed and deleted"},
+	{LimitJobs, 100_000, "pending jobs", false, "no new job starts: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
+	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as for `jobs`"},
 	{LimitEvents, 1000, "events a second", false, "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
-	{LimitEventBytes, 1 << 20, "bytes of events a second", true, "as of `events`"},
+	{LimitEventBytes, 1 << 20, "bytes of events a second", true, "as for `events`"},
 	{LimitAlerts, 10_000, "alerts an hour", false, "an alert is kept, listed and notified, and not published"},
 	{LimitAlertBytes, 0, "bytes in the stream of alerts", true, "an alert is kept, listed and notified, and not published"},
 }
