@@ -202,7 +202,7 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	w.eventually("the rule says so", func() bool {
 		return strings.Contains(string(w.call(http.MethodGet, "/api/v1/rules?name=acme-hold", "", w.acme...).body), `"over_quota"`)
 	})
-	if page := w.call(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "A quota is used up") {
+	if page := w.call(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "Quota exceeded") {
 		t.Errorf("the page of the rule: %s", page.body)
 	}
 	// A quota never drops a resolve.

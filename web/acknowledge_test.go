@@ -92,8 +92,8 @@ func TestAcknowledgementIsOver(t *testing.T) {
 		}
 	}
 	pages := map[string]string{
-		"/alerts": "their further steps stay unsaid", "/alerts/" + a.ID.String(): "Take it back",
-		"/entities/order?key=1": "step escalated stays unsaid", "/": "loopback</bdi> knows",
+		"/alerts": "further steps are suppressed", "/alerts/" + a.ID.String(): "Remove acknowledgement",
+		"/entities/order?key=1": "step escalated is suppressed", "/": "acknowledged by <bdi>loopback</bdi>",
 	}
 	for _, c := range []struct {
 		after time.Duration

@@ -57,7 +57,7 @@ func TestNoLookUntilItComes(t *testing.T) {
 				t.Errorf("of the rule, one is looked at %s", jobs.NextCheckAt)
 			}
 			for page, says := range map[string]string{
-				"/entities/" + s.rule.Entity + "?key=a": "no look until it comes", "/jobs": "none until it comes", "/": "none until it comes",
+				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": "none scheduled", "/": "none scheduled",
 			} {
 				if got := do(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, says) != c.none {
 					t.Errorf("%s: %d, and it says %q: %t", page, got.StatusCode, says, !c.none)

@@ -92,7 +92,7 @@ func TestPausedJob(t *testing.T) {
 	if j := jobOf(t, a, 200); j.Status != web.Paused || j.PausedAt.IsZero() || strings.Contains(a.body, "next_check_at") {
 		t.Errorf("%s", a.body)
 	}
-	if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, "time stands still") || strings.Contains(a.body, "9999") {
+	if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, ">paused</span>") || strings.Contains(a.body, "9999") {
 		t.Errorf("the page shows it so: %s", a.body)
 	}
 }

@@ -42,7 +42,7 @@ func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
 		}
 	}
 	people := []string{"Accept", "text/html"}
-	if a := do(t, s.Server, "GET", "/entities/order?key=1", "", people...); !strings.Contains(a.body, "The event is too large for this page; <code>deadman job get order-unshipped") || len(a.body) > 50_000 {
+	if a := do(t, s.Server, "GET", "/entities/order?key=1", "", people...); !strings.Contains(a.body, "The event is too large for this page. Use <code>deadman job get order-unshipped") || len(a.body) > 50_000 {
 		t.Errorf("the page of the entity, of %d bytes, does not say that the event is left out", len(a.body))
 	}
 	if a := do(t, s.Server, "GET", "/rules/order-unshipped", "", people...); a.StatusCode != 200 || len(a.body) > 200<<10 {

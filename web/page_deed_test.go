@@ -27,7 +27,7 @@ func TestUnknownDeedsAreRefused(t *testing.T) {
 		{"/dead-letters", url.Values{"letter": {letter}, "do": {"keep"}}},
 		{"/dead-letters/" + letter, url.Values{}},
 	} {
-		if got := post(t, s, c.path, c.form); got.StatusCode != 400 || !strings.Contains(got.body, "Nothing was done") || !strings.Contains(got.body, "The form says not whether") {
+		if got := post(t, s, c.path, c.form); got.StatusCode != 400 || !strings.Contains(got.body, "No action was taken") || !strings.Contains(got.body, "The form has no action: ") {
 			t.Errorf("%s with %v: %d %s", c.path, c.form, got.StatusCode, got.body)
 		}
 	}
@@ -55,7 +55,7 @@ func TestNothingChosen(t *testing.T) {
 			t.Errorf("%s of %s leads to %d %s", c.deed, c.path, got.StatusCode, at)
 			continue
 		}
-		if page := do(t, s.Server, "GET", at, ""); !strings.Contains(page.body, "Nothing was done: choose some "+c.noun+" first.") {
+		if page := do(t, s.Server, "GET", at, ""); !strings.Contains(page.body, "No "+c.noun+" selected.") {
 			t.Errorf("%s: %d %s", at, page.StatusCode, page.body)
 		}
 	}
@@ -70,18 +70,18 @@ func TestRefusedMutesSpeakOfTheForm(t *testing.T) {
 		form url.Values
 		says []string
 	}{
-		{url.Values{"for": {"1h"}, "reason": {"x"}}, []string{"Name a rule, an entity, a key, a severity or a label"}},
-		{url.Values{"rule": {"a"}, "for": {"1h"}}, []string{"Reason: say why"}},
-		{url.Values{"rule": {"a"}, "for": {"1h"}, "reason": {long}}, []string{"Reason: say why, in 1 to 500 letters."}},
-		{url.Values{"rule": {"a"}, "reason": {"x"}}, []string{"For: choose how long it lasts."}},
-		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"soon"}}, []string{"For: ", "90s"}},
-		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"3000d"}}, []string{"For: ", "is not within a year from now"}},
-		{url.Values{"key": {long}, "reason": {"x"}, "for": {"1h"}}, []string{"What is muted: key: a pattern has 1 to 512 bytes"}},
-		{url.Values{"labels": {"=north"}, "reason": {"x"}, "for": {"1h"}}, []string{"What is muted: a field&#39;s name has 1 to 100 bytes"}},
+		{url.Values{"for": {"1h"}, "reason": {"x"}}, []string{"Set a rule, entity, key, severity or label"}},
+		{url.Values{"rule": {"a"}, "for": {"1h"}}, []string{"Reason: enter"}},
+		{url.Values{"rule": {"a"}, "for": {"1h"}, "reason": {long}}, []string{"Reason: enter 1 to 500 characters."}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}}, []string{"Duration: select one."}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"soon"}}, []string{"Duration: ", "90s"}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"3000d"}}, []string{"Duration: ", "is not within a year from now"}},
+		{url.Values{"key": {long}, "reason": {"x"}, "for": {"1h"}}, []string{"Match: key: a pattern has 1 to 512 bytes"}},
+		{url.Values{"labels": {"=north"}, "reason": {"x"}, "for": {"1h"}}, []string{"Match: a field&#39;s name has 1 to 100 bytes"}},
 	} {
 		c.form.Set("do", "make")
 		got := post(t, s, "/mutes", c.form)
-		for _, says := range append(c.says, "There is no such mute yet.") {
+		for _, says := range append(c.says, "The mute was not created:") {
 			if got.StatusCode != 422 || !strings.Contains(got.body, says) || strings.Contains(got.body, "body.") || strings.Contains(got.body, "{&#34;for") {
 				t.Errorf("%v: %d, and not %q: %s", c.form, got.StatusCode, says, got.body)
 			}

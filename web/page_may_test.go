@@ -32,7 +32,7 @@ func TestPagesShowWhatOneMayDo(t *testing.T) {
 		{"/alerts", `>Acknowledge all<`, "answers some all"},
 		{"/alerts", `>Mute…<`, "answers all"},
 		{"/alerts/" + a.ID.String(), `value="ack"`, "answers some all"},
-		{"/alerts/" + a.ID.String(), `>Mute its rule…<`, "answers all"},
+		{"/alerts/" + a.ID.String(), `>Mute rule…<`, "answers all"},
 		{"/mutes", `value="make"`, "answers all"},
 		{"/dead-letters", `value="drop"`, "all"},
 		{letterPage, `value="retry"`, "all"},

@@ -97,13 +97,13 @@ func TestSendingPageSaysWhatIsMissing(t *testing.T) {
 		{"", []access.Scope{access.Read}, "does not have the scope <code>events</code>"},
 		{"", []access.Scope{access.OnCall}, "does not have the scope <code>events</code>"},
 		{"order-*", []access.Scope{access.Read, access.Events}, "may publish on no subject"},
-		{"", []access.Scope{access.Read, access.Events}, ">Send it<"},
-		{"", []access.Scope{access.Admin}, ">Send it<"},
+		{"", []access.Scope{access.Read, access.Events}, ">Send event<"},
+		{"", []access.Scope{access.Admin}, ">Send event<"},
 	} {
 		header := s.token(strings.ReplaceAll(c.prefix+string(c.scopes[0]), "*", "")+string(c.scopes[len(c.scopes)-1]), c.prefix, c.scopes...)
 		page := do(t, s.Server, "GET", "/rules/order-unshipped/send", "", append(header, html...)...)
-		may := c.says == ">Send it<"
-		if page.StatusCode != http.StatusOK || !strings.Contains(page.body, c.says) || strings.Contains(page.body, ">Send it<") != may {
+		may := c.says == ">Send event<"
+		if page.StatusCode != http.StatusOK || !strings.Contains(page.body, c.says) || strings.Contains(page.body, ">Send event<") != may {
 			t.Errorf("%v of %q: %d %s", c.scopes, c.prefix, page.StatusCode, page.body)
 		}
 	}
@@ -115,7 +115,7 @@ func TestFindWithAPrefix(t *testing.T) {
 	s.place("1", time.Hour, `{}`)
 	some, other := s.token("some", "order-*", access.Read), s.token("other", "paid*", access.Read)
 	for _, asked := range []string{"a/b", "order-unshipped/1", "order+1", "1", "order-unshipped"} {
-		if a := do(t, s.Server, "GET", "/find?q="+asked, "", append(other, html...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nothing goes by") {
+		if a := do(t, s.Server, "GET", "/find?q="+asked, "", append(other, html...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "No rule, alert or key matches") {
 			t.Errorf("%s, asked by somebody else: %d %s", asked, a.StatusCode, a.body)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestPage(t *testing.T) {
 	s := newStand(t)
-	if a := do(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine, and waits for nothing") {
+	if a := do(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "All systems operational, no pending checks") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	evil := `<script>alert("x")</script>`
@@ -58,11 +58,11 @@ func TestPageOfABrokenNode(t *testing.T) {
 	broken := bare(t, web.Options{Lists: s.store, Book: s.rules.Book, Rules: s.rules, Pages: pages, Health: func(context.Context) []web.Condition {
 		return []web.Condition{{Name: "nats", Detail: "not <connected>"}, {Name: "database", OK: true}}
 	}})
-	if a := do(t, broken, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is not fine: nats<") || !strings.Contains(a.body, "not &lt;connected&gt;") {
+	if a := do(t, broken, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "Conditions failed: nats<") || !strings.Contains(a.body, "not &lt;connected&gt;") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	fatal(t, s.store.Close())
-	if a := do(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is not fine") || strings.Contains(a.body, "No job is waiting") {
+	if a := do(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "Lists cannot be read") || strings.Contains(a.body, "No pending checks") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 }
@@ -113,7 +113,7 @@ func TestPagesAreLive(t *testing.T) {
 		}
 		t.Fatalf("the stream ended before %q: %v", text, lines.Err())
 	}
-	until("No job is waiting")
+	until("No pending checks")
 	s.place("1234", time.Hour, `{}`)
 	until("order 1234")
 }

@@ -25,13 +25,13 @@ func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
 		form url.Values
 		says string
 	}{
-		"resolved": {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"3h"}}, "3 h later: 2 alerts said: late, escalated; 1 resolved."},
-		"firing":   {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"1h"}}, "1 h later: 1 alert said: late."},
-		"nothing":  {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"0s"}}, "0s later: nothing was said yet."},
+		"resolved": {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"3h"}}, "3 h later: 2 alerts raised: late, escalated; 1 resolved."},
+		"firing":   {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"1h"}}, "1 h later: 1 alert raised: late."},
+		"nothing":  {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"0s"}}, "0s later: no alert so far."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := words(post(t, s, "/try-rule", c.form).body)
-			for _, says := range []string{c.says, "one tick, 2026-03-02 14:00:00 UTC, of key a"} {
+			for _, says := range []string{c.says, "One tick, 2026-03-02 14:00:00 UTC, key a"} {
 				if !strings.Contains(got, says) {
 					t.Errorf("it does not say %q: %s", says, got)
 				}
@@ -39,7 +39,7 @@ func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
 		})
 	}
 	got := words(post(t, s, "/try-rule", url.Values{"text": {unshipped}, "event": {`{"id": "7"}`}, "later": {"7d"}}).body)
-	if !strings.Contains(got, "2 alerts said: primary, escalated.") || !strings.Contains(got, "about 7") || strings.Contains(got, "tick") {
+	if !strings.Contains(got, "2 alerts raised: primary, escalated.") || !strings.Contains(got, "Key 7") || strings.Contains(got, "tick") {
 		t.Errorf("of an event: %s", got)
 	}
 }

@@ -18,7 +18,7 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 		page         string // empty if the path is only for programs
 	}{
 		{"GET", "/nope", 404, "There is nothing at /nope<"},
-		{"GET", "/entities/order/zz", 404, `href="/jobs">All jobs`},
+		{"GET", "/entities/order/zz", 404, `href="/jobs">All pending checks`},
 		{"DELETE", "/jobs", 405, "it takes GET, HEAD, POST"},
 		{"GET", "/%3Cscript%3E", 404, "at /&lt;script&gt;<"},
 		{"GET", "/PING/secret", 404, "There is nothing at /PING/<"},

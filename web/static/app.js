@@ -1,12 +1,11 @@
-// What a page needs a script for: times as somebody reads them, boxes that check all boxes, a page that
-// holds still, and texts to be copied.
-// Without it the pages work; times are then those of UTC.
+// Script of all pages: relative and local times, select-all boxes, pausing of updates, and copying of texts.
+// Without it the pages work, with times in UTC.
 "use strict";
 
 (() => {
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
-  // span is a number of seconds in one or two units, such as "4 h 12 m".
+  // span formats a number of seconds in one or two units, such as "4 h 12 m".
   function span(seconds) {
     const i = Math.max(0, units.findIndex(([, size]) => seconds >= size * (size === 1 ? 0 : 2) || size === 1));
     const [unit, size] = units[i];
@@ -21,7 +20,7 @@
     return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
   }
 
-  // How times are shown: as the page wants it, in the viewer's own zone, or in UTC.
+  // The display of times: relative, in the viewer's own zone, or in UTC.
   const times = () => localStorage.getItem("times") ?? "relative";
 
   const inUTC = (at) => new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
@@ -31,16 +30,16 @@
   const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-  // chosen is a time as its place and the viewer want it.
+  // chosen formats a time for its place, by the viewer's choice.
   function chosen(place, times, at, now, own) {
     if (place === "hour") return times === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
     if (times === "UTC") return inUTC(at);
     if (times === "own" || place === "exact") return own;
-    return place === "since" ? span(Math.max(0, (now - at) / 1000)) : relative(at, now);
+    return relative(place === "since" ? Math.min(at, now) : at, now);
   }
 
-  // show writes each time as the page wants it: relative to now, or in the viewer's own zone; the
-  // other one and UTC are in its title.
+  // show formats each time of the page: relative, or in the viewer's own zone. Its title has the other
+  // form and UTC.
   function show() {
     const now = Date.now(), shown = times();
     for (const t of document.querySelectorAll("time[datetime]")) {
@@ -57,13 +56,13 @@
 
   document.addEventListener("change", (e) => {
     const { all } = e.target.dataset;
-    // A box with data-all checks all boxes of its form that have the name it gives.
+    // A box with data-all checks all boxes of its form with the given name.
     if (all) for (const box of e.target.form.querySelectorAll(`[name="${CSS.escape(all)}"]`)) box.checked = e.target.checked;
     if (e.target.matches("[data-times]")) {
       localStorage.setItem("times", e.target.value);
       show();
     }
-    // A list with data-fill puts what is chosen into the fields that it names.
+    // A list with data-fill copies the selected value into the named fields.
     if ("fill" in e.target.dataset && e.target.value) {
       for (const [id, value] of Object.entries(JSON.parse(e.target.value))) {
         const field = document.getElementById(id);
@@ -79,8 +78,8 @@
     show();
   });
 
-  // A page that is left lets go of its stream: browsers keep pages to come back to, their streams with
-  // them, and a host has six connections. A page that is come back to is loaded anew.
+  // Leaving a page closes its stream: browsers cache pages with their streams, and a host has six
+  // connections. A page from the cache is reloaded.
   let stream = null;
   document.addEventListener("htmx:sse:after:connection", (e) => { stream = e.detail.connection; });
   addEventListener("pagehide", () => {
@@ -89,14 +88,14 @@
   });
   addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
 
-  // A page that holds still does not show what is new; to go on, it is loaded anew.
+  // A paused page shows no updates; resuming reloads it.
   let still = false;
   document.addEventListener("htmx:sse:before:message", (e) => {
     if (still || waits(e.detail.message.data)) e.preventDefault();
   });
 
-  // In a part with data-calm no row moves away from under a pointer or from what has the focus: what would
-  // move rows waits, and how much that is stands at the foot. Who does nothing for a minute is not there.
+  // In a part with data-calm no row moves under the pointer or the focus: an update that would move rows
+  // waits, and the footer announces it. A minute without input counts as absence.
   let over = null, touched = 0, held = null;
   const absent = 60_000;
   const calm = () => Date.now() - touched < absent && (over?.isConnected || document.activeElement?.closest("[data-calm]"));
@@ -105,7 +104,7 @@
     const now = rows(document), then = rows(new DOMParser().parseFromString(text, "text/html"));
     held = calm() && now.join() !== then.join() ? text : null;
     const fresh = then.filter((id) => id.startsWith("alert-") && !now.includes(id)).length;
-    if (held !== null) says(fresh > 0 ? `${fresh} new, shown when you leave the list` : "News, shown when you leave the list");
+    if (held !== null) says(fresh > 0 ? `${fresh} new, shown when you leave the list` : "Updates, shown when you leave the list");
     else says("");
     return held !== null;
   }
@@ -132,23 +131,22 @@
   setInterval(release, 1000);
   document.addEventListener("click", (e) => {
     const copy = e.target.closest("[data-copy]"), live = e.target.closest("[data-live]");
-    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; }, () => { copy.textContent = "It can't be copied"; });
+    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; }, () => { copy.textContent = "Copy failed"; });
     if (live && still) location.reload();
     else if (live) {
       still = true;
       live.setAttribute("aria-pressed", "true");
-      live.textContent = "Held still; go on";
+      live.textContent = "Resume updates";
     }
   });
-  // The key / goes to the field that finds things.
+  // The key / focuses the search field.
   document.addEventListener("keydown", (e) => {
     if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, rule-editor, [contenteditable]")) return;
     e.preventDefault();
     document.querySelector("[name=q]").focus();
   });
 
-  // A form with data-unsaved is not left by mistake with what was written in it, and is sent by
-  // Ctrl-S or Cmd-S.
+  // A form with data-unsaved asks before unsaved changes are lost, and is submitted by Ctrl-S or Cmd-S.
   const written = () => document.querySelector('form[data-unsaved="yes"]');
   document.addEventListener("input", (e) => {
     const form = e.target.closest("form[data-unsaved]");

@@ -73,7 +73,7 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 
 // tell adds the past of the alert's job to the story, and its future steps.
 func (v *alertView) tell(c client) error {
-	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"}}
+	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "job started"}}
 	if err := v.said(c); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (v *alertView) goesOn(c client) error {
 	}
 	for _, e := range past.Items {
 		if slices.Contains(e.Alerts, v.ID) {
-			v.Story = append(v.Story, alertEntry{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "the wait ended")})
+			v.Story = append(v.Story, alertEntry{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "job ended")})
 		}
 	}
 	return nil
@@ -157,8 +157,8 @@ func (v *alertView) ahead(c client, j web.Job) error {
 
 // deedWords maps actions of the audit log to words for people.
 var deedWords = map[string]string{
-	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "looked at", "job.cancel": "cancelled",
-	"alert.republish": "published again",
+	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "checked", "job.cancel": "cancelled",
+	"alert.republish": "republished",
 }
 
 // deeds adds the audited actions on the alerts of the job and on the job itself, since its start.

@@ -64,7 +64,7 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	}
 	d.each(r, chosen, answer)
 	if rest > 0 {
-		d.Left = append(d.Left, skipped{Why: fmt.Sprintf("at most %d are at a time; do it again for the others", answeredMost), Number: rest})
+		d.Left = append(d.Left, skipped{Why: fmt.Sprintf("at most %d at a time; repeat for the others", answeredMost), Number: rest})
 	}
 	c.nameAlerts(&d)
 	u.report(w, r, d)
@@ -79,7 +79,7 @@ func (c client) answer(form url.Values) (verb string, do func(id string) error, 
 	case "unack":
 		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
 	}
-	return "", nil, nothingAsked("The form says not whether to acknowledge or to take that back.")
+	return "", nil, nothingAsked("The form has no action: acknowledge or remove the acknowledgement.")
 }
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
@@ -102,7 +102,7 @@ func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
 	}
 	seen := form.Get("seen") // ids begin with their time
 	if seen == "" {
-		return nil, 0, nothingAsked("The form says not which alerts were seen; load the page again.")
+		return nil, 0, nothingAsked("The form does not list the displayed alerts. Reload the page.")
 	}
 	query.Set("open", "true")
 	query.Set("limit", inboxMost)

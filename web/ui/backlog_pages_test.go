@@ -30,7 +30,7 @@ func TestPagesOfABacklog(t *testing.T) {
 	send(t, home, "orders.created", `{"id": "fresh"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("deadman is fine", "nothing behind", "10,004 jobs wait", "8,501", "0 of 2")
+	b.shows("All systems operational", "Ingest up to date", "10,004 pending checks", "8,501", "0 of 2")
 	if text := b.text(); !strings.Contains(text, "critical") || strings.Contains(text, "warning") {
 		t.Errorf("the gravest are not first:\n%s", text)
 	}
@@ -48,9 +48,9 @@ func TestPagesOfABacklog(t *testing.T) {
 		{"/jobs?key=0007919", 1, "0007919"},
 		{"/jobs?key=00*", 50, "order 00"},
 		{"/jobs?key=000791*", 1, "0007919"},
-		{"/jobs?due=overdue", 0, "No job is as you ask"},
-		{"/jobs?due=hour&rule=" + lateRule, 0, "No job is as you ask"},
-		{"/jobs?from=2099-01-01T00:00", 0, "No job is as you ask"},
+		{"/jobs?due=overdue", 0, "No pending checks match these filters"},
+		{"/jobs?due=hour&rule=" + lateRule, 0, "No pending checks match these filters"},
+		{"/jobs?from=2099-01-01T00:00", 0, "No pending checks match these filters"},
 		{"/jobs?to=2099-01-01T00:00", 50, commonRule},
 	} {
 		b.visit(at.path)
@@ -121,7 +121,7 @@ func TestJobsByNoTime(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || !strings.Contains(string(body), "tomorrow is no time of UTC such as 2026-01-31T15:04") {
+	if err != nil || !strings.Contains(string(body), "tomorrow is not a UTC time such as 2026-01-31T15:04") {
 		t.Errorf("%v: %s", err, body)
 	}
 }

@@ -61,12 +61,12 @@ func (b *tab) showsQuota() {
 		return evaluate[string](b, `[...document.querySelectorAll("#quota tbody tr")].find((r) => r.cells[0].innerText === "`+limit+`").innerText.replace(/\s+/g, " ").trim()`)
 	}
 	// The use is counted every few seconds.
-	for deadline := time.Now().Add(within); row("rules") != "rules 1 7 by an admin 0"; b.visit("/sessions") {
+	for deadline := time.Now().Add(within); row("rules") != "rules 1 7 admin 0"; b.visit("/sessions") {
 		if time.Now().After(deadline) {
 			b.Fatalf("the page shows %q of the rules", row("rules"))
 		}
 	}
-	for limit, want := range map[string]string{"alert_bytes": "alert_bytes 0 4,096 by an admin 0", "jobs": "jobs 0 100,000 by default 0"} {
+	for limit, want := range map[string]string{"alert_bytes": "alert_bytes 0 4,096 admin 0", "jobs": "jobs 0 100,000 default 0"} {
 		if got := row(limit); got != want {
 			b.Errorf("the page shows %q, want %q", got, want)
 		}
@@ -179,9 +179,9 @@ func TestAnOpenNodeSaysThatItIsOpen(t *testing.T) {
 	b := open(t, home, 1400, 900)
 	for _, page := range []string{"/", "/rules/acme-late", "/sessions"} {
 		b.visit(page)
-		b.shows("No login: every visitor may do everything")
+		b.shows("Login is disabled: every visitor has full access")
 	}
-	b.has(map[string]string{"Login": "none: the node is open", "Scopes": "read, events, oncall, rules, admin", "Rules": "all", "Subjects": "all", "Handlers": "all"})
+	b.has(map[string]string{"Login": "none (open node)", "Scopes": "read, events, oncall, rules, admin", "Rules": "all", "Subjects": "all", "Handlers": "all"})
 	b.finds(`!document.querySelector("#quota") && !document.querySelector("footer .self")`)
 	b.accessible("an open node")
 	b.shoot("bounds-open")

@@ -34,7 +34,7 @@ type skipped struct {
 func (d *bulkResult) each(r *http.Request, names []string, do func(name string) error) {
 	for _, name := range names {
 		if err := r.Context().Err(); err != nil {
-			d.leave(name, fmt.Errorf("there was no time left: %w", err))
+			d.leave(name, fmt.Errorf("timed out: %w", err))
 			continue
 		}
 		if err := do(name); err != nil {
@@ -78,7 +78,7 @@ func asProblem(err error) *web.Problem {
 // a page with the reasons.
 func (u *UI) report(w http.ResponseWriter, r *http.Request, d bulkResult) {
 	if len(d.Left) > 0 {
-		u.render(w, r, http.StatusOK, "doing", view{Title: "Not all was done", Body: d, Still: true}, "")
+		u.render(w, r, http.StatusOK, "bulk_result", view{Title: "Some actions failed", Body: d, Still: true}, "")
 		return
 	}
 	http.Redirect(w, r, backWith(d), http.StatusSeeOther)
@@ -122,11 +122,11 @@ func (d bulkResult) Came() string {
 	case d.Verb != jobVerbs["check"] || d.Done == 0:
 		return ""
 	case d.Ended == 0:
-		return "still waiting"
+		return "still pending"
 	case d.Ended == d.Done:
 		return "ended"
 	}
-	return fmt.Sprintf("%d ended, %d still waiting", d.Ended, d.Done-d.Ended)
+	return fmt.Sprintf("%d ended, %d still pending", d.Ended, d.Done-d.Ended)
 }
 
 // flashOf returns the result in a page's address. It is nil if the address has none, or a verb that does not fit the
@@ -149,7 +149,7 @@ const formMost = 1 << 20
 func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, formMost)
 	if err := r.ParseForm(); err != nil {
-		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form can't be read", Detail: "Choose fewer things; a form has at most 1 MiB."})
+		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "Invalid form", Detail: "Select fewer items; a form has at most 1 MiB."})
 		return false
 	}
 	return true
@@ -157,7 +157,7 @@ func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
 
 // nothingAsked returns the problem of a form without an action.
 func nothingAsked(detail string) *web.Problem {
-	return &web.Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: detail}
+	return &web.Problem{Status: http.StatusBadRequest, Title: "No action was taken", Detail: detail}
 }
 
 // flashMessages maps the values of did in an address to sentences.

@@ -15,7 +15,7 @@ import (
 
 // Verbs of dead letter actions.
 const (
-	takenIn = "taken in"
+	takenIn = "processed"
 	dropped = "dropped"
 )
 
@@ -31,7 +31,7 @@ func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	r.PostForm.Set("letter", id)
 	r.PostForm.Set("back", lettersAt)
-	u.doToLetters(w, r, letterAt(id), "Keep it")
+	u.doToLetters(w, r, letterAt(id), "Keep dead letter")
 }
 
 // lettersDeed retries or drops the chosen dead letters, or all that match the form's filter.
@@ -43,7 +43,7 @@ func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 		u.doToMeant(w, r)
 		return
 	}
-	u.doToLetters(w, r, returnPath(r.PostForm.Get("back")).String(), "Keep them")
+	u.doToLetters(w, r, returnPath(r.PostForm.Get("back")).String(), "Keep dead letters")
 }
 
 // doToLetters applies an action to the dead letters named in a form. Dropping needs a confirmation.
@@ -51,7 +51,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
 	d := bulkResult{Noun: "dead letter", Verb: takenIn, Back: returnPath(r.PostForm.Get("back")).String()}
 	if what != "retry" && what != "drop" {
-		u.fail(w, r, nothingAsked("The form says not whether to retry or to drop."))
+		u.fail(w, r, nothingAsked("The form has no action: retry or drop."))
 		return
 	}
 	if u.noneChosen(w, r, d, chosen) {
@@ -59,7 +59,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 	}
 	if what == "drop" && r.PostForm.Get("sure") == "" {
 		q := confirmation{
-			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is lost: nothing of it is kept here.", Names: chosen,
+			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is deleted permanently.", Names: chosen,
 			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
 		}
 		for _, id := range chosen {
@@ -83,7 +83,7 @@ func (c client) retryLetter(id string) error {
 		return err
 	}
 	if did.Refused > 0 {
-		return errors.New("refused again: " + did.Reason)
+		return errors.New("failed again: " + did.Reason)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	}
 	meant, c, back := meantBy(r.PostForm), client{u.api, r}, returnPath(r.PostForm.Get("back")).String()
 	what, isSure := r.PostForm.Get("do"), r.PostForm.Get("sure") != ""
-	q := confirmation{At: lettersAt, Form: []field{{"do", what}, {"meant", "yes"}}, Keep: "Keep them", Back: back}
+	q := confirmation{At: lettersAt, Form: []field{{"do", what}, {"meant", "yes"}}, Keep: "Keep dead letters", Back: back}
 	for _, name := range letterFilter {
 		q.Form = append(q.Form, field{name, encodeFormText(r.PostForm.Get(name))})
 	}
@@ -110,8 +110,8 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case what == "drop" && !isSure:
-		q.Title, q.Do, q.Grave = "Drop "+many+whichOf(meant)+"?", "Drop them all", true
-		q.Says = "The events are lost, also those that came since you looked: nothing of them is kept here."
+		q.Title, q.Do, q.Grave = "Drop "+many+whichOf(meant)+"?", "Drop all", true
+		q.Says = "The events are deleted permanently, including those that arrived since the page was loaded."
 		u.ask(w, r, q)
 	case what == "drop":
 		var gone web.Dropped
@@ -121,13 +121,13 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 		}
 		u.report(w, r, bulkResult{Noun: "dead letter", Verb: dropped, Done: int(gone.Dropped), Back: lettersAt})
 	case what == "retry" && !isSure:
-		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry them all"
-		q.Says = "Their events are taken in late, oldest first, by the rules as they are now. What is overdue by then speaks at once."
+		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry all"
+		q.Says = "Their events are applied now, oldest first, with the current rules. Overdue steps fire at once."
 		u.ask(w, r, q)
 	case what == "retry":
 		u.retryMeant(w, r, meant, q)
 	default:
-		u.fail(w, r, nothingAsked("The form says not whether to retry or to drop."))
+		u.fail(w, r, nothingAsked("The form has no action: retry or drop."))
 	}
 }
 
@@ -145,7 +145,7 @@ func (c client) countMeant(form url.Values) (string, error) {
 	}
 	switch {
 	case counted.More:
-		return fmt.Sprintf("all dead letters, %d and more,", counted.Letters), nil
+		return fmt.Sprintf("all dead letters (at least %d)", counted.Letters), nil
 	case counted.Letters == 1:
 		return "1 dead letter", nil
 	}
@@ -171,8 +171,8 @@ func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values
 		}
 		meant.Set("after", strconv.FormatInt(did.Next, 10))
 		if time.Since(began) > retryTime {
-			more.Title, more.Do, more.Keep = "There are more. Go on?", "Go on", "Leave the others"
-			more.Says = fmt.Sprintf("%s taken in so far, and %d refused again.", count(sum.TakenIn, "dead letter"), sum.Refused)
+			more.Title, more.Do, more.Keep = "More dead letters remain. Continue?", "Continue", "Stop here"
+			more.Says = fmt.Sprintf("%s processed so far, %d failed again.", count(sum.TakenIn, "dead letter"), sum.Refused)
 			more.Form = append(more.Form, field{"after", meant.Get("after")}, field{"taken_in", strconv.Itoa(sum.TakenIn)}, field{"refused", strconv.Itoa(sum.Refused)})
 			u.ask(w, r, more)
 			return
@@ -186,7 +186,7 @@ func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values
 // refused records the number of dead letters that were refused again. The list has their reasons.
 func (d *bulkResult) refused(n int) {
 	if n > 0 {
-		d.Left = append(d.Left, skipped{Why: "refused again; the list has the new reasons", Number: n})
+		d.Left = append(d.Left, skipped{Why: "failed again; the list has the new reasons", Number: n})
 	}
 }
 

@@ -22,7 +22,7 @@ func TestDeadLetters(t *testing.T) {
 	call(t, home, "POST", "/events/orders.created", "application/octet-stream", "\x00\x01\xff deadman", nil)
 	b := open(t, home, 1400, 900)
 	b.visit("/dead-letters")
-	b.shows("6 in all", "missing value")
+	b.shows("6 in total", "missing value")
 	b.accessible("dead letters")
 	b.shoot("letters")
 	var counted web.DeadLetterReasons
@@ -31,30 +31,30 @@ func TestDeadLetters(t *testing.T) {
 
 	// One: a binary body is shown as a hex dump; it is refused again and stays.
 	b.visit(fmt.Sprintf("/dead-letters/%d", binary.Newest))
-	b.shows("no text; byte by byte", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
+	b.shows("binary, shown as hex", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
 	b.accessible("a dead letter")
 	b.shoot("letter")
 	b.click("button[value=retry]")
-	b.shows("Not all was done", "1 dead letter could not be taken in", "refused again")
+	b.shows("Some actions failed", "1 dead letter could not be processed", "failed again")
 	b.accessible("not all was done")
 	b.shoot("doing")
 
 	// Several: a confirmation is required, and the link back changes nothing.
 	b.visit("/dead-letters?" + url.Values{"reason": {missing.Reason}}.Encode())
 	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
-		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose letter %d"]`, id))))
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".deeds button[value=drop]")
 	b.shows("Drop 2 dead letters?")
 	b.accessible("sure")
 	b.click("form a.button")
-	b.shows("4 in all")
+	b.shows("4 in total")
 	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
-		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose letter %d"]`, id))))
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".deeds button[value=drop]")
 	b.click("button.grave")
-	b.shows("2 dead letters were dropped.", "2 in all")
+	b.shows("2 dead letters were dropped.", "2 in total")
 
 	// All of a reason: the changed rule accepts them.
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
@@ -62,7 +62,7 @@ func TestDeadLetters(t *testing.T) {
 	b.click(`button[aria-label="Retry all 2 of this reason"]`)
 	b.shows("Retry all 2 dead letters of rule order-unshipped with the reason")
 	b.click("button.main")
-	b.shows("2 dead letters were taken in.")
+	b.shows("2 dead letters were processed.")
 	var jobs web.Page[web.Job]
 	if call(t, home, "GET", "/jobs", "", "", &jobs); len(jobs.Items) != 2 {
 		t.Errorf("%d jobs came of two letters", len(jobs.Items))
@@ -76,5 +76,5 @@ func TestDeadLetters(t *testing.T) {
 		b.click("button.grave")
 		b.shows("1 dead letter was dropped.")
 	}
-	b.shows("each event was taken in")
+	b.shows("No dead letters.")
 }

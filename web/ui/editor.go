@@ -121,7 +121,7 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	v := editorView{Name: chi.URLParam(r, "name"), Text: strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n"), Trial: trialOf(r)}
 	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 32)
 	if err != nil {
-		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form is not whole", Detail: "Open the rule again."})
+		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "Incomplete form", Detail: "Open the rule again."})
 		return
 	}
 	v.Version = int32(version)

@@ -56,7 +56,7 @@ const shownWhole = 10
 func (u *UI) entity(c client, r *http.Request) (view, error) {
 	entity, key := chi.URLParam(r, "entity"), r.URL.Query().Get("key")
 	if key == "" {
-		return view{}, &web.Problem{Status: http.StatusBadRequest, Title: "Which " + entity + "?", Detail: "Its key belongs into the address: /entities/" + entity + "?key=…, or into the field at the top."}
+		return view{}, &web.Problem{Status: http.StatusBadRequest, Title: "Which " + entity + "?", Detail: "Add the key to the address: /entities/" + entity + "?key=…, or use the search field."}
 	}
 	var known web.Entity
 	if err := c.get("/entities/"+pathEscape(entity), url.Values{"key": {key}}, &known); err != nil {

@@ -58,8 +58,8 @@ func TestWhy(t *testing.T) {
 
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
-	b.shows("No parcels.arrived: waiting since", "next look in", "snoozed", "next step: second",
-		"nothing due", "next look", `state.status = "OUT"`, "parcel 7 is late", "published", "updated", "parcels.moved", "snoozed", "began", "Past waits", "resolved")
+	b.shows("No parcels.arrived: started", "next check in", "snoozed", "next step: second",
+		"no step due", "next check", `state.status = "OUT"`, "parcel 7 is late", "published", "updated", "parcels.moved", "snoozed", "started", "Past jobs", "resolved")
 	if n := strings.Count(b.text(), `parcel 7 is late`); n != 1 {
 		t.Errorf("the alert is there %d times", n)
 	}
@@ -86,7 +86,7 @@ func TestWhy(t *testing.T) {
 		for _, dark := range []bool{false, true} {
 			b.dark(dark)
 			b.visit("/entities/parcel?key=7")
-			b.shows("waiting since")
+			b.shows("No parcels.arrived: started")
 			name := fmt.Sprintf("why-%d-%v", width, dark)
 			b.accessible(name)
 			b.shoot(name)
@@ -100,17 +100,17 @@ func TestWhy(t *testing.T) {
 // TestHandlerThatNobodyAnswersFor checks that a handler without a responder is reported as unreachable, with the time
 // since and the next attempt.
 func TestHandlerThatNobodyAnswersFor(t *testing.T) {
-	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: nobody-there\nslot: 1s\n")
+	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: absent\nslot: 1s\n")
 	begin(t, home, "parcels.sent", "7")
 	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
-	b.shows("Handler nobody-there can't be asked since", "tried again", "no service answers on deadman.handlers.nobody-there")
-	for _, wrong := range []string{"says it is not over", "no step is left"} {
+	b.shows("Handler absent is unreachable since", "next attempt", "no service answers on deadman.handlers.absent")
+	for _, wrong := range []string{": not resolved", "no steps left"} {
 		if strings.Contains(b.text(), wrong) {
 			t.Errorf("%q is told of a handler that said nothing:\n%s", wrong, b.text())
 		}
 	}
-	b.accessible("a handler that nobody answers for")
+	b.accessible("a handler without a responder")
 	b.shoot("handler-silent")
 }

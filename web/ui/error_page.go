@@ -42,17 +42,17 @@ type parentPage struct {
 
 // homes are the lists that error pages link to.
 var homes = []parentPage{
-	{"/alerts/said", "", link{saidAt, "What was said"}},
+	{"/alerts/said", "", link{saidAt, "All alerts"}},
 	{alertsAt, "alert", link{alertsAt, "Open alerts"}},
-	{"/jobs", "", link{"/jobs", "All jobs"}},
-	{"/entities", "entity", link{"/jobs", "All jobs"}},
+	{"/jobs", "", link{"/jobs", "All pending checks"}},
+	{"/entities", "entity", link{"/jobs", "All pending checks"}},
 	{"/rules", "rule", link{"/rules", "All rules"}},
 	{"/new-rule", "", link{"/rules", "All rules"}},
 	{"/try-rule", "", link{"/rules", "All rules"}},
 	{mutesAt, "", link{mutesAt, "All mutes"}},
-	{"/history", "", link{"/history", "The whole history"}},
+	{"/history", "", link{"/history", "Full history"}},
 	{lettersAt, "dead letter", link{lettersAt, "All dead letters"}},
-	{"/health", "", link{"/health", "How deadman is"}},
+	{"/health", "", link{"/health", "Health"}},
 	{"/docs", "", link{"/docs", "The API"}},
 	{sessionsAt, "", link{sessionsAt, "All sessions"}},
 }
@@ -65,7 +65,7 @@ func homeOf(path string) (h parentPage, name string) {
 			return h, name
 		}
 	}
-	return parentPage{link: link{"/", "What is going on now"}}, ""
+	return parentPage{link: link{"/", "Overview"}}, ""
 }
 
 // refusalOf returns the error page of a problem at an address.
@@ -78,19 +78,19 @@ func refusalOf(p *web.Problem, at *url.URL) errorView {
 	switch {
 	case p.Title != http.StatusText(p.Status): // keep a title of the page's own
 	case p.Type == web.BadCursor.URN():
-		no.Title, no.Wrong, no.Do = "There is no such page of this list", nil, "Its address is of another list, or was cut short. Begin where the list begins."
+		no.Title, no.Wrong, no.Do = "Invalid page address", nil, "The address belongs to another list or is incomplete. Start at the first page."
 	case of.Noun != "" && name != "" && (p.Status == http.StatusNotFound || in("path.")):
-		no.Title, no.Wrong, no.Do = "There is no "+of.Noun+" "+name, nil, "Its address may be mistyped, or it is gone: what is old is not kept."
+		no.Title, no.Wrong, no.Do = "No "+of.Noun+" "+name, nil, "The address may be mistyped, or the retention time has passed."
 	case p.Status == http.StatusUnauthorized:
 		no.Title, no.Wrong, no.Way = "Log in first", nil, link{"/login", "Log in"}
 	case p.Status == http.StatusForbidden:
-		no.Title, no.Do, no.Way = "This is not for your token", "Log in with one that may.", link{"/login", "Log in"}
+		no.Title, no.Do, no.Way = "Your token has no access to this page", "Log in with another token.", link{"/login", "Log in"}
 	case p.Status >= http.StatusInternalServerError:
-		no.Title, no.Way = "The node can't answer now", link{"/health", "How deadman is"}
+		no.Title, no.Way = "The node cannot answer now", link{"/health", "Health"}
 	case in("query."):
-		no.Title, no.Do = "The address can't be read", "Choose what you look for on the page itself."
+		no.Title, no.Do = "Invalid address", "Use the filters of the page."
 	default:
-		no.Title = "That can't be done"
+		no.Title = "The request failed"
 	}
 	return no
 }
@@ -123,11 +123,11 @@ func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alon
 	no := refusalOf(p, r.URL)
 	switch {
 	case p.Status == http.StatusNotFound:
-		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "Its address may be mistyped."
+		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "The address may be mistyped."
 	case alone && p.Title != http.StatusText(p.Status): // its own title, for a visitor without permissions
 		no.Way = link{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
-		no = errorView{Title: "The node does not answer this", Wrong: wrongs(p)} // no token would help
+		no = errorView{Title: "The node rejected the request", Wrong: wrongs(p)} // no token would help
 	}
 	u.refuse(w, r, p.Status, no, alone)
 }
@@ -149,8 +149,8 @@ func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := new(web.Problem)
 	if !errors.As(err, &p) {
-		u.Log.ErrorContext(r.Context(), "a page can't be made", "path", r.URL.Path, "err", err)
-		p = &web.Problem{Status: http.StatusInternalServerError, Title: "This page can't be made", Detail: "The log of the node says why."}
+		u.Log.ErrorContext(r.Context(), "creating a page failed", "path", r.URL.Path, "err", err)
+		p = &web.Problem{Status: http.StatusInternalServerError, Title: "This page cannot be shown", Detail: "See the log of the node for the reason."}
 	}
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status))
 	u.refuse(w, r, p.Status, refusalOf(p, r.URL), false)

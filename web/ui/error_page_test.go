@@ -42,21 +42,21 @@ func TestMistypedAddresses(t *testing.T) {
 		says   string
 		leads  string
 	}{
-		{"/alerts/nope", 400, "There is no alert nope<", "/alerts"},
-		{"/alerts/01234567-89ab-7def-8123-456789abcdef", 404, "There is no alert 01234567-89ab-7def-8123-456789abcdef<", "/alerts"},
-		{"/alerts?cursor=x", 400, "There is no such page of this list<", "/alerts"},
+		{"/alerts/nope", 400, "No alert nope<", "/alerts"},
+		{"/alerts/01234567-89ab-7def-8123-456789abcdef", 404, "No alert 01234567-89ab-7def-8123-456789abcdef<", "/alerts"},
+		{"/alerts?cursor=x", 400, "Invalid page address<", "/alerts"},
 		{"/alerts/said?decided_after=x", 400, "Decided after: &#34;x&#34; is no instant", "/alerts/said"},
 		{"/entities/order", 400, "Which order?<", "/jobs"},
 		{"/entities/order?key=%00", 400, "Key: not valid UTF-8", "/jobs"},
-		{"/entities/%00?key=a", 400, "There is no entity ⟨U&#43;0000⟩<", "/jobs"},
-		{"/rules/nope", 404, "There is no rule nope<", "/rules"},
-		{"/rules/nope/versions", 404, "There is no rule nope<", "/rules"},
+		{"/entities/%00?key=a", 400, "No entity ⟨U&#43;0000⟩<", "/jobs"},
+		{"/rules/nope", 404, "No rule nope<", "/rules"},
+		{"/rules/nope/versions", 404, "No rule nope<", "/rules"},
 		{"/rules?state=x", 400, "State: &#34;x&#34; is none of enabled", "/rules"},
-		{"/jobs?cursor=x", 400, "There is no such page of this list<", "/jobs"},
-		{"/mutes?cursor=x", 400, "There is no such page of this list<", "/mutes"},
+		{"/jobs?cursor=x", 400, "Invalid page address<", "/jobs"},
+		{"/mutes?cursor=x", 400, "Invalid page address<", "/mutes"},
 		{"/mutes/nope", 404, "There is nothing at /mutes/nope<", "/mutes"},
-		{"/history?cursor=x", 400, "There is no such page of this list<", "/history"},
-		{"/dead-letters/nope", 400, "There is no dead letter nope<", "/dead-letters"},
+		{"/history?cursor=x", 400, "Invalid page address<", "/history"},
+		{"/dead-letters/nope", 400, "No dead letter nope<", "/dead-letters"},
 	} {
 		status, content := page(t, "GET", home+c.path, "")
 		if status != c.status || strings.Count(content, c.says) != 1 || !strings.Contains(content, `<a class="button" href="`+c.leads+`">`) {
@@ -75,13 +75,13 @@ func TestFormsThatAreRefused(t *testing.T) {
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")
 	for _, c := range []struct{ path, form, says string }{
-		{"/mutes", "do=make&rule=a&for=1h&reason=", "Reason: say why, in 1 to 500 letters."},
-		{"/mutes", "do=make&rule=a&for=foo&reason=b", "For: &#34;foo&#34; is not a duration"},
-		{"/mutes", "do=make&rule=a&for=9000d&reason=b", "For: "},
-		{"/jobs", "do=snooze&for=foo&job=order-unshipped/1", "could not be snoozed: <bdi>For: &#34;foo&#34; is not a duration"},
-		{"/rules/order-unshipped", "do=try&event=[1&at=2026-01-31T15:04", "The event is not JSON."},
-		{"/rules/order-unshipped/send", "sure=yes&subject=orders.created&event={", "It was not sent: <bdi>The body is not JSON."},
-		{"/rules/order-unshipped/send", "sure=yes&subject=a..b&event={}", "It was not sent: <bdi>Subject: "},
+		{"/mutes", "do=make&rule=a&for=1h&reason=", "Reason: enter 1 to 500 characters."},
+		{"/mutes", "do=make&rule=a&for=foo&reason=b", "Duration: &#34;foo&#34; is not a duration"},
+		{"/mutes", "do=make&rule=a&for=9000d&reason=b", "Duration: "},
+		{"/jobs", "do=snooze&for=foo&job=order-unshipped/1", "could not be snoozed: <bdi>Duration: &#34;foo&#34; is not a duration"},
+		{"/rules/order-unshipped", "do=try&event=[1&at=2026-01-31T15:04", "The trigger event is not JSON."},
+		{"/rules/order-unshipped/send", "sure=yes&subject=orders.created&event={", "The event was not sent: <bdi>The body is not JSON."},
+		{"/rules/order-unshipped/send", "sure=yes&subject=a..b&event={}", "The event was not sent: <bdi>Subject: "},
 	} {
 		_, content := page(t, "POST", home+c.path, c.form)
 		if strings.Count(content, c.says) != 1 {

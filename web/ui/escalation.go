@@ -39,7 +39,7 @@ func whenOf(s rules.Step) string {
 	case s.After.Computed != "":
 		when = "after " + s.After.Computed
 	case s.After.AtOnce:
-		when = "at once"
+		when = "immediately"
 	default:
 		when = "after " + s.After.Fixed.String()
 	}
@@ -47,7 +47,7 @@ func whenOf(s rules.Step) string {
 		when += " of " + s.Of + " time"
 	}
 	if s.Within != "" {
-		when += ", when " + s.Within + " is open"
+		when += ", within the hours of " + s.Within
 	}
 	return when
 }
@@ -94,7 +94,7 @@ func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
 	if toScale && after == 0 {
 		return nil, true // a single point needs no axis
 	}
-	return drawn(dots, !toScale, holds(d), 0, "What is said when: "+strings.Join(says, "; ")), toScale
+	return drawn(dots, !toScale, holds(d), 0, "Escalation: "+strings.Join(says, "; ")), toScale
 }
 
 // forGood is a hold that counts as endless.
@@ -109,15 +109,15 @@ func holds(d rules.Document) bool {
 func begins(t rules.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
-		return "a ping stays away, expected " + h.IntervalText()
+		return "a missing ping, expected " + h.IntervalText()
 	case h != nil:
-		return "a beat on " + h.Event + ", or a ping, stays away, expected " + h.IntervalText()
+		return "a missing event on " + h.Event + " or ping, expected " + h.IntervalText()
 	case t.Emit != nil:
 		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ") publishes an event on " + t.Emit.Subject
 	case t.Schedule != "":
 		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ")"
 	case t.If != "":
-		return "an event on " + t.Event + " for which " + t.If
+		return "an event on " + t.Event + " with " + t.If
 	}
 	return "an event on " + t.Event
 }
@@ -131,21 +131,21 @@ type subscriptionView struct {
 func hearings(d rules.Document) (all []subscriptionView) {
 	t := d.Trigger
 	if t.Event != "" {
-		all = append(all, subscriptionView{"begins a wait", t.Event, t.Key, t.If})
+		all = append(all, subscriptionView{"starts a job", t.Event, t.Key, t.If})
 	}
 	if h := t.Heartbeat; h != nil && h.Event != "" {
-		all = append(all, subscriptionView{"is a beat", h.Event, h.Key, h.If})
+		all = append(all, subscriptionView{"signals life", h.Event, h.Key, h.If})
 	}
 	for _, w := range d.Update {
-		all = append(all, subscriptionView{"changes what is known", w.Event, w.Key, w.If})
+		all = append(all, subscriptionView{"updates the state", w.Event, w.Key, w.If})
 	}
 	for _, w := range d.Pause {
-		all = append(all, subscriptionView{"pauses the wait", w.Event, w.Key, w.If})
+		all = append(all, subscriptionView{"pauses the job", w.Event, w.Key, w.If})
 	}
 	for _, r := range d.Resolve {
-		does := "ends the wait, as " + cmp.Or(r.As, "resolved")
+		does := "ends the job as " + cmp.Or(r.As, "resolved")
 		if r.Distinct != "" {
-			does = fmt.Sprintf("ends the wait once there are %s of %s", r.Need, r.Distinct)
+			does = fmt.Sprintf("ends the job after %s different values of %s", r.Need, r.Distinct)
 		}
 		all = append(all, subscriptionView{does, r.Event, r.Key, r.If})
 	}
@@ -161,49 +161,49 @@ func facts(d rules.Document) (all []ruleFact) {
 		all = append(all, ruleFact{name, fmt.Sprintf(format, args...)})
 	}
 	if d.While != "" {
-		add("still not happened", "while %s", d.While)
+		add("Condition", "while %s", d.While)
 	}
 	if source, what := lookedUp(d.Lookup); source != "" {
-		add("looks up", "in %s: %s", source, what)
+		add("Lookup", "in %s: %s", source, what)
 	}
 	if h := d.Trigger.Heartbeat; h != nil {
-		add("overdue at once", "%s", failures(*h))
+		add("Overdue immediately", "%s", failures(*h))
 	}
 	if names := calendarsOf(d.Escalate); len(names) > 0 {
-		add("calendars", "%s", strings.Join(names, ", "))
+		add("Calendars", "%s", strings.Join(names, ", "))
 	}
 	if d.Recheck != "" {
-		add("looks in between", "at %s", d.Recheck)
+		add("Additional check", "at %s", d.Recheck)
 	}
 	if holds(d) && d.Hold < forGood {
-		add("holds", "what happens within %s after the last step still closes what was said", d.Hold)
+		add("Late-resolve window", "%s after the last step", d.Hold)
 	}
 	if d.Early > 0 && len(d.Resolve) > 0 {
-		add("remembers", "what comes up to %s before its trigger", d.Early)
+		add("Early-resolve window", "%s before the trigger", d.Early)
 	}
 	if d.Again == rules.Restart {
-		add("comes again", "the wait begins anew")
+		add("Repeated trigger", "restarts the job")
 	}
 	if d.Spread > 0 {
-		add("spreads", "the steps of different keys over %s", d.Spread)
+		add("Spread", "steps of different keys over %s", d.Spread)
 	}
-	add("looks", "on a grid of %s", d.Slot)
+	add("Check interval", "%s grid", d.Slot)
 	g := d.Guards
-	add("guards", "a look may take %s, has %d attempts, at most %d looks, %s ahead", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
+	add("Guards", "timeout %s, %d attempts, at most %d checks, horizon %s", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
 	if late := d.CatchUp; late.Do != rules.Run {
-		add("comes late", "after %s: %s", late.After, late.Do)
+		add("Late jobs", "after %s: %s", late.After, late.Do)
 	}
 	return all
 }
 
 // failures describes the signals that a heartbeat treats as missed.
 func failures(h rules.Heartbeat) string {
-	text := "a beat that says it failed"
+	text := "a reported failure"
 	if h.Max > 0 {
-		text += fmt.Sprintf(", a run that takes over %s", h.Max)
+		text += fmt.Sprintf(", a run longer than %s", h.Max)
 	}
 	if h.Min > 0 {
-		text += fmt.Sprintf(", a run that takes less than %s", h.Min)
+		text += fmt.Sprintf(", a run shorter than %s", h.Min)
 	}
 	return text
 }
@@ -219,7 +219,7 @@ func lookedUp(l *rules.Lookup) (source, what string) {
 	case l.NATS != nil:
 		return l.NATS.Source, "a request on " + l.NATS.Subject
 	case l.KV != nil:
-		return l.KV.Source, "the bucket " + l.KV.Bucket
+		return l.KV.Source, "bucket " + l.KV.Bucket
 	}
 	return "", ""
 }

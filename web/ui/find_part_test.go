@@ -16,7 +16,7 @@ func TestFindPart(t *testing.T) {
 		id: true, id[len(id)-8:]: true, strings.ToUpper(id[len(id)-8:]): true, id[:13]: true,
 		id[len(id)-3:]: false, id[9:22]: false,
 	} {
-		if status, content := page(t, "GET", home+"/find?q="+asked, ""); status != http.StatusOK || strings.Contains(content, "Nothing goes by") == is {
+		if status, content := page(t, "GET", home+"/find?q="+asked, ""); status != http.StatusOK || strings.Contains(content, "No rule, alert or key matches") == is {
 			t.Errorf("%s: %d %s", asked, status, content)
 		}
 	}
@@ -26,7 +26,7 @@ func TestFindPart(t *testing.T) {
 			t.Errorf("%d bytes: %d %s", len(long), status, content)
 		}
 	}
-	if status, content := page(t, "GET", home+"/find?q=order+"+strings.Repeat("x", 510), ""); status != http.StatusOK || !strings.Contains(content, "Nothing goes by") {
+	if status, content := page(t, "GET", home+"/find?q=order+"+strings.Repeat("x", 510), ""); status != http.StatusOK || !strings.Contains(content, "No rule, alert or key matches") {
 		t.Errorf("a key that is as long as it may be: %d %s", status, content)
 	}
 }

@@ -66,8 +66,8 @@ var kinds = []struct {
 		"a tick publishes an event on imports.due", "", nil,
 	},
 	{
-		`{name: handled, entity: order, trigger: {event: orders.paid, key: event.id}, handler: nobody}`,
-		"what the handler nobody answers is known once it is asked", "", published("orders.paid", `{"id": "7"}`),
+		`{name: handled, entity: order, trigger: {event: orders.paid, key: event.id}, handler: absent}`,
+		"what the handler absent answers is known once it is asked", "", published("orders.paid", `{"id": "7"}`),
 	},
 }
 
@@ -155,8 +155,8 @@ func TestFirstClick(t *testing.T) {
 
 // tells returns the preview's text if it differs from want, or an empty string.
 func tells(answer, want string) string {
-	_, said, _ := strings.Cut(answer, "Show what happens")
-	said, _, _ = strings.Cut(said, "<h2>What it says")
+	_, said, _ := strings.Cut(answer, "Run preview")
+	said, _, _ = strings.Cut(said, "<h2>Definition")
 	if said = html.UnescapeString(said); strings.Contains(said, want) {
 		return ""
 	}
@@ -169,8 +169,8 @@ func TestNothingToSend(t *testing.T) {
 	home := serve(t, kinds[5].rule, kinds[9].rule, kinds[10].rule)
 	waited("ticks")(t, home)
 	for _, c := range []struct{ rule, says string }{
-		{"ping", `<a href="/rules/ping#pings">addresses</a>`},
-		{"emits", "Its schedule alone"},
+		{"ping", `<a href="/rules/ping#pings">ping URLs</a>`},
+		{"emits", "Jobs of this rule are created by its schedule only."},
 	} {
 		if _, content := page(t, "GET", home+"/rules/"+c.rule, ""); strings.Contains(content, "Send an event") {
 			t.Errorf("the page of %s leads to where nothing can be sent", c.rule)
@@ -199,15 +199,15 @@ func TestHowItGoes(t *testing.T) {
 	for rule, says := range map[string][]string{
 		"spoken":    {"order {{key}}: not resolved after 3h (late)", "order {{key}}: not resolved after … (again … of 3)", "{{key}} is lost"},
 		"event":     {"order {{key}}: 1h have passed (late)"},
-		"beat":      {"a beat on beats.*, or a ping, stays away, expected every 1h", "at once", "overdue", "device {{key}}: no beat since …, expected every 1h"},
-		"ping-run":  {"a ping stays away, expected every 1h", "a run that takes over 2h"},
+		"beat":      {"a missing event on beats.* or ping, expected every 1h", "immediately", "overdue", "device {{key}}: no beat since …, expected every 1h"},
+		"ping-run":  {"a missing ping, expected every 1h", "a run longer than 2h"},
 		"ping-keys": {"expected every 1h (grace 1m)", "warning"},
 		"ticks":     {"each tick of @every 1s (UTC)", "import {{key}}: not resolved after 1h (late)"},
 		"emits":     {"publishes an event on imports.due"},
-		"handled":   {"the handler <b>nobody</b> says when to look again"},
+		"handled":   {"handler <b>absent</b> decides the next check and the alerts"},
 	} {
 		_, content := page(t, "GET", home+"/rules/"+rule, "")
-		_, goes, _ := strings.Cut(content, "How it goes")
+		_, goes, _ := strings.Cut(content, "<h2>Escalation")
 		goes, _, _ = strings.Cut(goes, "Try it")
 		for _, what := range says {
 			if !strings.Contains(html.UnescapeString(goes), what) {

@@ -17,8 +17,8 @@ func decodeFormText(text string) (string, error) {
 	whole, err := url.PathUnescape(text)
 	if err != nil {
 		return "", &web.Problem{
-			Status: http.StatusBadRequest, Title: "Nothing was done",
-			Detail: "The form names something in a way that can't be read; load its page again. In names each % is written as %25.",
+			Status: http.StatusBadRequest, Title: "No action was taken",
+			Detail: "The form contains an invalid name. Reload the page. In names, write % as %25.",
 		}
 	}
 	return whole, nil

@@ -34,13 +34,13 @@ func TestOddKeysInForms(t *testing.T) {
 	for _, key := range odd[:4] {
 		b.visit("/entities/order?" + url.Values{"key": {key}}.Encode())
 		b.click("button[value=check]")
-		b.shows("It was looked at: still waiting")
+		b.shows("The job was checked: still pending")
 	}
 	b.visit("/entities/order?" + url.Values{"key": {odd[0]}}.Encode())
 	b.click("button[value=cancel]")
 	b.shows("Cancel 1 job?", "order-unshipped/a")
 	b.click("button.grave")
-	b.shows("It was cancelled.")
+	b.shows("The job was cancelled.")
 	choose()
 	b.click("button[value=cancel]")
 	b.shows(fmt.Sprintf("Cancel %d jobs?", len(odd)-1))
@@ -69,7 +69,7 @@ func TestOddKeysInForms(t *testing.T) {
 		t.Errorf("%d jobs ended, want %d", len(over.Items), len(odd))
 	}
 	// A malformed form is refused with an error.
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/100%25zz"); status != 200 || strings.Count(content, "can’t be read")+strings.Count(content, "can&#39;t be read") != 1 {
-		t.Errorf("a name that can't be read: %d %s", status, content)
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/100%25zz"); status != 200 || strings.Count(content, "The form contains an invalid name.") != 1 {
+		t.Errorf("an invalid name: %d %s", status, content)
 	}
 }

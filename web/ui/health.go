@@ -101,13 +101,13 @@ func (v *healthView) sentence() string {
 	}
 	switch broken := strings.Join(names, ", "); {
 	case !v.Ready:
-		return "This node can't serve: " + broken
+		return "This node cannot serve requests: " + broken
 	case !v.Fine:
-		return "Not all is in order: " + broken
+		return "Conditions failed: " + broken
 	case v.Narrow:
-		return "All is in order"
+		return "All systems operational"
 	}
-	return "All is in order: " + v.standing()
+	return "All systems operational: " + v.standing()
 }
 
 // standing summarizes the nodes, the streams and the lag.
@@ -118,12 +118,12 @@ func (v *healthView) standing() string {
 	case behind >= 0:
 		parts = append(parts, "stream "+v.Streams[behind].Name+" is "+v.Streams[behind].State)
 	case len(v.Streams) > 0:
-		parts = append(parts, count(len(v.Streams), "stream")+" read to the end")
+		parts = append(parts, count(len(v.Streams), "stream")+" up to date")
 	}
 	if lag := v.lag(); lag > lagShown {
-		return strings.Join(append(parts, "the oldest look is "+roughly(lag)+" overdue"), ", ")
+		return strings.Join(append(parts, "oldest check overdue by "+roughly(lag)), ", ")
 	}
-	return strings.Join(append(parts, "nothing overdue"), ", ")
+	return strings.Join(append(parts, "no overdue checks"), ", ")
 }
 
 // lag returns the largest lag of the nodes.
@@ -148,7 +148,7 @@ type stream struct{ web.Stream }
 // Left formats the number of unread messages.
 func (s stream) Left() string {
 	if s.Behind == nil {
-		return "not known"
+		return "unknown"
 	}
 	return number(*s.Behind)
 }
@@ -236,11 +236,11 @@ func (c client) blindnesses(now time.Time) (found []gapView, err error) {
 		kind, stream, _ := strings.Cut(a.Key, "/")
 		switch {
 		case kind == "stream":
-			b.What = "events of " + stream + " may be lost"
+			b.What = "events of stream " + stream + " may be lost"
 		case kind == "intake":
 			b.What = "stream " + stream + " was not read"
 		default:
-			b.What = "jobs were not looked at"
+			b.What = "jobs were not checked"
 		}
 		if b.Open = kind != "stream" && a.Status == alerts.Firing; b.Open {
 			b.For = roughly(now.Sub(a.Since))

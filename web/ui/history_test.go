@@ -50,14 +50,14 @@ func TestHistory(t *testing.T) {
 	waitCounted(t, home, 3)
 	b := open(t, home, 1400, 900)
 	b.visit("/history")
-	b.shows("3 jobs ended in the last 24 hours", "it happened 1", "called off 1", "it did not, to the last step 1", "Slowest looks", "resolved", "⟨U+202E⟩")
+	b.shows("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "unresolved 1", "Slowest checks", "resolved", "⟨U+202E⟩")
 	b.accessible("history")
 	b.shoot("history")
 
 	// It is updated live, and opened details stay open.
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
 	begin(t, home, "orders.shipped", "2")
-	b.shows("4 jobs ended", "it happened 2")
+	b.shows("4 jobs ended", "resolved 2")
 	if !evaluate[bool](b, `document.querySelector("details.table").open`) {
 		t.Error("the table was closed under the eyes of who reads it")
 	}
@@ -65,18 +65,18 @@ func TestHistory(t *testing.T) {
 
 	// A bar links to the list of its bucket.
 	b.click(`details.table td a`)
-	b.shows("Ended from", "and before", "cancelled", "exhausted")
+	b.shows("Ended since", " before ", "cancelled", "exhausted")
 	b.visit("/history?outcome=resolved&key=1")
 	b.shows("order 1", "resolved")
 	if rows := evaluate[int](b, `document.querySelectorAll("#list + form + .card tbody tr").length`); rows != 1 {
 		t.Errorf("%d rows, want 1", rows)
 	}
 	b.visit("/history?outcome=expired")
-	b.shows("No job ended so in that time.")
+	b.shows("No ended jobs match these filters in this period.")
 	b.click(".empty a")
-	b.shows("No job ended so in that time.")
+	b.shows("No ended jobs match these filters in this period.")
 	b.click(".empty a")
-	b.shows("No job ended so. Show all")
+	b.shows("No ended jobs match these filters. Show all")
 
 	b.dark(true)
 	b.visit("/history?bucket=1d&rule=once")
@@ -105,11 +105,11 @@ func TestHistoryNarrowed(t *testing.T) {
 	waitCounted(t, home, 3)
 	for _, c := range []struct{ asked, says string }{
 		{"", "3 jobs ended in the last 24 hours</b>"},
-		{"key=1", "3 jobs ended in the last 24 hours, of all keys</b>"},
+		{"key=1", "3 jobs ended in the last 24 hours, all keys</b>"},
 		{"outcome=resolved", "2 jobs ended as resolved in the last 24 hours</b>"},
 		{"outcome=rule_deleted", "0 jobs ended as rule deleted in the last 24 hours</b>"},
-		{"rule=once&entity=order&bucket=1d&key=%E2%80%AEx", "1 job of rule once about order ended in the last 14 days, of all keys</b>"},
-		{"entity=%E2%80%AEx", "0 jobs about ⟨U&#43;202E⟩x ended in the last 24 hours</b>"},
+		{"rule=once&entity=order&bucket=1d&key=%E2%80%AEx", "1 job of rule once of entity order ended in the last 14 days, all keys</b>"},
+		{"entity=%E2%80%AEx", "0 jobs of entity ⟨U&#43;202E⟩x ended in the last 24 hours</b>"},
 	} {
 		if _, content := page(t, "GET", home+"/history?"+c.asked, ""); !strings.Contains(content, c.says) {
 			t.Errorf("%s: not %q: %s", c.asked, c.says, content)

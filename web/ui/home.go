@@ -255,15 +255,15 @@ func (v *homeView) sentence() string {
 	}
 	switch {
 	case v.Blind != "":
-		return "deadman is not fine: its lists can't be read"
+		return "Lists cannot be read"
 	case !v.Fine:
-		return "deadman is not fine: " + strings.Join(names, ", ")
+		return "Conditions failed: " + strings.Join(names, ", ")
 	case len(v.Rules) == 0:
-		return "deadman is fine, and has no rules yet"
+		return "All systems operational, no rules yet"
 	case len(v.Jobs) == 0:
-		return "deadman is fine, and waits for nothing at the moment"
+		return "All systems operational, no pending checks"
 	}
-	return "deadman is fine"
+	return "All systems operational"
 }
 
 // readiness reads the node's readiness.

@@ -21,10 +21,10 @@ func TestNowSaysWhatWasRefused(t *testing.T) {
 	b.accessible("now, with dead letters")
 	b.shoot("now-refused")
 	b.click(`#rule-order-unshipped a[href^="/dead-letters"]`)
-	b.shows("The letters")
+	b.shows("Dead letters newest first")
 	b.visit("/")
 	b.click(`.lead a[href="/dead-letters"]`)
-	b.shows("3 in all")
+	b.shows("3 in total")
 }
 
 // TestLongKeysLeaveRoom checks that a long key leaves space for the other columns and is available in full as a
@@ -52,5 +52,5 @@ func TestLongKeysLeaveRoom(t *testing.T) {
 		}
 	}
 	b.click(`tr[id^=alert-] a.narrow.key[title="order 1"]`)
-	b.shows("order 1", "first look")
+	b.shows("order 1", "first check")
 }

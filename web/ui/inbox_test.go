@@ -79,7 +79,7 @@ func TestInbox(t *testing.T) {
 	waitOpen(t, home, 23)
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts")
-	b.shows("23 open alerts", "payment-missing", "20 alerts, the oldest", "and 5 more", "order-unshipped")
+	b.shows("23 open alerts", "payment-missing", "20 alerts, oldest", "and 5 more", "order-unshipped")
 	b.accessible("inbox")
 	b.shoot("inbox")
 	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "payment-missing" {
@@ -88,10 +88,10 @@ func TestInbox(t *testing.T) {
 
 	// Several.
 	for _, key := range []string{"1", "2"} {
-		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose order %s (7) is not shipped"]`, key))))
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select order %s (7) is not shipped"]`, key))))
 	}
 	b.do(chromedp.SendKeys(chromedp.CSS(".tools input[name=note]"), "I am on it\r")) // Enter acknowledges the chosen, not a group
-	b.shows("2 alerts were acknowledged.", "2 acknowledged", "for good")
+	b.shows("2 alerts were acknowledged.", "2 acknowledged", "until resolved")
 	if got := fmt.Sprint(acknowledgedOf(t, home)); got != "map[1:I am on it 2:I am on it]" {
 		t.Errorf("acknowledged are %s", got)
 	}
@@ -112,12 +112,12 @@ func TestInbox(t *testing.T) {
 	// Undo, with the names of alerts that ended meanwhile.
 	b.visit("/alerts?rule=order-unshipped")
 	for _, key := range []string{"1", "2"} {
-		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`tr.known input[aria-label="Choose order %s (7) is not shipped"]`, key))))
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`tr.known input[aria-label="Select order %s (7) is not shipped"]`, key))))
 	}
 	call(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
 	evaluate[any](b, `document.querySelectorAll("tr.known").length`)
 	b.click("button[value=unack]")
-	b.shows("Not all was done", "1 alert was unacknowledged.", "1 alert could not be unacknowledged", "order 2 (7) is not shipped")
+	b.shows("Some actions failed", "1 alert was unacknowledged.", "1 alert could not be unacknowledged", "order 2 (7) is not shipped")
 	if got := acknowledgedOf(t, home); len(got) != 20 {
 		t.Errorf("acknowledged are %v", got)
 	}
@@ -146,7 +146,7 @@ func TestAlertPage(t *testing.T) {
 	a := waitOpen(t, home, 1)[0]
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts/" + a.ID.String())
-	b.shows("the wait began", "next look", "after 4h", "very-late", "every 1d, 3 times", "the stream DEADMAN_ALERTS")
+	b.shows("job started", "next check", "after 4h", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "<i>looking"))
 	b.click("button[value=ack]")
 	b.shows("Acknowledged by", "<i>looking", "acknowledged by loopback")
@@ -155,7 +155,7 @@ func TestAlertPage(t *testing.T) {
 	call(t, home, "DELETE", "/jobs/payment-missing/1", "", "", nil)
 	b.visit("/alerts/" + a.ID.String())
 	b.shows("cancelled by loopback")
-	for _, gone := range []string{"next look", "very-late", "Take it back"} {
+	for _, gone := range []string{"next check", "very-late", "Remove acknowledgement"} {
 		if strings.Contains(b.text(), gone) {
 			t.Errorf("the wait is over, and the page shows %q:\n%s", gone, b.text())
 		}
@@ -170,11 +170,11 @@ func TestSaid(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	for query, want := range map[string]string{
 		"rule=order-unshipped&status=firing&decided_after=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)): "order 1 (7) is not shipped",
-		"rule=order-unshipped&status=resolved": "No alert is as you ask.",
-		"decided_before=2020-01-01T00:00:00Z":  "No alert is as you ask.",
+		"rule=order-unshipped&status=resolved": "No alerts match these filters.",
+		"decided_before=2020-01-01T00:00:00Z":  "No alerts match these filters.",
 	} {
 		b.visit("/alerts?" + query)
-		b.shows("what was said", want)
+		b.shows("Alerts all, newest first", want)
 	}
 	b.visit("/alerts/said?within=1h")
 	b.shows("order 1 (7) is not shipped")

@@ -34,7 +34,7 @@ type storyEntry struct {
 // storyOf builds the story of a job from its trail and its alerts.
 func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
-	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "began", Then: "first look", Next: j.FirstCheckAt, Began: true})
+	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "started", Then: "first check", Next: j.FirstCheckAt, Began: true})
 	told := make([]bool, len(j.Trail)) // trail entries covered by an alert
 	for _, a := range said {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
@@ -56,7 +56,7 @@ func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 	slices.SortStableFunc(s.Line, func(a, b storyEntry) int { return cmp.Compare(b.At.UnixMilli(), a.At.UnixMilli()) })
 	s.Line = groupChecks(s.Line)
 	if ended == nil && !j.NextCheckAt.IsZero() {
-		s.Line = append([]storyEntry{{At: j.NextCheckAt, Kind: "ahead", Word: "next look"}}, s.Line...)
+		s.Line = append([]storyEntry{{At: j.NextCheckAt, Kind: "ahead", Word: "next check"}}, s.Line...)
 	}
 	return s
 }
@@ -64,12 +64,12 @@ func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 // deedsDone maps trail entries other than checks to words.
 var deedsDone = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved",
-	"acknowledge": "acknowledged", "unacknowledge": "taken back",
+	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged",
 }
 
 // momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
-	m := storyEntry{At: e.At, Kind: "waiting", Word: "look", Saw: e.Saw, Then: "next look", Next: e.Next}
+	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Saw: e.Saw, Then: "next check", Next: e.Next}
 	if e.Kind == "look" {
 		m.At = e.At.Add(time.Duration(e.LateSeconds * float64(time.Second)))
 	}
@@ -80,15 +80,15 @@ func momentOf(e web.TrailEntry) storyEntry {
 			m.Text = "by " + e.By
 		}
 	case e.Outcome != "":
-		m.Text, m.Kind = "over: "+string(e.Outcome), outcome(e.Outcome)
+		m.Text, m.Kind = "ended: "+string(e.Outcome), outcome(e.Outcome)
 	case e.Step != "":
 		m.Text, m.Kind = "step "+e.Step, "open"
 	case e.Held:
-		m.Text = "a step is due, and held back: somebody acknowledged"
+		m.Text = "step suppressed by an acknowledgement"
 	case e.Reason != "":
-		m.Kind, m.Word, m.Text = "undetermined", "not known", e.Reason
+		m.Kind, m.Word, m.Text = "undetermined", "undetermined", e.Reason
 	default:
-		m.Text = "nothing due;"
+		m.Text = "no step due;"
 	}
 	return m
 }
@@ -109,7 +109,7 @@ func groupChecks(line []storyEntry) []storyEntry {
 
 // alike reports whether two entries are checks with equal results.
 func (m storyEntry) alike(o storyEntry) bool {
-	look := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "look" || m.Word == "not known") }
+	look := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "check" || m.Word == "undetermined") }
 	return look(m) && look(o) && m.Word == o.Word && m.Text == o.Text && m.Saw == o.Saw
 }
 

@@ -59,16 +59,16 @@ func TestStories(t *testing.T) {
 		},
 	}
 	want := []string{
-		"12:30 next look|",
+		"12:30 next check|",
 		"12:09 snoozed|",
-		"12:08 not known|no route",
-		"12:07 look|step other",
+		"12:08 undetermined|no route",
+		"12:07 check|step other",
 		"12:06 error|it waits|paid = false",
-		"12:05 look|nothing due;|paid = true",
+		"12:05 check|no step due;|paid = true",
 		"12:04 updated|by orders.paid",
-		"12:03 look|nothing due;|paid = true",
-		"12:02 look|nothing due;|2 since 12:01|paid = false",
-		"12:00 began|",
+		"12:03 check|no step due;|paid = true",
+		"12:02 check|no step due;|2 since 12:01|paid = false",
+		"12:00 started|",
 	}
 	if diff := cmp.Diff(want, told(storyOf(j, nil, alertsOfJob(j, []web.Alert{a, other})))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -98,7 +98,7 @@ func TestNextStep(t *testing.T) {
 		{[]rules.Step{after("first", 1), reminder}, 2, "reminder 2 of 3"},
 		{[]rules.Step{after("first", 1), reminder}, 4, ""},
 		{[]rules.Step{after("first", 1), nag}, 0, "first"},
-		{[]rules.Step{after("first", 1), nag}, 7, "nag, again and again"},
+		{[]rules.Step{after("first", 1), nag}, 7, "nag (repeated)"},
 		{[]rules.Step{{Name: "computed", After: rules.Delay{Computed: "event.sla"}}, after("first", 1)}, 1, "2 of 2"},
 		{nil, 0, ""},
 	} {
@@ -116,14 +116,14 @@ func TestWhatIsLacking(t *testing.T) {
 		return list
 	}
 	for want, d := range map[string]rules.Document{
-		"No a.done":                        {Resolve: on("a.done"), While: "state.x == 1"},
-		"No a.done or a.gone":              {Resolve: on("a.done", "a.gone", "a.gone")},
-		"No a.done, or any of 2 others":    {Resolve: on("a.done", "a.gone", "a.off")},
-		"Still so: state.x == 1":           {While: "state.x == 1"},
-		"No ping":                          {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{}}},
-		"No beat on a.beat":                {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{Event: "a.beat"}}},
-		"Handler mine says it is not over": {Handler: "mine"},
-		"It is not over":                   {},
+		"No a.done":                     {Resolve: on("a.done"), While: "state.x == 1"},
+		"No a.done or a.gone":           {Resolve: on("a.done", "a.gone", "a.gone")},
+		"No a.done or 2 other events":   {Resolve: on("a.done", "a.gone", "a.off")},
+		"Condition holds: state.x == 1": {While: "state.x == 1"},
+		"No ping":                       {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{}}},
+		"No event on a.beat":            {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{Event: "a.beat"}}},
+		"Handler mine: not resolved":    {Handler: "mine"},
+		"Not resolved":                  {},
 	} {
 		if got := missingEvent(d); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -42,7 +42,7 @@ type jobsView struct {
 type dueChoice struct{ Value, Says string }
 
 // dues are the options of the due filter.
-var dues = []dueChoice{{"", "whenever"}, {"overdue", "overdue"}, {"hour", "within the hour"}, {"day", "within a day"}}
+var dues = []dueChoice{{"", "any time"}, {"overdue", "overdue"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
 
 // jobFilter names the filters of the list of jobs.
 var jobFilter = []string{"rule", "entity", "key", "due", "from", "to"}
@@ -58,7 +58,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 		query.Set("key_prefix", prefix)
 	}
 	if l.Asked["due"] != "" && l.Asked["from"]+l.Asked["to"] != "" {
-		return query, errors.New("choose when jobs are due, or write from when to when; both at once is not looked for")
+		return query, errors.New("use either Due or From and To, not both")
 	}
 	before := func(t time.Time) { query.Set("due_before", t.UTC().Format(time.RFC3339)) }
 	switch l.Asked["due"] {
@@ -75,7 +75,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 		}
 		t, err := time.Parse("2006-01-02T15:04", l.Asked[name])
 		if err != nil {
-			return query, fmt.Errorf("%s is no time of UTC such as 2026-01-31T15:04", escapeControls(l.Asked[name]))
+			return query, fmt.Errorf("%s is not a UTC time such as 2026-01-31T15:04", escapeControls(l.Asked[name]))
 		}
 		query.Set(parameter, t.Format(time.RFC3339))
 	}
@@ -91,7 +91,7 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	query, err := jobQuery(v.listing, u.Now())
 	if err != nil {
 		v.Wrong = err.Error()
-		return view{Title: "Jobs", Body: v}, nil //nolint:nilerr // the page says it where it was typed
+		return view{Title: "Pending checks", Body: v}, nil //nolint:nilerr // shown beside the filter
 	}
 	var page web.Page[web.Job]
 	if err := c.get("/jobs", query, &page); err != nil {
@@ -99,11 +99,11 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	}
 	v.Jobs = jobsOf(page.Items)
 	v.goesOn(page.Next)
-	return view{Title: "Jobs", Body: v}, nil
+	return view{Title: "Pending checks", Body: v}, nil
 }
 
 // jobVerbs maps actions on jobs to their past participles.
-var jobVerbs = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
+var jobVerbs = map[string]string{"cancel": "cancelled", "check": "checked", "snooze": "snoozed"}
 
 // jobsDone returns the result of a job action from a page's address, or nil.
 func jobsDone(query url.Values) *bulkResult {
@@ -131,13 +131,13 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], returnPath(r.PostForm.Get("back")).String()
 	switch {
 	case jobVerbs[what] == "":
-		u.fail(w, r, nothingAsked("The form says not what to do."))
+		u.fail(w, r, nothingAsked("The form has no action."))
 		return
 	case len(chosen) == 0:
-		u.fail(w, r, nothingAsked("Choose some jobs first."))
+		u.fail(w, r, nothingAsked("No jobs selected."))
 		return
 	case what == "cancel" && r.PostForm.Get("sure") == "":
-		u.render(w, r, http.StatusOK, "confirm", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back}}, "")
+		u.render(w, r, http.StatusOK, "job_cancel", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back}}, "")
 		return
 	}
 	c, d := client{u.api, r}, bulkResult{Noun: "job", Verb: jobVerbs[what], Back: back}
@@ -166,7 +166,7 @@ func returnPath(from string) *url.URL {
 }
 
 // errEnded means that the job has ended. Its text is the same for every job, so that results group by it.
-var errEnded = errors.New("no longer waited for; the history has how it ended")
+var errEnded = errors.New("the job has ended; see the history")
 
 // jobDeed applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
 func (c client) jobDeed(what, id, span string) (ended bool, err error) {

@@ -16,13 +16,13 @@ func TestJobsAsNobodyCanAsk(t *testing.T) {
 	const key = " lead trail "
 	call(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
 	for query, want := range map[string]string{
-		"due=day&to=2999-01-01T00:00":              "both at once",
-		"due=overdue&from=2999-01-01T00:00":        "both at once",
-		"to=tomorrow":                              "is no time of UTC",
+		"due=day&to=2999-01-01T00:00":              "use either Due or From and To, not both",
+		"due=overdue&from=2999-01-01T00:00":        "use either Due or From and To, not both",
+		"to=tomorrow":                              "is not a UTC time",
 		"to=2999-01-01T00:00&due=":                 `id="job-order-unshipped/%20lead%20trail%20"`,
 		url.Values{"key": {key}}.Encode():          `id="job-order-unshipped/%20lead%20trail%20"`,
 		url.Values{"key": {" lead *"}}.Encode():    `id="job-order-unshipped/%20lead%20trail%20"`,
-		url.Values{"key": {"lead trail"}}.Encode(): "No job is as you ask.",
+		url.Values{"key": {"lead trail"}}.Encode(): "No pending checks match these filters.",
 	} {
 		if status, content := page(t, "GET", home+"/jobs?"+query, ""); status != 200 || !strings.Contains(content, want) {
 			t.Errorf("%s: %q is not there: %d %s", query, want, status, content)
@@ -41,13 +41,13 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 		form string
 		want []string
 	}{
-		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was looked at: still waiting.", "1 job could not be looked at: "}},
+		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was checked: still pending.", "1 job could not be checked: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed.", "1 job could not be snoozed: "}},
 		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
 	} {
 		status, content := page(t, "POST", home+"/jobs", c.form)
-		for _, want := range append(c.want, "no longer waited for", `<bdi class="key">order-unshipped/2</bdi>`) {
+		for _, want := range append(c.want, "the job has ended; see the history", `<bdi class="key">order-unshipped/2</bdi>`) {
 			if status != 200 || strings.Count(content, want) != 1 {
 				t.Errorf("%s: %s is not there once: %d %s", c.form, want, status, content)
 			}
@@ -67,18 +67,18 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=nonsense&job=order-unshipped/3"); status != 200 || !strings.Contains(content, "nonsense") {
 		t.Errorf("a span that is none: %d %s", status, content)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "Choose some jobs first.") {
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "No jobs selected.") {
 		t.Errorf("nothing chosen: %d %s", status, content)
 	}
 	// The result of a check is shown on the list and on the entity's page.
-	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was looked at: still waiting.") {
+	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was checked: still pending.") {
 		t.Errorf("a look: %d %s", status, content)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was looked at: still waiting; next look <time") {
+	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was checked: still pending; next check <time") {
 		t.Errorf("a look at an entity: %d %s", status, content)
 	}
 	// A complete action redirects back with a message.
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed; it is not looked at before <time ") || !strings.Contains(content, "</time> anyhow.") {
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed; the next check is at <time ") || !strings.Contains(content, "</time> in any case.") {
 		t.Errorf("done: %d %s", status, content)
 	}
 	var rests web.Job
@@ -89,7 +89,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
 		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1d&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1d&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed.") {
 		t.Errorf("put off: %d %s", status, content)
 	}
 	if call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests); rests.NextCheckAt.Before(rests.SnoozedUntil) {
@@ -121,8 +121,8 @@ escalate:
 		}
 	}
 	for form, want := range map[string]string{
-		"do=check&job=parcel-out/INa&back=" + url.QueryEscape("/entities/parcel?key=INa"): "It was looked at: ended as cleared.",
-		"do=check&job=parcel-out/INb&job=parcel-out/OUTa&job=parcel-out/OUTb&back=/jobs":  "3 jobs were looked at: 1 ended, 2 still waiting.",
+		"do=check&job=parcel-out/INa&back=" + url.QueryEscape("/entities/parcel?key=INa"): "The job was checked: ended as cleared.",
+		"do=check&job=parcel-out/INb&job=parcel-out/OUTa&job=parcel-out/OUTb&back=/jobs":  "3 jobs were checked: 1 ended, 2 still pending.",
 	} {
 		if status, content := page(t, "POST", home+"/jobs", form); status != 200 || !strings.Contains(content, want) {
 			t.Errorf("%s: it does not say %q: %d %s", form, want, status, content)

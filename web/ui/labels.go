@@ -10,8 +10,8 @@ import (
 // labels maps locations in API errors to field labels. An empty label is omitted, and other locations keep the API's
 // name.
 var labels = map[string]string{
-	"body": "", "request": "", "body.match": "What is muted", "body.until": "For", "body.event": "The event", "body.event.data": "The event",
-	"body.event.at": "At", "body.event.subject": "It comes on", "body.then": "What comes then", "body.found": "What a lookup finds",
+	"body": "", "request": "", "body.match": "Match", "body.until": "Duration", "body.for": "Duration", "body.event": "Trigger event", "body.event.data": "Trigger event",
+	"body.event.at": "Time", "body.event.subject": "Subject", "body.then": "Further events", "body.found": "Lookup result",
 }
 
 // problemText returns the text of an error with the form's labels, without duplicates.

@@ -83,7 +83,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, most, now)
 		if lag := lagOf(s); lag > lagShown {
-			d.Lags = append(d.Lags, standing(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": looked at up to "+roughly(lag)+" late"))
+			d.Lags = append(d.Lags, standing(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lag)+" late"))
 		}
 		if s.From.Truncate(chartGrid).Equal(s.From) {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
@@ -106,7 +106,7 @@ func lagOf(s web.Slot) time.Duration { return time.Duration(s.WorstLag * float64
 
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
-	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "look"), count(int(s.Alerts), "alert"))
+	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "check"), count(int(s.Alerts), "alert"))
 	done := standing(x, s.Checks, most, d.Height, "past", title)
 	if s.Checks > 0 {
 		d.Bars = append(d.Bars, done)
@@ -118,7 +118,7 @@ func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	if isOver(s, now) {
 		kind, word = "overdue", "overdue"
 	}
-	ahead := standing(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "look"), word))
+	ahead := standing(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
 	ahead.Y = max(0, ahead.Y-done.Height)
 	d.Bars = append(d.Bars, ahead)
 }
@@ -177,12 +177,12 @@ func (d *chart) sum(slots web.Slots, now time.Time) {
 			d.Rows = append(d.Rows, row)
 		}
 	}
-	d.Says = fmt.Sprintf("%s looked at, %s planned", number(all.Checks), number(all.Due))
+	d.Says = fmt.Sprintf("%s checked, %s planned", number(all.Checks), number(all.Due))
 	if all.Over > 0 {
 		d.Says += ", " + number(all.Over) + " overdue"
 	}
 	if all.Lag > lagShown {
-		d.Says += ", at worst " + roughly(all.Lag) + " late"
+		d.Says += ", at most " + roughly(all.Lag) + " late"
 	}
 }
 

@@ -48,14 +48,14 @@ func TestAHerdIsSeen(t *testing.T) {
 	if d.Herd == nil || d.Herd.Jobs != 100_000 || !d.Herd.From.Equal(noon.Truncate(chartBucket).Add(3*time.Hour)) || d.Herd.Until.Sub(d.Herd.From) != chartBucket {
 		t.Errorf("the herd: %+v", d.Herd)
 	}
-	if d.Most != "100,000" || d.Half != "50,000" || d.Says != "40 looked at, 100,030 planned" {
+	if d.Most != "100,000" || d.Half != "50,000" || d.Says != "40 checked, 100,030 planned" {
 		t.Errorf("it says %q, and the axis %q and %q", d.Says, d.Most, d.Half)
 	}
 }
 
 // TestNoHerdIsSeen checks that neither an empty nor an evenly high load has a spike.
 func TestNoHerdIsSeen(t *testing.T) {
-	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Lags)+len(d.Rows) != 0 || d.Says != "0 looked at, 0 planned" {
+	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Lags)+len(d.Rows) != 0 || d.Says != "0 checked, 0 planned" {
 		t.Errorf("nothing: %+v", d)
 	}
 	even := make(map[time.Duration]web.Slot)
@@ -76,16 +76,16 @@ func TestABacklogIsSeen(t *testing.T) {
 		-2 * time.Hour: {Checks: 100, Alerts: 7, WorstLag: 190}, -time.Hour: {Checks: 50, Planned: 50, WorstLag: 1}, 0: {Checks: 10, Planned: 20},
 	}), noon)
 	over := d.bars("overdue")
-	if len(over) != 1 || over[0].Y+over[0].Height != barHeight/2 || !strings.Contains(over[0].Title, "50 looks overdue") {
-		t.Errorf("overdue: %+v, want what stands on the 50 that were looked at", over)
+	if len(over) != 1 || over[0].Y+over[0].Height != barHeight/2 || !strings.Contains(over[0].Title, "50 checks overdue") {
+		t.Errorf("overdue: %+v, want what stands on the 50 that were checked", over)
 	}
-	if planned := d.bars("planned"); len(planned) != 1 || !strings.Contains(planned[0].Title, "20 looks planned") {
+	if planned := d.bars("planned"); len(planned) != 1 || !strings.Contains(planned[0].Title, "20 checks planned") {
 		t.Errorf("planned in the part that is now: %+v", planned)
 	}
 	if len(d.Lags) != 1 || d.Lags[0].Height != lagHeight || d.Worst != "3 m 10 s" {
 		t.Errorf("late: %+v, at worst %s", d.Lags, d.Worst)
 	}
-	if d.Says != "160 looked at, 20 planned, 50 overdue, at worst 3 m 10 s late" {
+	if d.Says != "160 checked, 20 planned, 50 overdue, at most 3 m 10 s late" {
 		t.Errorf("it says %q", d.Says)
 	}
 	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, Lag: 190 * time.Second}

@@ -103,7 +103,7 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 	if len(v.Wish.match()) > 0 {
 		v.Reach, err = c.reach(v.Wish)
 	}
-	v.Done = flashOf(r.URL.Query(), "mute", ended, "made")
+	v.Done = flashOf(r.URL.Query(), "mute", ended, "created")
 	// A visitor allowed to mute may be filling in the form.
 	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
@@ -189,11 +189,11 @@ func (w wish) wrong(p *web.Problem) (all []string) {
 	for _, d := range p.Errors {
 		switch {
 		case d.Location == "body.match" && len(w.match()) == 0:
-			all = append(all, "Name a rule, an entity, a key, a severity or a label: without any of them every alert would be muted.")
+			all = append(all, "Set a rule, entity, key, severity or label; otherwise every alert would be muted.")
 		case d.Location == "body.reason":
-			all = append(all, "Reason: say why, in 1 to 500 letters.")
+			all = append(all, "Reason: enter 1 to 500 characters.")
 		case d.Location == "body" && w.For == "":
-			all = append(all, "For: choose how long it lasts.")
+			all = append(all, "Duration: select one.")
 		default:
 			all = append(all, detail(d))
 		}
@@ -233,7 +233,7 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 		})
 		u.report(w, r, d)
 	default:
-		u.fail(w, r, nothingAsked("The form says not whether to make a mute or to end one."))
+		u.fail(w, r, nothingAsked("The form has no action: create or end a mute."))
 	}
 }
 
@@ -243,7 +243,7 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	var made web.Mute
 	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
 	if err == nil {
-		u.report(w, r, bulkResult{Noun: "mute", Verb: "made", Done: 1, Back: mutesAt})
+		u.report(w, r, bulkResult{Noun: "mute", Verb: "created", Done: 1, Back: mutesAt})
 		return
 	}
 	problem := asProblem(err)

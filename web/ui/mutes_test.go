@@ -17,10 +17,10 @@ func TestMutes(t *testing.T) {
 	waitOpen(t, home, 1)
 	b := open(t, home, 1400, 900)
 	b.visit("/mutes")
-	b.shows("Nothing is muted.")
+	b.shows("No active mutes.")
 	b.visit("/alerts?by=site")
 	b.click(`a[aria-label^="Mute site"]`)
-	b.shows("Mute something")
+	b.shows("New mute")
 	b.accessible("mute something")
 	b.shoot("mute")
 	if got := evaluate[string](b, `document.querySelector("[name=labels]").value`); got != "site=<b>\u202enorth" {
@@ -33,26 +33,26 @@ func TestMutes(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "<script>the belt"))
 	b.refused = "422"
 	b.click("button[value=make]")
-	b.shows("There is no such mute yet", "the limit is 20")
+	b.shows("The mute was not created:", "the limit is 20")
 	b.accessible("a mute that can't be")
 	evaluate[any](b, `document.querySelector("[name=labels]").value = document.querySelector("[name=labels]").value.split("\n").find((l) => l.includes("site=")).replace(/^[a-z](?=site=)/, ""); 0`)
 	b.click("button[value=make]")
-	b.shows("1 mute was made.", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
+	b.shows("1 mute was created.", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
 	b.accessible("mutes")
 	b.shoot("mutes")
 
 	b.visit("/alerts")
-	b.shows("1 alert, the oldest", "1 muted")
+	b.shows("1 alert, oldest", "1 muted")
 	b.click("a.tag")
 	b.shows("<script>the belt")
 	b.click(`button[aria-label="End mute 1"]`)
-	b.shows("1 mute was ended.", "Nothing is muted.", "Over")
+	b.shows("1 mute was ended.", "No active mutes.", "Past mutes")
 	var page web.Page[web.Mute]
 	if call(t, home, "GET", "/mutes", "", "", &page); len(page.Items) != 1 || page.Items[0].EndedBy != "loopback" {
 		t.Errorf("%+v", page.Items)
 	}
 	b.visit("/alerts")
-	b.shows("1 alert, the oldest")
+	b.shows("1 alert, oldest")
 	if strings.Contains(b.text(), "muted") {
 		t.Error("the mute has ended, and the alert is shown as muted")
 	}
@@ -65,15 +65,15 @@ func TestMuteOfAStar(t *testing.T) {
 	begin(t, home, "orders.created", "1")
 	waitOpen(t, home, 3)
 	for _, c := range []struct{ asked, says string }{
-		{"label.team=a*", "It mutes <b>2 alerts</b> that are open now. The <code>*</code> in <bdi>team: a*</bdi> is any text."},
-		{"label.team=abc", "It mutes <b>1 alert</b> that is open now.</p>"},
-		{"label.team=none", "It mutes nothing that is open now.</p>"},
+		{"label.team=a*", "Matches <b>2 open alerts</b>. The <code>*</code> in <bdi>team: a*</bdi> matches any text."},
+		{"label.team=abc", "Matches <b>1 open alert</b>.</p>"},
+		{"label.team=none", "Matches no open alerts.</p>"},
 	} {
 		if _, content := page(t, "GET", home+"/mutes?"+c.asked, ""); !strings.Contains(content, c.says) {
 			t.Errorf("%s: %s", c.asked, content)
 		}
 	}
-	if _, content := page(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "It mutes <b>2 alerts</b>") {
+	if _, content := page(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "Matches <b>2 open alerts</b>") {
 		t.Errorf("shown again: %s", content)
 	}
 	if _, content := page(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {

@@ -33,7 +33,7 @@ func TestNarrowWindow(t *testing.T) {
 		if evaluate[bool](b, `document.querySelector(".deeds").getBoundingClientRect().top < innerHeight`) {
 			t.Error("the deeds are over the rows, and nothing is chosen")
 		}
-		b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Choose order order-00"]`)))
+		b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Select order order-00"]`)))
 		if evaluate[bool](b, `(() => { const at = document.querySelector(".deeds").getBoundingClientRect(); return at.bottom > innerHeight + 1 || at.height > 60; })()`) {
 			t.Error("the deeds for what is chosen are out of sight, or take more than a line")
 		}

@@ -32,7 +32,7 @@ func ofWait(a web.Alert) bool {
 
 // outage adds the story of the alert's outage: its opening alert, and its end or the fact that it is open.
 func (v *alertView) outage(c client, of string) error {
-	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "began", Text: of + " could not be asked any more"}, spoken(v.Alert, v.ID)}
+	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "opened", Text: of + " stopped answering"}, spoken(v.Alert, v.ID)}
 	for _, id := range v.Closes {
 		var opening web.Alert
 		if is, err := exists(c.get(alertAt(id.String()), nil, &opening)); err != nil {
@@ -51,7 +51,7 @@ func (v *alertView) outage(c client, of string) error {
 		case o.ClosedAt.IsZero():
 			v.Outage = &o
 		case len(v.Closes) == 0:
-			v.Story = append(v.Story, alertEntry{At: o.ClosedAt, Kind: "resolved", Word: "over", Text: of + " could be asked again"})
+			v.Story = append(v.Story, alertEntry{At: o.ClosedAt, Kind: "resolved", Word: "closed", Text: of + " answered again"})
 		}
 	}
 	return nil

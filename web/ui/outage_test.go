@@ -67,9 +67,9 @@ func TestOutageAlert(t *testing.T) {
 		b.shoot("outage" + strings.ReplaceAll(path, "/", "-"))
 	}
 	b.click(`tr[id^=alert-] td.wide a[href="/health#outages"]`)
-	b.shows("Outages", "order-unpaid", "not over")
+	b.shows("Outages", "order-unpaid", "open")
 	b.visit("/alerts/" + said.ID.String())
-	b.shows("an outage of source shop", "It goes on", "it closes by itself once it can be asked again", "source shop could not be asked any more")
+	b.shows("outage of source shop", "The outage is open", "The alert closes by itself when the outage ends", "source shop stopped answering")
 	b.accessible("the alert of an outage")
 	b.shoot("outage-alert")
 	b.resize(400, 900)
@@ -83,8 +83,8 @@ func TestOutageAlert(t *testing.T) {
 	}
 
 	answers(t, shop, `{"status": "PAID"}`)
-	b.shows("over", "source shop could be asked again")
-	if strings.Contains(b.text(), "It goes on") {
+	b.shows("closed", "source shop answered again")
+	if strings.Contains(b.text(), "The outage is open") {
 		t.Errorf("it is over, and goes on:\n%s", b.text())
 	}
 }

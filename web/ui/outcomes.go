@@ -58,7 +58,7 @@ const (
 
 // kindsOfEnds returns the kinds in the order of a bar, from the bottom.
 func kindsOfEnds() []kindOfEnd {
-	return []kindOfEnd{{Kind: "good", Name: "it happened"}, {Kind: "neutral", Name: "called off"}, {Kind: "unheard", Name: "it did not, to the last step"}, {Kind: "bad", Name: "given up"}}
+	return []kindOfEnd{{Kind: "good", Name: "resolved"}, {Kind: "neutral", Name: "cancelled"}, {Kind: "unheard", Name: "unresolved"}, {Kind: "bad", Name: "gave up"}}
 }
 
 // kindOf returns the index of an outcome's kind.
@@ -122,7 +122,7 @@ func (d *outcomeChart) sentence(l listing, all int64) string {
 		said += " of rule " + escapeControls(rule)
 	}
 	if entity := l.Asked["entity"]; entity != "" {
-		said += " about " + escapeControls(entity)
+		said += " of entity " + escapeControls(entity)
 	}
 	said += " ended"
 	if outcome := l.Asked["outcome"]; outcome != "" {
@@ -133,7 +133,7 @@ func (d *outcomeChart) sentence(l listing, all int64) string {
 		said = strings.TrimSuffix(said, "24 hours") + "14 days"
 	}
 	if l.Asked["key"] != "" {
-		said += ", of all keys"
+		said += ", all keys"
 	}
 	return said
 }

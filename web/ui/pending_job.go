@@ -34,7 +34,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 		if asProblem(err) == nil {
 			return w, err
 		}
-		w.Lacks = "It is not over" // the job exists even if its rule can't be read
+		w.Lacks = "Not resolved" // the job exists even if its rule can't be read
 		return w, nil
 	}
 	w.About, w.Lacks, w.Step = d.Description, missingEvent(d), nextStep(d.Escalate, j.Step)
@@ -52,14 +52,14 @@ func (w *pendingView) asked(d rules.Document) {
 	w.Silent = since
 	switch {
 	case w.Silent.IsZero() && w.CheckCount == 0 && d.Handler != "":
-		w.Lacks = "Handler " + d.Handler + " was not asked yet"
+		w.Lacks = "Handler " + d.Handler + " not called yet"
 	case w.Silent.IsZero():
 	case d.Handler == "":
-		w.Lacks = "Whether it is over can't be found out"
+		w.Lacks = "Condition undetermined"
 	case strings.Contains(why, "can't be asked"):
-		w.Lacks = "Handler " + d.Handler + " can't be asked"
+		w.Lacks = "Handler " + d.Handler + " is unreachable"
 	default:
-		w.Lacks = "Handler " + d.Handler + " gives no answer that counts"
+		w.Lacks = "Handler " + d.Handler + " returns no valid answer"
 	}
 }
 
@@ -87,7 +87,7 @@ func missingEvent(d rules.Document) string {
 	case h != nil && h.Event == "":
 		return "No ping"
 	case h != nil:
-		return "No beat on " + h.Event
+		return "No event on " + h.Event
 	case len(d.Resolve) > 0:
 		var subjects []string
 		for _, r := range d.Resolve {
@@ -96,15 +96,15 @@ func missingEvent(d rules.Document) string {
 			}
 		}
 		if n := len(subjects); n > 2 {
-			return fmt.Sprintf("No %s, or any of %d others", subjects[0], n-1)
+			return fmt.Sprintf("No %s or %d other events", subjects[0], n-1)
 		}
 		return "No " + strings.Join(subjects, " or ")
 	case d.While != "":
-		return "Still so: " + d.While
+		return "Condition holds: " + d.While
 	case d.Handler != "":
-		return "Handler " + d.Handler + " says it is not over"
+		return "Handler " + d.Handler + ": not resolved"
 	}
-	return "It is not over"
+	return "Not resolved"
 }
 
 // nextStep returns the step after the taken ones. Computed steps may run in another order than written, so the result
@@ -126,7 +126,7 @@ func nextStep(steps []rules.Step, taken int) string {
 			last = s.After.Fixed
 		}
 		if s.Until != "" && taken >= len(names)-1 {
-			return s.Name + ", again and again"
+			return s.Name + " (repeated)"
 		}
 	}
 	switch {

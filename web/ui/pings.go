@@ -30,7 +30,7 @@ const (
 )
 
 var pingDeeds = flashMessages{
-	pingMade: "The address was made.", pingThere: "There was an address already: this one.", pingGone: "The address was taken away.",
+	pingMade: "Ping URL created.", pingThere: "This ping URL already exists.", pingGone: "Ping URL deleted.",
 }
 
 // makePing creates the ping URL of a key, or of all keys, unless it exists. at is the page that shows it.
@@ -91,7 +91,7 @@ func (c client) pings(rule string, keys []string, r *http.Request) (*pingsView, 
 	problem := new(web.Problem)
 	switch {
 	case errors.As(err, &problem) && problem.Status == http.StatusForbidden:
-		v.Refused = "Addresses are secrets: those may see them who may change rules."
+		v.Refused = "Ping URLs are secrets. A token that may change rules is required."
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
 		v.Refused = problem.Detail
 	case err != nil:

@@ -84,10 +84,10 @@ func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 			return ask, err
 		}
 	}
-	if ask.Event.Data, err = body("The event", t.Event); err != nil {
+	if ask.Event.Data, err = body("The trigger event", t.Event); err != nil {
 		return ask, err
 	}
-	if ask.Found, err = body("What the lookup finds", t.Found); err != nil {
+	if ask.Found, err = body("The lookup result", t.Found); err != nil {
 		return ask, err
 	}
 	for _, n := range t.Then {
@@ -106,7 +106,7 @@ func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 func (n laterEvent) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
 	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
 	if err != nil {
-		return e, errTrial(fmt.Sprintf("%q is not how long after it: %v", n.After, err))
+		return e, errTrial(fmt.Sprintf("%q is not a duration: %v", n.After, err))
 	}
 	e = rules.PreviewEvent{Subject: n.Subject, At: first.At.Add(time.Duration(after)), Data: first.Data}
 	if strings.TrimSpace(n.Data) != "" {
@@ -122,7 +122,7 @@ func (t previewForm) until() (later time.Duration, end bool, err error) {
 	}
 	d, err := rules.ParseDuration(t.Later)
 	if err != nil {
-		return 0, false, errTrial(fmt.Sprintf("%q is not how much later: %v", t.Later, err))
+		return 0, false, errTrial(fmt.Sprintf("%q is not a duration: %v", t.Later, err))
 	}
 	return time.Duration(d), false, nil
 }
@@ -145,7 +145,7 @@ func instant(text string) (time.Time, error) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, errTrial(fmt.Sprintf("%q is no instant; write it as 2026-01-31 15:04, in UTC", text))
+	return time.Time{}, errTrial(fmt.Sprintf("%q is not a time; use the form 2026-01-31 15:04 (UTC)", text))
 }
 
 // previewResult is the result of a preview.
@@ -229,7 +229,7 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 	if end {
 		cut = 0
 	}
-	says := fmt.Sprintf("What would happen, from the wait's begin to %s later; the list below says it in words", length(dots[len(dots)-1].after))
+	says := fmt.Sprintf("Preview from the start of the job to %s later; the list below has the same steps", length(dots[len(dots)-1].after))
 	t.Drawing = drawn(dots, false, false, cut, says)
 	if !end {
 		t.Later = length(later) + " later: " + saidSoFar(said, resolved)
@@ -240,13 +240,13 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 func saidSoFar(said []string, resolved int) string {
 	var parts []string
 	if len(said) > 0 {
-		parts = append(parts, count(len(said), "alert")+" said: "+strings.Join(said, ", "))
+		parts = append(parts, count(len(said), "alert")+" raised: "+strings.Join(said, ", "))
 	}
 	if resolved > 0 {
 		parts = append(parts, fmt.Sprintf("%d resolved", resolved))
 	}
 	if len(parts) == 0 {
-		return "nothing was said yet."
+		return "no alert so far."
 	}
 	return strings.Join(parts, "; ") + "."
 }

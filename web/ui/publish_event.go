@@ -110,7 +110,7 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	u.render(w, r, status, "send", view{Title: "Send an event", Body: v}, "")
+	u.render(w, r, status, "publish", view{Title: "Send an event", Body: v}, "")
 }
 
 // onceKey returns the idempotency key of a form and a body. Sending the same form twice publishes once, while a

@@ -157,7 +157,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 	b := open(t, home, 1400, 900)
 	b.visit("/health")
 	due := thousands(len(waiting) + backlog)
-	b.shows("All is in order", due+" planned", "A herd: ", thousands(len(placed)))
+	b.shows("All systems operational", due+" planned", "Peak load: ", thousands(len(placed)))
 	b.click(".herd a")
 	b.shows("order-unshipped")
 	b.visit("/entities/order?key=" + url.QueryEscape(waiting[0]))

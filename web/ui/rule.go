@@ -39,8 +39,8 @@ func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
 // ruleDeeds are the messages after actions on a rule.
 var ruleDeeds = flashMessages{
-	"saved": "The rule was saved.", "kept": "The rule was so already: there is no new version.",
-	"paused": "The rule was paused.", "resumed": "The rule was resumed.",
+	"saved": "Rule saved.", "kept": "No changes: no new version was created.",
+	"paused": "Rule paused.", "resumed": "Rule resumed.",
 }
 
 // shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
@@ -162,12 +162,12 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 func pingRemovedWarning(name, key string) confirmation {
 	of := "the ping key"
 	if key != "" {
-		of = "the address of " + escapeControls(key)
+		of = "the ping URL of " + escapeControls(key)
 	}
 	return confirmation{
-		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", encodeFormText(key)}},
-		Says: "Pings that still come there are refused within seconds, and rule " + name + " misses them.",
-		Do:   "Take it away", Grave: true, Keep: "Keep it", Back: rulePath(name) + "#pings",
+		Title: "Delete " + of + "?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", encodeFormText(key)}},
+		Says: "Within seconds, pings to this URL are refused, and rule " + name + " no longer receives them.",
+		Do:   "Delete", Grave: true, Keep: "Keep ping URL", Back: rulePath(name) + "#pings",
 	}
 }
 

@@ -22,9 +22,9 @@ func (m permissions) adopts(bundle, savedBy string) bool {
 func (c client) adopting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
-		Title: "Take rule " + name + " over?", At: rulePath(name), Form: []field{{"do", "adopt"}, {"version", fmt.Sprint(known.Version)}},
-		Says: "It stays as it is, and is changed here from then on. Take it out of its file, too: where that is applied again, as at the start of a node with --rules, the file has the rule back, as it says there.",
-		Do:   "Take it over", Keep: "Leave it to its files", Back: rulePath(name),
+		Title: "Convert rule " + name + " to UI-managed?", At: rulePath(name), Form: []field{{"do", "adopt"}, {"version", fmt.Sprint(known.Version)}},
+		Says: "The rule stays unchanged and is managed here from now on. Remove it from its file, too: the next apply of the file, also at the start of a node with --rules, makes the rule file-managed again.",
+		Do:   "Convert", Keep: "Keep file-managed", Back: rulePath(name),
 	}, err
 }
 
@@ -41,7 +41,7 @@ func (c client) adopt(name, version string) error {
 		err = a.read("PUT "+path, nil)
 	}
 	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
-		return &web.Problem{Status: problem.Status, Title: "The rule was not taken over", Detail: "Its files were applied again meanwhile. Look at it, and take it over if you still want to."}
+		return &web.Problem{Status: problem.Status, Title: "The rule was not converted", Detail: "Its files were applied in the meantime. Review the rule and convert it again if needed."}
 	}
 	return err
 }

@@ -14,9 +14,9 @@ func TestTakeOver(t *testing.T) {
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("kept in files, those of the bundle file:orders")
+	b.shows("Managed in the files of bundle file:orders")
 	b.click("button[value=adopt]")
-	b.shows("Take rule order-unshipped over?")
+	b.shows("Convert rule order-unshipped to UI-managed?")
 	b.accessible("take over?")
 	b.shoot("take-over")
 	rule := func() web.Rule {
@@ -26,14 +26,14 @@ func TestTakeOver(t *testing.T) {
 		return page.Items[0]
 	}
 	if r := rule(); r.Bundle != "file:orders" {
-		t.Errorf("nobody was sure yet, and it belongs to %q", r.Bundle)
+		t.Errorf("before the confirmation it belongs to %q", r.Bundle)
 	}
 
 	// Its file is applied meanwhile.
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders+"early: 2h\n", nil)
 	b.refused = "412"
 	b.click("button.main")
-	b.shows("The rule was not taken over")
+	b.shows("The rule was not converted")
 	if r := rule(); r.Bundle != "file:orders" || r.Version != 2 {
 		t.Errorf("it belongs to %q at version %d", r.Bundle, r.Version)
 	}
@@ -43,5 +43,5 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("%d: it belongs to %q at version %d", status, r.Bundle, r.Version)
 	}
 	b.visit("/rules/order-unshipped")
-	b.shows("version 3", "early: 2h", "Change", "Delete")
+	b.shows("version 3", "early: 2h", "Edit", "Delete")
 }

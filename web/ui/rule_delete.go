@@ -22,12 +22,12 @@ func (d *ruleDeletedError) Error() string { return "rule " + d.Rule + " was dele
 
 // problem returns the problem of a request for the rule.
 func (d *ruleDeletedError) problem() *web.Problem {
-	return &web.Problem{Status: http.StatusNotFound, Title: "Rule " + d.Rule + " was deleted", Detail: "What it said, and how its jobs ended, is kept for as long as all history is."}
+	return &web.Problem{Status: http.StatusNotFound, Title: "Rule " + d.Rule + " was deleted", Detail: "Its alerts and history are kept within the retention time."}
 }
 
 // ways links to the remaining data of the rule.
 func (d *ruleDeletedError) ways() []link {
-	return []link{{rulePath(d.Rule) + "/versions", "Its versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "Its history"}, {"/rules", "All rules"}}
+	return []link{{rulePath(d.Rule) + "/versions", "Versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "History"}, {"/rules", "All rules"}}
 }
 
 // missing returns the reason for a rule's absence.
@@ -38,7 +38,7 @@ func (c client) missing(name string) error {
 	case err != nil:
 		return err
 	case !is || len(versions) == 0 || versions[0].DeletedAt.IsZero():
-		return &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name, Detail: "Its address may be mistyped."}
+		return &web.Problem{Status: http.StatusNotFound, Title: "No rule " + name, Detail: "The address may be mistyped."}
 	}
 	d := &ruleDeletedError{Rule: name, At: versions[0].DeletedAt}
 	d.By, err = c.deleter(name)
@@ -63,8 +63,8 @@ func (c client) deleting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
 		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
-		Says: ending(known.Jobs) + " The history and the versions stay.",
-		Do:   "Delete the rule", Grave: true, Keep: "Keep it", Back: rulePath(name),
+		Says: ending(known.Jobs) + " History and versions are kept.",
+		Do:   "Delete rule", Grave: true, Keep: "Keep rule", Back: rulePath(name),
 	}, err
 }
 
@@ -73,14 +73,14 @@ func (c client) deleting(name string) (confirmation, error) {
 func ending(jobs *web.RuleJobs) string {
 	switch {
 	case jobs == nil:
-		return "Its jobs end, and its alerts are no longer open. Nobody is told that it is over."
+		return "Its jobs end, and its open alerts are closed without notifications."
 	case jobs.Waiting == 0:
-		return "No job of it waits."
+		return "The rule has no pending jobs."
 	case jobs.Alerting == 0:
-		return countText(jobs.Waiting, "job ends", "jobs end") + ". Nobody is told."
+		return countText(jobs.Waiting, "job ends", "jobs end") + " without notifications."
 	}
-	return fmt.Sprintf("%s, and %s no longer open. Nobody is told that it is over.",
-		countText(jobs.Waiting, "job ends", "jobs end"), countText(jobs.Alerting, "alert is", "alerts are"))
+	return fmt.Sprintf("%s, and %s closed without notifications.",
+		countText(jobs.Waiting, "job ends", "jobs end"), countText(jobs.Alerting, "open alert is", "open alerts are"))
 }
 
 // countText returns a number with the fitting verb phrase.
@@ -98,11 +98,11 @@ type staleVersionError struct{ Rule string }
 func (o *staleVersionError) Error() string { return "rule " + o.Rule + " was changed" }
 
 func (o *staleVersionError) problem() *web.Problem {
-	return &web.Problem{Status: http.StatusPreconditionFailed, Title: "The rule was not deleted", Detail: "Somebody saved a new version meanwhile. Look at it, and delete the rule again if you still want to."}
+	return &web.Problem{Status: http.StatusPreconditionFailed, Title: "The rule was not deleted", Detail: "A new version was saved in the meantime. Review it and delete the rule again if needed."}
 }
 
 func (o *staleVersionError) ways() []link {
-	return []link{{rulePath(o.Rule), "Look at the new version"}, {rulePath(o.Rule) + "/versions", "What was changed"}}
+	return []link{{rulePath(o.Rule), "View the new version"}, {rulePath(o.Rule) + "/versions", "Compare versions"}}
 }
 
 // deleteRule deletes a rule if its version is still the given one.

@@ -16,9 +16,9 @@ func TestDeletedRule(t *testing.T) {
 	waitOpen(t, home, 2)
 	b := open(t, home, 1400, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("2 waiting", "2 alerting")
+	b.shows("2 pending", "2 alerting")
 	b.click("button[value=delete]")
-	b.shows("2 jobs end, and 2 alerts are no longer open. Nobody is told that it is over. The history and the versions stay.")
+	b.shows("2 jobs end, and 2 open alerts are closed without notifications. History and versions are kept.")
 	b.accessible("deleting a rule")
 	b.shoot("rule-deleting")
 
@@ -29,10 +29,10 @@ func TestDeletedRule(t *testing.T) {
 	b.shows("The rule was not deleted")
 	b.shoot("rule-not-deleted")
 	b.click(`a[href="/rules/order-unshipped"]`)
-	b.shows("What the newest version changed")
+	b.shows("Changes in the newest version")
 	b.click("button[value=delete]")
 	b.click("button.grave")
-	b.shows("There are no rules yet")
+	b.shows("No rules yet")
 
 	waitOpen(t, home, 0)
 	for _, path := range []string{"/alerts?status=resolved", "/alerts?open=true"} {
@@ -43,7 +43,7 @@ func TestDeletedRule(t *testing.T) {
 	}
 	for _, path := range []string{"/rules/order-unshipped", "/rules/order-unshipped/edit", "/rules/order-unshipped/send"} {
 		status, content := page(t, "GET", home+path, "")
-		for _, want := range []string{"Rule order-unshipped was deleted<", "It was deleted <time", "by <b><bdi>loopback", `href="/rules/order-unshipped/versions"`, `href="/history?rule=order-unshipped&amp;within=all"`} {
+		for _, want := range []string{"Rule order-unshipped was deleted<", "Deleted <time", "by <b><bdi>loopback", `href="/rules/order-unshipped/versions"`, `href="/history?rule=order-unshipped&amp;within=all"`} {
 			if status != 404 || strings.Count(content, want) != 1 {
 				t.Errorf("%s: %d, and %q is not there once: %s", path, status, want, content)
 			}

@@ -20,11 +20,11 @@ type rulesView struct {
 
 // States lists the states for the filter with their labels.
 func (rulesView) States() [][2]string {
-	return [][2]string{{"enabled", "at work"}, {"paused", "paused"}, {"disabled", "resting"}, {"over", "over"}, {"unreadable", "can't be read"}}
+	return [][2]string{{"enabled", "enabled"}, {"paused", "paused"}, {"disabled", "disabled"}, {"over", "schedule ended"}, {"unreadable", "unreadable"}}
 }
 
 func (u *UI) rules(c client, r *http.Request) (view, error) {
-	v := rulesView{listing: listingOf(r, "text", "entity", "state"), Did: flashMessages{"deleted": "The rule was deleted."}.of(r)}
+	v := rulesView{listing: listingOf(r, "text", "entity", "state"), Did: flashMessages{"deleted": "Rule deleted."}.of(r)}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err

@@ -87,20 +87,20 @@ func TestConflict(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("What would happen")
+	b.shows("Preview nothing is saved or sent")
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "total}}) is", "total}} EUR) is", 1), nil)
 	evaluate[any](b, `document.getElementById("text").value += "early: 2h\n"`)
 	b.refused = "412"
 	b.click("button.main")
-	b.shows("Somebody saved version 2 while you wrote: loopback", "What they changed", "total}} EUR) is", "What saving would change of theirs", "+early: 2h")
+	b.shows("Version 2 was saved while you were editing, by loopback", "Their changes", "total}} EUR) is", "Changes if you save now", "+early: 2h")
 	if mine := evaluate[string](b, `document.getElementById("text").value`); !strings.Contains(mine, "early: 2h") || strings.Contains(mine, "EUR") {
 		t.Errorf("what was written is %s", mine)
 	}
 	b.accessible("a conflict")
 	b.shoot("rules-conflict")
 	b.click("button.main") // now it replaces their version
-	b.shows("The rule was saved.", "What the newest version changed", "+early: 2h", "3, saved")
-	if text := b.text(); strings.Count(text, "The rule was saved.") != 1 {
+	b.shows("Rule saved.", "Changes in the newest version", "+early: 2h", "3, saved")
+	if text := b.text(); strings.Count(text, "Rule saved.") != 1 {
 		t.Errorf("it is said more than once: %s", text)
 	}
 }
@@ -136,12 +136,12 @@ func TestEditor(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("What would happen", "primary")
+	b.shows("Preview nothing is saved or sent", "primary")
 	b.do(chromedp.Click(chromedp.CSS("label[for=text]")), chromedp.KeyEvent("nonsense: a/b\r"))
 	if q := evaluate[string](b, `document.activeElement.tagName`); q != "RULE-EDITOR" {
 		t.Errorf("a slash that is typed leads to %s", q)
 	}
-	b.shows("1 thing to mend", "line 1", "nonsense")
+	b.shows("1 error:", "line 1", "nonsense")
 	b.finds(editorSays(`querySelectorAll(".cm-lintRange-error").length === 1`))
 	b.finds(editorSays(`querySelector(".cm-gutter-lint .cm-lint-marker-error") !== null`))
 	b.accessible("an editor with a problem")
@@ -164,7 +164,7 @@ func TestEditor(t *testing.T) {
 	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace(/ *nonsense: a.b\n/, "early: 2h\n"); 0`)
 	b.do(chromedp.Focus(chromedp.CSS("#event")))
 	b.follows(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-	b.shows("What the newest version changed", "+early: 2h")
+	b.shows("Changes in the newest version", "+early: 2h")
 }
 
 // TestTrial checks that a preview has a selectable length and later events, with and without scripts.
@@ -176,7 +176,7 @@ func TestTrial(t *testing.T) {
 		b.visit(path)
 		b.do(chromedp.Click(chromedp.CSS(`label:has([value="3h"])`)))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
-		b.shows("3 h later: 1 alert said: ask.", "by-hand", "It ends as exhausted")
+		b.shows("3 h later: 1 alert raised: ask.", "by-hand", "Outcome: exhausted")
 		if late := evaluate[int](b, `document.querySelectorAll("ol.ladder li.later").length`); late != 6 {
 			t.Errorf("%s: %d lines are later than 3 h", path, late)
 		}
@@ -185,11 +185,11 @@ func TestTrial(t *testing.T) {
 		evaluate[any](b, `document.querySelector("details:has(#at)").open = true; 0`)
 		b.do(chromedp.SendKeys(chromedp.CSS("[name=then_subject]"), "provider.refunds.rejected"), chromedp.SendKeys(chromedp.CSS("[name=then_after]"), "5h"))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
-		b.shows("It ends as rejected", "resolved")
+		b.shows("Outcome: rejected", "resolved")
 	}
 	b.visit("/rules/import-missing")
 	b.click(`button[value=try]`)
-	b.shows("the import of customers is not there at six in the morning", "It ticks")
+	b.shows("the import of customers is not there at six in the morning", "Ticks:")
 }
 
 // TestSend checks that an event is published after a warning, with links to its effect.
@@ -198,18 +198,18 @@ func TestSend(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
 	b.click(`a[href$="/send"]`)
-	b.shows("This is real.")
+	b.shows("This publishes a real event.")
 	evaluate[any](b, `document.getElementById("event").value = JSON.stringify({id: "<b>7</b>", total: 3}); 0`)
 	b.click("button.grave")
-	b.shows("It was taken in", "order <b>7</b>", "by rule order-unshipped")
+	b.shows("Event stored", "order <b>7</b>", "by rule order-unshipped")
 	b.accessible("an event was sent")
 	b.shoot("rules-sent")
 	b.click(`.said a[href^="/entities/"]`)
 	b.shows("<b>7</b>")
-	b.visit("/rules/order-unshipped/send?subject=nobody.listens")
+	b.visit("/rules/order-unshipped/send?subject=no.subscriber")
 	b.refused = "409"
 	b.click("button.grave")
-	b.shows("It was not sent:")
+	b.shows("The event was not sent:")
 }
 
 // TestSendFromOneForm checks that a form sent twice publishes once, and publishes again with a changed body.
@@ -225,7 +225,7 @@ func TestSendFromOneForm(t *testing.T) {
 		id, message string
 		before      bool
 	}{{"1", "message 1 ", false}, {"1", "message 1 ", true}, {"2", "message 2 ", false}, {"1", "message 1 ", true}} {
-		if status, content := page(t, "POST", home+"/rules/order-unshipped/send", form(c.id)); status != 200 || !strings.Contains(content, "</b> as "+c.message) || !strings.Contains(content, ">order "+c.id+"<") || strings.Contains(content, "That was before") != c.before {
+		if status, content := page(t, "POST", home+"/rules/order-unshipped/send", form(c.id)); status != 200 || !strings.Contains(content, "</b> as "+c.message) || !strings.Contains(content, ">order "+c.id+"<") || strings.Contains(content, "It was sent before") != c.before {
 			t.Errorf("%s, sent with %s: %d %s", c.id, once, status, content)
 		}
 	}
@@ -239,13 +239,13 @@ func TestVersions(t *testing.T) {
 	}
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/versions")
-	b.shows("From version 2 to 3", "-slot: 10s")
-	b.do(chromedp.Click(chromedp.CSS(`[aria-label="from version 1"]`)))
+	b.shows("Changes from version 2 to 3", "-slot: 10s")
+	b.do(chromedp.Click(chromedp.CSS(`[aria-label="From version 1"]`)))
 	b.click("button.main")
-	b.shows("From version 1 to 3", "-slot: 1s", "+slot: 2m")
+	b.shows("Changes from version 1 to 3", "-slot: 1s", "+slot: 2m")
 	b.shoot("rules-versions")
 	b.click(`a[href$="version=1"]`)
-	b.shows("This is version 1. Saving it makes it version 4.")
+	b.shows("This is version 1. Saving creates version 4.")
 	b.click("button.main")
 	b.shows("version 4, saved", "+slot: 1s")
 }
@@ -256,18 +256,18 @@ func TestDeleteRule(t *testing.T) {
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("It is kept in files, those of the bundle file:orders: change it there, and say deadman rule apply -f and the file or folder.")
+	b.shows("Managed in the files of bundle file:orders. Change it there and run deadman rule apply -f with the file or folder.")
 	b.accessible("a rule of a bundle")
 	b.shoot("rule-of-bundle")
 	b.finds(`document.querySelector("button[value=delete]") === null`)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("This rule is kept in files, those of the bundle file:orders", "primary")
+	b.shows("This rule is managed in the files of bundle file:orders", "primary")
 	b.finds(`document.querySelector("button.main") === null`)
 	b.visit("/rules/import-missing")
 	b.click("button[value=delete]")
 	b.shows("Delete rule import-missing?")
 	b.click("button.grave")
-	b.shows("The rule was deleted.", "refund-unconfirmed")
+	b.shows("Rule deleted.", "refund-unconfirmed")
 	if strings.Contains(b.text(), "import-missing") {
 		t.Error("it is still there")
 	}
@@ -278,33 +278,33 @@ func TestPingAddresses(t *testing.T) {
 	home := serve(t, several...)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/device-silent")
-	b.shows("There is no address yet.")
+	b.shows("No ping URLs yet.")
 	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
 	b.click("button[value=ping]")
-	b.shows("The address was made.", "pump-9", "curl -fsS", home+"/ping/", "Copy")
+	b.shows("Ping URL created.", "pump-9", "curl -fsS", home+"/ping/", "Copy")
 	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
 	b.click("button[value=ping]")
-	b.shows("There was an address already: this one.")
+	b.shows("This ping URL already exists.")
 	b.click("button[value=unping]")
-	b.shows("Take the address of pump-9 away?")
+	b.shows("Delete the ping URL of pump-9?")
 	b.click("button.grave")
-	b.shows("The address was taken away.", "There is no address yet.")
+	b.shows("Ping URL deleted.", "No ping URLs yet.")
 }
 
 // TestRuleDeedsAreSaid checks that the result of an action on a rule is shown once, and not after a preview on that
 // page.
 func TestRuleDeedsAreSaid(t *testing.T) {
 	home := serve(t, orders, several[2])
-	for _, c := range []struct{ form, says string }{{"do=pause", "The rule was paused."}, {"do=resume", "The rule was resumed."}} {
+	for _, c := range []struct{ form, says string }{{"do=pause", "Rule paused."}, {"do=resume", "Rule resumed."}} {
 		if status, content := page(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.says) != 1 {
 			t.Errorf("%s: %d %s", c.form, status, content)
 		}
 	}
 	same := url.Values{"do": {"save"}, "text": {orders}, "version": {"1"}}.Encode()
-	if status, content := page(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "there is no new version") {
+	if status, content := page(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "no new version was created") {
 		t.Errorf("saved as it was: %d %s", status, content)
 	}
-	if _, content := page(t, "POST", home+"/rules/device-silent?did=address-gone", "do=try"); strings.Contains(content, "taken away") {
+	if _, content := page(t, "POST", home+"/rules/device-silent?did=address-gone", "do=try"); strings.Contains(content, "Ping URL deleted") {
 		t.Errorf("tried: %s", content)
 	}
 	if _, content := page(t, "GET", home+"/rules/order-unshipped?did=hacked", ""); strings.Contains(content, "hacked") {
@@ -328,8 +328,8 @@ func TestManyPingAddresses(t *testing.T) {
 		seen += strings.Count(content, "curl -fsS -m 10 --retry 3 "+home) / 2 // to read, and to copy
 		marked += strings.Count(content, "not in the rule&#39;s keys") + strings.Count(content, "not in the rule's keys")
 		path = ""
-		if _, after, more := strings.Cut(content, `" rel="next">More addresses`); more {
-			before := strings.TrimSuffix(content, `" rel="next">More addresses`+after)
+		if _, after, more := strings.Cut(content, `" rel="next">Next page`); more {
+			before := strings.TrimSuffix(content, `" rel="next">Next page`+after)
 			path = html.UnescapeString(before[strings.LastIndex(before, `"`)+1:])
 		}
 	}
@@ -337,10 +337,10 @@ func TestManyPingAddresses(t *testing.T) {
 		t.Errorf("%d addresses are shown, %d of them marked; want 120 and 118", seen, marked)
 	}
 	_, content := page(t, "GET", home+"/rules/backup?ping=key-119", "")
-	if strings.Count(content, "curl -fsS") != 2 || !strings.Contains(content, "<bdi>key-119</bdi>") || !strings.Contains(content, "All addresses") {
+	if strings.Count(content, "curl -fsS") != 2 || !strings.Contains(content, "<bdi>key-119</bdi>") || !strings.Contains(content, "All ping URLs") {
 		t.Errorf("asked for one: %s", content)
 	}
-	if _, content = page(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no address.") {
+	if _, content = page(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no ping URL.") {
 		t.Errorf("asked for one that is not there: %s", content)
 	}
 }
@@ -361,13 +361,13 @@ func TestGallery(t *testing.T) {
 	for _, path := range all {
 		b.visit(path)
 		b.finds(`document.querySelector("#outcome ol.ladder, #outcome .said") !== null`)
-		if text := b.text(); !strings.Contains(text, "It ends as") && !strings.Contains(text, "the wait goes on") && !strings.Contains(text, "needs the") {
+		if text := b.text(); !strings.Contains(text, "Outcome:") && !strings.Contains(text, "the wait goes on") && !strings.Contains(text, "requires ") {
 			t.Errorf("%s would do nothing:\n%s", path, text)
 		}
 	}
 	b.visit("/new-rule?from=order-unshipped")
 	b.click("button.main")
-	b.shows("order-unshipped", "at work", "version 1, saved")
+	b.shows("order-unshipped", "enabled", "version 1, saved")
 }
 
 // TestLoginAndDocs checks that the login page and the API page match the others and have no accessibility violations.
@@ -385,7 +385,7 @@ func TestLoginAndDocs(t *testing.T) {
 		}
 	}
 	visit(b, "/docs")
-	b.shows("The API", "openapi.json")
+	b.shows("Machine-readable: openapi.json")
 	narrow.dark(true)
 	visit(narrow, "/docs")
 	var token struct{ Secret string }
@@ -394,5 +394,5 @@ func TestLoginAndDocs(t *testing.T) {
 	visit(b, "/login")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token.Secret))
 	b.click("button")
-	b.shows("deadman is fine")
+	b.shows("All systems operational")
 }

@@ -62,11 +62,11 @@ func sampleOf(e examples.Example) (s sample, err error) {
 		}
 	}
 	if source, _ := lookedUp(d.Lookup); source != "" {
-		s.Needs = "the source " + source
+		s.Needs = "source " + source
 	}
 	if e.Calendars != "" {
 		for _, name := range calendarsOf(d.Escalate) {
-			s.Needs = "the calendar " + name
+			s.Needs = "calendar " + name
 		}
 	}
 	return s, nil

@@ -53,7 +53,7 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, v.Found[0].At, http.StatusSeeOther)
 		return
 	}
-	u.render(w, r, http.StatusOK, "find", view{Title: "Find", Body: v}, "")
+	u.render(w, r, http.StatusOK, "search", view{Title: "Search", Body: v}, "")
 }
 
 func (c client) find(asked string) ([]found, error) {

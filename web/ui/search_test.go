@@ -23,7 +23,7 @@ func TestFind(t *testing.T) {
 		alert:                  "/alerts/" + alert,
 		"1234":                 "/find",
 		"order-un":             "/find",
-		"nobody":               "/find",
+		"unknown":              "/find",
 	} {
 		b.visit("/")
 		evaluate[any](b, `document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})); 0`)
@@ -34,8 +34,8 @@ func TestFind(t *testing.T) {
 	}
 	b.visit("/find?q=1234")
 	b.shows("order", "payment")
-	b.visit("/find?q=nobody")
-	b.shows("Nothing goes by nobody")
+	b.visit("/find?q=unknown")
+	b.shows("No rule, alert or key matches unknown")
 	b.accessible("find")
 }
 
@@ -57,7 +57,7 @@ func TestStill(t *testing.T) {
 	send(t, home, "orders.created", `{"id": "first", "total": 1}`)
 	b.shows("order first")
 	b.do(chromedp.Click(chromedp.CSS("[data-live]")))
-	b.shows("Held still")
+	b.shows("Resume updates")
 	before := evaluate[int](b, "window.came")
 	send(t, home, "orders.created", `{"id": "second", "total": 1}`)
 	came(before + 1)

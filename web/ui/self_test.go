@@ -34,7 +34,7 @@ func TestLoggedIn(t *testing.T) {
 	b.finds(`location.pathname === "/login"`)
 	b.visit("/login?token=" + secret)
 	b.click(".login button")
-	b.shows("deadman is fine", "Logged in as")
+	b.shows("All systems operational", "Logged in as")
 	b.finds(`!location.href.includes("token")`)
 	b.accessible("logged in")
 	b.shoot("logged-in")

@@ -25,7 +25,7 @@ func (v sessionsView) Access() []ruleFact {
 	self := v.Self
 	name, rules := self.Name, "all"
 	if self.Open {
-		name = "none: the node is open"
+		name = "none (open node)"
 	}
 	if self.Prefix != "" {
 		rules = self.Prefix + "*"

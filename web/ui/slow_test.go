@@ -43,7 +43,7 @@ func TestSlowScriptsAreLive(t *testing.T) {
 	script := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "hx-sse") }
 	b := open(t, slowed(t, home, script, time.Second), 1200, 900)
 	b.visit("/jobs")
-	b.shows("No job is waiting")
+	b.shows("No pending checks")
 	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
 	b.shows("order 1234")
 }

@@ -12,7 +12,7 @@ func TestNewRuleWithATakenName(t *testing.T) {
 	home := serve(t)
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders, nil)
 	status, content := page(t, "POST", home+"/new-rule", url.Values{"text": {orders}, "version": {"0"}, "do": {"save"}}.Encode())
-	if status != 409 || strings.Count(content, "It was not saved") != 1 || !strings.Contains(content, `there is a <a href="/rules/order-unshipped/edit">rule order-unshipped</a> already`) || strings.Contains(content, "PUT /rules") {
+	if status != 409 || strings.Count(content, "The rule was not saved") != 1 || !strings.Contains(content, `<a href="/rules/order-unshipped/edit">rule order-unshipped</a> already exists`) || strings.Contains(content, "PUT /rules") {
 		t.Errorf("%d %s", status, content)
 	}
 }

@@ -208,7 +208,7 @@ func clipped(text string, n int) string {
 // sinceStart formats a time since the start of the job.
 func sinceStart(after time.Duration) string {
 	if after <= 0 {
-		return "at once"
+		return "immediately"
 	}
 	return length(after)
 }

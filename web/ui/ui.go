@@ -52,7 +52,7 @@ func New(o Options) (*UI, error) {
 	if u.gallery, err = galleryOf(); err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
-	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "trial.html", "gallery.html")
+	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "preview.html", "gallery.html")
 	if err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
@@ -77,7 +77,7 @@ func New(o Options) (*UI, error) {
 // their visitors.
 func (u *UI) Mount(r chi.Router, api http.Handler) {
 	u.api = api
-	r.Get("/", u.page("now", u.now))
+	r.Get("/", u.page("overview", u.now))
 	r.Get("/jobs", u.page("jobs", u.jobs))
 	r.Post("/jobs", u.jobDeed)
 	r.Get("/entities/{entity}", u.page("entity", u.entity))
@@ -85,7 +85,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/rules/{name}", u.page("rule", u.rule))
 	r.Post("/rules/{name}", u.ruleDeed)
 	r.Get("/rules/{name}/versions", u.page("versions", u.versions))
-	r.Get("/rules/{name}/send", u.page("send", u.sending))
+	r.Get("/rules/{name}/send", u.page("publish", u.sending))
 	r.Post("/rules/{name}/send", u.send)
 	r.Get("/rules/{name}/edit", u.page("editor", u.editRule))
 	r.Post("/rules/{name}/edit", u.saveRule)
@@ -94,15 +94,15 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/try-rule", u.try)
 	r.Get("/alerts", u.alerts())
 	r.Post("/alerts", u.alertsDeed)
-	r.Get("/alerts/said", u.page("said", u.said))
+	r.Get("/alerts/said", u.page("alert_log", u.said))
 	r.Get("/alerts/{id}", u.page("alert", u.alert))
 	r.Post("/alerts/{id}", u.alertDeed)
 	r.Get("/mutes", u.page("mutes", u.mutes))
 	r.Post("/mutes", u.muteDeed)
 	r.Get("/history", u.page("history", u.history))
-	r.Get("/dead-letters", u.page("letters", u.letters))
+	r.Get("/dead-letters", u.page("dead_letters", u.letters))
 	r.Post("/dead-letters", u.lettersDeed)
-	r.Get("/dead-letters/{id}", u.page("letter", u.letter))
+	r.Get("/dead-letters/{id}", u.page("dead_letter", u.letter))
 	r.Post("/dead-letters/{id}", u.letterDeed)
 	r.Get("/health", u.page("health", u.health))
 	r.Get("/find", u.find)
@@ -151,8 +151,8 @@ type place struct {
 // Places returns the navigation entries open to the visitor.
 func (l layout) Places() []place {
 	all := []place{
-		{Name: "Now", Path: "/"},
-		{Name: "Jobs", Path: "/jobs"},
+		{Name: "Overview", Path: "/"},
+		{Name: "Pending checks", Path: "/jobs"},
 		{Name: "Alerts", Path: "/alerts"},
 		{Name: "Rules", Path: "/rules"},
 		{Name: "History", Path: "/history"},
@@ -160,7 +160,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "send": 3, "history": 4, "letters": 5, "letter": 5, "health": 6, "docs": 7}
+	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "publish": 3, "history": 4, "dead_letters": 5, "dead_letter": 5, "health": 6, "docs": 7}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}
@@ -208,8 +208,8 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	var out bytes.Buffer
 	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live, Self: web.SelfOf(r.Context())})
 	if err != nil {
-		u.Log.ErrorContext(r.Context(), "a page can't be rendered", "page", name, "err", err)
-		http.Error(w, "The page can't be rendered; the log says why.", http.StatusInternalServerError)
+		u.Log.ErrorContext(r.Context(), "rendering a page failed", "page", name, "err", err)
+		http.Error(w, "The page cannot be rendered; see the log for the reason.", http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()

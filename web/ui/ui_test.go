@@ -127,7 +127,7 @@ func TestPages(t *testing.T) {
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("deadman is fine", "order 1234 (12.5) is not shipped", "order-unshipped")
+	b.shows("All systems operational", "order 1234 (12.5) is not shipped", "order-unshipped")
 	send(t, home, "orders.created", `{"id": "live-1", "total": 1}`)
 	b.shows("order live-1") // without reloading the page
 	for _, path := range places(nasty) {
@@ -163,7 +163,7 @@ func TestDeeds(t *testing.T) {
 	b.shows("order 1 (1) is not shipped", "order 3 (1) is not shipped")
 
 	b.visit("/jobs")
-	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Choose order 2"]`)))
+	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Select order 2"]`)))
 	b.click(`button[value=cancel]`)
 	b.shows("Cancel 1 job?", "order-unshipped/2")
 	b.click("button.grave")
@@ -177,12 +177,12 @@ func TestDeeds(t *testing.T) {
 	b.click("#inbox a.plain")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "I am on it"))
 	b.click("button[value=ack]")
-	b.shows("Acknowledged by", "for good", "I am on it")
+	b.shows("Acknowledged by", "until resolved", "I am on it")
 	b.click("button[value=unack]")
-	b.shows("Its further steps stay unsaid meanwhile")
+	b.shows("Further escalation steps are suppressed until then")
 
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("What would happen", "primary")
+	b.shows("Preview nothing is saved or sent", "primary")
 	b.do(chromedp.Click(chromedp.CSS("label[for=text]")))
 	b.do(chromedp.KeyEvent("nonsense: 1\r"))
 	b.shows("nonsense") // the preview reports the error
@@ -191,13 +191,13 @@ func TestDeeds(t *testing.T) {
 	b.shows("The rule was not saved:", "nonsense")
 	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace("nonsense: 1", "early: 2h")`)
 	b.click("button.main")
-	b.shows("What the newest version changed", "+early: 2h")
+	b.shows("Changes in the newest version", "+early: 2h")
 
 	b.visit("/rules/order-unshipped")
 	b.click("button[value=pause]")
 	b.shows("paused")
 	b.click("button[value=resume]")
-	b.shows("at work")
+	b.shows("enabled")
 
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b.visit("/dead-letters")
@@ -205,5 +205,5 @@ func TestDeeds(t *testing.T) {
 	b.click(`td a[href^="/dead-letters/"]`)
 	b.click("button[value=drop]")
 	b.click("button.grave")
-	b.shows("each event was taken in")
+	b.shows("No dead letters.")
 }

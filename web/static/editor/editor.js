@@ -1,11 +1,10 @@
-// <rule-editor> makes an editor of the textarea in it: YAML in colours, and what is wrong with the
-// rule at its place, as one types. The textarea keeps the text for its form, so without this
-// script the form works just as well.
+// <rule-editor> turns its textarea into an editor: highlighted YAML, with the errors of the rule at their
+// positions while typing. The textarea keeps the text for its form, so the form works without this script.
 //
-// Tab indents; Escape and then Tab leave the editor, so that it holds nobody.
+// Tab indents; Escape and then Tab leave the editor, so there is no keyboard trap.
 //
-// The editor is in a shadow tree: there its style is a constructed sheet, which the policy of the
-// pages allows, and not an element, which it does not.
+// The editor is in a shadow tree: its style is a constructed sheet, allowed by the content security policy
+// of the pages. A style element is not allowed.
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
@@ -35,8 +34,8 @@ const look = EditorView.theme({
   ".cm-diagnostic": { whiteSpace: "pre-wrap" },
 });
 
-// problems asks the node what is wrong with the text. A node that does not answer finds nothing:
-// saving says it again.
+// problems returns the errors of the text from the node. It returns none if the node does not answer:
+// saving reports them again.
 async function problems(view) {
   if (!view.state.doc.toString().trim()) return [];
   const answer = await fetch("/api/v1/rules/lint", {
@@ -48,7 +47,7 @@ async function problems(view) {
   return (await answer.json()).problems.map((p) => placed(p, view.state.doc));
 }
 
-// placed is a problem where the text has it: from its column to the end of the word, or its line.
+// placed positions a problem in the text: from its column to the end of the word, or of its line.
 function placed(problem, doc) {
   const line = doc.line(Math.min(Math.max(problem.line || 1, 1), doc.lines));
   const from = Math.min(line.from + Math.max((problem.column || 1) - 1, 0), line.to);
@@ -83,9 +82,9 @@ customElements.define("rule-editor", class extends HTMLElement {
         ],
       }),
     });
-    view.scrollDOM.tabIndex = 0; // a long rule is scrolled by keys, too
+    view.scrollDOM.tabIndex = 0; // a long rule scrolls by keyboard, too
     if (label) label.addEventListener("click", () => view.focus());
-    // What names a line of the text leads to it.
+    // Elements with data-line jump to that line.
     document.addEventListener("click", (e) => {
       const to = e.target.closest("[data-line]");
       if (!to) return;
