@@ -1,6 +1,6 @@
 #!/bin/sh
-# compose-passwords.sh gives the users of postgres-roles.sql their passwords. The image of Postgres runs it once, after
-# that, when it makes its database.
+# compose-passwords.sh sets the passwords of the users of postgres-roles.sql. The image of Postgres runs it once, after
+# postgres-roles.sql, when it creates its database.
 set -eu
 password() { cut -d: -f5 "/run/secrets/$1"; }
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --username="$POSTGRES_USER" --dbname=postgres \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# compose-secrets.sh [FOLDER] makes the secrets of compose.yaml, in deploy/secrets where no folder is named. What is there
-# stays. The folder is closed to other users; its files are readable, because each container has a user of its own.
+# compose-secrets.sh [FOLDER] creates the secrets of compose.yaml, by default in deploy/secrets. Existing secrets are kept.
+# Other users cannot enter the folder; its files are readable, because each container has a different user.
 set -eu
 dir=${1:-$(dirname "$0")/secrets}
 mkdir -p "$dir"
@@ -9,7 +9,7 @@ cd "$dir"
 
 random() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# keep FILE TEXT writes a file that is not there yet, whole or not at all.
+# keep FILE TEXT writes a missing file atomically.
 keep() {
 	[ -e "$1" ] && return
 	printf '%s\n' "$2" >"$1.new"

@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// confinement is what compose.yaml says of how a container is confined.
+// confinement has the security settings of a container in compose.yaml.
 type confinement struct {
 	Image       string
 	Build       struct{ Context, Dockerfile string }
@@ -45,10 +45,10 @@ func confinements(t *testing.T) map[string]confinement {
 	return c.Services
 }
 
-// Each container of compose.yaml has no capability but those that its image needs to begin, gains none, has bounds of memory and processes,
-// and shares nothing of the machine but files that it reads.
+// Each container of compose.yaml has only the capabilities that its image needs to start, gains none, has limits of
+// memory and processes, and shares nothing with the host except read-only files.
 func TestComposeConfinesItsContainers(t *testing.T) {
-	// What the image of Postgres takes to give its volume to its user, and to become that user.
+	// The image of Postgres needs these to give its volume to its user, and to switch to that user.
 	needed := map[string][]string{"postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}}
 	for name, s := range confinements(t) {
 		if !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.CapAdd, needed[name]) {
@@ -60,7 +60,7 @@ func TestComposeConfinesItsContainers(t *testing.T) {
 		if s.MemLimit == "" || s.PidsLimit == 0 {
 			t.Errorf("%s: has %q of memory and %d processes at most; set both", name, s.MemLimit, s.PidsLimit)
 		}
-		if !s.ReadOnly && name != "postgres" { // which writes a socket and a file with its process id
+		if !s.ReadOnly && name != "postgres" { // Postgres writes a socket and a PID file
 			t.Errorf("%s: its files can be written", name)
 		}
 		if s.Privileged || s.NetworkMode != "" || s.Pid != "" || s.IPC != "" || len(s.Devices) > 0 {
@@ -74,7 +74,7 @@ func TestComposeConfinesItsContainers(t *testing.T) {
 	}
 }
 
-// Nothing of compose.yaml is reached from other machines, and Postgres not from this one either.
+// No port of compose.yaml is reachable from other machines, and Postgres is not published at all.
 func TestComposeListensOnLoopback(t *testing.T) {
 	published := 0
 	for name, s := range confinements(t) {
@@ -90,8 +90,9 @@ func TestComposeListensOnLoopback(t *testing.T) {
 	}
 }
 
-// The nodes run as a user of Postgres who owns nothing, another one migrates, and both prove themselves with a file, as the nodes do to NATS.
-func TestComposeHasUsersOfItsOwn(t *testing.T) {
+// The nodes run as a Postgres user without ownership, another user migrates, both authenticate with a secret file, and
+// so do the nodes to NATS.
+func TestComposeUsesSeparateUsers(t *testing.T) {
 	users := map[string]string{"node1": "deadman", "node2": "deadman", "migrate": "deadman_owner"}
 	for name, s := range confinements(t) {
 		at := s.Environment["DEADMAN_DATABASE_URL"]
@@ -122,11 +123,12 @@ func TestComposeHasUsersOfItsOwn(t *testing.T) {
 	}
 }
 
-// version is a tag that names a version, or a digest.
+// version matches an image tag with a version, or a digest.
 var version = regexp.MustCompile(`^[a-z]+(:[0-9]+(\.[0-9]+)*(-[a-z0-9.-]+)?(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$`)
 
-// Images have the tag of a version, and the binary is built with the Go of go.mod and runs as a user without rights in an image of its own.
-func TestImagesAreOfAVersion(t *testing.T) {
+// Images have version tags. The binary is built with the Go version of go.mod and runs as an unprivileged user in an
+// image from scratch.
+func TestImagesHaveVersions(t *testing.T) {
 	for name, s := range confinements(t) {
 		if s.Build.Context == "" && !version.MatchString(s.Image) {
 			t.Errorf("%s: the image %s has no version", name, s.Image)
@@ -155,7 +157,7 @@ func TestImagesAreOfAVersion(t *testing.T) {
 	}
 }
 
-// maxExposure is what systemd says of the unit, in tenths: 0 is confined, 100 is exposed.
+// maxExposure is the maximum exposure of the unit by systemd-analyze, in tenths: 0 is confined, 100 is exposed.
 const maxExposure = "15"
 
 func TestUnitIsConfined(t *testing.T) {

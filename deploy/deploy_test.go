@@ -1,5 +1,4 @@
-// Package deploy_test checks what the project ships for running deadman elsewhere, as far
-// as that can be done without Docker and systemd running.
+// Package deploy_test checks the deployment files as far as possible without running Docker and systemd.
 package deploy_test
 
 import (
@@ -20,7 +19,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// composition is what is read of compose.yaml.
+// composition has the used parts of compose.yaml.
 type composition struct {
 	Services map[string]struct {
 		Image       string
@@ -45,7 +44,7 @@ func compose(t *testing.T) composition {
 	return c
 }
 
-func TestComposeHoldsTogether(t *testing.T) {
+func TestComposeReferences(t *testing.T) {
 	c := compose(t)
 	nodes := 0
 	for name, s := range c.Services {
@@ -80,7 +79,7 @@ func TestComposeHoldsTogether(t *testing.T) {
 	}
 }
 
-// The Postgres of compose.yaml is set so that deadman bench has nothing to say of it.
+// deadman bench has no advice for the Postgres settings of compose.yaml.
 func TestComposeSetsPostgres(t *testing.T) {
 	command := compose(t).Services["postgres"].Command
 	if len(command) == 0 || command[0] != "postgres" {
@@ -104,12 +103,12 @@ func TestComposeSetsPostgres(t *testing.T) {
 	}()
 	advice, err := bench.Advice(t.Context(), cluster.DSN)
 	if err != nil || len(advice) > 0 {
-		t.Errorf("%v; deadman bench would say %q", err, advice)
+		t.Errorf("%v; deadman bench advises %q", err, advice)
 	}
 }
 
-// Nothing of compose.yaml has a password in it, everything takes one, and the script makes each.
-func TestComposeIsClosed(t *testing.T) {
+// compose.yaml has no passwords, every service requires one, and the script creates them.
+func TestComposeHasNoPasswords(t *testing.T) {
 	c := compose(t)
 	dir := filepath.Join(t.TempDir(), "secrets")
 	runScript(t, "./compose-secrets.sh", dir)
@@ -168,7 +167,7 @@ func TestNATSConfigKeepsWhatItAcknowledges(t *testing.T) {
 	}
 }
 
-// A variable that sets nothing stops a node, so a slip here would be found at the start.
+// An unknown variable stops a node at its start, so the test detects misspelled names.
 func TestSettingsAreKnown(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "deadman")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../cmd/deadman").CombinedOutput(); err != nil {
@@ -188,7 +187,7 @@ func TestSettingsAreKnown(t *testing.T) {
 	}
 }
 
-// environments are the settings that each file gives to a node.
+// environments returns the settings of a node in each file.
 func environments(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -207,7 +206,7 @@ func environments(t *testing.T) map[string][]string {
 	return found
 }
 
-func TestUnitIsUnderstood(t *testing.T) {
+func TestUnitIsValid(t *testing.T) {
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze is not here to read the unit")
@@ -228,7 +227,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	}
 }
 
-// read returns a file's text; of a folder it only makes sure that it is there.
+// read returns the text of a file; for a folder it only checks that it exists.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

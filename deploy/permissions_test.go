@@ -24,10 +24,10 @@ import (
 	"deadman/internal/remotehandlers"
 )
 
-// within bounds each wait for something real.
+// within is the timeout for each real operation.
 const within = 30 * time.Second
 
-// granted are the permissions of the user of deadman, as they are shipped.
+// granted returns the permissions of deadman's user in nats-permissions.conf.
 func granted(t *testing.T) (publish, subscribe []string) {
 	t.Helper()
 	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
@@ -45,7 +45,7 @@ func granted(t *testing.T) (publish, subscribe []string) {
 	return may.Publish.Allow, may.Subscribe.Allow
 }
 
-// tenant is an account with a user of deadman, who lacks a permission, and one who may do all.
+// tenant is an account with a user of deadman that lacks a permission, and a user with all permissions.
 type tenant struct {
 	name, lacks        string
 	publish, subscribe []string
@@ -55,7 +55,7 @@ func without(all []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
 }
 
-// config is the tenant as the server's configuration has it.
+// config returns the server configuration of the tenant.
 func (n tenant) config() string {
 	list := func(all []string) string {
 		if len(all) == 0 {
@@ -85,7 +85,7 @@ func serveConfig(t *testing.T, text string) *natsserver.Server {
 	return bustest.Serve(t, o)
 }
 
-// everything does all that deadman asks of a broker, in an account with a stream ORDERS.
+// everything uses all of deadman's broker features, in an account with a stream ORDERS.
 func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
 	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: log})
 	if err != nil {
@@ -99,12 +99,12 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 		return err
 	}
 	if _, err := b.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
-		return errors.Join(errors.New("asking a handler that is not there"), err)
+		return errors.Join(errors.New("request to a missing handler"), err)
 	}
 	if _, err := remotehandlers.NewServices(b).Discover(ctx); err != nil {
 		return err
 	}
-	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
+	// The first subject creates DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
 	for _, subject := range []string{"payments.started", "payments.confirmed", "orders.created"} {
 		if _, err := b.Bind(ctx, []string{subject}); err != nil {
 			return err
@@ -122,7 +122,7 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	return inOldStream(ctx, url, operator, log)
 }
 
-// answers has somebody acknowledge an alert.
+// answers makes a client acknowledge an alert.
 func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
 	ctx, done := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -140,7 +140,7 @@ func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
 	return errors.Join(err, <-ended)
 }
 
-// inOldStream connects where an older deadman left a stream of alerts that takes no batches.
+// inOldStream connects to a broker with a stream of alerts of an older deadman, which does not allow batches.
 func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
 	if err := operator.DeleteStream(ctx, bus.AlertsStream); err != nil {
 		return err
@@ -156,7 +156,7 @@ func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, 
 	return nil
 }
 
-// operate makes the stream ORDERS as somebody who may do everything.
+// operate creates the stream ORDERS as a user with all permissions.
 func operate(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	js := bustest.JetStream(t, url)
@@ -166,14 +166,14 @@ func operate(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// sayAlerts says alerts, again, and reads them.
+// sayAlerts publishes an alert twice and reads it.
 func sayAlerts(ctx context.Context, b *bus.Bus) error {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: 1, At: at}.ID(),
 		Rule: "late", Key: "1", DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
 	}
-	for range 2 { // the stream refuses the second, and is asked whether it has it
+	for range 2 { // the stream rejects the second, after which deadman checks whether the stream has it
 		if _, err := b.Publish(ctx, []alerts.Alert{a}); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func sayAlerts(ctx context.Context, b *bus.Bus) error {
 	return errors.New("no alert is read")
 }
 
-// readAll reads what a stream has, as intake does and as a preview of the past does.
+// readAll reads a stream as ingest and previews do.
 func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 	r, err := b.Read(ctx, stream, 0, []string{subject})
 	if err != nil {
@@ -205,19 +205,19 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 	return nil
 }
 
-// lacking is how deadman names a permission that its user lacks.
+// lacking matches a missing permission in deadman's log.
 var lacking = regexp.MustCompile(`permission="(publish on|subscribe to) ([^"]+)"`)
 
-// alertsBytes is the cap of the streams of each tenant: the server reserves it, for some twenty at once.
+// alertsBytes is the maximum size of each tenant's streams: the server reserves it for some twenty tenants at once.
 const alertsBytes = 16 << 20
 
-// borne are the permissions without which deadman goes on, and says in its log what it lacks:
-// alerts go one by one, nobody acknowledges over NATS, and what is left to the broker it takes away itself after a while.
+// borne reports whether deadman runs without a permission, with a log message: it then publishes alerts one by one,
+// cannot receive acknowledgements over NATS, or deletes leftover consumers only after a while.
 func borne(lacks string) bool {
 	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || lacks == "deadman.acks.*" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
 }
 
-// Each line is needed: without it, deadman names what it lacks. With all of them it lacks nothing.
+// Each line is needed: without it, deadman reports the missing permission. With all lines no permission is missing.
 func TestEachPermissionIsNeeded(t *testing.T) {
 	publish, subscribe := granted(t)
 	tenants := []tenant{{name: "whole", publish: publish, subscribe: subscribe}}
@@ -232,7 +232,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 	}
 	server := serveConfig(t, "accounts {\n"+strings.Join(accounts, "\n")+"\n}")
 	var all sync.WaitGroup
-	for _, n := range tenants { // all at once, because each waits for answers that never come
+	for _, n := range tenants { // concurrently, because each waits for responses that never arrive
 		operator := operate(t, bustest.As(server, n.name+"-all"))
 		all.Go(func() {
 			log := &bustest.Log{}
@@ -243,7 +243,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 	all.Wait()
 }
 
-// judge looks at what deadman said.
+// judge checks the error and the log of deadman.
 func (n tenant) judge(t *testing.T, err error, log string) {
 	named := map[string]bool{}
 	for _, m := range lacking.FindAllStringSubmatch(log, -1) {
@@ -268,7 +268,7 @@ func (n tenant) judge(t *testing.T, err error, log string) {
 	}
 }
 
-// What is not granted is refused: no more than deadman needs is in the file.
+// Anything not granted is refused: the file has no more than deadman needs.
 func TestNothingElseIsPermitted(t *testing.T) {
 	publish, subscribe := granted(t)
 	server := serveConfig(t, "accounts {\n"+tenant{name: "whole", publish: publish, subscribe: subscribe}.config()+"\n}")

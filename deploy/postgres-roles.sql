@@ -1,7 +1,7 @@
--- Two users of Postgres for deadman: deadman_owner migrates the schema and owns it, deadman runs nodes and can change
--- nothing but rows. As a superuser: psql --file=postgres-roles.sql, then \password deadman_owner and \password deadman.
--- A database that is there already: leave CREATE DATABASE out, connect to it, and give what is in it to
--- deadman_owner first (REASSIGN OWNED BY the user so far TO deadman_owner).
+-- Two Postgres users for deadman: deadman_owner migrates and owns the schema, deadman runs nodes and can only change
+-- rows. As a superuser: psql --file=postgres-roles.sql, then \password deadman_owner and \password deadman.
+-- For an existing database, omit CREATE DATABASE, connect to it, and first transfer its objects to deadman_owner
+-- (REASSIGN OWNED BY previous_user TO deadman_owner).
 
 CREATE ROLE deadman_owner LOGIN;
 CREATE ROLE deadman LOGIN;
@@ -16,7 +16,7 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 ALTER SCHEMA public OWNER TO deadman_owner;
 GRANT USAGE ON SCHEMA public TO deadman;
 
--- What is there, and what deadman_owner is going to make.
+-- Existing objects, and those that deadman_owner will create.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO deadman;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO deadman;
 ALTER DEFAULT PRIVILEGES FOR ROLE deadman_owner IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO deadman;
@@ -24,7 +24,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE deadman_owner IN SCHEMA public GRANT USAGE, SE
 
 SET ROLE deadman_owner;
 
--- History has a table for each day, which nodes make a week ahead. A user who may not is lent the right to make those.
+-- History has a partition per day, which nodes create a week ahead. This function lets a user without DDL rights do so.
 CREATE FUNCTION deadman_make_day(day date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
 	name text := 'history_' || to_char(day, 'YYYYMMDD');
@@ -39,7 +39,7 @@ BEGIN
 END
 $$;
 
--- And to drop those that are over.
+-- This one drops partitions of past days.
 CREATE FUNCTION deadman_drop_day(day date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
 	IF day >= (now() AT TIME ZONE 'UTC')::date THEN

@@ -41,7 +41,8 @@ func withRoles(t *testing.T) roles {
 		}
 	})
 	r := roles{cluster, t}
-	// As psql does: \connect leads to another database. Statements stand in paragraphs, for some go alone.
+	// \connect switches to another database, as in psql. Statements are sent by paragraph, because some must be sent
+	// alone.
 	before, after, found := strings.Cut(read(t, "postgres-roles.sql"), "\\connect deadman\n")
 	if !found {
 		t.Fatal("postgres-roles.sql does not connect to the database that it makes")
@@ -51,7 +52,7 @@ func withRoles(t *testing.T) roles {
 	return r
 }
 
-// run sends the paragraphs of a text, one after the other.
+// run sends the paragraphs of a text one after the other.
 func (r roles) run(dsn, text string) {
 	r.t.Helper()
 	c := r.connect(dsn)
@@ -72,12 +73,12 @@ func (r roles) connect(dsn string) *pgx.Conn {
 	return c
 }
 
-// as is the DSN of a user in a database.
+// as returns the DSN of a user in a database.
 func (r roles) as(user, database string) string {
 	return strings.Replace(r.Database(database), "postgres://postgres@", "postgres://"+user+"@", 1)
 }
 
-// A node runs as a user who may change rows and nothing else; the schema belongs to another one.
+// A node runs as a user that can only change rows; another user owns the schema.
 func TestWorkAndMigrationAreUsersOfTheirOwn(t *testing.T) {
 	r := withRoles(t)
 	owner, worker := r.as("deadman_owner", "deadman"), r.as("deadman", "deadman")
@@ -91,7 +92,7 @@ func TestWorkAndMigrationAreUsersOfTheirOwn(t *testing.T) {
 	if _, _, err := store.Migrate(t.Context(), store.Options{DatabaseURL: owner, Log: quiet}, false); err != nil {
 		t.Fatalf("the owner migrates: %v", err)
 	}
-	// The node has to make the days to come, and to drop one that is over.
+	// The node must create the partitions of coming days and drop one that is over.
 	own := r.connect(owner)
 	days := func() (names []string) {
 		t.Helper()
@@ -123,7 +124,7 @@ WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default' ORDER
 	noDDL(t, r.connect(worker))
 }
 
-// noDDL tries what the worker may not do.
+// noDDL tries statements that the worker must not execute.
 func noDDL(t *testing.T, c *pgx.Conn) {
 	t.Helper()
 	for _, text := range []string{
@@ -146,7 +147,7 @@ func noDDL(t *testing.T, c *pgx.Conn) {
 	}
 }
 
-// runNode runs a node on a database, and returns where it is.
+// runNode runs a node on a database and returns its URL.
 func runNode(t *testing.T, dsn string) (url string) {
 	t.Helper()
 	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
@@ -183,7 +184,7 @@ func runNode(t *testing.T, dsn string) (url string) {
 	return ""
 }
 
-// waitsAndAlerts has a node do what nodes are there for: of a rule and an event it makes a job, an alert and history.
+// waitsAndAlerts checks that a node creates a job, an alert and history from a rule and an event.
 func waitsAndAlerts(t *testing.T, url string) {
 	t.Helper()
 	ask := func(method, path, kind, body string) string {
@@ -229,7 +230,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// The script makes each secret once, the same for all who need it, and readable by nobody but through the containers.
+// The script creates each secret once, the same for all its users, and readable only through the containers.
 func TestComposeSecrets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "secrets")
 	var before string

@@ -1,5 +1,5 @@
-// Package examples holds rules to start from: each is in a folder with the events of a story, which
-// tests play. Nothing of it is read from the disk: it is in the program.
+// Package examples has example rules: each is in a folder with a sequence of events that tests play. The files are
+// embedded in the program.
 package examples
 
 import (
@@ -16,25 +16,25 @@ import (
 //go:embed */*.yaml */*.calendars */events.jsonl
 var files embed.FS
 
-// Example is one rule to start from.
+// Example is an example rule.
 type Example struct {
-	Name      string // of the rule
+	Name      string // its folder
 	Situation string // the folder that it is in
 	Text      string // as YAML
-	Calendars string // that it needs, as YAML; empty: none
+	Calendars string // used calendars, as YAML; empty: none
 	Events    []Event
 }
 
-// Event is an event of an example's story.
+// Event is an event of an example.
 type Event struct {
 	Subject string          `json:"subject"`
 	Data    json.RawMessage `json:"data"`
 }
 
-// order is the situations that are told first, the simplest at the beginning.
+// order lists the situations that are shown first, the simplest one at the beginning.
 var order = []string{"orders", "payment-capture", "nightly-import", "device-silent", "kyc-unfinished", "ticket-sla"}
 
-// All are the examples, those that are told first at the beginning. An error is a mistake of ours.
+// All returns all examples, those in order first. An error is a bug.
 func All() ([]Example, error) {
 	paths, err := fs.Glob(files, "*/*.yaml")
 	if err != nil {

@@ -24,7 +24,7 @@ func sourceFile(t *testing.T, text string) string {
 func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
 	for text, says := range map[string]string{
 		"sauces: {}\n":                 `sources.yaml:1:1: sauces: unknown field "sauces"; did you mean "sources"?`,
-		"sources: {shop: {rate: 5}}\n": `sources.yaml:1:11: sources.shop: it does not say what it is`,
+		"sources: {shop: {rate: 5}}\n": `sources.yaml:1:11: sources.shop: the kind of the source is missing`,
 	} {
 		err := server.Run(t.Context(), server.Config{
 			DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Sources: sourceFile(t, text),

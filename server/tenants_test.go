@@ -250,7 +250,7 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	before, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n1"}`, w.admin...)
 	text := "name: acme-ask\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: acme-bus, subject: \"acme.{{key}}\"}}\n" + steps
 	got := w.call(http.MethodPut, "/api/v1/rules/acme-ask", text, append(w.acme, "Content-Type", "application/yaml")...)
-	if got.status != 422 || !strings.Contains(string(got.body), "takes in") {
+	if got.status != 422 || !strings.Contains(string(got.body), "stores") {
 		t.Errorf("a lookup on the subject of a stream: %d %s", got.status, got.body)
 	}
 	preview, err := json.Marshal(map[string]any{"rule": text, "event": map[string]any{"data": map[string]any{"id": "shipped"}}})
@@ -258,7 +258,7 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = w.call(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...)
-	if got.status != 422 || !strings.Contains(string(got.body), "a stream takes in this subject") {
+	if got.status != 422 || !strings.Contains(string(got.body), "a stream stores this subject") {
 		t.Errorf("a preview of it: %d %s", got.status, got.body)
 	}
 	if after, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n2"}`, w.admin...); after != before+1 {

@@ -68,7 +68,7 @@ func TestHooksThatCannotBeUsed(t *testing.T) {
 	for text, says := range map[string][]string{
 		"hooks: [{name: a, scheme: paypal}]": {"hooks.yaml:1:", "paypal", "subject is missing"},
 		"hooks: [{name: a, subject: s, scheme: stripe, secret_file: none}, {name: b, subject: s, scheme: github, secret_file: empty}]": {
-			filepath.Join(dir, "none"), "hook b: " + empty + " holds no secret",
+			filepath.Join(dir, "none"), "hook b: " + empty + " has no secret",
 		},
 	} {
 		err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), Hooks: write(t, dir, "hooks.yaml", text)})

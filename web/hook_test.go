@@ -119,7 +119,7 @@ func TestHooksRefuse(t *testing.T) {
 	}{
 		{"nobody's", "POST", "/hooks/other", body, nil, 404, "--hooks"},
 		{"no signature", "POST", "/hooks/shop", body, nil, 401, "Stripe-Signature"},
-		{"another body", "POST", "/hooks/shop", body + " ", stripe(body, now), 401, "not that of this body"},
+		{"another body", "POST", "/hooks/shop", body + " ", stripe(body, now), 401, "does not match the body"},
 		{"an old one", "POST", "/hooks/shop", body, stripe(body, now.Add(-6*time.Minute)), 401, "more than 5m0s from now"},
 		{"another scheme", "POST", "/hooks/code", body, stripe(body, now), 401, "X-Hub-Signature-256"},
 		{"a token is no signature", "POST", "/hooks/shop", body, s.token("all", "", access.Admin), 401, "Stripe-Signature"},

@@ -22,7 +22,7 @@ func TestTheProviderIsAway(t *testing.T) {
 	}
 	for range 30 { // more than the guesses of an address
 		a := b.ask("POST", "/login/oidc", "next=%2Frules", formOf...)
-		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "login provider does not answer") || strings.Contains(a.body, "internal") || !strings.Contains(a.body, `value="/rules"`) || len(b.cookies) > 0 {
+		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "login provider is unreachable") || strings.Contains(a.body, "internal") || !strings.Contains(a.body, `value="/rules"`) || len(b.cookies) > 0 {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
 	}

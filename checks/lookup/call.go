@@ -17,10 +17,10 @@ const abandonGrace = 100 * time.Millisecond
 var errClient = errors.New("the client of the source is broken")
 
 // errIgnoredTimeout means that a call was abandoned.
-var errIgnoredTimeout = errors.New("and what was asked ignores its deadline")
+var errIgnoredTimeout = errors.New("and the call ignores its deadline")
 
 // errCallerGone means that the caller's context ended; the health of the source is unaffected.
-var errCallerGone = errors.New("nobody waits for the answer any more")
+var errCallerGone = errors.New("the caller does not wait any more")
 
 func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 	return gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -63,9 +63,9 @@ func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, 
 // backingOff returns the error of a source while its circuit is not closed.
 func (s *Source) backingOff() error {
 	if last := s.tally.lastError(); last != nil {
-		return fmt.Errorf("%w (it is left alone for %s at a time)", last, s.Limits.OpenFor)
+		return fmt.Errorf("%w (it is not queried for %s at a time)", last, s.Limits.OpenFor)
 	}
-	return fmt.Errorf("it is left alone for %s at a time", s.Limits.OpenFor)
+	return fmt.Errorf("it is not queried for %s at a time", s.Limits.OpenFor)
 }
 
 // call runs a client call in an acquired place, and releases the place. The error is
@@ -129,7 +129,7 @@ func recoverPanic[T any](ctx context.Context, s *Source, do func(context.Context
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.Error("the client of a source panicked", "source", s.Name, "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: it panicked; the log says where", errClient)
+			err = fmt.Errorf("%w: it panicked; see the log", errClient)
 		}
 	}()
 	return do(ctx)

@@ -62,7 +62,7 @@ const (
 var ErrQuestion = errors.New("the source refuses the question")
 
 // ErrUndefined means that a source is not defined on this node.
-var ErrUndefined = errors.New("no such source is defined")
+var ErrUndefined = errors.New("the source is not defined")
 
 // Client queries one source. It does not bound its concurrency; Source does. Its errors contain no secrets.
 // Implementations are in package sources, and are safe for concurrent use.

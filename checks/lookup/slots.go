@@ -7,7 +7,7 @@ import (
 )
 
 // errAllStuck means that none of the client's calls return.
-var errAllStuck = errors.New("all that may be asked at once was abandoned and has not returned; it is asked again when one has")
+var errAllStuck = errors.New("all concurrent calls were abandoned and have not returned; the source is queried again when one returns")
 
 // semaphore bounds the concurrent calls of a client. An abandoned call keeps its place until it returns.
 type semaphore struct {

@@ -137,7 +137,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 	}
 	if err := s.rate.WaitN(ctx, len(asks)); err != nil {
 		s.asking.release()
-		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
+		return nil, fmt.Errorf("source %s is limited to %g keys per second, and the wait exceeds the timeout: %w", s.Name, s.Limits.Rate, err)
 	}
 	found, err := way[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
@@ -146,7 +146,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		s.tally.took(took)
 		s.Observer.RoundTrip(s.Name, took)
 		if err == nil && len(found) != len(asks) {
-			err = fmt.Errorf("%w: it has %d answers to %d questions", errClient, len(found), len(asks))
+			err = fmt.Errorf("%w: it returned %d answers to %d queries", errClient, len(found), len(asks))
 		}
 		return found, err
 	})
@@ -215,7 +215,7 @@ func (s *Source) notAsked(err error) error {
 	if errors.Is(err, errAllStuck) {
 		return s.outage(err)
 	}
-	return fmt.Errorf("source %s was not asked: %w", s.Name, err)
+	return fmt.Errorf("source %s was not queried: %w", s.Name, err)
 }
 
 func (s *Source) outage(err error) error { return &checks.Outage{Source: s.Name, Err: err} }

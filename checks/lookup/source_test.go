@@ -124,7 +124,7 @@ func says(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestWhatIsFoundIsHandedOnInOrder(t *testing.T) {
+func TestFindingsKeepOrder(t *testing.T) {
 	wrong := errors.New("a wrong type")
 	heard := &observer{came: map[lookup.Outcome]int{}}
 	c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
@@ -167,7 +167,7 @@ func (o *observer) RoundTrip(string, time.Duration) {
 	o.trips++
 }
 
-func TestTheLineHasAnEnd(t *testing.T) {
+func TestQueueIsBounded(t *testing.T) {
 	s := newSource(&client{}, lookup.Limits{Concurrency: 2, Waiting: 3})
 	for range 5 {
 		if !s.Enter() {
@@ -186,7 +186,7 @@ func TestTheLineHasAnEnd(t *testing.T) {
 	}
 }
 
-func TestNoMoreAreAskedAtOnceThanMayBe(t *testing.T) {
+func TestConcurrencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
@@ -216,7 +216,7 @@ func TestNoMoreAreAskedAtOnceThanMayBe(t *testing.T) {
 	})
 }
 
-func TestNoMoreKeysAreAskedAboutInASecondThanTheRate(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pieces []string
 		began := time.Now()
@@ -236,7 +236,7 @@ func TestNoMoreKeysAreAskedAboutInASecondThanTheRate(t *testing.T) {
 }
 
 // After five consecutive failures the circuit opens for ten seconds; then one batch is a trial.
-func TestASourceThatFailsIsLeftAlone(t *testing.T) {
+func TestFailingSourceOpensCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
@@ -260,7 +260,7 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 			t.Errorf("%+v", state)
 		}
 		at := time.Now()
-		says(t, "left alone", outage(ask(t, s, 3)), "connection refused (it is left alone for 10s at a time)")
+		says(t, "left alone", outage(ask(t, s, 3)), "connection refused (it is not queried for 10s at a time)")
 		if err := s.Reach(t.Context()); err == nil || c.reaching.Load() != 0 {
 			t.Errorf("it is bothered: %v", err)
 		}
@@ -296,7 +296,7 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 }
 
 // A successful verification is no proof that the source answers, as some verify questions without contacting it.
-func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
+func TestVerifyDoesNotCloseCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 			return nil, errors.New("connection refused")
@@ -364,7 +364,7 @@ func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 			ask(t, s, 1)
 		}
 		failing = false
-		says(t, "on trial, left alone", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "left alone")
+		says(t, "on trial, circuit open", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "not queried for 10s")
 		if state := s.State(); state.Health != lookup.Down {
 			t.Errorf("%+v", state)
 		}
@@ -373,7 +373,7 @@ func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 
 // A rejected question is an outage of its rule, with one alert for all jobs. The circuit stays closed for other
 // rules.
-func TestARefusedQuestionIsNoFailureOfTheSource(t *testing.T) {
+func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
 	c := &client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
 	}}
@@ -411,7 +411,7 @@ func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
 
 // A call that ignores its deadline is abandoned, and the number of running calls stays bounded. Queued and new
 // callers fail at once.
-func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
+func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
@@ -436,7 +436,7 @@ func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.asked.Load() != 2 {
 			t.Errorf("%+v, asked %d times", state, c.asked.Load())
 		}
-		says(t, "who comes later", outage(ask(t, s, 1)), "was abandoned")
+		says(t, "a later call", outage(ask(t, s, 1)), "calls were abandoned")
 		if s.Reach(t.Context()) == nil {
 			t.Error("it can be reached, they say")
 		}
@@ -463,8 +463,8 @@ func TestAClientAtFault(t *testing.T) {
 		says string
 	}{
 		"panics":     {func([]lookup.KeyQuery) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
-		"miscounts":  {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 questions"},
-		"overcounts": {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 questions"},
+		"miscounts":  {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 queries"},
+		"overcounts": {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 queries"},
 	} {
 		s := newSource(&client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
@@ -482,7 +482,7 @@ func TestAClientAtFault(t *testing.T) {
 }
 
 // A cancelled caller does not affect the health of the source.
-func TestWhoGoesAwayIsNoFailure(t *testing.T) {
+func TestGoneCallerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
@@ -511,7 +511,7 @@ func TestWhoGoesAwayIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestLooksAreBounded(t *testing.T) {
+func TestProbesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		c := &client{reach: func(context.Context) error { <-free; return nil }}

@@ -59,7 +59,7 @@ func TestLintAsksSources(t *testing.T) {
 		{"no such source", lookingUp("late", strings.Replace(inShop, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
 		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 problem"}, "a: lookup"},
 		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone can't be asked at the moment", "nothing is wrong"}, ""},
-		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus can't be asked at the moment", "there is no node here"}, ""},
+		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus can't be asked at the moment", "which is not available here"}, ""},
 		{"wrong by itself", lookingUp("late", strings.Replace(inShop, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
 		{"a broken file", lookingUp("late", inShop), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
 	} {

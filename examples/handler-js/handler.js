@@ -1,5 +1,5 @@
-// A handler of deadman in JavaScript: node handler.js [the address of NATS]
-// It logs in as the user handlers, whose secret is in the data folder of the node.
+// A handler of deadman in JavaScript. Usage: node handler.js [NATS URL]
+// It connects as the NATS user handlers, with the secret in the node's data folder.
 import { readFileSync } from "node:fs";
 import { connect } from "@nats-io/transport-node";
 import { Svcm } from "@nats-io/services";

@@ -13,11 +13,11 @@ import (
 	"deadman/internal/store"
 )
 
-// addressFlag is what people give the address with.
+// addressFlag is the flag with the database URL.
 const addressFlag = "--database-url"
 
-// within is an address whose tables are those of a schema. It is put together as text: of what another
-// parser than the driver's makes of an address, parts could be lost, or said to everybody.
+// within returns a database URL with the search_path set to a schema. It edits the text: reformatting the URL with
+// another parser than the driver's could lose parts or print secrets.
 func within(database, schema string) (string, error) {
 	inside := database + " search_path=" + schema
 	if strings.HasPrefix(database, "postgres://") || strings.HasPrefix(database, "postgresql://") {
@@ -31,10 +31,10 @@ func within(database, schema string) (string, error) {
 	if err == nil && cfg.ConnConfig.RuntimeParams["search_path"] == schema {
 		return inside, nil
 	}
-	return "", errors.New(addressFlag + " cannot be given a search_path at its end; it looks best like postgres://user:password@host:5432/database")
+	return "", errors.New(addressFlag + " does not allow an appended search_path; write it like postgres://user:password@host:5432/database")
 }
 
-// connect connects to a database as it is given.
+// connect connects to a database by its URL.
 func connect(ctx context.Context, database string) (*pgx.Conn, error) {
 	cfg, err := store.Address(addressFlag, database)
 	if err != nil {
@@ -47,19 +47,19 @@ func connect(ctx context.Context, database string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// The codes of a server that doesn't let a schema be made.
+// Error codes of a server that refuses to create a schema.
 const (
 	insufficientPrivilege = "42501"
 	readOnly              = "25006"
 )
 
-// createSchema makes a schema to measure in.
+// createSchema creates a schema for the measurement.
 func createSchema(ctx context.Context, database, schema string) error {
 	conn, err := connect(ctx, database)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }() // the statements have run, or failed
+	defer func() { _ = conn.Close(ctx) }() // the statements have ended already
 	_, err = conn.Exec(ctx, `CREATE SCHEMA `+schema)
 	var pg *pgconn.PgError
 	switch {
@@ -70,9 +70,9 @@ func createSchema(ctx context.Context, database, schema string) error {
 		if err := conn.QueryRow(ctx, `SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)`).Scan(&grant); err != nil {
 			return err
 		}
-		return fmt.Errorf("the user of %s may not make a schema to measure in; have an owner of the database run: %s", addressFlag, grant)
+		return fmt.Errorf("the user of %s lacks the permission to create a schema; run as an owner of the database: %s", addressFlag, grant)
 	case errors.As(err, &pg) && pg.Code == readOnly:
-		return fmt.Errorf("the database of %s can only be read, and what is measured is written; give the primary, not a standby", addressFlag)
+		return fmt.Errorf("the database of %s is read-only, and the benchmark writes; give the primary, not a standby", addressFlag)
 	}
-	return fmt.Errorf("make a schema to measure in: %w", err)
+	return fmt.Errorf("create a schema: %w", err)
 }

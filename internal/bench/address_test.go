@@ -19,7 +19,7 @@ func finishOn(t *testing.T, database string) error {
 	return err
 }
 
-// with is an address with one more parameter.
+// with returns a URL with an additional parameter.
 func with(address, parameter string) string {
 	if strings.Contains(address, "?") {
 		return address + "&" + parameter
@@ -27,8 +27,8 @@ func with(address, parameter string) string {
 	return address + "?" + parameter
 }
 
-// An address that is wrong gets a sentence, which has the flag and what to do, and never the password.
-func TestAddressThatIsWrong(t *testing.T) {
+// The error for an invalid URL has the flag and the remedy, and never the password.
+func TestInvalidAddress(t *testing.T) {
 	const looks = "postgres://user:password@host:5432/database"
 	for address, want := range map[string]string{
 		"postgres://u:s3cr%zzet@h/x":    looks,
@@ -48,8 +48,8 @@ func TestAddressThatIsWrong(t *testing.T) {
 	}
 }
 
-// A server that refuses is quoted, with what to do, and nothing is left on it.
-func TestServerThatRefuses(t *testing.T) {
+// The error for a server that refuses has the server's message and the remedy, and no schema is left.
+func TestServerRefusesSchema(t *testing.T) {
 	dsn := storetest.Postgres(t)
 	guest := strings.Replace(dsn, "postgres@", "bench%20guest@", 1)
 	if guest == dsn {
@@ -62,7 +62,7 @@ func TestServerThatRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close(t.Context()) }() // the test has what it wanted
+	defer func() { _ = conn.Close(t.Context()) }() // the test has its result already
 	if _, err := conn.Exec(t.Context(), `CREATE ROLE "bench guest" LOGIN; ALTER ROLE "bench guest" SET default_transaction_read_only = off`); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The floor settles due jobs as the engine does, one reader walking each shard, batches of
-// 2,000 and three writers, the same columns and bytes, a decoded body and a condition for
-// each job, but with no engine: no leases, fences, guards, rules or decisions.
+// The floor is the baseline: it settles due jobs as the engine does, with one reader per shard, batches of 2,000 and
+// three writers, the same columns and bytes, and a decoded body and an evaluated condition for each job, but without
+// the engine: no leases, epochs, guards, rules or decisions.
 const (
 	floorBatch   = 2000
 	floorWriters = 3
@@ -59,7 +59,7 @@ type baselineRows struct {
 	move floorMoves
 }
 
-// floorEnds are jobs that end, and what is said of each.
+// floorEnds are ended jobs with their alerts.
 type floorEnds struct {
 	shards  []int16
 	ids     []int64
@@ -68,7 +68,7 @@ type floorEnds struct {
 	at      []time.Time
 }
 
-// floorMoves are jobs that go on.
+// floorMoves are rescheduled jobs.
 type floorMoves struct {
 	shards []int16
 	ids    []int64
@@ -78,7 +78,7 @@ type floorMoves struct {
 
 func (r *baselineRows) len() int { return len(r.end.ids) + len(r.move.ids) }
 
-// bare settles with bare SQL.
+// bare settles with plain SQL.
 func (g *postgresDB) bare(ctx context.Context, _ Shape) error {
 	condition, err := compiled()
 	if err != nil {
@@ -107,7 +107,7 @@ func compiled() (*vm.Program, error) {
 	return expr.Compile(`event.status == "UNSHIPPED" && event.total >= 0`, expr.AsBool())
 }
 
-// write writes one batch in a transaction and a round trip.
+// write writes a batch in one transaction and one round trip.
 func (g *postgresDB) write(ctx context.Context, r baselineRows) error {
 	batch := &pgx.Batch{}
 	if e := r.end; len(e.ids) > 0 {
@@ -164,7 +164,7 @@ func (g *postgresDB) walk(ctx context.Context, condition *vm.Program, out chan<-
 	return nil
 }
 
-// floorJob is what the floor reads of a job.
+// floorJob has the columns that the floor reads of a job.
 type floorJob struct {
 	shard int16
 	id    int64
@@ -174,7 +174,7 @@ type floorJob struct {
 	ends  bool
 }
 
-// look evaluates the condition over one job's body, and writes down what comes of it.
+// look evaluates the condition over a job's body and adds the resulting row.
 func (r *baselineRows) look(j floorJob, condition *vm.Program, machine *vm.VM) error {
 	var event map[string]any
 	if err := json.Unmarshal(j.body, &event); err != nil {
@@ -198,12 +198,12 @@ func (r *baselineRows) look(j floorJob, condition *vm.Program, machine *vm.VM) e
 	return nil
 }
 
-// detail is the document of the job's alert.
+// detail returns the document of the job's alert.
 func (j floorJob) detail() string {
 	return `{"step":"primary","text":"order ` + j.key + ` is not shipped","labels":{"team":"fulfilment"},"event":` + string(j.body) + `}`
 }
 
-// trail is what a look that goes on leaves.
+// trail returns the trail of a rescheduled job.
 func (j floorJob) trail(now time.Time, total any) string {
 	return fmt.Sprintf(`{"at":%d,"late":%d,"saw":"event.status = \"UNSHIPPED\", event.total = %v","next":%d}`,
 		j.at.UnixMilli(), now.Sub(j.at).Milliseconds(), total, j.at.Add(time.Hour).UnixMilli())

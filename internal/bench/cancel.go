@@ -6,23 +6,22 @@ import (
 	"fmt"
 )
 
-// ErrInterrupted means that the caller's context was cancelled before all was measured.
+// ErrInterrupted means that the caller's context was cancelled before the measurement ended.
 var ErrInterrupted = errors.New("interrupted")
 
-// leftError says that a schema could not be dropped.
+// leftError means that a schema could not be dropped.
 type leftError struct {
 	schema string
 	err    error
 }
 
 func (e leftError) Error() string {
-	return fmt.Sprintf("the schema %[1]s is left; remove it with DROP SCHEMA %[1]s CASCADE: %[2]v", e.schema, e.err)
+	return fmt.Sprintf("the schema %[1]s was not dropped; remove it with DROP SCHEMA %[1]s CASCADE: %[2]v", e.schema, e.err)
 }
 
 func (e leftError) Unwrap() error { return e.err }
 
-// called is what a caller is told: that it called off what was under way, in place of what that came to, and
-// what is left of it.
+// called replaces the error of a cancelled run with ErrInterrupted. It keeps the error about a schema that is left.
 func called(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
 		return err

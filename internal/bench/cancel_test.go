@@ -8,7 +8,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// Who calls a run off is told that, and not what was under way; nothing is left of it.
+// A cancelled run returns ErrInterrupted instead of the cancelled operation's error, and leaves nothing behind.
 func TestInterrupt(t *testing.T) {
 	for name, database := range map[string]string{"sqlite": "", "postgres": storetest.Postgres(t)} {
 		for _, shape := range []bench.Shape{bench.Mixed, bench.Create, bench.Due} {

@@ -20,17 +20,16 @@ import (
 	"deadman/web"
 )
 
-// CreatedMost is how many jobs a round of Create and Events makes at most: what each of them carries is
-// held in memory before.
+// CreatedMost is the maximum number of jobs of a round of Create and Events: their bodies are prepared in memory.
 const CreatedMost = 2_000_000
 
-// createClients are how many clients send at once, and write at once in the floor.
+// createClients is the number of concurrent clients, and of concurrent writers of the floor.
 const createClients = 2
 
-// createRun is a way to make jobs.
+// createRun measures one way to create jobs.
 type createRun struct{ drainRun }
 
-// measure clears the tables, has the jobs made, and checks that each is there.
+// measure clears the tables, creates the jobs, and checks that all exist.
 func (c createRun) measure(ctx context.Context) (r Result, err error) {
 	if err := errors.Join(c.ground.clear(ctx), c.ground.vacuumAndCheckpoint(ctx)); err != nil {
 		return r, fmt.Errorf("clear: %w", err)
@@ -51,7 +50,7 @@ func (c createRun) measure(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// creatingWays are a floor and an engine.
+// creatingWays returns the floor and the engine.
 func creatingWays(engine createRun, bare func(context.Context) error) []contender {
 	floor := engine
 	floor.name, floor.ready = Floor, func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
@@ -60,7 +59,7 @@ func creatingWays(engine createRun, bare func(context.Context) error) []contende
 	return []contender{{Floor, floor.measure}, {Engine, engine.measure}}
 }
 
-// createWays are the ways to make jobs that are asked for by HTTP.
+// createWays returns the ways to create jobs requested over HTTP.
 func createWays(ctx context.Context, g database, o Options) ([]contender, error) {
 	of, err := bareRuleOf(ctx, g, "bench-later", time.Hour)
 	if err != nil {
@@ -78,7 +77,7 @@ func createWays(ctx context.Context, g database, o Options) ([]contender, error)
 		func(ctx context.Context) error { return bareCreate(ctx, g, of, bodies) }), nil
 }
 
-// bulkBodies are the bodies that begin so many waits.
+// bulkBodies returns the request bodies that create the given number of jobs.
 func bulkBodies(jobs int) (bodies [][]byte) {
 	for i := 0; i < jobs; {
 		var body bytes.Buffer
@@ -90,7 +89,7 @@ func bulkBodies(jobs int) (bodies [][]byte) {
 	return bodies
 }
 
-// apiServer is a store behind a node's HTTP handler, and clients of it.
+// apiServer is a store behind a node's HTTP handler, with clients.
 type apiServer struct {
 	store   *store.Store
 	client  *http.Client
@@ -131,7 +130,7 @@ func openHatch(ctx context.Context, g database) (*apiServer, error) {
 
 func (h *apiServer) close() error { return errors.Join(h.stop(), h.store.Close()) }
 
-// send sends bodies from all clients, each the next when the one before is answered.
+// send sends bodies from all clients, each one after the response to its previous one.
 func (h *apiServer) send(ctx context.Context, bodies [][]byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	next := make(chan []byte)
@@ -172,22 +171,22 @@ func (h *apiServer) post(ctx context.Context, body []byte) (err error) {
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	var a web.BulkAnswer
 	if err := json.NewDecoder(answer.Body).Decode(&a); err != nil || answer.StatusCode != http.StatusOK {
-		return errors.Join(fmt.Errorf("it is answered %s", answer.Status), err)
+		return errors.Join(fmt.Errorf("the response is %s", answer.Status), err)
 	}
 	if want := bytes.Count(body, []byte{'\n'}); a.Created != want {
-		return fmt.Errorf("%d of %d waits began", a.Created, want)
+		return fmt.Errorf("%d of %d jobs were created", a.Created, want)
 	}
 	return nil
 }
 
-// jobCreator begins waits as a node does.
+// jobCreator creates jobs as a node does.
 type jobCreator struct {
-	web.JobActions // what else a person may do, nobody asks here
+	web.JobActions // the other actions are not called
 	book           *rules.Catalog
 	store          *store.Store
 }
 
-// CreateAll is of web.JobActions.
+// CreateAll implements web.JobActions.
 func (c *jobCreator) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	all := c.book.StartAll(jobs, time.Now().UTC())
 	done, err := c.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: c.book.Revision(), AuditAction: string(access.JobCreate), Bulk: true, Effects: all.Effects})

@@ -15,14 +15,15 @@ import (
 	"deadman/rules"
 )
 
-// The floor of what makes jobs is given what the engine is given, and has to read it, since nobody gets rows
-// that are ready: lines of JSON, or messages of a stream on a broker. It decodes them into a struct, as a program
-// does that was written for them alone, and inserts as many at once as the engine, the same columns and bytes.
-// It has no engine: no rules and no expressions, nothing that says which line is wrong, no HTTP, no position in the
-// stream, no locks, no audit, and it does not sort what it writes. Rows that the floor kept from round to round would
-// cost the engine, too: the garbage collector would walk over them.
+// The floor of creating jobs reads the same input as the engine: lines of JSON, or messages of a stream on a broker. It
+// decodes them into a struct, as a program written for them does, and inserts batches of the same size, columns and
+// bytes.
+//
+// It has no engine: no rules and expressions, no errors for single lines, no HTTP, no cursor of the stream, no locks,
+// no audit log, and no sorted writes. It does not keep rows between rounds: that would slow the engine down too, by
+// garbage collection.
 
-// bareBatch is how many rows of events the floor inserts at once: as many as the engine does at most.
+// bareBatch is the number of event rows per insert: the engine's maximum.
 const bareBatch = 2000
 
 // bareRows are new jobs as columns.
@@ -34,10 +35,10 @@ type bareRows struct {
 	event                       []string
 }
 
-// bareRule is what a program knows that makes jobs of one rule.
+// bareRule is a rule as known to a program that creates jobs for it.
 type bareRule struct {
 	*futurejobs.Rule
-	after time.Duration // from the beginning of a wait to its first look
+	after time.Duration // from the start of a job to its first check
 }
 
 // bareRuleOf looks up a rule.
@@ -48,18 +49,18 @@ func bareRuleOf(ctx context.Context, g database, name string, after time.Duratio
 	}
 	book := rules.NewCatalog(s, s.Shards())
 	if err := book.Refresh(ctx); err != nil {
-		_ = s.Close() // what went wrong is what is said
+		_ = s.Close() // the first error is returned
 		return r, err
 	}
 	newest, err := book.Newest(name)
 	if err != nil {
-		_ = s.Close() // what went wrong is what is said
+		_ = s.Close() // the first error is returned
 		return r, err
 	}
 	return bareRule{newest.Engine(), after}, s.Close()
 }
 
-// newBareRows has room for a batch.
+// newBareRows returns rows with capacity for a batch.
 func newBareRows() *bareRows {
 	return &bareRows{
 		shard: make([]int16, 0, bareBatch), rule: make([]int32, 0, bareBatch), version: make([]int32, 0, bareBatch),
@@ -69,7 +70,7 @@ func newBareRows() *bareRows {
 	}
 }
 
-// add adds a job. Its shard and its slot are worked out as the engine does: they are in the row.
+// add adds a job. Its shard and slot are computed as in the engine: both are part of the row.
 func (r *bareRows) add(of bareRule, key, event string, now, since time.Time) {
 	slot := of.Grid.Up(since.Add(of.after))
 	r.shard, r.rule, r.version = append(r.shard, futurejobs.ShardOf(of.Entity, key, shards)), append(r.rule, of.ID), append(r.version, of.Version)
@@ -78,7 +79,7 @@ func (r *bareRows) add(of bareRule, key, event string, now, since time.Time) {
 	r.first, r.next = append(r.first, slot), append(r.next, slot)
 }
 
-// bareCreate makes jobs of bodies of lines, as many at once as there are clients of the engine.
+// bareCreate creates jobs from bodies of lines, with as many concurrent writers as the engine has clients.
 func bareCreate(ctx context.Context, g database, of bareRule, bodies [][]byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for w := range createClients {
@@ -94,7 +95,7 @@ func bareCreate(ctx context.Context, g database, of bareRule, bodies [][]byte) e
 	return group.Wait()
 }
 
-// bareBody makes jobs of the lines of a body, in one transaction as the engine does.
+// bareBody creates the jobs of a body in one transaction, as the engine does.
 func bareBody(ctx context.Context, g database, of bareRule, body []byte) error {
 	rows, now := newBareRows(), time.Now()
 	for line := range bytes.Lines(body) {
@@ -107,14 +108,14 @@ func bareBody(ctx context.Context, g database, of bareRule, body []byte) error {
 			return err
 		}
 		if asked.Rule != of.Name {
-			return fmt.Errorf("a line is of the rule %q, want %s", asked.Rule, of.Name)
+			return fmt.Errorf("a line has the rule %q, want %s", asked.Rule, of.Name)
 		}
 		rows.add(of, asked.Key, string(asked.Event), now, now)
 	}
 	return g.insert(ctx, rows)
 }
 
-// bareEvents makes jobs of the events of a stream: one reads and decodes, and one inserts meanwhile.
+// bareEvents creates jobs from the events of a stream: one goroutine reads and decodes while another inserts.
 func bareEvents(ctx context.Context, g database, of bareRule, broker string, jobs int) (err error) {
 	nc, err := nats.Connect(broker)
 	if err != nil {
@@ -146,7 +147,7 @@ func bareEvents(ctx context.Context, g database, of bareRule, broker string, job
 	return group.Wait()
 }
 
-// bareRead reads so many events.
+// bareRead reads the given number of events.
 func bareRead(ctx context.Context, from jetstream.Consumer, of bareRule, jobs int, ready chan<- *bareRows) error {
 	for read := 0; read < jobs; {
 		batch, err := from.Fetch(min(bareBatch, jobs-read))
@@ -172,7 +173,7 @@ func bareRead(ctx context.Context, from jetstream.Consumer, of bareRule, jobs in
 	return nil
 }
 
-// hear adds the job of an event, if it is one that begins a wait.
+// hear adds the job of an event that is a trigger.
 func (r *bareRows) hear(msg jetstream.Msg, of bareRule, now time.Time) error {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// bareInsert writes the columns that a new job has.
+// bareInsert writes the columns of a new job.
 const bareInsert = `INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
 	SELECT * FROM unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
 		$7::timestamptz[], $8::timestamptz[], $9::text[])
@@ -16,7 +16,7 @@ func (g *postgresDB) insert(ctx context.Context, r *bareRows) error {
 	return err
 }
 
-// madeRows counts the jobs that are there for later, and the bytes of what they carry.
+// madeRows counts the jobs due later and the bytes of their bodies.
 const madeRows = `SELECT count(*), coalesce(sum(length(key) + length(event)), 0) FROM future_job WHERE `
 
 func (g *postgresDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
@@ -29,12 +29,12 @@ func (g *postgresDB) made(ctx context.Context, jobs int) (bytes int64, err error
 
 func wasMade(there, jobs int) error {
 	if there != jobs {
-		return fmt.Errorf("%d jobs are there, want %d", there, jobs)
+		return fmt.Errorf("%d jobs exist, want %d", there, jobs)
 	}
 	return nil
 }
 
-// vacuumAndCheckpoint asks for a checkpoint, and measures without where that may not be.
+// vacuumAndCheckpoint requests a checkpoint; without the permission it measures without one.
 func (g *postgresDB) vacuumAndCheckpoint(ctx context.Context) error {
 	err := g.run(ctx, `VACUUM (ANALYZE) future_job`)
 	_, _ = g.pool.Exec(ctx, `CHECKPOINT`)

@@ -15,7 +15,7 @@ func (g *sqliteDB) insert(ctx context.Context, r *bareRows) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	insert, err := tx.PrepareContext(ctx, aloneInsert)
 	if err != nil {
 		return err

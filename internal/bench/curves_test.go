@@ -17,11 +17,11 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "draw the curves anew")
 
-// pictures is where the curves are, beside what deadman bench said of them.
+// pictures is the folder of the curves and of the results of deadman bench.
 const pictures = "../../docs/pictures"
 
-// TestCurves fails where a curve is not what was measured. Where something was measured anew
-// (make bench/curves), go test ./internal/bench -run '^TestCurves$' -rewrite draws it.
+// TestCurves fails if a curve does not match the measurements. After a new measurement (make bench/curves), go test
+// ./internal/bench -run '^TestCurves$' -rewrite draws the curves.
 func TestCurves(t *testing.T) {
 	all := measurements(t)
 	for name, p := range map[string]picture{"throughput": throughput(all), "latency": latencies(all)} {
@@ -41,10 +41,10 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// measurement is what one run of deadman bench said.
+// measurement is the output of one run of deadman bench.
 type measurement struct{ Rounds []bench.Result }
 
-// measurements are in the order of their files' names.
+// measurements returns the measurements ordered by file name.
 func measurements(t *testing.T) (all []measurement) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(pictures, "curves", "*.json"))
@@ -65,7 +65,7 @@ func measurements(t *testing.T) (all []measurement) {
 	return all
 }
 
-// pending is how many jobs waited beside.
+// pending returns the number of pending jobs beside the measured ones.
 func (m measurement) pending() (n int) {
 	for _, r := range m.Rounds {
 		if r.Shape == bench.Backlog {
@@ -75,12 +75,12 @@ func (m measurement) pending() (n int) {
 	return n
 }
 
-// of are the rounds of a shape by a way.
+// of returns the rounds of a way of a shape.
 func (m measurement) of(shape bench.Shape, way string) []bench.Result {
 	return slices.DeleteFunc(slices.Clone(m.Rounds), func(r bench.Result) bool { return r.Shape != shape || r.Way != way })
 }
 
-// throughput is how many jobs finish in a second, by how many wait.
+// throughput draws jobs finished per second by the number of pending jobs.
 func throughput(all []measurement) picture {
 	p := picture{
 		Title: "Jobs finished in a second, beside jobs that wait",
@@ -98,7 +98,7 @@ func throughput(all []measurement) picture {
 	return p
 }
 
-// latencies are how long after their slot alerts are heard, by how many jobs are due in it.
+// latencies draws the time from the slot to the alert by the number of jobs due in it.
 func latencies(all []measurement) picture {
 	p := picture{
 		Title: "From the slot to its alerts on NATS, one node",
@@ -123,7 +123,7 @@ func latencies(all []measurement) picture {
 	return p
 }
 
-// note says what a point is.
+// note returns the note of a point.
 func note(rounds []bench.Result, of string) string {
 	if len(rounds) == 1 {
 		return "one round " + of
@@ -142,7 +142,7 @@ func (l *line) add(x float64, rounds []bench.Result, value func(bench.Result) fl
 	slices.SortFunc(l.Points, func(a, b point) int { return int(a.X - b.X) })
 }
 
-// short is a number such as 300 k.
+// short formats a number such as 300 k.
 func short(n float64) string {
 	switch {
 	case n >= 1e6:
@@ -153,7 +153,7 @@ func short(n float64) string {
 	return places(n)
 }
 
-// lasting is a time of so many seconds.
+// lasting formats a number of seconds.
 func lasting(seconds float64) string {
 	if seconds < 1 {
 		return places(seconds*1e3) + " ms"
@@ -161,7 +161,7 @@ func lasting(seconds float64) string {
 	return places(seconds) + " s"
 }
 
-// places is a number of two digits, or a whole one.
+// places formats a number with two digits, or as a whole one.
 func places(n float64) string {
 	if n < 10 {
 		return strconv.FormatFloat(n, 'g', 2, 64)

@@ -11,17 +11,17 @@ import (
 	"deadman/internal/store"
 )
 
-// The times of jobs that pend: they are spread over so long, from so far ahead on. What is due before
-// is of a round, however long the measuring takes.
+// The due times of pending jobs: they are spread over pendsSpread, starting pendsAfter from now. A job due earlier
+// belongs to a round, regardless of the duration of the measurement.
 const (
 	pendsAfter  = 7 * futurejobs.Day
 	pendsSpread = 7 * futurejobs.Day
 )
 
-// laterBegins is when the first job pends where the ground is made at an instant.
+// laterBegins returns the time of the first pending job for a database created at now.
 func laterBegins(now time.Time) time.Time { return now.Truncate(time.Minute).Add(pendsAfter) }
 
-// shards is how many shards a measured database has.
+// shards is the number of shards of a measured database.
 const shards = 16
 
 // database is a database to measure.
@@ -75,8 +75,8 @@ type walMeter interface {
 	vacuumAndCheckpoint(ctx context.Context) error
 }
 
-// Document is the rule of jobs that finish: a condition over the body, one step, and then
-// the job is over. Each job decodes its body, writes one history row and says one alert.
+// Document is the rule of jobs that finish: a condition over the body and one step, after which the job ends. Each job
+// decodes its body and writes one history row and one alert.
 const Document = `
 name: bench
 entity: order
@@ -88,7 +88,7 @@ slot: 1s
 labels: {team: fulfilment}
 `
 
-// laterDocument is the rule of jobs that are looked at before their step is due.
+// laterDocument is the rule of jobs that are checked before their step is due.
 const laterDocument = `
 name: bench-later
 entity: order
@@ -100,7 +100,7 @@ slot: 1s
 labels: {team: fulfilment}
 `
 
-// open makes the ground, with the rules of all shapes.
+// open creates the database with the rules of all shapes.
 func open(ctx context.Context, o Options) (database, error) {
 	var g database = &sqliteDB{dir: o.Dir, begins: laterBegins(time.Now())}
 	if o.DatabaseURL != "" {
@@ -123,19 +123,19 @@ func saveRules(ctx context.Context, g database) error {
 	}
 	for _, document := range []string{Document, laterDocument} {
 		if err := saveRule(ctx, s, document); err != nil {
-			_ = s.Close() // what went wrong is what is said
+			_ = s.Close() // the first error is returned
 			return err
 		}
 	}
 	return s.Close()
 }
 
-// storeOptions are the options of a store that says nothing.
+// storeOptions returns the options of a store that does not log.
 func storeOptions() store.Options {
 	return store.Options{Shards: shards, Log: slog.New(slog.DiscardHandler)}
 }
 
-// tableCounts is what is in the tables.
+// tableCounts are the numbers of rows in the tables.
 type tableCounts struct {
 	left, later  int // jobs, and those of them that are due later
 	ended        int
@@ -143,8 +143,8 @@ type tableCounts struct {
 	bytes        int64 // of the alerts' documents and the trails
 }
 
-// counted counts what is in the tables of either database, besides what pends. ofRounds is the condition
-// that a job is of a round.
+// counted returns a query that counts the rows of either database, without the other pending jobs. ofRounds is the
+// condition for jobs of a round.
 func counted(now, next, ofRounds string) string {
 	return `SELECT (SELECT count(*) FROM future_job WHERE ` + ofRounds + `), (SELECT count(*) FROM future_job WHERE ` + ofRounds + ` AND ` + next + ` > ` + now + `),
 	(SELECT count(*) FROM history), (SELECT count(*) FROM alert), (SELECT coalesce(sum(length(ids)), 0) / 16 FROM alert_outbox),
@@ -155,20 +155,20 @@ func (d *tableCounts) fields() []any {
 	return []any{&d.left, &d.later, &d.ended, &d.said, &d.unsent, &d.bytes}
 }
 
-// was says whether that is what is left of jobs of a shape.
+// was checks that the counts are those after the work of a shape.
 func (d tableCounts) was(shape Shape, jobs int) error {
 	ends := shape.ends(jobs)
 	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.said != ends || d.unsent != ends {
-		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were said and %d wait to be published; want %d, %[6]d and %d each",
+		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were raised and %d are unpublished; want %d, %[6]d and %d each",
 			d.left, d.later, d.ended, d.said, d.unsent, jobs-ends, ends)
 	}
 	return nil
 }
 
-// allPend says whether as many jobs wait as were put in: beside fewer, nothing was measured.
+// allPend checks that all other pending jobs still exist: otherwise the measurement is invalid.
 func allPend(got, want int) error {
 	if got != want {
-		return fmt.Errorf("%d jobs wait at the end, and %d were put in; what was measured beside them does not count", got, want)
+		return fmt.Errorf("%d of the pending jobs are left, want %d; the measurement is invalid", got, want)
 	}
 	return nil
 }

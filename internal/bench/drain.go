@@ -10,25 +10,25 @@ import (
 	"deadman/internal/store"
 )
 
-// drainRun is a way to do the work of a shape: all due jobs are settled.
+// drainRun measures one way to do the work of a shape: all due jobs are settled.
 type drainRun struct {
 	name   string
 	ground database
 	shape  Shape
 	jobs   int
-	// ready makes what the way needs beside the jobs; do does the work; rest, where it isn't nil, waits
-	// until nothing is left to do after it; over ends what ready began.
+	// ready prepares a way. do does the work; rest, if it isn't nil, waits until nothing is left to do after it; over
+	// releases what ready created.
 	ready func(ctx context.Context) (do, rest func(ctx context.Context) error, over func() error, err error)
-	// held has the database unable to forget meanwhile what is gone.
+	// held makes an old transaction keep the database from removing deleted rows.
 	held bool
-	// idles measures what a sweep costs afterwards.
+	// idles measures the cost of a sweep afterwards.
 	idles bool
 }
 
-// OldSnapshot is the way of the engine beside a transaction that is older than the work.
+// OldSnapshot is the engine beside a transaction older than the work.
 const OldSnapshot = "old-snapshot"
 
-// drainingsOf are the ways to drain, the floor first.
+// drainingsOf returns the ways to drain, the floor first.
 func drainingsOf(g database, shape Shape, o Options) []drainRun {
 	engine := func(name string, nodes int) drainRun {
 		return drainRun{name: name, ground: g, shape: shape, jobs: o.Jobs, ready: nodesReady(g, o.Jobs, nodes), idles: o.OldSnapshot}
@@ -50,7 +50,7 @@ func drainingsOf(g database, shape Shape, o Options) []drainRun {
 	return ways
 }
 
-// nodesReady starts so many nodes.
+// nodesReady starts the given number of nodes.
 func nodesReady(g database, jobs, n int) func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 	return func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		c, err := startNodes(ctx, g.store, n, nil)
@@ -61,7 +61,7 @@ func nodesReady(g database, jobs, n int) func(context.Context) (do, rest func(co
 	}
 }
 
-// measure fills the tables, has the work done, and checks that it was done once.
+// measure fills the tables, does the work, and checks that it was done once.
 func (d drainRun) measure(ctx context.Context) (r Result, err error) {
 	if err := d.ground.clear(ctx); err != nil {
 		return r, fmt.Errorf("clear: %w", err)
@@ -97,7 +97,7 @@ func (d drainRun) measure(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// work has the work done and measures it.
+// work does the work and measures it.
 func (d drainRun) work(ctx context.Context) (r Result, err error) {
 	do, rest, over, err := d.ready(ctx)
 	if err != nil {
@@ -126,8 +126,8 @@ func (d drainRun) work(ctx context.Context) (r Result, err error) {
 	return r, nil
 }
 
-// idle is how many pages of the database a sweep touches for each shard where nothing is due: from where
-// the last node left off.
+// idle returns the number of database pages that a sweep reads per shard if nothing is due, from the cursor of the last
+// node.
 func idle(ctx context.Context, g database) (each float64, err error) {
 	s, err := g.store(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func idle(ctx context.Context, g database) (each float64, err error) {
 	return float64(touched) / float64(len(leases)), err
 }
 
-// touched is how many pages of the database a read of due jobs touches.
+// touched returns the number of database pages read by a query of due jobs.
 func touched(ctx context.Context, s *store.Store, walks []futurejobs.ShardCursor) (int64, error) {
 	now, err := s.Now(ctx)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"deadman/internal/store"
 )
 
-// FewPending is how many jobs pend where reads beside few of them are measured.
+// FewPending is the number of pending jobs for the reads beside few of them.
 const FewPending = 300_000
 
 const (
-	dueReads = 100 // of a round
-	dueWarm  = 10  // before them
-	duePage  = 250 // jobs of a shard that a sweep of all shards reads at a time
+	dueReads = 100 // per round
+	dueWarm  = 10  // before the round
+	duePage  = 250 // jobs per shard that a sweep of all shards reads at a time
 )
 
-// dueQuery is the query that a sweep of so many walks begins with.
+// dueQuery returns the first query of a sweep.
 func dueQuery(walks []futurejobs.ShardCursor, now time.Time) futurejobs.DueQuery {
 	return futurejobs.DueQuery{Walks: walks, Until: now, Limit: duePage}
 }
 
-// dueWays read the first due jobs of all shards, as a sweep does: beside few jobs that pend, in a place of
-// its own, and beside as many as there are.
+// dueWays read the first due jobs of all shards, as a sweep does: beside few pending jobs, in a schema of their own,
+// and beside all of them.
 func dueWays(ctx context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
 	beside := o
 	beside.Pending, beside.Scattered = o.Few, false
@@ -48,7 +48,7 @@ func dueWays(ctx context.Context, g database, o Options) (ways []contender, over
 	return ways, over, nil
 }
 
-// reading reads due jobs beside some that pend.
+// reading reads due jobs beside pending ones.
 type reading struct {
 	ground        database
 	pending, jobs int
@@ -69,7 +69,7 @@ func (r reading) measure(ctx context.Context) (result Result, err error) {
 	return r.read(ctx, s)
 }
 
-// read reads the same jobs again and again.
+// read reads the same jobs repeatedly.
 func (r reading) read(ctx context.Context, s *store.Store) (result Result, err error) {
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r reading) read(ctx context.Context, s *store.Store) (result Result, err e
 		}
 		took[i] = time.Since(started)
 		if len(found) != jobs || jobs == 0 {
-			return result, fmt.Errorf("a read finds %d jobs, and one before found %d", len(found), jobs)
+			return result, fmt.Errorf("a read returned %d jobs, and an earlier one %d", len(found), jobs)
 		}
 	}
 	result = Result{
@@ -111,7 +111,7 @@ func (r reading) read(ctx context.Context, s *store.Store) (result Result, err e
 	return result, err
 }
 
-// quantiles says what single ones of something took.
+// quantiles sets the quantiles of single durations.
 func (r *Result) quantiles(took []time.Duration) {
 	slices.Sort(took)
 	r.P50, r.P99, r.Most = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]

@@ -20,8 +20,7 @@ import (
 	"deadman/rules"
 )
 
-// EventsDocument is the rule of the events: a key and a condition over the body, and what
-// ends the wait.
+// EventsDocument is the rule of the events: a key, a condition over the body, and a resolve event.
 const EventsDocument = `
 name: bench-events
 entity: order
@@ -32,7 +31,7 @@ escalate:
 slot: 15m
 `
 
-// eventBody is what each event carries, about 300 bytes; its argument is a number.
+// eventBody is the body of each event, about 300 bytes; its argument is a number.
 const eventBody = `{"id":"ord-%08[1]d","status":"PLACED","total":129.9,"currency":"EUR","placed_at":"2026-01-02T03:04:05Z",` +
 	`"customer":{"id":"cus-%08[1]d","name":"Ada Lovelace","city":"London"},` +
 	`"items":[{"sku":"A-1042","count":2,"price":49.95},{"sku":"B-7","count":1,"price":30}],"note":"leave it with the neighbours, please"}`
@@ -42,7 +41,7 @@ const (
 	eventsSubject = "orders.placed"
 )
 
-// intakeRun is a stream full of events, and the database where they become jobs.
+// intakeRun is a stream full of events, and the database in which they become jobs.
 type intakeRun struct {
 	ground database
 	events int
@@ -50,8 +49,8 @@ type intakeRun struct {
 	bus    *bus.Bus
 }
 
-// eventsWays are the ways to make jobs of the events of a stream, which are there before. A stream is applied in its
-// order, one transaction after the other: so is the floor.
+// eventsWays returns the ways to create jobs from the events of a stream, which are published before. A stream is
+// applied in order, one transaction after the other, also by the floor.
 func eventsWays(ctx context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
 	e := &intakeRun{ground: g, events: o.Jobs}
 	over = func(context.Context) error { e.close(); return nil }
@@ -68,7 +67,7 @@ func eventsWays(ctx context.Context, g database, o Options) (ways []contender, o
 		func(ctx context.Context) error { return bareEvents(ctx, g, of, e.server.ClientURL(), e.events) }), over, nil
 }
 
-// open starts a broker in a folder, has a rule listen, and publishes the events.
+// open starts a broker in a folder, binds a rule to the stream, and publishes the events.
 func (e *intakeRun) open(ctx context.Context, dir string) (err error) {
 	log := slog.New(slog.DiscardHandler)
 	if e.server, err = bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: log}); err != nil {
@@ -100,7 +99,7 @@ func (e *intakeRun) open(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// publishedAtOnce bounds how many events are in memory while they are published.
+// publishedAtOnce is the maximum number of events in memory during publishing.
 const publishedAtOnce = 50_000
 
 // listen saves the rule.
@@ -118,7 +117,7 @@ func (e *intakeRun) close() {
 	}
 }
 
-// ready has the stream read from its start.
+// ready resets the cursor to the start of the stream.
 func (e *intakeRun) ready(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 	if err := e.ground.run(ctx, `UPDATE event_cursor SET last_seq = 0, last_at = NULL, read_through_at = NULL, created = 0`); err != nil {
 		return nil, nil, nil, err
@@ -130,7 +129,7 @@ func (e *intakeRun) ready(ctx context.Context) (do, rest func(context.Context) e
 	return func(ctx context.Context) error { return e.takeIn(ctx, s) }, nil, s.Close, nil
 }
 
-// CreateStream makes the stream of the events, which takes atomic batches.
+// CreateStream creates the stream of the events, which allows atomic batches.
 func CreateStream(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -142,8 +141,7 @@ func CreateStream(ctx context.Context, nc *nats.Conn) error {
 	return err
 }
 
-// PublishEvents publishes events for EventsDocument, each of a key of its own: from a number up
-// to another.
+// PublishEvents publishes events for EventsDocument, each with its own key, numbered from from up to to.
 func PublishEvents(ctx context.Context, nc *nats.Conn, from, to int) error {
 	messages := make([]*nats.Msg, 0, to-from)
 	for i := from; i < to; i++ {
@@ -154,7 +152,7 @@ func PublishEvents(ctx context.Context, nc *nats.Conn, from, to int) error {
 	return publish(ctx, nc, messages)
 }
 
-// takeIn runs an intake until all events are jobs.
+// takeIn runs ingest until all events are jobs.
 func (e *intakeRun) takeIn(ctx context.Context, s *store.Store) error {
 	clock := futurejobs.NewClock(s.Now, time.Now)
 	if err := clock.Sync(ctx); err != nil {
@@ -174,24 +172,24 @@ func (e *intakeRun) takeIn(ctx context.Context, s *store.Store) error {
 	return ctx.Err()
 }
 
-// holder holds all of so many shards.
+// holder holds all of the given number of shards.
 type holder int
 
 func (h holder) Holds(int16) bool { return true }
 func (h holder) Count() int       { return int(h) }
 
-// createCounter calls all once no job is left to create.
+// createCounter calls all after the last job is created.
 type createCounter struct {
 	left atomic.Int64
 	all  func()
 }
 
-// Taken is of events.Observer.
+// Taken implements events.Observer.
 func (m *createCounter) Taken(outcome string, n int) {
 	if outcome == events.Created && m.left.Add(-int64(n)) == 0 {
 		m.all()
 	}
 }
 
-// Alerted is of events.Observer.
+// Alerted implements events.Observer.
 func (*createCounter) Alerted(alerts.Alert) {}

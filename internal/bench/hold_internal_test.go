@@ -7,8 +7,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// While an old transaction is held, the server can't forget what is gone; afterwards it can.
-func TestHold(t *testing.T) {
+// While an old transaction is open, the server keeps deleted rows; afterwards it removes them.
+func TestOldSnapshot(t *testing.T) {
 	g, err := openPostgres(t.Context(), storetest.Postgres(t))
 	if err != nil {
 		t.Fatal(err)

@@ -22,12 +22,11 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// ticks is the unit of the CPU times of /proc, in a second: the same on every Linux.
+// ticks is the unit of CPU times in /proc per second: the same on every Linux.
 const ticks = 100
 
-// BenchmarkIdle measures a node that waits for DEADMAN_BENCH_JOBS jobs, of which none is
-// due and whose rule has slots every second: its memory, and what of a core it takes. The database and the broker are other
-// processes.
+// BenchmarkIdle measures the memory and CPU time of a node with DEADMAN_BENCH_JOBS pending jobs, of which none is due
+// and whose rule has slots every second. The database and the broker are other processes.
 func BenchmarkIdle(b *testing.B) {
 	dsn := durable(b)
 	pending := setting(b, "DEADMAN_BENCH_JOBS", 1_000_000)
@@ -48,13 +47,13 @@ func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
 		const span = 30 * time.Second
 		before := cpu(b, node)
-		time.Sleep(span) // what is measured is a node at rest
+		time.Sleep(span) // measures an idle node
 		b.ReportMetric(100*(cpu(b, node)-before).Seconds()/span.Seconds(), "%core")
 		b.ReportMetric(float64(resident(b, node))/(1<<20), "MB")
 	}
 }
 
-// startNode builds and starts a node with some rules and settings, and returns its process id.
+// startNode builds and starts a node with a rule and settings, and returns its process id.
 func startNode(b *testing.B, dsn, url, rule string, settings ...string) (pid int) {
 	b.Helper()
 	dir := b.TempDir()
@@ -72,7 +71,7 @@ func startNode(b *testing.B, dsn, url, rule string, settings ...string) (pid int
 		"serve", "--database-url", dsn, "--nats-url", url,
 		"--http-addr", "127.0.0.1:0", "--rules", rules, "--log-format", "json",
 	}, settings...)...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { // what sizes a benchmark is no setting of a node
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { // the benchmark's variables are no settings of a node
 		return strings.HasPrefix(s, "DEADMAN_")
 	})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -90,7 +89,7 @@ func startNode(b *testing.B, dsn, url, rule string, settings ...string) (pid int
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if bytes.Contains(lines.Bytes(), []byte(`"serving"`)) {
-			go io.Copy(io.Discard, out) //nolint:errcheck // it ends with the process
+			go io.Copy(io.Discard, out) //nolint:errcheck // ends with the process
 			return cmd.Process.Pid
 		}
 	}
@@ -98,7 +97,7 @@ func startNode(b *testing.B, dsn, url, rule string, settings ...string) (pid int
 	return 0
 }
 
-// cpu is the time that a process has taken of the cores.
+// cpu returns the CPU time used by a process.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -117,7 +116,7 @@ func cpu(b *testing.B, pid int) time.Duration {
 	return time.Duration(sum) * time.Second / ticks
 }
 
-// resident is the memory that a process has in use, in bytes.
+// resident returns the resident memory of a process, in bytes.
 func resident(b *testing.B, pid int) int {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

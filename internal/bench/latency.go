@@ -22,12 +22,12 @@ import (
 const Node = "node"
 
 const (
-	aheadFirst = 5 * time.Second // from when jobs are put in to their slot
+	aheadFirst = 5 * time.Second // from inserting jobs to their slot
 	aheadMost  = 2 * time.Minute
-	alertsMost = 2 * time.Minute // to hear all alerts after their slot
+	alertsMost = 2 * time.Minute // maximum time from a slot to its last alert
 )
 
-// latencyWays have a whole node say an alert of each job, on a broker of its own.
+// latencyWays measure the alerts of a whole node on a private broker.
 func latencyWays(_ context.Context, g database, o Options) (ways []contender, over func(context.Context) error, err error) {
 	server, err := bus.StartServer(bus.ServerOptions{Dir: o.Dir + "/nats", Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -37,24 +37,24 @@ func latencyWays(_ context.Context, g database, o Options) (ways []contender, ov
 	return []contender{{Node, l.measure}}, func(context.Context) error { server.Close(); return nil }, nil
 }
 
-// latency measures how long after their slot the alerts of jobs are heard.
+// latency measures the time from the slot to the alerts of jobs.
 type latency struct {
 	ground database
 	jobs   int
 	url    string // of the broker
 }
 
-// errLate means that a slot came before all of its jobs were there.
-var errLate = errors.New("the slot came before its jobs were put in")
+// errLate means that the slot came before all jobs were inserted.
+var errLate = errors.New("the slot came before its jobs were inserted")
 
-// measure tries with slots further and further ahead.
+// measure retries with a later slot.
 func (l latency) measure(ctx context.Context) (r Result, err error) {
 	for ahead := aheadFirst; ahead <= aheadMost; ahead *= 2 {
 		if r, err = l.measureAhead(ctx, ahead); !errors.Is(err, errLate) {
 			return r, err
 		}
 	}
-	return r, fmt.Errorf("%w within %v; measure with fewer", err, aheadMost)
+	return r, fmt.Errorf("%w within %v; measure with fewer jobs", err, aheadMost)
 }
 
 func (l latency) measureAhead(ctx context.Context, ahead time.Duration) (r Result, err error) {
@@ -135,10 +135,10 @@ func (l latency) serve(ctx context.Context) (stop func() error, err error) {
 	}
 }
 
-// alertListener waits for so many alerts, and returns how long after its slot each came.
+// alertListener waits for n alerts and returns the delay of each after its slot.
 type alertListener func(ctx context.Context, n int) ([]time.Duration, error)
 
-// hearRule listens to the alerts of a rule, each of a job of its own.
+// hearRule subscribes to the alerts of a rule, one per job.
 func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func() time.Time) (hear alertListener, stop func(), err error) {
 	consumer, err := js.OrderedConsumer(ctx, bus.AlertsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"deadman.alerts." + rule + ".>"}, DeliverPolicy: jetstream.DeliverNewPolicy,
@@ -173,7 +173,7 @@ func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func
 			}
 			select {
 			case <-ctx.Done():
-				return nil, fmt.Errorf("%d of %d alerts came: %w", len(got), n, ctx.Err())
+				return nil, fmt.Errorf("%d of %d alerts were received: %w", len(got), n, ctx.Err())
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
@@ -181,7 +181,7 @@ func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func
 	return hear, reading.Stop, nil
 }
 
-// slotOf is the slot of an alert that fires.
+// slotOf returns the slot of a firing alert.
 func slotOf(alert []byte) (time.Time, error) {
 	var said struct {
 		Slot   time.Time

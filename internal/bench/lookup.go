@@ -16,16 +16,16 @@ import (
 	"deadman/rules"
 )
 
-// LookupOptions say what to measure.
+// LookupOptions are the options of Lookup.
 type LookupOptions struct {
 	DatabaseURL string // Postgres
-	Jobs        int    // due jobs of a round
-	Rounds      int    // times that each way is measured, in turn
-	Orders      int    // rows of the table that is looked up in
+	Jobs        int    // due jobs per round
+	Rounds      int    // number of measurements of each way, alternating
+	Orders      int    // rows of the looked-up table
 	Out         io.Writer
 }
 
-// LookupDocument is Document with its condition over what a database says of each order.
+// LookupDocument is Document with its condition over the result of a database query for each order.
 const LookupDocument = `
 name: bench
 entity: order
@@ -38,9 +38,9 @@ slot: 1s
 labels: {team: fulfilment}
 `
 
-// Lookup measures the rate at which due jobs are finished where each of them is looked up in a
-// table of the same Postgres, and where none is. It prints a RESULT line each, then the medians,
-// and returns the one rate as a part of the other, and the batches of a drain.
+// Lookup measures the rate of finished jobs with a lookup of each job in a table of the same Postgres, and without. It
+// prints a RESULT line for each, then the medians, and returns the ratio of the rates and the number of batches of a
+// drain.
 func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64, err error) {
 	g, err := openPostgres(ctx, o.DatabaseURL)
 	if err != nil {
@@ -84,7 +84,7 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	return looking / bare, batches, nil
 }
 
-// lookingUp is a node that drains jobs by a rule.
+// lookingUp is a node that drains the jobs of a rule.
 func lookingUp(g database, name, document string, jobs int, sources rules.Sources) drainRun {
 	return drainRun{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		s, err := g.store(ctx)
@@ -102,7 +102,7 @@ func lookingUp(g database, name, document string, jobs int, sources rules.Source
 	}}
 }
 
-// FillOrders makes the table of orders, with those of all jobs in it.
+// FillOrders creates the table of orders with a row for each job.
 func FillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, status text NOT NULL, body text NOT NULL)`,

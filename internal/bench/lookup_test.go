@@ -7,9 +7,8 @@ import (
 	"deadman/internal/bench"
 )
 
-// BenchmarkLookup drains due jobs that are looked up in a table, and ones that are not, in turn,
-// and prints what each round gave. DEADMAN_BENCH_JOBS, DEADMAN_BENCH_ORDERS and
-// DEADMAN_BENCH_ROUNDS size it.
+// BenchmarkLookup drains due jobs with and without a lookup, alternating, and prints the result of each round.
+// DEADMAN_BENCH_JOBS, DEADMAN_BENCH_ORDERS and DEADMAN_BENCH_ROUNDS set its size.
 func BenchmarkLookup(b *testing.B) {
 	options := bench.LookupOptions{
 		DatabaseURL: durable(b), Out: os.Stdout,

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// memoryLook is how often the memory in use is looked at.
+// memoryLook is the interval of reading the memory in use.
 const memoryLook = 10 * time.Millisecond
 
-// memoryWatch notes the most memory that this process has in use.
+// memoryWatch records the maximum memory of this process.
 type memoryWatch struct {
-	resets bool // the system notes it by itself, from the same moment on
+	resets bool // the system's maximum could be reset at the start
 	ending chan struct{}
 	ended  sync.WaitGroup
 
@@ -20,7 +20,7 @@ type memoryWatch struct {
 	most int64
 }
 
-// watchMemory begins with what is in use now, after what is not used any more was given back.
+// watchMemory returns unused memory to the system and starts recording.
 func watchMemory() *memoryWatch {
 	debug.FreeOSMemory()
 	w := &memoryWatch{resets: resetResident(), ending: make(chan struct{})}
@@ -47,8 +47,8 @@ func (w *memoryWatch) look() {
 	w.most = max(w.most, now)
 }
 
-// peak is the most that was in use until now, in bytes: what the system saw, with the program itself in
-// it, or what the runtime had of the system where that says nothing.
+// peak returns the maximum memory so far, in bytes: as recorded by the system, including the program itself, or else
+// the memory mapped by the runtime.
 func (w *memoryWatch) peak() int64 {
 	if most := mostResident(); w.resets && most > 0 {
 		return most
@@ -64,7 +64,7 @@ func (w *memoryWatch) stop() {
 	w.ended.Wait()
 }
 
-// mapped is the memory that the runtime has of the system and has not given back.
+// mapped returns the memory that the runtime has mapped and not returned.
 func mapped() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

@@ -16,33 +16,33 @@ import (
 	"deadman/rules"
 )
 
-// How long nodes may take to share the shards out, and how often that is looked at.
+// Timeouts of distributing the shards, and the polling interval.
 const (
 	shareMost = 30 * time.Second
-	restMost  = time.Minute // to find nothing left
+	restMost  = time.Minute // until nothing is left to do
 	shareLook = 20 * time.Millisecond
 )
 
-// cluster is nodes that hold the shards of one database between them, and do not sweep yet.
+// cluster is a set of nodes that hold the shards of one database and do not sweep yet.
 type cluster struct {
 	nodes  []*node
 	tally  *tally
 	sweeps sync.WaitGroup
-	cease  context.CancelFunc // the sweeps; nil: they have not begun
+	cease  context.CancelFunc // stops the sweeps; nil: not started
 }
 
-// node is what a node needs to sweep, and no more.
+// node has the parts of a node that a sweep needs.
 type node struct {
 	store   *store.Store
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	stop    context.CancelFunc
 	stopped chan error
-	swept   error // what the sweep ended with
+	swept   error // error of the sweep
 }
 
-// startNodes starts nodes and returns once they hold all shards in fair shares. sources are what
-// their rules look up in; nil: nothing.
+// startNodes starts nodes and returns once they hold all shards in equal numbers. sources are the sources of their
+// rules; nil: none.
 func startNodes(ctx context.Context, open func(context.Context) (*store.Store, error), n int, sources rules.Sources) (*cluster, error) {
 	c := &cluster{tally: &tally{none: make(chan struct{})}}
 	for i := range n {
@@ -79,7 +79,7 @@ func (c *cluster) start(ctx context.Context, s *store.Store, name string, source
 	return nil
 }
 
-// shared waits until all shards are held, by each node as many as by the others.
+// shared waits until all shards are held in equal numbers.
 func (c *cluster) shared(ctx context.Context) error {
 	deadline := time.Now().Add(shareMost)
 	for {
@@ -103,7 +103,8 @@ func (c *cluster) shared(ctx context.Context) error {
 	}
 }
 
-// drain has all nodes sweep, and returns once so many jobs are settled. They sweep on until stop.
+// drain starts the sweeps of all nodes and returns once the given number of jobs is settled. The sweeps continue until
+// stop.
 func (c *cluster) drain(ctx context.Context, jobs int) error {
 	c.tally.left.Store(int64(jobs))
 	working, cease := context.WithCancel(ctx)
@@ -118,11 +119,11 @@ func (c *cluster) drain(ctx context.Context, jobs int) error {
 	return ctx.Err()
 }
 
-// rests is how many sweeps after the last decision show that a node has nothing left: one may have begun
-// before it, and one forgets what was decided.
+// rests is the number of sweeps after the last decision that show that a node has nothing left to do: one may have
+// begun before it, and one drops the settled jobs from memory.
 const rests = 3
 
-// rest waits until each node that sweeps has found nothing left to do.
+// rest waits until no node has anything left to do.
 func (c *cluster) rest(ctx context.Context) error {
 	deadline := time.Now().Add(restMost)
 	for _, n := range c.nodes {
@@ -133,7 +134,7 @@ func (c *cluster) rest(ctx context.Context) error {
 				continue
 			}
 			if time.Now().After(deadline) {
-				return errors.Join(fmt.Errorf("a node that has nothing left to do does not come through %d sweeps in %v", rests, restMost), n.sweeper.Err())
+				return errors.Join(fmt.Errorf("an idle node did not complete %d sweeps in %v", rests, restMost), n.sweeper.Err())
 			}
 			select {
 			case <-ctx.Done():
@@ -145,7 +146,7 @@ func (c *cluster) rest(ctx context.Context) error {
 	return nil
 }
 
-// stop has the nodes end their sweeps and give their shards back.
+// stop ends the sweeps and releases the leases.
 func (c *cluster) stop() (err error) {
 	if c.cease != nil {
 		c.cease()
@@ -165,17 +166,17 @@ type tally struct {
 	none chan struct{}
 }
 
-// Checked counts a job that was settled; what was dropped is checked again.
+// Checked counts a settled job; a dropped check is repeated.
 func (t *tally) Checked(_, outcome string, _ time.Duration) {
 	if outcome != "dropped" && t.left.Add(-1) == 0 {
 		close(t.none)
 	}
 }
 
-// Alerted is of futurejobs.Observer.
+// Alerted implements futurejobs.Observer.
 func (t *tally) Alerted(alerts.Alert) {}
 
-// saveRule saves the one rule of a text; it listens to events from the start of their streams.
+// saveRule saves the single rule of a text, with its streams read from the start.
 func saveRule(ctx context.Context, s *store.Store, text string, reads ...rules.StreamBinding) error {
 	documents, err := rules.Parse([]byte(text), "bench.yaml")
 	if err != nil {

@@ -10,33 +10,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ScatteredAt is how many jobs pend at least for each that is due where these lie among those: there are
-// fewer than 25 on a page, and some more holes than are filled.
+// ScatteredAt is the minimum number of pending jobs for each due job if due jobs are scattered among them: a page has
+// fewer than 25 jobs, and not all holes are filled.
 const ScatteredAt = 40
 
 const (
-	backlogChunk   = 100_000 // jobs that a statement puts in
-	backlogWriters = 2       // statements at once
+	backlogChunk   = 100_000 // jobs per statement
+	backlogWriters = 2       // concurrent statements
 )
 
-// laterKey keeps the keys of jobs that pend among those of the rounds: an index is written in the same
-// places as where all of them were of one kind.
+// laterKey keeps the keys of pending jobs among those of the rounds, so that an index is written in the same places as
+// if all jobs were of one kind.
 const laterKey = `'key-' || i || '-later'`
 
-// pend puts in jobs that wait, without the indexes, which are made when all are there.
+// pend inserts the other pending jobs without indexes, and then creates the indexes.
 //
-// About half of a body is as random as the ids and amounts of real ones: else the server could compress its
-// log too well.
+// About half of a body is as random as the ids and amounts of real ones: otherwise the server could compress its log
+// too well.
 //
-// Where the jobs of a round are to lie among them, it leaves a hole for each: a job is put in and taken
-// away again, and there is no room elsewhere but at the end.
+// If the jobs of a round are to be scattered among them, it creates a hole for each: it inserts a job and deletes it,
+// so that the only other free space is at the end.
 func (g *postgresDB) pend(ctx context.Context, o Options) error {
 	if o.Pending == 0 {
 		return nil
 	}
 	every := 0
 	if g.apart = o.Scattered; g.apart {
-		every = 3 * o.Pending / (4 * o.Jobs) // some holes are too small for a job by a few bytes
+		every = 3 * o.Pending / (4 * o.Jobs) // some holes are a few bytes too small for a job
 	}
 	if g.pending = o.Pending; every > 0 {
 		g.pending -= o.Pending / every
@@ -66,7 +66,7 @@ func (g *postgresDB) pend(ctx context.Context, o Options) error {
 	return execute(ctx, g.pool, `ANALYZE future_job`)
 }
 
-// putIn puts in the jobs, some statements at a time. Of each so many, one is a hole; 0: none.
+// putIn inserts the jobs with concurrent statements. One in every is a hole; 0: none.
 func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
 	hole := "false"
 	if every > 0 {
@@ -112,13 +112,13 @@ func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
 	return group.Wait()
 }
 
-// index is how an index is made again.
+// index has the statements that recreate an index.
 type index struct {
 	make       string
-	constraint string // that it is for; empty: none
+	constraint string // of the index; empty: none
 }
 
-// dropIndexes drops all indexes of the jobs, and returns how they are made again.
+// dropIndexes drops all indexes of the jobs and returns how to recreate them.
 func (g *postgresDB) dropIndexes(ctx context.Context) ([]index, error) {
 	rows, err := g.pool.Query(ctx, `
 SELECT c.relname, pg_get_indexdef(i.indexrelid), coalesce(k.conname, ''), coalesce(k.contype = 'p', false)
@@ -151,13 +151,13 @@ WHERE i.indrelid = 'future_job'::regclass ORDER BY c.relname`)
 	return all, execute(ctx, g.pool, drop...)
 }
 
-// makeIndex gives the server more memory to sort in than it may have elsewhere.
+// makeIndex creates an index with a larger sort memory.
 func (g *postgresDB) makeIndex(ctx context.Context, i index) error {
 	tx, err := g.pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
 	for _, statement := range []string{`SET LOCAL maintenance_work_mem = '512MB'`, i.make, i.constraint} {
 		if statement == "" {
 			continue
@@ -169,7 +169,7 @@ func (g *postgresDB) makeIndex(ctx context.Context, i index) error {
 	return tx.Commit(ctx)
 }
 
-// pends counts, which takes a while.
+// pends counts all pending jobs, which takes a while.
 func (g *postgresDB) pends(ctx context.Context) error {
 	n := 0
 	if err := g.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins).Scan(&n); err != nil {
@@ -178,22 +178,22 @@ func (g *postgresDB) pends(ctx context.Context) error {
 	return allPend(n, g.pending)
 }
 
-// checkApart reports whether nearly all due jobs lie on pages of their own.
+// checkApart checks that nearly all due jobs are on separate pages.
 func (g *postgresDB) checkApart(ctx context.Context, jobs int) error {
 	var pages int
 	if err := g.pool.QueryRow(ctx, `SELECT count(DISTINCT (ctid::text::point)[0]) FROM future_job WHERE `+g.ofRounds()).Scan(&pages); err != nil {
 		return err
 	}
 	if 4*pages < 3*jobs {
-		return fmt.Errorf("%d due jobs lie on %d pages, so that they aren't scattered; let more pend", jobs, pages)
+		return fmt.Errorf("%d due jobs lie on %d pages, so they aren't scattered; increase the number of pending jobs", jobs, pages)
 	}
 	return nil
 }
 
-// pend puts in jobs that wait.
+// pend inserts the other pending jobs.
 func (g *sqliteDB) pend(ctx context.Context, o Options) error {
 	if o.Scattered {
-		return errors.New("SQLite has no place to choose; give a Postgres")
+		return errors.New("scattered jobs are not supported with SQLite; give a Postgres")
 	}
 	g.pending = o.Pending
 	for from := 1; from <= o.Pending; from += backlogChunk {

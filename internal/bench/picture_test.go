@@ -10,15 +10,15 @@ import (
 	"text/template"
 )
 
-// picture is a diagram of lines over numbers.
+// picture is a line chart.
 type picture struct {
 	Title, Note string
 	X, Y        axis
-	Lines       []line // the first one is drawn as the higher one
+	Lines       []line // the first one is drawn as the upper one
 }
 
-// axis is what is along x or y. One that isn't logarithmic begins at 0; of one that is, 0 is a power of ten
-// before all other numbers.
+// axis is the x or y axis. A linear axis begins at 0; on a logarithmic axis 0 is drawn at a power of ten below all
+// other numbers.
 type axis struct {
 	Name string
 	Text func(float64) string
@@ -33,20 +33,20 @@ type line struct {
 	Points []point // from left to right
 }
 
-// point is a number at X, and the least and the most of what it is the median of.
+// point is a median at X with its minimum and maximum.
 type point struct{ X, Y, Least, Most float64 }
 
-// The place of the lines in a picture of 720 by 400, in pixels. Their points keep away from its sides, for
-// their numbers are wider.
+// The area of the lines in a picture of 720 by 400 pixels. Points keep a distance from its sides, because their labels
+// are wider.
 const left, right, top, bottom, inset = 76.0, 620.0, 84.0, 340.0, 26.0
 
-// mark is a text at a place.
+// mark is a text at a position.
 type mark struct {
 	At   float64
 	Text string
 }
 
-// dot is a point in pixels: the least and the most, and a label.
+// dot is a point in pixels, with its minimum, maximum and label.
 type dot struct {
 	X, Y, Least, Most, LabelAt float64
 	Label                      string
@@ -60,7 +60,7 @@ type curve struct {
 	NameAt float64
 }
 
-// draw is the picture as SVG.
+// draw returns the picture as SVG.
 func (p picture) draw() ([]byte, error) {
 	var xs, ys []float64
 	for _, l := range p.Lines {
@@ -82,7 +82,7 @@ func (p picture) draw() ([]byte, error) {
 	drawn := struct {
 		picture
 		Across, Up []mark
-		Break      float64 // between 0 and the next number; 0: there is none
+		Break      float64 // between 0 and the next number; 0: none
 		Curves     []curve
 	}{picture: p, Across: p.Y.marks(rows), Up: p.X.marks(xs)}
 	if p.X.Log && xs[0] == 0 {
@@ -97,7 +97,7 @@ func (p picture) draw() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// span has the axis reach over numbers, and returns the even ones to mark along y.
+// span sets the range of the axis and returns the round numbers to mark along y.
 func (a *axis) span(numbers []float64) (even []float64) {
 	least, most := math.Inf(1), slices.Max(numbers)
 	for _, n := range numbers {
@@ -124,12 +124,11 @@ func (a *axis) span(numbers []float64) (even []float64) {
 	return even
 }
 
-// room is how many times a number on a logarithmic axis the first and the last mark are away from it at the least:
-// its text has to stand there, too.
+// room is the minimum factor between a number on a logarithmic axis and the first or last mark: the number's label
+// needs space.
 const room = 1.3
 
-// evens are 1, 2 and 5 times powers of ten, from the last that is not above a number to the first that is
-// not below another.
+// evens returns 1, 2 and 5 times powers of ten, from the last one not above least to the first one not below most.
 func evens(least, most float64) (all []float64) {
 	for unit := math.Pow(10, math.Floor(math.Log10(least))); ; unit *= 10 {
 		for _, n := range []float64{1, 2, 5} {
@@ -143,7 +142,7 @@ func evens(least, most float64) (all []float64) {
 	}
 }
 
-// at is the place of a number.
+// at returns the position of a number.
 func (a *axis) at(n float64) float64 {
 	part := n
 	if a.Log {
@@ -162,7 +161,7 @@ func (a *axis) marks(numbers []float64) (all []mark) {
 	return all
 }
 
-// curve is a line with its numbers above or below.
+// curve returns a line with its labels above or below.
 func (p picture) curve(l line, below bool) curve {
 	c := curve{Name: l.Name}
 	var path []string
@@ -178,7 +177,7 @@ func (p picture) curve(l line, below bool) curve {
 	return c
 }
 
-// apart moves the name of each curve so far down that it isn't written over that of the one before.
+// apart moves the names of curves down so that they do not overlap.
 func apart(curves []curve) {
 	for i := 1; i < len(curves); i++ {
 		curves[i].NameAt = max(curves[i].NameAt, curves[i-1].NameAt+16)

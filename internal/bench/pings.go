@@ -25,23 +25,23 @@ import (
 	"deadman/web"
 )
 
-// PingsOptions say what to measure.
+// PingsOptions are the options of Pings.
 type PingsOptions struct {
 	Dir         string // an empty folder for SQLite
 	Pings       int    // sent over HTTP in a round
-	Keys        int    // that they are of, in turn
-	Connections int    // that are kept alive; each sends the next ping when the one before is answered
-	Rounds      int    // times that each way is measured, in turn
+	Keys        int    // number of keys, used in turn
+	Connections int    // kept alive; each sends its next ping after the response
+	Rounds      int    // number of measurements of each way, alternating
 	Out         io.Writer
 }
 
-// pingsEvery and pingsSlot are the heartbeat of the rule: each key is written once in a slot.
+// pingsEvery and pingsSlot are the heartbeat of the rule: each key is written once per slot.
 const (
 	pingsEvery = time.Hour
 	pingsSlot  = time.Second
 )
 
-// pingRun is a node's way from HTTP to SQLite, and what it wrote.
+// pingRun is a node from HTTP to SQLite, with counters of its writes.
 type pingRun struct {
 	PingsOptions
 	*pings.Resolver
@@ -55,13 +55,12 @@ type pingRun struct {
 	acked  []atomic.Int64
 
 	mu    sync.Mutex
-	wrote []int // jobs of each transaction since the round began
+	wrote []int // jobs of each transaction since the start of the round
 }
 
-// Pings measures the rate at which pings over HTTP are answered once they are committed on the
-// embedded store, and that at which the same row updates are written by a loop that does nothing
-// else, in transactions of the same sizes. It prints a RESULT line for each, then the medians, and
-// returns the rate of the pings, and it as a part of the other.
+// Pings measures the rate of HTTP pings answered after their commit on the embedded store, and the rate of a loop that
+// only writes the same row updates in transactions of the same sizes. It prints a RESULT line for each, then the
+// medians, and returns the rate of the pings and its ratio to the other.
 func Pings(ctx context.Context, o PingsOptions) (rate, ratio float64, err error) {
 	p := &pingRun{PingsOptions: o, acked: make([]atomic.Int64, o.Keys)}
 	stop, err := p.open(ctx)
@@ -69,7 +68,7 @@ func Pings(ctx context.Context, o PingsOptions) (rate, ratio float64, err error)
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := p.send(ctx); err != nil { // the jobs begin
+	if err := p.send(ctx); err != nil { // creates the jobs
 		return 0, 0, err
 	}
 	var sent, bare []float64
@@ -110,7 +109,7 @@ func sum(numbers []int) (total int) {
 	return total
 }
 
-// open puts the way together and serves it, until stop.
+// open assembles and serves the node until stop.
 func (p *pingRun) open(ctx context.Context) (stop func() error, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	if p.store, err = store.Open(ctx, store.Options{DataDir: p.Dir, Log: quiet}); err != nil {
@@ -145,7 +144,7 @@ func (p *pingRun) open(ctx context.Context) (stop func() error, err error) {
 	}, nil
 }
 
-// prepare saves the rule, and gives it a ping key.
+// prepare saves the rule and creates its ping key.
 func (p *pingRun) prepare(ctx context.Context) error {
 	keys := make([]string, p.Keys)
 	for i := range keys {
@@ -181,7 +180,7 @@ func (p *pingRun) Beaten(done futurejobs.ApplyResult) {
 	}
 }
 
-// send sends all pings, and returns when all are answered.
+// send sends all pings and returns when all are answered.
 func (p *pingRun) send(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -191,7 +190,7 @@ func (p *pingRun) send(ctx context.Context) error {
 	return group.Wait()
 }
 
-// converse sends pings over one connection, each once the one before is answered.
+// converse sends pings over one connection, each after the previous response.
 func (p *pingRun) converse(ctx context.Context, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
@@ -226,8 +225,7 @@ func (p *pingRun) converse(ctx context.Context, next *atomic.Int64) error {
 	return nil
 }
 
-// check looks whether each ping that was answered is in its job: the job is looked at no sooner
-// than that ping asks for.
+// check checks that each answered ping is in its job: the next check is not before the time that the ping requires.
 func (p *pingRun) check(ctx context.Context) error {
 	for i := range p.Keys {
 		l, err := p.store.Job(ctx, "bench", key(i))
@@ -236,13 +234,13 @@ func (p *pingRun) check(ctx context.Context) error {
 		}
 		want := futurejobs.Grid(pingsSlot).Up(time.UnixMicro(p.acked[i].Load()).Add(pingsEvery))
 		if l.Job.NextCheckAt.Before(want) {
-			return fmt.Errorf("%s is looked at at %s, and a ping that was answered puts it off to %s", key(i), l.Job.NextCheckAt, want)
+			return fmt.Errorf("%s has its next check at %s, and an answered ping postpones it to %s", key(i), l.Job.NextCheckAt, want)
 		}
 	}
 	return nil
 }
 
-// bareUpdate writes the columns that a beat changes.
+// bareUpdate writes the columns that a heartbeat changes.
 const bareUpdate = `UPDATE future_job SET rev = rev + 1, next_check_at = ?, version = 1, pauses = NULL, paused_next_at = NULL, state = state, members = NULL,
 	since_at = ?, event = ?, step = 0, check_count = 0, undecided = 0 WHERE id = ?`
 

@@ -7,10 +7,9 @@ import (
 	"deadman/internal/bench"
 )
 
-// BenchmarkPings sends pings over HTTP to the embedded store, and writes the same rows bare, in
-// turn, and prints what each round gave. DEADMAN_BENCH_JOBS is how many keys ping,
-// DEADMAN_BENCH_PINGS how many pings they send, and DEADMAN_BENCH_CONNECTIONS over how many
-// connections; DEADMAN_BENCH_ROUNDS is how often.
+// BenchmarkPings sends HTTP pings to the embedded store, and writes the same rows with plain SQL, alternating, and
+// prints the result of each round. DEADMAN_BENCH_JOBS is the number of keys, DEADMAN_BENCH_PINGS the number of pings,
+// DEADMAN_BENCH_CONNECTIONS the number of connections, and DEADMAN_BENCH_ROUNDS the number of rounds.
 func BenchmarkPings(b *testing.B) {
 	for b.Loop() {
 		rate, ratio, err := bench.Pings(b.Context(), bench.PingsOptions{

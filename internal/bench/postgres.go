@@ -14,18 +14,18 @@ import (
 	"deadman/internal/store"
 )
 
-// schemaPrefix is what the names of schemas begin with that are measured in; eight hexadecimal digits follow.
+// schemaPrefix is the prefix of the schemas for measurements; eight hexadecimal digits follow.
 const schemaPrefix = "deadman_bench_"
 
-// postgresDB is a schema of its own in somebody's Postgres.
+// postgresDB is a schema in the user's Postgres.
 type postgresDB struct {
-	outside string // how to connect
-	inside  string // the same, into the schema
+	outside string // URL without the schema
+	inside  string // URL with the schema
 	schema  string
-	pool    *pgxpool.Pool // inside
-	begins  time.Time     // when the first job pends; what is due before is of a round
+	pool    *pgxpool.Pool // with the schema
+	begins  time.Time     // time of the first pending job; jobs due earlier belong to a round
 	pending int
-	apart   bool // the jobs of a round lie among those that pend, not side by side
+	apart   bool // the jobs of a round are scattered among the pending ones
 }
 
 func openPostgres(ctx context.Context, database string) (*postgresDB, error) {
@@ -37,7 +37,7 @@ func openPostgres(ctx context.Context, database string) (*postgresDB, error) {
 	if g.inside, err = within(database, g.schema); err != nil {
 		return nil, err
 	}
-	if g.pool, err = pgxpool.New(ctx, g.inside); err != nil { // before the schema, which nobody would drop
+	if g.pool, err = pgxpool.New(ctx, g.inside); err != nil { // before the schema is created, which would not be dropped after an error
 		return nil, err
 	}
 	if err := createSchema(ctx, database, g.schema); err != nil {
@@ -58,7 +58,7 @@ func (g *postgresDB) say(ctx context.Context, statement string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }() // the statement has run, or failed
+	defer func() { _ = conn.Close(ctx) }() // the statement has ended already
 	_, err = conn.Exec(ctx, statement)
 	return err
 }
@@ -88,18 +88,18 @@ func (g *postgresDB) now(ctx context.Context) (now time.Time, err error) {
 
 func (g *postgresDB) written(ctx context.Context) (int64, error) { return written(ctx, g.pool) }
 
-// written is how many bytes of WAL the server has written since it was made.
+// written returns the bytes of WAL that the server has written since its creation.
 func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
 	err = pool.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&lsn)
 	return lsn, err
 }
 
-// ofRounds is the condition that a job is of a round.
+// ofRounds returns the condition for jobs of a round.
 func (g *postgresDB) ofRounds() string {
 	return fmt.Sprintf(`shard = ANY (ARRAY(SELECT generate_series(0, %d)::smallint)) AND next_check_at < '%s'`, shards-1, g.begins.UTC().Format(time.RFC3339))
 }
 
-// clear has the server take away also from the indexes what is gone, so that the rounds are alike.
+// clear also removes deleted rows from the indexes, so that the rounds are alike.
 func (g *postgresDB) clear(ctx context.Context) error {
 	empty := []string{`TRUNCATE future_job, history, alert, alert_outbox`}
 	if g.pending > 0 {
@@ -110,8 +110,8 @@ func (g *postgresDB) clear(ctx context.Context) error {
 	return execute(ctx, g.pool, empty...)
 }
 
-// fill also vacuums, and asks for a checkpoint, so that the rounds are alike. Who may not ask for one
-// measures without.
+// fill also vacuums and requests a checkpoint, so that the rounds are alike. Without the permission it measures without
+// a checkpoint.
 func (g *postgresDB) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
 	due := `date_trunc('minute', now()) - interval '1 minute'`
 	if ahead > 0 {
@@ -120,7 +120,7 @@ func (g *postgresDB) fill(ctx context.Context, shape Shape, jobs int, ahead time
 	if err := insert(ctx, g.pool, jobs, shape.ends(jobs), due); err != nil {
 		return err
 	}
-	if ahead > 0 { // it is about to come
+	if ahead > 0 { // in the future
 		return nil
 	}
 	if err := execute(ctx, g.pool, `VACUUM (ANALYZE) future_job`); err != nil {
@@ -133,7 +133,7 @@ func (g *postgresDB) fill(ctx context.Context, shape Shape, jobs int, ahead time
 	return nil
 }
 
-// fullPageImages ends the connections of the pool first: the server counts what they wrote when they are gone.
+// fullPageImages closes the connections of the pool first: the server counts their writes after they end.
 func (g *postgresDB) fullPageImages(ctx context.Context) (fullPageImages int64, err error) {
 	g.pool.Reset()
 	for last := int64(-1); last != fullPageImages; {
@@ -154,13 +154,13 @@ func (g *postgresDB) fullPageImages(ctx context.Context) (fullPageImages int64, 
 	return fullPageImages, nil
 }
 
-// imagesLook is after which time the count has settled where it stays the same.
+// imagesLook is the polling interval; two equal counts are final.
 const imagesLook = 100 * time.Millisecond
 
-// undefinedTable is the code of the error that there is no such table.
+// undefinedTable is the error code for a missing table.
 const undefinedTable = "42P01"
 
-// openOldSnapshot begins a transaction that sees the database as it is now.
+// openOldSnapshot begins a transaction with a snapshot of the current state.
 func (g *postgresDB) openOldSnapshot(ctx context.Context) (release func(context.Context) error, err error) {
 	conn, err := pgx.Connect(ctx, g.inside)
 	if err != nil {
@@ -174,13 +174,13 @@ func (g *postgresDB) openOldSnapshot(ctx context.Context) (release func(context.
 	return func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, `COMMIT`)
 		if err != nil {
-			err = fmt.Errorf("the old transaction was not held to the end, so nothing was measured beside it: %w", err)
+			err = fmt.Errorf("the old transaction ended during the measurement: %w", err)
 		}
 		return errors.Join(err, conn.Close(ctx))
 	}, nil
 }
 
-// execute runs statements, each in a transaction of its own.
+// execute runs statements, each in its own transaction.
 func execute(ctx context.Context, pool *pgxpool.Pool, statements ...string) error {
 	for _, statement := range statements {
 		if _, err := pool.Exec(ctx, statement); err != nil {
@@ -190,7 +190,7 @@ func execute(ctx context.Context, pool *pgxpool.Pool, statements ...string) erro
 	return nil
 }
 
-// FillPending empties the tables and puts in jobs that are due in an hour.
+// FillPending empties the tables and inserts jobs that are due in an hour.
 func FillPending(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 	if err := execute(ctx, pool, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
 		return err
@@ -201,8 +201,8 @@ func FillPending(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 	return execute(ctx, pool, `VACUUM (ANALYZE) future_job`)
 }
 
-// insert puts in jobs that are due at an instant, with bodies of about 200 bytes, spread over the
-// shards. Those that end lie among the others.
+// insert inserts jobs that are due at an instant, with bodies of about 200 bytes, spread over the shards. The jobs that
+// end are evenly distributed among the others.
 func insert(ctx context.Context, pool *pgxpool.Pool, jobs, ends int, due string) error {
 	_, err := pool.Exec(ctx, fmt.Sprintf(`INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
 		SELECT (hashint4(i) & 1023) %% %d, r.id, v.version, 'key-' || i, t, t, t, t,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime is the CPU time, of the user's and the system's, that this process has used.
+// processTime returns the user and system CPU time used by this process.
 func processTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

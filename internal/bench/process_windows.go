@@ -2,5 +2,5 @@ package bench
 
 import "time"
 
-// processTime is not known here.
+// processTime is not available on this system.
 func processTime() time.Duration { return 0 }

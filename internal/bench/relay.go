@@ -20,16 +20,16 @@ import (
 	"deadman/internal/store"
 )
 
-// RelayOptions say what to measure.
+// RelayOptions are the options of Relay.
 type RelayOptions struct {
 	DatabaseURL string // an empty Postgres database
 	Dir         string // an empty folder for the broker, which syncs every write
 	Alerts      int    // in the outbox
-	Rounds      int    // times that each way is measured, in turn
+	Rounds      int    // number of measurements of each way, alternating
 	Out         io.Writer
 }
 
-// relayRun is what both ways publish to.
+// relayRun has the database, the stream and the messages of both ways.
 type relayRun struct {
 	RelayOptions
 	pool  *pgxpool.Pool
@@ -37,19 +37,18 @@ type relayRun struct {
 	bus   *bus.Bus
 	nc    *nats.Conn
 	js    jetstream.JetStream
-	same  []*nats.Msg // what the relay publishes
+	same  []*nats.Msg // messages published by the relay
 }
 
-// drain is one way to bring something to its end; it returns once the last of it is recorded.
+// drain is one way to do all the work; run returns once the last of it is recorded.
 type drain struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// Relay measures the rate at which alerts get from the outbox into the stream and are
-// marked, and the rate at which the same messages are published in atomic batches by a loop
-// that does nothing else. It prints a RESULT line for each, then the medians, and returns
-// the relay's rate as a part of the other.
+// Relay measures the rate at which alerts are published from the outbox and marked, and the rate of a loop that only
+// publishes the same messages in atomic batches. It prints a RESULT line for each, then the medians, and returns the
+// ratio of the relay's rate to the other.
 func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
 	server, err := bus.StartServer(bus.ServerOptions{Dir: o.Dir, Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -62,7 +61,7 @@ func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
 		return 0, err
 	}
 	if err := r.record(ctx); err != nil {
-		return 0, fmt.Errorf("record what is published: %w", err)
+		return 0, fmt.Errorf("record the published messages: %w", err)
 	}
 	ways := []drain{{"bare", func(ctx context.Context) error { return publish(ctx, r.nc, r.same) }}, {"relay", r.relay}}
 	rates := map[string][]float64{}
@@ -123,12 +122,12 @@ func (r *relayRun) close() {
 		r.pool.Close()
 	}
 	if r.store != nil {
-		_ = r.store.Close() // what was measured is over
+		_ = r.store.Close() // the measurement is complete
 	}
 }
 
-// reset puts all alerts into the outbox, and empties the stream together with its memory of
-// repeats. A checkpoint makes the runs alike.
+// reset fills the outbox with all alerts, and empties the stream together with its duplicate window. A checkpoint makes
+// the runs alike.
 func (r *relayRun) reset(ctx context.Context) error {
 	for _, statement := range []string{
 		`TRUNCATE alert_outbox`,
@@ -148,7 +147,7 @@ func (r *relayRun) reset(ctx context.Context) error {
 	return r.bus.InspectAlertsStream(ctx)
 }
 
-// measure runs one way, and checks that each alert is in the stream, once.
+// measure runs one way and checks that each alert is in the stream once.
 func (r *relayRun) measure(ctx context.Context, way drain) (time.Duration, error) {
 	if err := r.reset(ctx); err != nil {
 		return 0, err
@@ -184,14 +183,14 @@ func (r *relayRun) relay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// markCounter calls all once nothing is left to mark.
+// markCounter calls all after the last alert is marked.
 type markCounter struct {
 	alerts.Outbox
 	left atomic.Int64
 	all  func()
 }
 
-// MarkPublished is of alerts.Outbox.
+// MarkPublished implements alerts.Outbox.
 func (m *markCounter) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 	err := m.Outbox.MarkPublished(ctx, sent)
 	if err == nil && m.left.Add(-int64(len(sent))) == 0 {
@@ -200,7 +199,7 @@ func (m *markCounter) MarkPublished(ctx context.Context, sent []alerts.Alert) er
 	return err
 }
 
-// record has the relay publish once, and keeps the messages.
+// record runs the relay once and keeps its messages.
 func (r *relayRun) record(ctx context.Context) error {
 	if _, err := r.measure(ctx, drain{"relay", r.relay}); err != nil {
 		return err
@@ -228,7 +227,7 @@ func (r *relayRun) record(ctx context.Context) error {
 	return nil
 }
 
-// The headers of an atomic batch, of the most that a server takes.
+// The headers of an atomic batch, and the server's maximum batch size.
 const (
 	batchID       = "Nats-Batch-Id"
 	batchSequence = "Nats-Batch-Sequence"
@@ -236,7 +235,7 @@ const (
 	batchMost     = 1000
 )
 
-// publish publishes messages in atomic batches, one after the other.
+// publish publishes messages in consecutive atomic batches.
 func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) error {
 	for left := messages; len(left) > 0; {
 		batch := left[:min(batchMost, len(left))]

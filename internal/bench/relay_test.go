@@ -7,8 +7,8 @@ import (
 	"deadman/internal/bench"
 )
 
-// BenchmarkRelay relays alerts, and publishes the same messages bare, in turn, and prints
-// what each round gave. DEADMAN_BENCH_JOBS and DEADMAN_BENCH_ROUNDS size it.
+// BenchmarkRelay relays alerts, and publishes the same messages in bare batches, alternating, and prints the result of
+// each round. DEADMAN_BENCH_JOBS and DEADMAN_BENCH_ROUNDS set its size.
 func BenchmarkRelay(b *testing.B) {
 	options := bench.RelayOptions{
 		DatabaseURL: durable(b), Dir: b.TempDir(), Out: os.Stdout,

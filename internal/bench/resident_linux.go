@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// resetResident has the system note anew the most memory that this process has resident, and reports
-// whether it does.
+// resetResident resets the system's record of this process's maximum resident memory and reports whether it succeeded.
 func resetResident() bool { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil }
 
-// mostResident is what the system noted, in bytes; 0: it doesn't say.
+// mostResident returns the recorded maximum in bytes; 0: unknown.
 func mostResident() int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

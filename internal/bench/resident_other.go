@@ -2,7 +2,7 @@
 
 package bench
 
-// resetResident reports that the system notes nothing that could be read here.
+// resetResident returns false: the record is not available on this system.
 func resetResident() bool { return false }
 
 func mostResident() int64 { return 0 }

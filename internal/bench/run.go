@@ -1,5 +1,5 @@
-// Package bench measures what the engine costs on top of the database: the same work is done by
-// the whole engine and by bare SQL that has none, in turn.
+// Package bench measures the cost of the engine on top of the database: the same work is done by the whole engine and
+// by plain SQL, alternating.
 package bench
 
 import (
@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Shape is a kind of work that all due jobs of a run make.
+// Shape is the kind of work of a run.
 type Shape string
 
 // The shapes.
 const (
-	Finish     Shape = "finish"     // each job says an alert and goes to the history
-	Reschedule Shape = "reschedule" // each job is looked at, says nothing, and is to be looked at again
-	Mixed      Shape = "mixed"      // half of them the one, half the other
-	Create     Shape = "create"     // jobs are made that are asked for by HTTP, 10,000 at a time
-	Events     Shape = "events"     // jobs are made of the events of a stream
-	Due        Shape = "due"        // due jobs are read, beside few that wait and beside many
-	Latency    Shape = "latency"    // a node says an alert of each job, all of one slot
+	Finish     Shape = "finish"     // each job raises an alert and is moved to the history
+	Reschedule Shape = "reschedule" // each job is checked without an alert and rescheduled
+	Mixed      Shape = "mixed"      // half of the jobs finish, half are rescheduled
+	Create     Shape = "create"     // jobs are created over HTTP, 10,000 at a time
+	Events     Shape = "events"     // jobs are created from the events of a stream
+	Due        Shape = "due"        // due jobs are read, beside few and beside many pending ones
+	Latency    Shape = "latency"    // a node raises an alert for each job, all of one slot
 )
 
-// Shapes are all shapes, in the order in which people are shown them.
+// Shapes are all shapes, in the order of display.
 var Shapes = []Shape{Finish, Reschedule, Mixed, Create, Events, Due, Latency}
 
-// Drains reports whether due jobs are settled: that is what several nodes and old transactions are measured with.
+// Drains reports whether the shape settles due jobs; only those are measured with several nodes and old transactions.
 func (s Shape) Drains() bool { return s == Finish || s == Reschedule || s == Mixed }
 
-// ends is how many of so many jobs are over after a look.
+// ends returns how many of the jobs end with the check.
 func (s Shape) ends(jobs int) int {
 	switch s {
 	case Finish:
@@ -41,33 +41,33 @@ func (s Shape) ends(jobs int) int {
 	}
 }
 
-// Backlog is the shape of what is put in before all others.
+// Backlog is the shape of inserting the pending jobs before all others.
 const Backlog Shape = "backlog"
 
-// Fill is the way of Backlog: there is but one.
+// Fill is the only way of Backlog.
 const Fill = "fill"
 
-// Options say what to measure.
+// Options are the options of Run.
 type Options struct {
-	DatabaseURL string // Postgres, in a schema that is made and dropped again; empty: SQLite
+	DatabaseURL string // Postgres, in a schema that is created and dropped; empty: SQLite
 	Dir         string // an empty folder, for SQLite's file and for a broker
 	Shapes      []Shape
-	Jobs        int // due jobs of a round
-	Rounds      int // times that each way is measured, in turn
-	Nodes       int // more than one: so many nodes on one database are measured, too
-	// Pending is how many jobs wait besides, due in some days. They are put in once.
+	Jobs        int // due jobs per round
+	Rounds      int // number of measurements of each way, alternating
+	Nodes       int // if more than one: also measure this number of nodes on one database
+	// Pending is the number of other pending jobs, due in some days. They are inserted once.
 	Pending int
-	// Few is what Due compares Pending with; 0: FewPending.
+	// Few is the number of pending jobs that Due compares Pending with; 0: FewPending.
 	Few int
-	// Scattered has the due jobs lie among those that wait, each on a page of its own, and not side by
-	// side. Pending is at least ScatteredAt times Jobs. Postgres only.
+	// Scattered distributes the due jobs among the pending ones, each on a separate page, instead of side by side.
+	// Pending must be at least ScatteredAt times Jobs. Postgres only.
 	Scattered bool
-	// OldSnapshot measures the engine also while a transaction elsewhere keeps the database from forgetting
-	// what is gone. Postgres only.
+	// OldSnapshot also measures the engine while an old transaction keeps the database from removing deleted rows.
+	// Postgres only.
 	OldSnapshot bool
-	// Measured is told of each round; nil: nobody is.
+	// Measured is called with each round; nil: not called.
 	Measured func(Result)
-	// Progress is told how much is done of something that takes long before the rounds; nil: nobody is.
+	// Progress is called with the progress of long preparations; nil: not called.
 	Progress func(what string, done, all int)
 }
 
@@ -77,7 +77,7 @@ func (o Options) progress(what string, done, all int) {
 	}
 }
 
-// The ways to do the work. Several nodes are a way of their own.
+// The ways to do the work. Several nodes are a separate way.
 const (
 	Floor  = "floor"
 	Engine = "engine"
@@ -89,29 +89,28 @@ type Result struct {
 	Way   string        `json:"way"`
 	Jobs  int           `json:"jobs"`
 	Took  time.Duration `json:"took_ns"`
-	WAL   int64         `json:"wal_bytes,omitempty"` // that the database wrote; 0: it doesn't say
-	CPU   time.Duration `json:"cpu_ns,omitempty"`    // of this process; 0: the system doesn't say
-	// Memory is the most that this process had in use meanwhile, in bytes.
+	WAL   int64         `json:"wal_bytes,omitempty"` // written by the database; 0: unknown
+	CPU   time.Duration `json:"cpu_ns,omitempty"`    // of this process; 0: unknown
+	// Memory is the maximum memory of this process during the round, in bytes.
 	Memory int64 `json:"memory_bytes,omitempty"`
-	// Images is how many whole pages the server put into its log; 0: it doesn't say.
+	// Images is the number of full-page images in the server's log; 0: unknown.
 	Images int64 `json:"full_page_images,omitempty"`
-	// Buffers is how many pages of the database one read touched; 0: it doesn't say.
+	// Buffers is the number of database pages touched by one read; 0: unknown.
 	Buffers int64 `json:"buffers,omitempty"`
-	// Idle is how many pages of the database a sweep touched for each shard, when nothing was left
-	// to do; 0: it wasn't measured.
+	// Idle is the number of database pages that a sweep touched per shard when nothing was left to do; 0: not measured.
 	Idle float64 `json:"idle_buffers,omitempty"`
-	// P50, P99 and Most are of single reads, or of alerts after their slot; 0: they weren't measured.
+	// P50, P99 and Most are of single reads, or of the delays of alerts after their slot; 0: not measured.
 	P50  time.Duration `json:"p50_ns,omitempty"`
 	P99  time.Duration `json:"p99_ns,omitempty"`
 	Most time.Duration `json:"most_ns,omitempty"`
 
-	text int64 // bytes of the texts that were written
+	text int64 // bytes of written text
 }
 
-// Rate is jobs a second.
+// Rate returns jobs per second.
 func (r Result) Rate() float64 { return float64(r.Jobs) / r.Took.Seconds() }
 
-// String is the line that programs read which compare several systems.
+// String returns the line read by programs that compare several systems.
 func (r Result) String() string {
 	line := fmt.Sprintf("RESULT deadman-%s %s n=%d sec=%.3f rate=%.0f", r.Shape, r.Way, r.Jobs, r.Took.Seconds(), r.Rate())
 	if r.WAL > 0 {
@@ -135,9 +134,9 @@ func (r Result) String() string {
 	return line
 }
 
-// Run measures each shape by each way, round by round, the ways in turn so that what the machine
-// does besides falls on all of them. What it makes in the database is gone when it returns.
-// It returns ErrInterrupted where ctx is cancelled.
+// Run measures each shape by each way, round by round, alternating the ways so that other load of the machine affects
+// all of them. It removes everything it creates in the database before it returns. It returns ErrInterrupted if ctx is
+// cancelled.
 func Run(ctx context.Context, o Options) (results []Result, err error) {
 	defer func() { err = called(ctx, err) }()
 	g, err := open(ctx, o)
@@ -154,7 +153,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 	if o.Pending > 0 {
 		begun := time.Now()
 		if err := g.pend(ctx, o); err != nil {
-			return nil, fmt.Errorf("put in %d jobs that wait: %w", o.Pending, err)
+			return nil, fmt.Errorf("insert %d pending jobs: %w", o.Pending, err)
 		}
 		told(Result{Shape: Backlog, Way: Fill, Jobs: o.Pending, Took: time.Since(begun)})
 	}
@@ -193,7 +192,7 @@ func runShape(ctx context.Context, g database, shape Shape, o Options, told func
 	return nil
 }
 
-// like reports whether two ways wrote as much: else one of them does other work.
+// like checks that two ways wrote the same amount of text: otherwise they did different work.
 func (r Result) like(other Result) error {
 	if more := r.text - other.text; 50*max(more, -more) > other.text {
 		return fmt.Errorf("%s: %s writes %d bytes of text a job and %s %d, more than 2 %% apart: they can't be compared",
@@ -202,14 +201,14 @@ func (r Result) like(other Result) error {
 	return nil
 }
 
-// contender is one way to do the work of a shape, from empty tables to a check of what came of it.
+// contender is one way to do the work of a shape, from empty tables to a check of the result.
 type contender struct {
 	name    string
 	measure func(ctx context.Context) (Result, error)
 }
 
-// waysOf are the ways to do the work of a shape; over takes away what they share. The first is what
-// the others are compared with.
+// waysOf returns the ways to do the work of a shape; over releases their shared resources. The others are compared with
+// the first.
 func waysOf(ctx context.Context, g database, shape Shape, o Options) (ways []contender, over func(context.Context) error, err error) {
 	over = func(context.Context) error { return nil }
 	switch shape {
@@ -230,7 +229,7 @@ func waysOf(ctx context.Context, g database, shape Shape, o Options) (ways []con
 	}
 }
 
-// WaysOf is how many ways are measured in each round of a shape.
+// WaysOf returns the number of ways measured in each round of a shape.
 func (o Options) WaysOf(shape Shape) int {
 	switch shape {
 	case Create, Events, Due:

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// setting is a number from the environment, or its default.
+// setting returns a number from the environment, or its default.
 func setting(b *testing.B, name string, value int) int {
 	b.Helper()
 	text := os.Getenv(name)
@@ -27,7 +27,7 @@ func setting(b *testing.B, name string, value int) int {
 	return n
 }
 
-// durable starts a Postgres that writes to disk as in production, with an empty database.
+// durable starts a Postgres with production settings for durability, with an empty database.
 func durable(b *testing.B) (dsn string) {
 	b.Helper()
 	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true, Options: []string{
@@ -52,9 +52,9 @@ func durable(b *testing.B) (dsn string) {
 	return cluster.Database("bench")
 }
 
-// BenchmarkShapes does the work of each shape with the engine and with bare SQL in turn, and prints
-// what each round gave. DEADMAN_BENCH_JOBS and DEADMAN_BENCH_ROUNDS size it; deadman bench is the
-// same for everybody's database.
+// BenchmarkShapes does the work of each shape with the engine and with plain SQL, alternating, and prints the result of
+// each round. DEADMAN_BENCH_JOBS and DEADMAN_BENCH_ROUNDS set its size; deadman bench does the same on a user's
+// database.
 func BenchmarkShapes(b *testing.B) {
 	options := bench.Options{
 		DatabaseURL: durable(b), Shapes: bench.Shapes,
@@ -72,7 +72,7 @@ func BenchmarkShapes(b *testing.B) {
 	}
 }
 
-// What is measured is done, by every way and on both databases, and nothing of it is left.
+// Every way does its work on both databases and leaves nothing behind.
 func TestRun(t *testing.T) {
 	for name, o := range map[string]bench.Options{
 		"sqlite":   {Jobs: 500, Rounds: 1, Nodes: 1, Pending: 2000, Few: 1000},
@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 				o.Shapes = bench.Shapes
 			}
 			o.Dir = t.TempDir()
-			told, want, put := 0, 1, 0 // one result is of the jobs that wait
+			told, want, put := 0, 1, 0 // one result is that of the pending jobs
 			o.Measured = func(r bench.Result) { told++; t.Log(r) }
 			o.Progress = func(what string, done, _ int) {
 				if what == "pending jobs" {
@@ -124,11 +124,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// idleMost is how many pages a sweep may touch for each shard where nothing is left, also while the
-// database can't forget what was there.
+// idleMost is the maximum number of pages that a sweep touches per shard if nothing is left to do, also while the
+// database cannot remove deleted rows.
 const idleMost = 10
 
-// lacks says what a result should have, and has not.
+// lacks fails the test for missing values of a result.
 func lacks(t *testing.T, o bench.Options, r bench.Result) {
 	t.Helper()
 	switch r.Shape {
@@ -155,7 +155,7 @@ func lacks(t *testing.T, o bench.Options, r bench.Result) {
 	}
 }
 
-// Where due jobs lie among those that wait, each costs about a page of log, and else far less.
+// A due job scattered among pending ones costs about a page of log, and otherwise far less.
 func TestScattered(t *testing.T) {
 	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true})
 	if err != nil {
@@ -173,7 +173,7 @@ func TestScattered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range results[1:] { // the first is of the jobs that wait
+		for _, r := range results[1:] { // the first result is that of the pending jobs
 			t.Log(scattered, r)
 			if apart := 10*r.Images > 7*int64(r.Jobs); apart != scattered || r.Images == 0 {
 				t.Errorf("scattered %v: %v", scattered, r)

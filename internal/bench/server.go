@@ -10,28 +10,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Server is a Postgres to measure on, as it was before.
+// Server describes a Postgres before the measurement.
 type Server struct {
 	Version  string // such as 17.2
-	Address  string // host and port, or the folder of a socket; several hosts have "or" between them
+	Address  string // host and port, or the folder of a socket; several hosts are joined by "or"
 	Database string
 	Left     []Left
 }
 
-// Left is a schema that an earlier run could not drop, or that another one is at work in.
+// Left is a schema of an earlier run that could not drop it, or of a concurrent run.
 type Left struct {
 	Schema string
 	Bytes  int64
 }
 
-// Look says what is at an address. It only reads.
+// Look describes the server at a URL. It only reads.
 func Look(ctx context.Context, database string) (s Server, err error) {
 	defer func() { err = called(ctx, err) }()
 	conn, err := connect(ctx, database)
 	if err != nil {
 		return s, err
 	}
-	defer func() { _ = conn.Close(ctx) }() // it only reads
+	defer func() { _ = conn.Close(ctx) }() // read-only connection
 	s.Version, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
 	s.Address = hostsOf(conn.Config())
 	if err := conn.QueryRow(ctx, `SELECT current_database()`).Scan(&s.Database); err != nil {
@@ -48,7 +48,7 @@ WHERE n.nspname ~ '^`+schemaPrefix+`[0-9a-f]{8}$' GROUP BY 1 ORDER BY 1`)
 	return s, err
 }
 
-// hostsOf are the hosts of an address, each once.
+// hostsOf returns the distinct hosts of a connection.
 func hostsOf(c *pgx.ConnConfig) string {
 	all := []string{hostOf(c.Host, c.Port)}
 	for _, f := range c.Fallbacks {

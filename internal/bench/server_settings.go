@@ -9,22 +9,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// setting is a setting of a server, as it reports it: in its unit where it has one.
+// setting is a setting as reported by a server, in the setting's unit.
 type setting struct {
 	value  string
 	number int64
-	can    []string // the values that it may have, where they are counted
+	can    []string // possible values of an enum
 }
 
-// Advice is what to set on a Postgres where its settings cost much, or promise less than deadman does,
-// a sentence each. Those who watch over the server know more about it.
+// Advice returns recommendations for settings of a Postgres that cost performance or reduce durability, a sentence
+// each.
 func Advice(ctx context.Context, database string) (advice []string, err error) {
 	defer func() { err = called(ctx, err) }()
 	conn, err := connect(ctx, database)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close(ctx) }() // it only reads
+	defer func() { _ = conn.Close(ctx) }() // read-only connection
 	rows, err := conn.Query(ctx, `SELECT name, setting, enumvals FROM pg_settings
 		WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_compression', 'max_wal_size', 'checkpoint_timeout', 'shared_buffers')`)
 	if err != nil {
@@ -34,7 +34,7 @@ func Advice(ctx context.Context, database string) (advice []string, err error) {
 	var name string
 	var s setting
 	if _, err := pgx.ForEachRow(rows, []any{&name, &s.value, &s.can}, func() error {
-		s.number, _ = strconv.ParseInt(s.value, 10, 64) // what is no number is a word
+		s.number, _ = strconv.ParseInt(s.value, 10, 64) // not a number for text settings
 		settings[name] = s
 		return nil
 	}); err != nil {
@@ -43,7 +43,7 @@ func Advice(ctx context.Context, database string) (advice []string, err error) {
 	return advise(settings), nil
 }
 
-// The least that a server of many jobs has, in the units of the server.
+// The recommended minimum values of a server with many jobs, in the units of the server.
 const (
 	leastWAL     = 4 << 10               // MB
 	leastTimeout = 15 * 60               // s
@@ -57,23 +57,23 @@ func advise(settings map[string]setting) (advice []string) {
 		}
 	}
 	off := func(name string) bool { return settings[name].value == "off" }
-	say(off("fsync"), "fsync is off: what was said to be written can be lost, and the figures are those of such a server. Set fsync = on.")
-	say(off("full_page_writes"), "full_page_writes is off: a crash of the machine can leave torn pages, and the figures are those of such a server. Set full_page_writes = on.")
-	say(off("synchronous_commit"), "synchronous_commit is off: a crash takes what was just written with it, alerts among it. Set synchronous_commit = on.")
-	say(off("wal_compression"), "wal_compression is off: where due jobs lie apart, each can cost a whole page of log. Set wal_compression = %s.", compression(settings["wal_compression"]))
+	say(off("fsync"), "fsync is off: committed data can be lost, and the results do not apply to a durable server. Set fsync = on.")
+	say(off("full_page_writes"), "full_page_writes is off: a crash of the machine can leave torn pages, and the results do not apply to a durable server. Set full_page_writes = on.")
+	say(off("synchronous_commit"), "synchronous_commit is off: a crash loses the last commits, including alerts. Set synchronous_commit = on.")
+	say(off("wal_compression"), "wal_compression is off: each due job on a separate page can cost a whole page of log. Set wal_compression = %s.", compression(settings["wal_compression"]))
 	if s, known := settings["max_wal_size"]; known {
-		say(s.number < leastWAL, "max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged. Set max_wal_size = 8GB, where the disk has room.", s.number)
+		say(s.number < leastWAL, "max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged. Set max_wal_size = 8GB, if the disk has space.", s.number)
 	}
 	if s, known := settings["checkpoint_timeout"]; known {
 		say(s.number < leastTimeout, "checkpoint_timeout is %d s: the first change of a page after each checkpoint logs all of it. Set checkpoint_timeout = 30min; a crash then takes longer to recover from.", s.number)
 	}
 	if s, known := settings["shared_buffers"]; known {
-		say(s.number < leastBuffers, "shared_buffers is %d MB: pages are written and read over and over. Set shared_buffers to a quarter of the memory.", s.number*8>>10)
+		say(s.number < leastBuffers, "shared_buffers is %d MB: pages are written and read repeatedly. Set shared_buffers to a quarter of the memory.", s.number*8>>10)
 	}
 	return advice
 }
 
-// compression is the best that the server can do.
+// compression returns the best supported compression.
 func compression(s setting) string {
 	for _, best := range []string{"lz4", "pglz"} {
 		if slices.Contains(s.can, best) {

@@ -8,11 +8,11 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// A server is advised about what it has set badly, and about nothing else.
+// Advice recommends changes for bad settings only.
 func TestAdvice(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []string
-		want    []string // a setting each that is advised, in order
+		want    []string // the recommended settings, in order
 	}{
 		"as installed": {nil, []string{"wal_compression = ", "max_wal_size = ", "checkpoint_timeout = ", "shared_buffers to "}},
 		"promises less": {

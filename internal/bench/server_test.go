@@ -10,14 +10,14 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// What earlier runs left is named with its size, and stays. What only has a name like it is not ours.
+// Schemas left by earlier runs are listed with their sizes and not dropped. Schemas with similar names are ignored.
 func TestLook(t *testing.T) {
 	dsn := storetest.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close(t.Context()) }() // the test has what it wanted
+	defer func() { _ = conn.Close(t.Context()) }() // the test has its result already
 	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA deadman_bench_0123abcd; CREATE SCHEMA deadman_bench_of_mine; CREATE SCHEMA deadman_bench_00000000;
 		CREATE TABLE deadman_bench_0123abcd.full AS SELECT repeat('x', 1000) FROM generate_series(1, 3000); CREATE VIEW deadman_bench_0123abcd.v AS SELECT 1`); err != nil {
 		t.Fatal(err)

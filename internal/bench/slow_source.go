@@ -12,18 +12,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// HangingOptions say what to measure.
+// HangingOptions are the options of Hanging.
 type HangingOptions struct {
-	DatabaseURL string // of a node that has HangingDocuments and HangingSources; there is an order for each job
+	DatabaseURL string // of a node with HangingDocuments and HangingSources; the shop has an order for each job
 	NATSURL     string
-	Jobs        int // due jobs of each rule at a slot
-	Slots       int // one a second
-	Rounds      int // times that each way is measured, in turn
+	Jobs        int // due jobs of each rule per slot
+	Slots       int // one per second
+	Rounds      int // number of measurements of each way, alternating
 	Out         io.Writer
 }
 
-// HangingDocuments are a rule whose source answers, one whose source hangs, and one whose
-// handler does.
+// HangingDocuments are three rules: one with a source that answers, one with a source that hangs, and one with a
+// handler that hangs.
 const HangingDocuments = `
 name: good
 entity: order
@@ -48,15 +48,15 @@ handler: hanging
 slot: 1s
 `
 
-// HangingSources is the file of the sources of those rules. The one's URL is in shop.url, and the
-// other's, of somebody who takes connections and never answers, in hanging.url.
+// HangingSources is the sources file of those rules. The URL of the database is in shop.url, and the URL of a listener
+// that accepts connections and never answers in hanging.url.
 const HangingSources = `
 sources:
   shop: {postgres: {url_file: shop.url}}
   hanging: {postgres: {url_file: hanging.url}}
 `
 
-// Delay is how long after its slot an alert is in the stream.
+// Delay is the time from a slot until its alert is in the stream.
 type Delay struct{ P50, P99 time.Duration }
 
 // slowSourceRun is a node's database and broker.
@@ -67,9 +67,9 @@ type slowSourceRun struct {
 	js   jetstream.JetStream
 }
 
-// Hanging measures how long after their slots the alerts of a rule are in the stream whose source
-// answers: alone, beside as many jobs whose source hangs, and beside as many whose handler does. It
-// prints a RESULT line each, and returns the worst of each way.
+// Hanging measures the delay of alerts of a rule with a source that answers: alone, beside as many jobs with a source
+// that hangs, and beside as many with a handler that hangs. It prints a RESULT line for each, and returns the worst of
+// each way.
 func Hanging(ctx context.Context, o HangingOptions) (map[string]Delay, error) {
 	h := slowSourceRun{HangingOptions: o}
 	var err error
@@ -84,7 +84,7 @@ func Hanging(ctx context.Context, o HangingOptions) (map[string]Delay, error) {
 	if h.js, err = jetstream.New(h.nc); err != nil {
 		return nil, err
 	}
-	if _, err := h.nc.Subscribe("deadman.handlers.hanging", func(*nats.Msg) {}); err != nil { // it never answers
+	if _, err := h.nc.Subscribe("deadman.handlers.hanging", func(*nats.Msg) {}); err != nil { // never answers
 		return nil, err
 	}
 	worst := map[string]Delay{}
@@ -109,10 +109,10 @@ func (d Delay) String() string {
 	return fmt.Sprintf("%s/%s", d.P50.Round(time.Millisecond), d.P99.Round(time.Millisecond))
 }
 
-// lead is the time from when jobs are put in to their first slot.
+// lead is the time from inserting jobs to their first slot.
 const lead = 3 * time.Second
 
-// measure has jobs of the good rule come due, and as many of the rule beside it.
+// measure inserts due jobs of the good rule and as many of the rule beside.
 func (h slowSourceRun) measure(ctx context.Context, beside string) (Delay, error) {
 	ctx, cancel := context.WithTimeout(ctx, lead+time.Duration(h.Slots)*time.Second+time.Minute)
 	defer cancel()

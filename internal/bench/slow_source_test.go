@@ -15,10 +15,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// BenchmarkHanging has DEADMAN_BENCH_JOBS jobs of a rule come due each second, ten seconds long,
-// while the source of another hangs, and while its handler does. It prints how long after its slot
-// an alert of the good one is in the stream; DEADMAN_BENCH_ROUNDS says how often. It fails where
-// that is more than two seconds for one of a hundred.
+// BenchmarkHanging makes DEADMAN_BENCH_JOBS jobs of a rule due each second, for ten seconds, while the source of
+// another rule hangs, and while its handler hangs. It prints the delays of the alerts of the good rule;
+// DEADMAN_BENCH_ROUNDS is the number of rounds. It fails if the 99th percentile is more than two seconds.
 func BenchmarkHanging(b *testing.B) {
 	dsn := durable(b)
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
@@ -46,8 +45,8 @@ func BenchmarkHanging(b *testing.B) {
 	}
 }
 
-// shopBeside makes a database beside a node's, with the table that is looked up in. A rule is
-// saved only where there is one.
+// shopBeside creates a database beside a node's, with the looked-up table. A rule can be saved only if the table
+// exists.
 func shopBeside(b *testing.B, dsn string, orders int) (shop string) {
 	b.Helper()
 	u, err := url.Parse(dsn)
@@ -60,7 +59,7 @@ func shopBeside(b *testing.B, dsn string, orders int) (shop string) {
 	return u.String()
 }
 
-// run does something in a database.
+// run calls a function with a connection pool of a database.
 func run(b *testing.B, dsn string, do func(*pgxpool.Pool) error) {
 	b.Helper()
 	pool, err := pgxpool.New(b.Context(), dsn)
@@ -73,7 +72,7 @@ func run(b *testing.B, dsn string, do func(*pgxpool.Pool) error) {
 	}
 }
 
-// sourcesBeside is the file of two sources: a database, and a listener that never answers.
+// sourcesBeside writes a file of two sources: a database, and a listener that never answers.
 func sourcesBeside(b *testing.B, shop string) (path string) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

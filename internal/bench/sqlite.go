@@ -17,11 +17,11 @@ import (
 	"deadman/internal/store"
 )
 
-// sqliteDB is a file in a folder of its own.
+// sqliteDB is a file in a folder.
 type sqliteDB struct {
 	dir     string
-	db      *sql.DB   // made when it is first used; the engine has made the file by then
-	begins  time.Time // when the first job pends; what is due before is of a round
+	db      *sql.DB   // opened at the first use, after the engine has created the file
+	begins  time.Time // time of the first pending job; jobs due earlier belong to a round
 	pending int
 }
 
@@ -53,7 +53,7 @@ func (g *sqliteDB) open() (*sql.DB, error) {
 	return db, nil
 }
 
-// close leaves the folder to whoever made it.
+// close closes the file; its creator removes the folder.
 func (g *sqliteDB) close(context.Context) error {
 	if g.db == nil {
 		return nil
@@ -67,7 +67,7 @@ func (g *sqliteDB) written(context.Context) (int64, error) { return 0, nil }
 
 func (g *sqliteDB) fullPageImages(context.Context) (int64, error) { return 0, nil }
 
-// ofRounds is the condition that a job is of a round.
+// ofRounds returns the condition for jobs of a round.
 func (g *sqliteDB) ofRounds() string {
 	all := make([]string, shards)
 	for i := range all {
@@ -93,8 +93,7 @@ func (g *sqliteDB) fill(ctx context.Context, shape Shape, jobs int, ahead time.D
 	return g.execute(ctx, insertAlone(1, jobs, rule, `'key-' || i`, strconv.FormatInt(due.UnixMicro(), 10)), `PRAGMA wal_checkpoint(TRUNCATE)`)
 }
 
-// insertAlone is the statement that puts in the jobs of some numbers i, given by what a job's rule, key
-// and time are.
+// insertAlone returns the statement that inserts the jobs of some numbers i; rule, key and due are SQL expressions.
 func insertAlone(from, to int, rule, key, due string) string {
 	return fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
@@ -103,7 +102,7 @@ func insertAlone(from, to int, rule, key, due string) string {
 		FROM n JOIN rule r ON r.name = %[6]s`, from, to, shards, key, due, rule)
 }
 
-// execute runs statements, each in a transaction of its own.
+// execute runs statements, each in its own transaction.
 func (g *sqliteDB) execute(ctx context.Context, statements ...string) error {
 	db, err := g.open()
 	if err != nil {
@@ -117,9 +116,9 @@ func (g *sqliteDB) execute(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// openOldSnapshot has no meaning here: what is gone from the file is gone.
+// openOldSnapshot is not supported: SQLite does not keep deleted rows.
 func (g *sqliteDB) openOldSnapshot(context.Context) (func(context.Context) error, error) {
-	return nil, errors.New("SQLite keeps nothing for old transactions; give a Postgres")
+	return nil, errors.New("old transactions are not supported with SQLite; give a Postgres")
 }
 
 func (g *sqliteDB) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
@@ -148,8 +147,7 @@ const (
 	WHERE id = $3 AND shard = $4 AND rev = 0`
 )
 
-// bare settles with bare SQL: what is read of a shard is written in one transaction, by statements
-// that are prepared once.
+// bare settles with plain SQL: the jobs read of a shard are written in one transaction with prepared statements.
 func (g *sqliteDB) bare(ctx context.Context, _ Shape) (err error) {
 	db, err := g.open()
 	if err != nil {
@@ -218,7 +216,7 @@ func (f *sqliteBaseline) close() (err error) {
 	return err
 }
 
-// read reads up to a batch of a shard's due jobs, past a place.
+// read reads up to a batch of a shard's due jobs after a position.
 func (f *sqliteBaseline) read(ctx context.Context, shard int16, at, id int64) (jobs []floorJob, err error) {
 	rows, err := f.due.QueryContext(ctx, shard, time.Now().UnixMicro(), at, id, floorBatch)
 	if err != nil {
@@ -237,7 +235,7 @@ func (f *sqliteBaseline) read(ctx context.Context, shard int16, at, id int64) (j
 	return jobs, rows.Err()
 }
 
-// write looks at jobs and writes what comes of them, in one transaction.
+// write checks jobs and writes the results in one transaction.
 func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 	var r baselineRows
 	for _, j := range jobs {
@@ -249,7 +247,7 @@ func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	archive, remove, say, post, move := tx.StmtContext(ctx, f.archive), tx.StmtContext(ctx, f.remove), tx.StmtContext(ctx, f.say), tx.StmtContext(ctx, f.post), tx.StmtContext(ctx, f.move)
 	run := func(s *sql.Stmt, args ...any) {
 		if err == nil {

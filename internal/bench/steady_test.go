@@ -12,10 +12,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// BenchmarkSteady publishes DEADMAN_BENCH_RATE events a minute to a node for a minute, and
-// measures what of a core the node takes, and how many events are not jobs yet when the last
-// one is published. The database is another process; the broker and the publisher are in this
-// one.
+// BenchmarkSteady publishes DEADMAN_BENCH_RATE events to a node within a minute, and measures the CPU time of the node
+// and the number of events that are not jobs yet when the last one is published. The database is another process; the
+// broker and the publisher are in this one.
 func BenchmarkSteady(b *testing.B) {
 	dsn := durable(b)
 	rate := setting(b, "DEADMAN_BENCH_RATE", 5000)
@@ -53,7 +52,7 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// connect connects to a broker, and makes the stream of the events.
+// connect connects to a broker and creates the stream of the events.
 func connect(b *testing.B, url string) *nats.Conn {
 	b.Helper()
 	nc, err := nats.Connect(url)

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Summary is what all rounds of a way came to: medians, where nothing else is said. 0: it is not known.
+// Summary summarizes all rounds of a way: medians, unless noted otherwise. 0: unknown.
 type Summary struct {
 	Shape   Shape         `json:"shape"`
 	Way     string        `json:"way"`
 	Rate    float64       `json:"jobs_per_second"`
 	Least   float64       `json:"least"` // of all rounds
 	Most    float64       `json:"most"`
-	OfFloor float64       `json:"of_floor"` // the rate as a part of that of the shape's first way
+	OfFloor float64       `json:"of_floor"` // ratio of the rate to that of the shape's first way
 	WAL     int64         `json:"wal_bytes_per_job"`
 	CPU     time.Duration `json:"cpu_ns_per_job"`
-	Memory  int64         `json:"memory_bytes"` // the most of all rounds
-	First   bool          `json:"first"`        // the others of the shape are compared with it
-	// P50, P99 and Longest are of single reads, or of alerts after their slot.
+	Memory  int64         `json:"memory_bytes"` // maximum of all rounds
+	First   bool          `json:"first"`        // the other ways of the shape are compared with it
+	// P50, P99 and Longest are of single reads, or of the delays of alerts after their slot.
 	P50     time.Duration `json:"p50_ns,omitempty"`
 	P99     time.Duration `json:"p99_ns,omitempty"`
 	Longest time.Duration `json:"most_ns,omitempty"`
-	// Buffers is how many pages of the database one read touched, and Idle how many a sweep did for each shard
+	// Buffers is the number of database pages touched by one read, and Idle the number that a sweep touched per shard
 	// when nothing was left to do.
 	Buffers int64   `json:"buffers,omitempty"`
 	Idle    float64 `json:"idle_buffers,omitempty"`
 }
 
-// Summarize puts the rounds of each way together, in the order in which they came.
+// Summarize summarizes the rounds of each way, in the order of the first round of each.
 func Summarize(results []Result) (all []Summary) {
 	floor := map[Shape]float64{}
 	for _, way := range waysIn(results) {
@@ -41,7 +41,7 @@ func Summarize(results []Result) (all []Summary) {
 	return all
 }
 
-// summaryOf is what the rounds of one way came to.
+// summaryOf summarizes the rounds of one way.
 func summaryOf(rounds []Result) Summary {
 	values := func(of func(Result) float64) (all []float64) {
 		for _, r := range rounds {
@@ -67,7 +67,7 @@ func summaryOf(rounds []Result) Summary {
 	}
 }
 
-// waysIn are the ways that were measured, the first of each shape first.
+// waysIn returns the measured ways, the first of each shape first.
 func waysIn(results []Result) (ways []Result) {
 	for _, r := range results {
 		of := Result{Shape: r.Shape, Way: r.Way}

@@ -8,7 +8,7 @@ import (
 	"deadman/internal/bench"
 )
 
-// What rounds answer beside their rates is summed up, too, as medians; what a way doesn't answer is left out.
+// The other values of rounds are summarized as medians, too; missing values are left out.
 func TestSummarize(t *testing.T) {
 	round := func(p50 time.Duration, pages int64, idle float64) bench.Result {
 		return bench.Result{

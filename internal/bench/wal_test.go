@@ -7,28 +7,28 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// What a finished job may write to the log of a Postgres, in bytes.
+// The maximum size of the log that a finished job writes to a Postgres, in bytes.
 const (
-	// leanestWAL is what the leanest rows of use write: bare SQL takes jobs by SKIP LOCKED, and one statement
-	// deletes each and writes a row of history and an alert of 40 bytes that is named by a number. Measured
-	// as here, right after a checkpoint, with 200,000 jobs whose bodies have 200 bytes.
+	// leanestWAL is the log of the smallest useful rows: plain SQL selects jobs with SKIP LOCKED, and one statement
+	// deletes each and writes a history row and an alert of 40 bytes with a numeric id. It was measured as in this
+	// test, right after a checkpoint, with 200,000 jobs with bodies of 200 bytes.
 	leanestWAL = 867
 	mostWAL    = leanestWAL * 3 / 2
 
-	// walJobs write walShorter less each than 200,000 do: keys have a digit less, in two rows, two indexes and
-	// a document, and fewer pages of the indexes are split.
+	// walJobs write walShorter bytes less each than 200,000 jobs do: keys are a digit shorter, in two rows, two indexes
+	// and a document, and fewer index pages are split.
 	walJobs    = 20_000
 	walShorter = 26
 
 	pageBytes = 8 << 10
 )
 
-// The log of a finished job is as lean as is promised. Nothing but the drain writes to it: the server
-// neither vacuums nor makes checkpoints by itself.
+// The log of a finished job stays within its limit. Only the drain writes to it: the server neither vacuums nor makes
+// checkpoints by itself.
 //
-// Each page of jobs is logged as a whole when its first job goes. Those pages are counted where bare SQL
-// goes over them once: where the server has checksums, they are more with an engine whose next sweep comes by
-// before the measuring ends.
+// Each page of jobs is logged as a whole at the first change of one of its jobs. These pages are counted with plain
+// SQL, which passes them once: on a server with checksums the engine logs more of them if its next sweep begins before
+// the measurement ends.
 func TestWALOfAFinishedJob(t *testing.T) {
 	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true, Options: []string{
 		"autovacuum=off", "checkpoint_timeout=1d", "max_wal_size=16GB", "wal_compression=off",

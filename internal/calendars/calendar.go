@@ -1,5 +1,5 @@
-// Package calendars knows working time: when a calendar is open, when it opens next, and how
-// much open time lies between two instants. It is pure: no clock, no I/O.
+// Package calendars computes working time: whether a calendar is open, when it opens next, and how much open time lies
+// between two instants. It is pure: no clock, no I/O.
 package calendars
 
 import (
@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// MaxSearch is how far from its first instant a question looks. A calendar that Parse accepts
-// opens in every year, so only spans of open time that take most of a century get there.
+// MaxSearch is the maximum distance from the first instant that a calculation covers. Calendars accepted by Parse open
+// in every year, so only spans of open time that take most of a century reach it.
 const MaxSearch = 100 * 366 * 24 * time.Hour
 
-// Calendar says which time counts. It is open while a clock on the wall in its zone shows a
-// time within its hours: an hour that a clock change repeats counts twice, and one that it
-// leaves out does not count. It never changes and is safe for concurrent use. The nil calendar
-// is always open.
+// Calendar is a set of working hours. It is open while the local time in its zone is within its hours: an hour repeated
+// by a clock change counts twice, and a skipped one does not count. It never changes and is safe for concurrent use.
+// The nil calendar is always open.
 type Calendar struct {
 	name     string
 	zone     *time.Location
@@ -22,7 +21,7 @@ type Calendar struct {
 	holidays holidays
 }
 
-// Name is what rules know the calendar by; the nil calendar has none.
+// Name returns the name used by rules; the nil calendar has none.
 func (c *Calendar) Name() string {
 	if c == nil {
 		return ""
@@ -30,13 +29,13 @@ func (c *Calendar) Name() string {
 	return c.name
 }
 
-// Open reports whether the calendar is open at t. It is at the instant at which it opens, and
-// is not at the one at which it closes.
+// Open reports whether the calendar is open at t. The instant of opening counts as open, the instant of closing as
+// closed.
 func (c *Calendar) Open(t time.Time) bool {
 	return c == nil || c.Between(t, t.Add(1)) > 0
 }
 
-// Next is t where the calendar is open, and otherwise when it opens next.
+// Next returns t if the calendar is open, and the next instant of opening otherwise.
 func (c *Calendar) Next(t time.Time) time.Time {
 	if c == nil {
 		return t
@@ -48,9 +47,9 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return end
 }
 
-// Add is the first instant by which that much open time has passed since t: what is used up
-// when the calendar closes is used up then, not when it opens again. Add(t, 0) is t, and less
-// than nothing counts as nothing. It is never later than t.Add(Reach).
+// Add returns the first instant by which the given open time has passed since t: open time that is used up when the
+// calendar closes ends there, not at the next opening. Add(t, 0) is t, and a negative duration counts as 0. The result
+// is never later than t.Add(MaxSearch).
 func (c *Calendar) Add(t time.Time, open time.Duration) time.Time {
 	switch {
 	case c == nil:
@@ -69,8 +68,8 @@ func (c *Calendar) Add(t time.Time, open time.Duration) time.Time {
 	return end
 }
 
-// Between is how much open time lies between two instants: none where the second is not after
-// the first. No more than Reach is looked at.
+// Between returns the open time between two instants: 0 if the second is not after the first. It covers at most
+// MaxSearch.
 func (c *Calendar) Between(from, to time.Time) time.Duration {
 	switch {
 	case !to.After(from):
@@ -88,9 +87,8 @@ func (c *Calendar) Between(from, to time.Time) time.Duration {
 	return open
 }
 
-// spans yields the open time from one instant to another in order: when it opens and when it
-// closes. Between two changes of the zone's clock a local day is a fixed number of seconds, so
-// it goes from change to change, and from day to day in between.
+// spans yields the open spans between two instants in order. Between two changes of the zone's offset a local day has a
+// fixed number of seconds, so it iterates over changes, and over days in between.
 func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 	return func(yield func(opens, closes time.Time) bool) {
 		for from.Before(to) {
@@ -108,10 +106,10 @@ func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 	}
 }
 
-// nextChange is until when the clock surely stays as it is at t; the zero time: for good.
+// nextChange returns an instant until which the offset at t is valid; the zero time: for ever.
 //
-// ZoneBounds (of Go 1.26, too) ends every year after the last that a zone's file lists with its
-// 365th day. On the 366th that is past; nothing changes until its end.
+// ZoneBounds (also of Go 1.26) ends every year after the last one listed in a zone's file with its 365th day. On the
+// 366th day that bound is past; the offset does not change until the end of the year.
 func nextChange(t time.Time) time.Time {
 	_, change := t.ZoneBounds()
 	if change.IsZero() || change.After(t) {
@@ -120,8 +118,8 @@ func nextChange(t time.Time) time.Time {
 	return t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 }
 
-// unchanged yields the spans of a time in which the zone is offset seconds ahead of UTC. It
-// reports whether more are wanted.
+// unchanged yields the open spans of a period in which the zone is offset seconds ahead of UTC. It reports whether the
+// caller wants more.
 func (c *Calendar) unchanged(from, to time.Time, offset int64, yield func(opens, closes time.Time) bool) bool {
 	for d := dateAt(from.Unix() + offset); ; d++ {
 		midnight := d.seconds() - offset
@@ -138,8 +136,8 @@ func (c *Calendar) unchanged(from, to time.Time, offset int64, yield func(opens,
 	}
 }
 
-// hours are the spans of a date, from its midnight. On a holiday there are none, and what
-// begins on one does not go on after midnight either.
+// hours returns the spans of a date in seconds from its midnight. A holiday has none, and a span that begins on a
+// holiday does not continue after midnight.
 func (c *Calendar) hours(d date) []span {
 	switch {
 	case c.holidays.on(d):
@@ -164,13 +162,12 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// date is a day of the calendar, by how many days it is after 1970-01-01. It has no zone.
+// date is a day of the calendar, as the number of days since 1970-01-01. It has no zone.
 type date int64
 
 const daySeconds = 24 * 60 * 60
 
-// dateAt is the date of that many seconds after the beginning of 1970-01-01, on a clock that
-// never changes.
+// dateAt returns the date of a number of seconds after the start of 1970-01-01, with a fixed offset.
 func dateAt(seconds int64) date {
 	d := seconds / daySeconds
 	if seconds%daySeconds < 0 {
@@ -183,12 +180,12 @@ func dateOf(year int, month time.Month, day int) date {
 	return dateAt(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix())
 }
 
-// seconds is what dateAt made d of, at midnight.
+// seconds returns the midnight of d; it is the inverse of dateAt.
 func (d date) seconds() int64 { return int64(d) * daySeconds }
 
 func (d date) weekday() time.Weekday {
 	return time.Weekday(((d+date(time.Thursday))%7 + 7) % 7) // 1970-01-01 was a Thursday
 }
 
-// civil is d in UTC, for its year, month and day.
+// civil returns d in UTC, for its year, month and day.
 func (d date) civil() time.Time { return time.Unix(d.seconds(), 0).UTC() }

@@ -52,22 +52,22 @@ func instant(t testing.TB, s string) time.Time {
 func TestNext(t *testing.T) {
 	for _, c := range []struct{ calendar, at, opens string }{
 		{"office", "2026-11-20T15:04:05.5+01:00", "2026-11-20T15:04:05.5+01:00"},
-		{"office", "2026-11-20T17:30:00+01:00", "2026-11-23T09:00:00+01:00"}, // a Friday's end
+		{"office", "2026-11-20T17:30:00+01:00", "2026-11-23T09:00:00+01:00"}, // the end of a Friday
 		{"office", "2026-11-20T17:29:59.999999999+01:00", "2026-11-20T17:29:59.999999999+01:00"},
 		{"office", "2026-11-20T09:00:00+01:00", "2026-11-20T09:00:00+01:00"},
 		{"office", "2026-11-20T08:59:59.999999999+01:00", "2026-11-20T09:00:00+01:00"},
 		{"office", "2026-12-23T18:00:00+01:00", "2026-12-28T09:00:00+01:00"}, // two holidays, a weekend
-		{"office", "2027-12-23T18:00:00+01:00", "2027-12-27T09:00:00+01:00"}, // one of every year
+		{"office", "2027-12-23T18:00:00+01:00", "2027-12-27T09:00:00+01:00"}, // a yearly holiday
 		{"office", "2026-03-27T18:00:00+01:00", "2026-03-30T09:00:00+02:00"}, // summer time begins
 		{"nights", "2026-11-20T21:00:00+01:00", "2026-11-20T22:00:00+01:00"},
 		{"nights", "2026-11-20T03:00:00+01:00", "2026-11-20T03:00:00+01:00"},
-		{"nights", "2026-12-25T00:00:00+01:00", "2026-12-26T22:00:00+01:00"}, // ends at the holiday, none begins on it
+		{"nights", "2026-12-25T00:00:00+01:00", "2026-12-26T22:00:00+01:00"}, // ends at the holiday's midnight; none begins on a holiday
 		{"hotline", "2026-11-20T12:00:00-05:00", "2026-11-21T08:00:00-05:00"},
 		{"hotline", "2026-11-23T12:30:00-05:00", "2026-11-23T13:00:00-05:00"},
-		{"samoa", "2011-12-29T17:00:00-10:00", "2011-12-31T09:00:00+14:00"},      // there was no 30 December
-		{"monrovia", "1970-06-01T00:00:00Z", "1970-06-01T09:44:30Z"},             // a zone of odd seconds
+		{"samoa", "2011-12-29T17:00:00-10:00", "2011-12-31T09:00:00+14:00"},      // 30 December did not exist
+		{"monrovia", "1970-06-01T00:00:00Z", "1970-06-01T09:44:30Z"},             // a zone with an odd offset
 		{"office", "1960-01-02T12:00:00Z", "1960-01-04T08:00:00Z"},               // before 1970
-		{"always", "2026-11-20T15:04:05.5+01:00", "2026-11-20T15:04:05.5+01:00"}, // nothing closes it
+		{"always", "2026-11-20T15:04:05.5+01:00", "2026-11-20T15:04:05.5+01:00"}, // always open
 	} {
 		at, opens := instant(t, c.at), instant(t, c.opens)
 		if got := calendar(t, c.calendar).Next(at); !got.Equal(opens) {
@@ -86,7 +86,7 @@ func TestAdd(t *testing.T) {
 		by           string
 	}{
 		{"office", "2026-11-20T15:00:00+01:00", 8 * time.Hour, "2026-11-23T14:30:00+01:00"},
-		{"office", "2026-11-20T15:00:00+01:00", 150 * time.Minute, "2026-11-20T17:30:00+01:00"}, // used up at the close
+		{"office", "2026-11-20T15:00:00+01:00", 150 * time.Minute, "2026-11-20T17:30:00+01:00"}, // used up at closing time
 		{"office", "2026-11-20T15:00:00+01:00", 150*time.Minute + 1, "2026-11-23T09:00:00.000000001+01:00"},
 		{"office", "2026-11-21T15:00:00+01:00", 0, "2026-11-21T15:00:00+01:00"},
 		{"office", "2026-11-21T15:00:00+01:00", -time.Hour, "2026-11-21T15:00:00+01:00"},
@@ -121,8 +121,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestReach: what a century does not hold ends with it, and takes no longer.
-func TestReach(t *testing.T) {
+// TestMaxSearch checks that calculations end after a century, in bounded time.
+func TestMaxSearch(t *testing.T) {
 	c, at := calendar(t, "minute"), instant(t, "2026-01-01T00:00:00Z")
 	if got := c.Add(at, 1<<62); !got.Equal(at.Add(calendars.MaxSearch)) {
 		t.Errorf("Add ends at %s", got)
@@ -132,8 +132,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestAnswersAreWhereTheQuestionIs: an instant is returned in the location of the one given.
-func TestAnswersAreWhereTheQuestionIs(t *testing.T) {
+// TestResultsKeepLocation checks that a result has the location of the argument.
+func TestResultsKeepLocation(t *testing.T) {
 	c, at := calendar(t, "office"), instant(t, "2026-11-21T15:00:00Z").UTC()
 	for _, got := range []time.Time{c.Next(at), c.Add(at, time.Hour), c.Add(at, 0)} {
 		if got.Location() != time.UTC {
@@ -154,7 +154,7 @@ func TestNoCalendarIsAlwaysOpen(t *testing.T) {
 
 func BenchmarkAdd(b *testing.B) {
 	c, at := calendar(b, "office"), instant(b, "2026-11-20T15:00:00Z")
-	for _, open := range []time.Duration{8 * time.Hour, 20_000 * time.Hour} { // the longer takes nine years
+	for _, open := range []time.Duration{8 * time.Hour, 20_000 * time.Hour} { // the longer one takes nine years
 		b.Run(open.String(), func(b *testing.B) {
 			for b.Loop() {
 				c.Add(at, open)

@@ -7,13 +7,13 @@ import (
 	"deadman/internal/configfile"
 )
 
-// holidays are the days on which a calendar stays closed, from midnight to midnight.
+// holidays are the days on which a calendar is closed from midnight to midnight.
 type holidays struct {
 	dated  map[date]bool
 	yearly map[annual]bool
 }
 
-// annual is a day of every year; 29 February is one of leap years.
+// annual is a day of every year; 29 February exists in leap years only.
 type annual struct {
 	month time.Month
 	day   int
@@ -30,9 +30,8 @@ func (h holidays) on(d date) bool {
 	return h.yearly[annual{month, day}]
 }
 
-// years are those that have dated holidays, and one of each of the fourteen kinds of years
-// that there are: a year begins on one of seven weekdays and is a leap year or not. If a
-// calendar opens in each of these, it opens in every year.
+// years returns the years with dated holidays, and one of each of the fourteen kinds of years: a year begins on one of
+// seven weekdays and is a leap year or not. A calendar that opens in each of these opens in every year.
 func (h holidays) years() map[int]bool {
 	years := make(map[int]bool)
 	for y := 2000; y < 2028; y++ {
@@ -44,17 +43,17 @@ func (h holidays) years() map[int]bool {
 	return years
 }
 
-// readHolidays reads days such as "2026-12-25", and "12-25" of every year.
+// readHolidays reads days such as "2026-12-25", and yearly ones such as "12-25".
 func readHolidays(v configfile.Value) holidays {
 	h := holidays{dated: make(map[date]bool), yearly: make(map[annual]bool)}
 	readWords(v, "2026-12-25", h.add)
 	if count := len(h.dated) + len(h.yearly); count > MaxHolidays {
-		v.Problem("there are %d holidays, and a calendar may have %d; leave out those of years gone by", count, MaxHolidays)
+		v.Problem("there are %d holidays, and a calendar may have %d; remove those of past years", count, MaxHolidays)
 	}
 	return h
 }
 
-// add takes in a holiday as it is written.
+// add parses and adds a holiday.
 func (h holidays) add(word string) error {
 	if t, err := time.Parse("2006-01-02", word); err == nil && t.Year() >= 1970 {
 		return once(h.dated, dateOf(t.Date()), word)

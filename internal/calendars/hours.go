@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// span is a part of a day in seconds from midnight as clocks on the wall show it, without its
-// end. One that goes over midnight ends after daySeconds.
+// span is a part of a day in seconds from local midnight, excluding its end. A span over midnight ends after
+// daySeconds.
 type span struct{ from, to int64 }
 
 var spanText = regexp.MustCompile(`^([0-9]{2}):([0-9]{2}) *- *([0-9]{2}):([0-9]{2})$`)
 
-// parseSpan reads "09:00-17:30"; "22:00-06:00" goes over midnight.
+// parseSpan parses "09:00-17:30"; "22:00-06:00" ends on the next day.
 func parseSpan(text string) (span, error) {
 	m := spanText.FindStringSubmatch(text)
 	if m == nil {
@@ -22,9 +22,9 @@ func parseSpan(text string) (span, error) {
 	from, to := clock(m[1], m[2]), clock(m[3], m[4])
 	switch {
 	case from < 0 || from == daySeconds:
-		return span{}, fmt.Errorf(`%q begins at no time of a day; a day's times are 00:00 to 23:59`, text)
+		return span{}, fmt.Errorf(`%q does not begin at a time of day; use 00:00 to 23:59`, text)
 	case to < 0:
-		return span{}, fmt.Errorf(`%q ends at no time of a day; a day's times are 00:00 to 24:00`, text)
+		return span{}, fmt.Errorf(`%q does not end at a time of day; use 00:00 to 24:00`, text)
 	case from == to:
 		return span{}, errors.New(`the span ends where it begins; the whole day is "00:00-24:00"`)
 	case to < from:
@@ -33,7 +33,7 @@ func parseSpan(text string) (span, error) {
 	return span{from, to}, nil
 }
 
-// clock is a time of day in seconds, up to 24:00; -1: there is none such.
+// clock returns a time of day in seconds, up to 24:00; -1: invalid.
 func clock(hour, minute string) int64 {
 	h, m := digits(hour), digits(minute)
 	if t := h*3600 + m*60; m < 60 && t <= daySeconds {
@@ -44,13 +44,13 @@ func clock(hour, minute string) int64 {
 
 func digits(two string) int64 { return int64(two[0]-'0')*10 + int64(two[1]-'0') }
 
-// day is what is open on one weekday: in order, apart from each other, and none beyond midnight.
+// day is the open time of a weekday: ordered, disjoint spans, none beyond midnight.
 type day struct {
-	whole []span // with what began the day before and goes over midnight
-	fresh []span // without
+	whole []span // including spans from the day before that end after midnight
+	fresh []span // excluding them
 }
 
-// weekOf cuts the spans of each weekday's beginning at midnight.
+// weekOf cuts the spans of each weekday at midnight.
 func weekOf(begin [7][]span) [7]day {
 	var week [7]day
 	for today, spans := range begin {
@@ -69,7 +69,7 @@ func weekOf(begin [7][]span) [7]day {
 	return week
 }
 
-// joined puts spans in order and makes one of those that overlap or touch.
+// joined sorts spans and merges those that overlap or touch.
 func joined(spans []span) []span {
 	var apart []span
 	for _, s := range sorted(spans) {
@@ -86,7 +86,7 @@ func sorted(spans []span) []span {
 	return slices.SortedFunc(slices.Values(spans), func(a, b span) int { return int(a.from - b.from) })
 }
 
-// overlap reports whether two spans of one day share a time.
+// overlap reports whether two spans of one day overlap.
 func overlap(spans []span) bool {
 	ordered := sorted(spans)
 	for i := range ordered[min(1, len(ordered)):] {

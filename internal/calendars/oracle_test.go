@@ -13,24 +13,24 @@ import (
 	"deadman/internal/calendars"
 )
 
-// drawn is a calendar as its text says it, and as the oracle reads it.
+// drawn is a random calendar in the form of its text and of the oracle.
 type drawn struct {
 	zone     *time.Location
 	hours    map[string][][2]string // by day: from and to
 	holidays []string
 }
 
-// anchors are local days around which clocks change, or a day is left out.
+// anchors are local days around which clocks change, or a day is skipped.
 var anchors = map[string][]string{
 	"Europe/Berlin":       {"2026-03-28", "2026-10-24", "2026-12-31"},
 	"America/New_York":    {"2026-03-07", "2026-10-31", "2028-02-28"},
 	"Australia/Lord_Howe": {"2026-04-04", "2026-10-03"},
 	"Pacific/Apia":        {"2011-12-28", "2011-09-23", "2012-03-31"},
-	"America/St_Johns":    {"1988-04-02", "2006-10-28"}, // two hours ahead; at one past midnight
+	"America/St_Johns":    {"1988-04-02", "2006-10-28"}, // a change by two hours; one at one minute past midnight
 	"UTC":                 {"2026-02-27", "1969-12-30"},
 }
 
-// window is how long the oracle walks.
+// window is the number of minutes that the oracle walks.
 const window = 6 * 24 * 60
 
 func drawCalendar(t *rapid.T) (drawn, time.Time) {
@@ -68,7 +68,7 @@ func drawCalendar(t *rapid.T) (drawn, time.Time) {
 	return d, first.Truncate(time.Minute)
 }
 
-// drawSpans draws up to two spans, apart from each other; the last may go over midnight.
+// drawSpans draws up to two disjoint spans; the last may end after midnight.
 func drawSpans(t *rapid.T, day string) [][2]string {
 	cuts := rapid.SliceOfNDistinct(rapid.IntRange(0, 24*60-1), 0, 4, rapid.ID).Draw(t, day)
 	slices.Sort(cuts)
@@ -87,7 +87,7 @@ func drawSpans(t *rapid.T, day string) [][2]string {
 	return spans
 }
 
-// text writes the calendar for Parse.
+// text returns the calendar as YAML for Parse.
 func (d drawn) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "calendars:\n  drawn:\n    zone: %s\n    hours:\n", d.zone)
@@ -103,7 +103,7 @@ func (d drawn) text() string {
 	return b.String()
 }
 
-// open reads the clock on the wall as a person does, letter by letter.
+// open compares the local time with the hours letter by letter.
 func (d drawn) open(t time.Time) bool {
 	local := t.In(d.zone)
 	clock, today := local.Format("15:04"), time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
@@ -130,7 +130,7 @@ func (d drawn) holiday(day time.Time) bool {
 
 func weekday(day time.Time) string { return strings.ToLower(day.Format("Mon")) }
 
-// walk is the oracle: which minutes from first on are open.
+// walk is the oracle: for each minute from first on, whether it is open.
 type walk struct {
 	first time.Time
 	open  []bool
@@ -146,7 +146,7 @@ func (d drawn) walk(first time.Time) walk {
 
 func (w walk) end() time.Time { return w.first.Add(window * time.Minute) }
 
-// between counts open time, minute by minute.
+// between counts open time minute by minute.
 func (w walk) between(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for i, open := range w.open {
@@ -165,7 +165,7 @@ func (w walk) between(from, to time.Time) time.Duration {
 	return sum
 }
 
-// next is the first open instant from t on; the end of the walk: there is none in it.
+// next returns the first open instant from t on; the end of the walk if it has none.
 func (w walk) next(t time.Time) time.Time {
 	for i, open := range w.open {
 		begin := w.first.Add(time.Duration(i) * time.Minute)
@@ -193,9 +193,8 @@ func parseDrawn(t *rapid.T) (*calendars.Calendar, drawn, time.Time) {
 	return set["drawn"], d, first
 }
 
-// TestAgainstTheWall: every answer is what somebody finds who looks at the clock on the wall
-// minute by minute.
-func TestAgainstTheWall(t *testing.T) {
+// TestAgainstWallClock compares every result with that of reading the local time minute by minute.
+func TestAgainstWallClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, d, first := parseDrawn(t)
 		w := d.walk(first)
@@ -224,7 +223,7 @@ func TestAgainstTheWall(t *testing.T) {
 	})
 }
 
-// TestLaws: what holds for every calendar, over years.
+// TestLaws checks properties of every calendar over years.
 func TestLaws(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,7 +234,7 @@ func TestLaws(t *testing.T) {
 		at := first.Add(draw("at", year))
 		later := at.Add(draw("later", year))
 		last := later.Add(draw("last", year))
-		open := c.Between(at, at.Add(year)) // so that a century holds what is added
+		open := c.Between(at, at.Add(year)) // so that the result is within a century
 		a, b := draw("a", open), draw("b", open)
 		switch {
 		case !c.Add(at, 0).Equal(at):

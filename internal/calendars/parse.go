@@ -7,20 +7,19 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Bounds of a text of calendars.
+// Limits of a file with calendars.
 const (
 	MaxCalendars = 100
 	MaxHolidays  = 1000 // of one calendar
 	MaxSpans     = 24   // of one day
 )
 
-// Set is the calendars of a text by their names.
+// Set is a set of calendars by name.
 type Set map[string]*Calendar
 
-// Parse reads the field calendars of a text, in YAML. file is the name that problems carry.
-// The names of other fields that the text may have, which are somebody else's to read, are
-// given as others; any that is neither is refused. A text without calendars is an empty Set.
-// The error is configfile.Problems.
+// Parse reads the field calendars of a YAML file. file is the name of the file in problems. others are the names of
+// fields that other packages read; any further field is a problem. A file without calendars is an empty Set. The error
+// is configfile.Problems.
 func Parse(data []byte, file string, others ...string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) {
@@ -38,7 +37,7 @@ func Parse(data []byte, file string, others ...string) (Set, error) {
 func (set Set) read(v configfile.Value) {
 	all := v.Entries("a name for each calendar")
 	if len(all) > MaxCalendars {
-		v.Problem("there are %d calendars, and the limit is %d; leave out those that no rule uses", len(all), MaxCalendars)
+		v.Problem("there are %d calendars, and the limit is %d; remove those that no rule uses", len(all), MaxCalendars)
 		return
 	}
 	for _, one := range all {
@@ -49,8 +48,7 @@ func (set Set) read(v configfile.Value) {
 	}
 }
 
-// readCalendar reads one calendar. What is left out leaves everything open: every day, the
-// whole day, no holidays. The zone is never guessed.
+// readCalendar reads one calendar. Defaults are every day, the whole day and no holidays. The zone is required.
 func readCalendar(v configfile.Value) *Calendar {
 	fields := v.Fields("zone", "days", "hours", "holidays")
 	c := &Calendar{
@@ -82,11 +80,10 @@ func readZone(v configfile.Value) *time.Location {
 	return zone
 }
 
-// clip keeps a message readable whatever it quotes.
+// clip limits the length of a quoted text.
 func clip(s string) string { return configfile.Truncate(s, 40) }
 
-// requireOpenTime refuses a calendar that stays closed for a whole year: what waits for it would be
-// forgotten.
+// requireOpenTime reports a calendar that is closed for a whole year: jobs that wait for it would be forgotten.
 func (c *Calendar) requireOpenTime(v configfile.Value) {
 	closed := 0
 	for year := range c.holidays.years() {
@@ -95,7 +92,7 @@ func (c *Calendar) requireOpenTime(v configfile.Value) {
 		}
 	}
 	if closed != 0 {
-		v.ProblemAtName("it is closed all year in %d; a calendar opens in every year: leave out some holidays", closed)
+		v.ProblemAtName("it is closed all year in %d; a calendar must open in every year: remove some holidays", closed)
 	}
 }
 
@@ -108,8 +105,8 @@ func (c *Calendar) opensIn(year int) bool {
 	return false
 }
 
-// readWords hands each word of a text such as "mon-fri, sun", or of a list of such texts, to
-// read, whose error is what is wrong with it. like shows how one is written.
+// readWords passes each word of a text such as "mon-fri, sun", or of a list of such texts, to read and reports its
+// errors. like is an example of a valid text.
 func readWords(v configfile.Value, like string, read func(word string) error) {
 	for _, item := range v.OneOrList() {
 		text, ok := item.RawText()

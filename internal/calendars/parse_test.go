@@ -15,7 +15,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// office is a calendar with these fields.
+// office returns a calendar with these fields.
 func office(fields string) string {
 	return "calendars:\n  office:\n    " + strings.ReplaceAll(fields, "\n", "\n    ") + "\n"
 }
@@ -31,14 +31,14 @@ func TestBadCalendars(t *testing.T) {
 		{"a list of calendars", "calendars: [office]\n", []string{`1:12: calendars: expected a mapping with a name for each calendar, not a list`}},
 		{"a calendar of text", "calendars:\n  office: mon-fri\n", []string{`2:11: calendars.office: expected a mapping with the fields zone, days, hours, holidays, not text`}},
 		{"a name", "calendars:\n  Head Office: {zone: UTC}\n", []string{`2:3: calendars.Head Office: "Head Office" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit`}},
-		{"no value", office("zone: UTC\ndays:"), []string{`4:5: calendars.office.days: there is no value; give it one or leave it out`}},
+		{"no value", office("zone: UTC\ndays:"), []string{`4:5: calendars.office.days: the value is missing; write one, or leave the field out`}},
 		{"a merge", office("zone: UTC\n<<: {days: mon}"), []string{`4:5: calendars.office.<<: unknown field "<<"; the fields here are zone, days, hours, holidays`}},
 		{"an anchor", office("zone: &z UTC"), []string{`3:11: calendars.office.zone: expected the name of a zone such as Europe/Berlin, not a YAML anchor`}},
 		{"an alias", office("zone: *z"), []string{`3:11: calendars.office.zone: expected the name of a zone such as Europe/Berlin, not a YAML alias`}},
 		{"a tag", office("zone: UTC\ndays: !x mon"), []string{`4:11: calendars.office.days: YAML reads a YAML tag here; write it in quotes, such as "mon-fri"`}},
 
 		{"no zone", office("days: mon"), []string{`2:3: calendars.office: zone is missing; write zone: UTC, or a place such as zone: Europe/Berlin`}},
-		{"a zone without value", office("zone:\ndays: mon"), []string{`3:5: calendars.office.zone: there is no value; give it one or leave it out`}},
+		{"a zone without value", office("zone:\ndays: mon"), []string{`3:5: calendars.office.zone: the value is missing; write one, or leave the field out`}},
 		{"a zone that is none", office("zone: Europe/Berln"), []string{`3:11: calendars.office.zone: "Europe/Berln" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
 		{"the machine's zone", office("zone: Local"), []string{`3:11: calendars.office.zone: "Local" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
 		{"an empty zone", office(`zone: ""`), []string{`3:11: calendars.office.zone: "" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
@@ -46,7 +46,7 @@ func TestBadCalendars(t *testing.T) {
 		{"a zone of numbers", office("zone: 2"), []string{`3:11: calendars.office.zone: expected the name of a zone such as Europe/Berlin, not a number`}},
 
 		{"a day that is none", office("zone: UTC\ndays: [mon, tues]"), []string{`4:17: calendars.office.days[1]: "tues" is not a day; ` + days}},
-		{"no day", office("zone: UTC\ndays: []"), []string{`4:11: calendars.office.days: the list is empty; write what belongs in it or leave it out`}},
+		{"no day", office("zone: UTC\ndays: []"), []string{`4:11: calendars.office.days: the list is empty; add an entry, or leave the field out`}},
 		{"an empty day", office("zone: UTC\ndays: mon,"), []string{`4:11: calendars.office.days: "" is not a day; ` + days}},
 		{"half a range", office("zone: UTC\ndays: mon-"), []string{`4:11: calendars.office.days: "mon-" is not a day; ` + days}},
 		{"a day twice", office("zone: UTC\ndays: mon-fri, wed"), []string{`4:11: calendars.office.days: wed is named twice; keep one`}},
@@ -58,14 +58,14 @@ func TestBadCalendars(t *testing.T) {
 		{"hours that are none", office("zone: UTC\nhours: 9-17"), []string{`4:12: calendars.office.hours: "9-17" is not a span of hours; write it like "09:00-17:30"`}},
 		{"hours that YAML bends", office("zone: UTC\nhours: {sat: [10:00-12:00]}"), []string{`4:19: calendars.office.hours.sat[0]: YAML reads a mapping here; write it in quotes, such as "09:00-17:30"`}},
 		{"hours of a number", office("zone: UTC\nhours: 9"), []string{`4:12: calendars.office.hours: YAML reads a number here; write it in quotes, such as "09:00-17:30"`}},
-		{"an hour after the day", office(`zone: UTC` + "\n" + `hours: "24:00-25:00"`), []string{`4:12: calendars.office.hours: "24:00-25:00" begins at no time of a day; a day's times are 00:00 to 23:59`}},
-		{"an end after the day", office(`zone: UTC` + "\n" + `hours: "23:00-24:01"`), []string{`4:12: calendars.office.hours: "23:00-24:01" ends at no time of a day; a day's times are 00:00 to 24:00`}},
-		{"a minute after the hour", office(`zone: UTC` + "\n" + `hours: "08:60-12:00"`), []string{`4:12: calendars.office.hours: "08:60-12:00" begins at no time of a day; a day's times are 00:00 to 23:59`}},
+		{"an hour after the day", office(`zone: UTC` + "\n" + `hours: "24:00-25:00"`), []string{`4:12: calendars.office.hours: "24:00-25:00" does not begin at a time of day; use 00:00 to 23:59`}},
+		{"an end after the day", office(`zone: UTC` + "\n" + `hours: "23:00-24:01"`), []string{`4:12: calendars.office.hours: "23:00-24:01" does not end at a time of day; use 00:00 to 24:00`}},
+		{"a minute after the hour", office(`zone: UTC` + "\n" + `hours: "08:60-12:00"`), []string{`4:12: calendars.office.hours: "08:60-12:00" does not begin at a time of day; use 00:00 to 23:59`}},
 		{"an empty span", office(`zone: UTC` + "\n" + `hours: "09:00-09:00"`), []string{`4:12: calendars.office.hours: the span ends where it begins; the whole day is "00:00-24:00"`}},
 		{"spans that overlap", office(`zone: UTC` + "\n" + `hours: ["12:00-13:00", "09:00-12:01"]`), []string{`4:12: calendars.office.hours: two of the spans overlap; write them as one`}},
 		{"too many spans", office("zone: UTC\nhours: " + minutes(25)), []string{`4:12: calendars.office.hours: there are 25 spans, and a day may have 24; join some of them`}},
-		{"days twice over", office("zone: UTC\ndays: mon\nhours: {mon: 09:00-17:00}"), []string{`4:11: calendars.office.days: hours names the days already; leave days out`}},
-		{"no day's hours", office("zone: UTC\nhours: {}"), []string{`4:12: calendars.office.hours: no day is named; write the hours of each, such as mon-fri: "09:00-17:30"`}},
+		{"days twice over", office("zone: UTC\ndays: mon\nhours: {mon: 09:00-17:00}"), []string{`4:11: calendars.office.days: hours has the days already; remove days`}},
+		{"no day's hours", office("zone: UTC\nhours: {}"), []string{`4:12: calendars.office.hours: the days are missing; write the hours of each, such as mon-fri: "09:00-17:30"`}},
 		{"a day's hours twice", office("zone: UTC\nhours:\n  mon-fri: 09:00-17:00\n  fri: 09:00-12:00"), []string{`6:7: calendars.office.hours.fri: fri is named twice; keep one`}},
 		{"hours of a day that is none", office("zone: UTC\nhours:\n  monday: 9"), []string{
 			`5:7: calendars.office.hours.monday: "monday" is not a day; ` + days,
@@ -80,12 +80,12 @@ func TestBadCalendars(t *testing.T) {
 		{"a holiday long gone", office("zone: UTC\nholidays: 1969-12-25"), []string{`4:15: calendars.office.holidays: "1969-12-25" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`}},
 		{"a holiday twice", office("zone: UTC\nholidays: [12-25, 2026-12-25, 12-25]"), []string{`4:35: calendars.office.holidays[2]: 12-25 is here twice; keep one`}},
 		{"a holiday of numbers", office("zone: UTC\nholidays: [20261225]"), []string{`4:16: calendars.office.holidays[0]: YAML reads a number here; write it in quotes, such as "2026-12-25"`}},
-		{"too many holidays", office("zone: UTC\nholidays: [" + dates("2026-01-01", 1001) + "]"), []string{`4:15: calendars.office.holidays: there are 1001 holidays, and a calendar may have 1000; leave out those of years gone by`}},
+		{"too many holidays", office("zone: UTC\nholidays: [" + dates("2026-01-01", 1001) + "]"), []string{`4:15: calendars.office.holidays: there are 1001 holidays, and a calendar may have 1000; remove those of past years`}},
 
-		{"closed for ever", office("zone: UTC\nholidays: [" + yearly(1, 366) + "]"), []string{`2:3: calendars.office: it is closed all year in 2000; a calendar opens in every year: leave out some holidays`}},
-		{"open on 29 February", office("zone: UTC\nholidays: [" + strings.Replace(yearly(1, 366), "02-29, ", "", 1) + "]"), []string{`2:3: calendars.office: it is closed all year in 2001; a calendar opens in every year: leave out some holidays`}},
-		{"open on a day that is not always open", office("zone: UTC\ndays: mon-fri\nholidays: [" + yearly(2, 366) + "]"), []string{`2:3: calendars.office: it is closed all year in 2000; a calendar opens in every year: leave out some holidays`}},
-		{"a year off", office("zone: UTC\nholidays: [" + dates("2031-01-01", 365) + "]"), []string{`2:3: calendars.office: it is closed all year in 2031; a calendar opens in every year: leave out some holidays`}},
+		{"closed for ever", office("zone: UTC\nholidays: [" + yearly(1, 366) + "]"), []string{`2:3: calendars.office: it is closed all year in 2000; a calendar must open in every year: remove some holidays`}},
+		{"open on 29 February", office("zone: UTC\nholidays: [" + strings.Replace(yearly(1, 366), "02-29, ", "", 1) + "]"), []string{`2:3: calendars.office: it is closed all year in 2001; a calendar must open in every year: remove some holidays`}},
+		{"open on a day that is not always open", office("zone: UTC\ndays: mon-fri\nholidays: [" + yearly(2, 366) + "]"), []string{`2:3: calendars.office: it is closed all year in 2000; a calendar must open in every year: remove some holidays`}},
+		{"a year off", office("zone: UTC\nholidays: [" + dates("2031-01-01", 365) + "]"), []string{`2:3: calendars.office: it is closed all year in 2031; a calendar must open in every year: remove some holidays`}},
 
 		{"all at once", "calendars:\n  b: {days: x}\n  a: {zone: y, hours: z}\nfoo: 1\n", []string{
 			`2:3: calendars.b: zone is missing; write zone: UTC, or a place such as zone: Europe/Berlin`,
@@ -94,7 +94,7 @@ func TestBadCalendars(t *testing.T) {
 			`3:23: calendars.a.hours: "z" is not a span of hours; write it like "09:00-17:30"`,
 			`4:1: foo: unknown field "foo"; the fields here are calendars, sources`,
 		}},
-		{"too many", "calendars:\n" + numbered(101), []string{`2:3: calendars: there are 101 calendars, and the limit is 100; leave out those that no rule uses`}},
+		{"too many", "calendars:\n" + numbered(101), []string{`2:3: calendars: there are 101 calendars, and the limit is 100; remove those that no rule uses`}},
 	} {
 		set, err := calendars.Parse([]byte(c.text), "bad.yaml", "sources")
 		var problems configfile.Problems
@@ -112,7 +112,7 @@ func TestBadCalendars(t *testing.T) {
 	}
 }
 
-// minutes are n spans that do not touch.
+// minutes returns n spans that do not touch.
 func minutes(n int) string {
 	var spans []string
 	for i := range n {
@@ -123,7 +123,7 @@ func minutes(n int) string {
 
 func dates(first string, n int) string { return days(first, "2006-01-02", n) }
 
-// yearly are the days of a leap year from one to another.
+// yearly returns the days of a leap year from one to another.
 func yearly(from, to int) string {
 	return days(time.Date(2000, 1, from, 0, 0, 0, 0, time.UTC).Format("2006-01-02"), "01-02", to-from+1)
 }
@@ -148,7 +148,7 @@ func numbered(n int) string {
 	return b.String()
 }
 
-// TestTheLimitsAreAllowed: what is refused one further is not refused here.
+// TestTheLimitsAreAllowed checks that values at the limits are accepted.
 func TestTheLimitsAreAllowed(t *testing.T) {
 	fifth := calendars.MaxHolidays / 5
 	for name, text := range map[string]string{
@@ -166,7 +166,7 @@ func TestTheLimitsAreAllowed(t *testing.T) {
 	}
 }
 
-func TestWaysToWrite(t *testing.T) {
+func TestEquivalentForms(t *testing.T) {
 	same := func(a, b string) {
 		t.Helper()
 		at := instant(t, "2026-11-20T15:04:05Z")
@@ -208,7 +208,7 @@ func TestNoCalendars(t *testing.T) {
 
 var block = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```")
 
-// TestPageParses keeps the page true: every calendar that it shows is one.
+// TestPageParses checks that every calendar in the documentation is valid.
 func TestPageParses(t *testing.T) {
 	const page = "../../docs/reference/calendars.md"
 	text, err := os.ReadFile(page)
@@ -226,7 +226,7 @@ func TestPageParses(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text takes the process down, and what is accepted opens within two years.
+// FuzzParse checks that no text crashes the process, and that accepted calendars open within two years.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(known))
 	f.Add([]byte(office("zone: UTC\ndays: mon-fri, sun\nhours: {mon: [\"22:00-06:00\"]}\nholidays: [02-29]")))

@@ -9,11 +9,10 @@ import (
 	"deadman/internal/configfile"
 )
 
-// readWeek is the spans that begin on each weekday, as days and hours say. Either may be left
-// out.
+// readWeek returns the spans that begin on each weekday, from the fields days and hours. Both are optional.
 func readWeek(days, hours configfile.Value) [7][]span {
 	if hours.IsMapping() {
-		days.Problem("hours names the days already; leave days out")
+		days.Problem("hours has the days already; remove days")
 		return readHoursByDay(hours)
 	}
 	open := everyDay
@@ -33,10 +32,10 @@ func readWeek(days, hours configfile.Value) [7][]span {
 	return week
 }
 
-// readHoursByDay reads hours as a mapping of days to spans.
+// readHoursByDay reads hours as a mapping from days to spans.
 func readHoursByDay(hours configfile.Value) [7][]span {
 	if hours.Empty() {
-		hours.Problem(`no day is named; write the hours of each, such as mon-fri: "09:00-17:30"`)
+		hours.Problem(`the days are missing; write the hours of each, such as mon-fri: "09:00-17:30"`)
 	}
 	var week [7][]span
 	var taken [7]bool
@@ -58,7 +57,7 @@ var (
 	dayRange = regexp.MustCompile(`^([a-z]+)(?: *- *([a-z]+))?$`)
 )
 
-// readDays reads weekdays; those that are taken may not be named again.
+// readDays reads weekdays; days in taken may not be named again.
 func readDays(v configfile.Value, taken [7]bool) [7]bool {
 	var open [7]bool
 	readWords(v, "mon-fri", func(word string) error {
@@ -79,7 +78,7 @@ func readDays(v configfile.Value, taken [7]bool) [7]bool {
 	return open
 }
 
-// parseDays reads "mon" or "mon-fri", the first and the last; "fri-mon" goes over the weekend.
+// parseDays parses "mon" or "mon-fri", inclusive; "fri-mon" continues over the weekend.
 func parseDays(word string) (first, last int, err error) {
 	if m := dayRange.FindStringSubmatch(strings.ToLower(word)); m != nil {
 		first = slices.Index(dayNames, m[1])

@@ -7,8 +7,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Fields is the values of a mapping by their names, which are the only ones it may have. One
-// that is left out reads as nothing; Needed says so.
+// Fields returns the values of a mapping by field name. Any other field is a problem. A missing field reads as an empty
+// Value; use Require for required fields.
 func (v Value) Fields(names ...string) map[string]Value {
 	entries, ok := v.entries("the fields " + strings.Join(names, ", "))
 	if !ok {
@@ -28,8 +28,8 @@ func (v Value) Fields(names ...string) map[string]Value {
 	return fields
 }
 
-// Entries is the values of a mapping with names of the file's own, as what says: "a name for
-// each channel".
+// Entries returns the entries of a mapping whose names are chosen by the author of the file. what names them in a
+// problem: "a name for each channel".
 func (v Value) Entries(what string) []Value {
 	entries, _ := v.entries(what)
 	var filled []Value
@@ -41,7 +41,7 @@ func (v Value) Entries(what string) []Value {
 	return filled
 }
 
-// entries is what a mapping has, each name once.
+// entries returns the entries of a mapping. A duplicate name is a problem.
 func (v Value) entries(what string) (entries []Value, ok bool) {
 	values, ok := mapping(v.node)
 	if !ok {
@@ -64,7 +64,7 @@ func (v Value) entries(what string) (entries []Value, ok bool) {
 func (v Value) entry(n *ast.MappingValueNode) Value {
 	key := n.Key.GetToken()
 	if k, explicit := n.Key.(*ast.MappingKeyNode); explicit {
-		v.paper.problem(key, v.Field, `a "?" key is not needed here; write "name: value"`)
+		v.paper.problem(key, v.Field, `a "?" key is not supported; write "name: value"`)
 		if k.Value == nil {
 			return Value{}
 		}
@@ -74,10 +74,10 @@ func (v Value) entry(n *ast.MappingValueNode) Value {
 	return Value{Name: key.Value, Field: field, node: n.Value, key: n.Key, at: key, paper: v.paper}
 }
 
-// filled is v, or nothing where that is what the file says.
+// filled returns v, or an empty Value if the file has no value there.
 func (v Value) filled() Value {
 	if _, null := v.node.(*ast.NullNode); null {
-		v.ProblemAtName("there is no value; give it one or leave it out")
+		v.ProblemAtName("the value is missing; write one, or leave the field out")
 		return Value{}
 	}
 	return v

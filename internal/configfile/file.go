@@ -8,7 +8,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// paper is a file that is being read, and what is wrong with it so far.
+// paper is a file being read, with its problems so far.
 type paper struct {
 	file     string
 	problems Problems
@@ -18,10 +18,9 @@ func (p *paper) problem(tk *token.Token, field, format string, args ...any) {
 	p.problems = append(p.problems, *problemAt(tk, field, format, args...))
 }
 
-// Read hands the one document of a file to read, which notes at its values what is wrong; a
-// file without a document is nobody's to read. file is its name, which problems carry and
-// which Value.Path begins at. The error is Problems and holds all of them, unless the file is
-// not YAML at all: then the first place where it is not.
+// Read passes the single document of a file to read, which reports problems at the values. read is not called for a
+// file without a document. file is the name of the file; problems contain it, and Value.Path is relative to its folder.
+// The error is Problems with all problems, or with the first syntax error if the file is not YAML.
 func Read(data []byte, file string, read func(Value)) error {
 	document, problem := parse(data)
 	if problem != nil {
@@ -34,15 +33,15 @@ func Read(data []byte, file string, read func(Value)) error {
 	return p.problems.orNil(file)
 }
 
-// hints say what to do about what the parser says.
+// hints maps parser messages to remedies.
 var hints = map[string]string{
 	"mapping value is not allowed in this context": `a value with ": " in it has to be quoted, or the indent is wrong`,
 }
 
-// parse is the one document of a file, nil where there is none.
+// parse returns the single document of a file, or nil if the file has none.
 func parse(data []byte) (ast.Node, *Problem) {
 	if len(data) > MaxSize {
-		return nil, &Problem{Line: 1, Column: 1, Message: fmt.Sprintf("the file may hold %d bytes, and this one holds more; leave out what is over", MaxSize)}
+		return nil, &Problem{Line: 1, Column: 1, Message: fmt.Sprintf("the file is larger than the limit of %d bytes; make it smaller", MaxSize)}
 	}
 	text, problem := Text(data)
 	if problem != nil {
@@ -52,7 +51,7 @@ func parse(data []byte) (ast.Node, *Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // Fields says it better
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // Fields reports duplicate keys with a better message
 	if err != nil {
 		return nil, Syntax(err, hints)
 	}
@@ -63,7 +62,7 @@ func parse(data []byte) (ast.Node, *Problem) {
 			continue
 		}
 		if document != nil {
-			return nil, problemAt(start(d.Body), "", "the file holds one document; write it without ---")
+			return nil, problemAt(start(d.Body), "", "the file must have one document only; remove ---")
 		}
 		document = d.Body
 	}

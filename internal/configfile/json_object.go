@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// ObjectEncoder is a JSON object on its way to a row, field by field. What is written for every job or alert
-// needs no look at what its type is.
+// ObjectEncoder encodes a JSON object field by field. It avoids reflection for rows that are written for every job or
+// alert.
 type ObjectEncoder []byte
 
 func (o *ObjectEncoder) name(name string) {
@@ -19,7 +19,7 @@ func (o *ObjectEncoder) name(name string) {
 	*o = append(append(append(*o, open, '"'), name...), '"', ':')
 }
 
-// Text adds a field, unless the text is empty.
+// Text adds a text field, unless the text is empty.
 func (o *ObjectEncoder) Text(name, s string) {
 	if s != "" {
 		o.name(name)
@@ -27,7 +27,7 @@ func (o *ObjectEncoder) Text(name, s string) {
 	}
 }
 
-// Number adds a field, unless it is 0.
+// Number adds a number field, unless it is 0.
 func (o *ObjectEncoder) Number(name string, n int64) {
 	if n != 0 {
 		o.name(name)
@@ -35,7 +35,7 @@ func (o *ObjectEncoder) Number(name string, n int64) {
 	}
 }
 
-// Flag adds a field, unless it is false.
+// Flag adds a boolean field, unless it is false.
 func (o *ObjectEncoder) Flag(name string, is bool) {
 	if is {
 		o.name(name)
@@ -43,14 +43,14 @@ func (o *ObjectEncoder) Flag(name string, is bool) {
 	}
 }
 
-// Texts adds a field of named texts, in the order of their names, unless there are none.
+// Texts adds an object of texts, ordered by name, unless it is empty.
 func (o *ObjectEncoder) Texts(name string, m map[string]string) {
 	if len(m) == 0 {
 		return
 	}
 	o.name(name)
 	*o = append(*o, '{')
-	var few [8]string // as a rule there are no more, and they need no room of their own
+	var few [8]string // enough for most maps, without an allocation
 	keys := few[:0]
 	for key := range m {
 		keys = append(keys, key)
@@ -66,7 +66,7 @@ func (o *ObjectEncoder) Texts(name string, m map[string]string) {
 	*o = append(*o, '}')
 }
 
-// Body adds a field that is JSON already, unless there is none.
+// Body adds a field that is JSON already, unless it is empty.
 func (o *ObjectEncoder) Body(name string, body json.RawMessage) {
 	if len(body) > 0 {
 		o.name(name)
@@ -74,14 +74,14 @@ func (o *ObjectEncoder) Body(name string, body json.RawMessage) {
 	}
 }
 
-// Value adds any other field.
+// Value adds a field of any type by json.Marshal.
 func (o *ObjectEncoder) Value(name string, v any) error {
 	b, err := json.Marshal(v)
 	o.Body(name, b)
 	return err
 }
 
-// End is the whole object.
+// End returns the complete object.
 func (o *ObjectEncoder) End() []byte {
 	if len(*o) == 0 {
 		return []byte("{}")
@@ -89,7 +89,7 @@ func (o *ObjectEncoder) End() []byte {
 	return append(*o, '}')
 }
 
-// appendText appends s as JSON. What is not UTF-8 is replaced, as every decoder would.
+// appendText appends s as JSON. Invalid UTF-8 is replaced, as by encoding/json.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

@@ -1,5 +1,5 @@
-// Package configfile reads what operators write: files in YAML, strictly, with all that is wrong
-// in one at once. What the words of a file mean is for the room that the file belongs to.
+// Package configfile reads YAML files written by operators. It is strict and reports all problems at once. The meaning
+// of the fields is defined by the package that a file belongs to.
 package configfile
 
 import (
@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a file.
+// Problem is one problem of a file.
 type Problem struct {
 	File         string
 	Line, Column int    // from 1, the column in characters
 	Field        string // such as "channels.pager.url_file"; empty: the file as a whole
-	Message      string // what is wrong, and what to write instead
+	Message      string // the problem and its remedy
 }
 
-// Error is the problem on one line: place, field, message.
+// Error returns the problem on one line: place, field, message.
 func (p Problem) Error() string {
 	place := fmt.Sprintf("%d:%d: ", p.Line, p.Column)
 	if p.File != "" {
@@ -29,7 +29,7 @@ func (p Problem) Error() string {
 	return place + p.Message
 }
 
-// Problems is all that is wrong, in the order of the file. It is an error.
+// Problems are all problems of a file, ordered by place. It is an error.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -40,7 +40,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// orNil is ps in order as an error of a file, nil when nothing is wrong.
+// orNil returns ps, sorted, as the error of a file; nil if there are no problems.
 func (ps Problems) orNil(file string) error {
 	if len(ps) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (ps Problems) orNil(file string) error {
 	return ps
 }
 
-// Truncate keeps a message readable whatever it quotes: s, or its beginning of most characters.
+// Truncate returns s, or the beginning of at most most characters, so that a message that quotes s stays readable.
 func Truncate(s string, most int) string {
 	if len(s) <= most { // it has no more characters than bytes
 		return s
@@ -66,5 +66,5 @@ func Truncate(s string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
-// quoted is how many characters of a text a message quotes.
+// quoted is the maximum number of characters of a quoted text.
 const quoted = 40

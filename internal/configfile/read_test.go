@@ -13,7 +13,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// boat is what the files of these tests describe, with every kind of value that there is.
+// boat is the content of the test files, with every kind of value.
 type boat struct {
 	Name    string
 	Crew    []string
@@ -50,7 +50,7 @@ func read(text string) (boat, error) {
 	return b, err
 }
 
-// harbour holds a few files.
+// harbour has a few files.
 func harbour(path string) ([]byte, error) {
 	files := map[string]string{
 		"harbour/key": " opensesame \n", "/key": "absolute", "harbour/two": "one\ntwo", "harbour/blank": "\n",
@@ -62,7 +62,7 @@ func harbour(path string) ([]byte, error) {
 	return nil, fmt.Errorf("open %s: there is no such file", path)
 }
 
-func TestWhatIsRead(t *testing.T) {
+func TestRead(t *testing.T) {
 	nothing := map[string]string{}
 	for text, want := range map[string]boat{
 		"name: Argo": {Name: "Argo", Oars: 2, Watch: 4 * time.Hour, Ballast: nothing},
@@ -85,8 +85,8 @@ func TestWhatIsRead(t *testing.T) {
 	}
 }
 
-// What a file lacks or has too much of is said at its place, with what to write.
-func TestEveryProblemIsSaid(t *testing.T) {
+// A missing or superfluous part of a file is reported at its place, with the remedy.
+func TestAllProblemsAreReported(t *testing.T) {
 	const fields = "name, crew, afloat, oars, watch, flag_file, key_file, ballast, stops"
 	for _, c := range []struct {
 		name, text string
@@ -103,10 +103,10 @@ func TestEveryProblemIsSaid(t *testing.T) {
 		}},
 		{"a field twice", "name: a\nname: [b]\n", []string{`2:1: name: "name" is here twice; keep one`}},
 		{"no value", "name:\noars: ~\n", []string{
-			`1:1: name: there is no value; give it one or leave it out`,
-			`2:1: oars: there is no value; give it one or leave it out`,
+			`1:1: name: the value is missing; write one, or leave the field out`,
+			`2:1: oars: the value is missing; write one, or leave the field out`,
 		}},
-		{"an explicit key", "? name\n: a\n", []string{`1:1: a "?" key is not needed here; write "name: value"`}},
+		{"an explicit key", "? name\n: a\n", []string{`1:1: a "?" key is not supported; write "name: value"`}},
 		{"a merge", "name: a\n<<: {oars: 2}\n", []string{`2:1: <<: unknown field "<<"; the fields here are ` + fields}},
 		{"missing", "oars: 2\n", []string{`1:1: name is missing; paint one on`}},
 		{"missing in a list", "name: a\nstops:\n- {}\n- port: b\n- boat\n", []string{
@@ -126,7 +126,7 @@ func TestEveryProblemIsSaid(t *testing.T) {
 		}},
 		{"long text", "name: " + strings.Repeat("x", 513), []string{`1:7: name: the text has 513 bytes; write 1 to 512`}},
 		{"an anchor", "name: &n a\n", []string{`1:7: name: expected text, not a YAML anchor; put it in quotes`}},
-		{"no texts", "name: a\ncrew: []\n", []string{`2:7: crew: the list is empty; write what belongs in it or leave it out`}},
+		{"no texts", "name: a\ncrew: []\n", []string{`2:7: crew: the list is empty; add an entry, or leave the field out`}},
 		{"a flag", "name: a\nafloat: maybe\n", []string{`2:9: afloat: expected true or false, not text`}},
 		{"no number", "name: a\noars: two\n", []string{`2:7: oars: expected a whole number from 1 to 8`}},
 		{"a low number", "name: a\noars: 0\n", []string{`2:7: oars: expected a whole number from 1 to 8`}},
@@ -142,18 +142,18 @@ func TestEveryProblemIsSaid(t *testing.T) {
 		{"no entries", "name: a\nballast: lead\n", []string{`2:10: ballast: expected a mapping with what it is, and where, not text`}},
 
 		{"no secret", "name: a\nkey_file: none\n", []string{`2:11: key_file: open harbour/none: there is no such file; name a file that the node can read`}},
-		{"two secrets", "name: a\nkey_file: two\n", []string{`2:11: key_file: harbour/two does not hold one line of up to 8192 bytes; write the secret into it, and nothing else`}},
-		{"a blank secret", "name: a\nkey_file: blank\n", []string{`2:11: key_file: harbour/blank does not hold one line of up to 8192 bytes; write the secret into it, and nothing else`}},
-		{"a long secret", "name: a\nkey_file: long\n", []string{`2:11: key_file: harbour/long does not hold one line of up to 8192 bytes; write the secret into it, and nothing else`}},
+		{"two secrets", "name: a\nkey_file: two\n", []string{`2:11: key_file: harbour/two is not a single line of up to 8192 bytes; write only the secret into it`}},
+		{"a blank secret", "name: a\nkey_file: blank\n", []string{`2:11: key_file: harbour/blank is not a single line of up to 8192 bytes; write only the secret into it`}},
+		{"a long secret", "name: a\nkey_file: long\n", []string{`2:11: key_file: harbour/long is not a single line of up to 8192 bytes; write only the secret into it`}},
 		{"a secret in the file", "name: a\nkey_file: {value: opensesame}\n", []string{`2:11: key_file: expected text, not a mapping; put it in quotes`}},
 
-		{"two documents", "name: a\n---\nname: b\n", []string{`3:1: the file holds one document; write it without ---`}},
+		{"two documents", "name: a\n---\nname: b\n", []string{`3:1: the file must have one document only; remove ---`}},
 		{"not YAML", "name: a: b\n", []string{`1:7: not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted, or the indent is wrong`}},
 		{"half a list", "crew: [", []string{`1:7: not YAML: sequence end token ']' not found`}},
 		{"not text", "name:\n  é\xff: x\n", []string{`2:4: byte 0xff is not part of UTF-8 text; save the file as UTF-8`}},
 		{"a zero byte", "name: \x00\n", []string{`1:7: byte 0x00 is not part of UTF-8 text; save the file as UTF-8`}},
 		{"carriage returns", "name: |\n " + strings.Repeat("\r", 250_000), []string{`2:2: a carriage return without a line feed after it; end lines with a line feed`}},
-		{"too large", strings.Repeat("#", configfile.MaxSize+1), []string{`1:1: the file may hold 262144 bytes, and this one holds more; leave out what is over`}},
+		{"too large", strings.Repeat("#", configfile.MaxSize+1), []string{`1:1: the file is larger than the limit of 262144 bytes; make it smaller`}},
 		{"too deep", strings.Repeat("[", 20_000), []string{`1:33: nested deeper than 32 levels; nothing here needs such depth`}},
 		{"too deep in lists", strings.Repeat("- ", 20_000), []string{`1:65: nested deeper than 32 levels; nothing here needs such depth`}},
 		{"too deep in keys", strings.Repeat("? ", 20_000), []string{`1:65: nested deeper than 32 levels; nothing here needs such depth`}},
@@ -178,7 +178,7 @@ func TestEveryProblemIsSaid(t *testing.T) {
 	}
 }
 
-// A block text may be indented as it likes: that is no depth.
+// The indent of a block text does not count as nesting.
 func TestABlockTextIsNotDeep(t *testing.T) {
 	got, err := read("name: |\n" + strings.Repeat(" ", 200) + "Argo\n")
 	if err != nil || got.Name != "Argo\n" {
@@ -186,8 +186,8 @@ func TestABlockTextIsNotDeep(t *testing.T) {
 	}
 }
 
-// What is wrong with a part is wrong with the whole, and with nothing beside it.
-func TestWrong(t *testing.T) {
+// A problem of a part is a problem of the whole, and of nothing else.
+func TestHasProblem(t *testing.T) {
 	var wrong []string
 	err := configfile.Read([]byte("ab: {b: [1]}\na: {b: [x]}\n"), "", func(v configfile.Value) {
 		for _, e := range v.Entries("names") {
@@ -208,7 +208,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// FuzzRead: no text takes the process down, and every problem is at a place of the text.
+// FuzzRead checks that no text crashes the process, and that every problem has a place within the text.
 func FuzzRead(f *testing.F) {
 	f.Add("name: Argo\ncrew: [jason, heracles]\nafloat: true\noars: 8\nwatch: 12h\nflag_file: f\nkey_file: key\nballast: {lead: keel}\nstops: [{port: a}]\n")
 	f.Add("? name\n: &b [*b, <<]\n---\n- |\n  x")
@@ -231,7 +231,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A mapping has a bounded number of fields, wherever it is; lists, comments, texts and other documents have their own bounds.
+// The fields of a mapping are limited at every place; lists, comments, texts and other documents do not count.
 func TestFieldsAreBounded(t *testing.T) {
 	many := strings.Repeat
 	for name, c := range map[string]struct {

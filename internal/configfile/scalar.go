@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// maxText is the most bytes of a text.
+// maxText is the maximum size of a text in bytes.
 const maxText = 512
 
-// RawText is the text that v is, of any length. What is wrong is the caller's to note.
+// RawText returns v as text of any length. The caller reports problems.
 func (v Value) RawText() (text string, ok bool) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -26,7 +26,7 @@ func (v Value) RawText() (text string, ok bool) {
 	return "", false
 }
 
-// Text is the text that v is, of 1 to 512 bytes.
+// Text returns v as text of 1 to 512 bytes.
 func (v Value) Text() string {
 	text, ok := v.RawText()
 	switch {
@@ -39,7 +39,7 @@ func (v Value) Text() string {
 	return text
 }
 
-// Texts is the texts of a list, each once; one alone needs no list.
+// Texts returns the texts of a list without duplicates; a single text needs no list.
 func (v Value) Texts() []string {
 	var texts []string
 	for _, item := range v.OneOrList() {
@@ -52,7 +52,7 @@ func (v Value) Texts() []string {
 	return texts
 }
 
-// Bool is whether v is true.
+// Bool returns v as a boolean.
 func (v Value) Bool() bool {
 	n, ok := v.node.(*ast.BoolNode)
 	if !ok {
@@ -62,7 +62,7 @@ func (v Value) Bool() bool {
 	return n.Value
 }
 
-// Number is the whole number that v is, from 1 to most; without v it is otherwise.
+// Number returns v as a whole number from 1 to most; otherwise is the default.
 func (v Value) Number(otherwise, most int) int {
 	if n, ok := v.node.(*ast.IntegerNode); ok {
 		if number, ok := n.Value.(uint64); ok && number >= 1 && number <= uint64(most) {
@@ -73,7 +73,7 @@ func (v Value) Number(otherwise, most int) int {
 	return otherwise
 }
 
-// Duration is the duration that v is, up to most; without v it is otherwise.
+// Duration returns v as a duration up to most; otherwise is the default.
 func (v Value) Duration(otherwise, most time.Duration) time.Duration {
 	if n, ok := v.node.(*ast.IntegerNode); ok && n.Value == uint64(0) {
 		return 0
@@ -95,11 +95,11 @@ func (v Value) Duration(otherwise, most time.Duration) time.Duration {
 	return otherwise
 }
 
-// ErrDuration says how a duration is written.
+// ErrDuration describes the form of a duration.
 var ErrDuration = errors.New(`write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`)
 
-// ParseDuration reads a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
-// The error is ErrDuration.
+// ParseDuration parses a duration of years (y), weeks (w), days (d), h, m, s and ms, in this order. The error is
+// ErrDuration.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := model.ParseDuration(s)
 	if err != nil {
@@ -108,11 +108,11 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-// MaxSize is the most bytes that a file may have.
+// MaxSize is the maximum size of a file in bytes.
 const MaxSize = 256 << 10
 
-// Text is data without a byte order mark, once it is seen to be lines of UTF-8. The problem
-// is the first byte that is not.
+// Text returns data without a byte order mark after checking that it is lines of UTF-8. The problem is at the first
+// invalid byte.
 func Text(data []byte) ([]byte, *Problem) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	for i := 0; i < len(data); {
@@ -120,7 +120,7 @@ func Text(data []byte) ([]byte, *Problem) {
 		switch {
 		case r == utf8.RuneError && size == 1 || r == 0:
 			return nil, wrongByte(data, i, fmt.Sprintf("byte %#02x is not part of UTF-8 text; save the file as UTF-8", data[i]))
-		case r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")): // of those a YAML lexer takes forever
+		case r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")): // a YAML lexer takes quadratic time for these
 			return nil, wrongByte(data, i, "a carriage return without a line feed after it; end lines with a line feed")
 		}
 		i += size
@@ -128,7 +128,7 @@ func Text(data []byte) ([]byte, *Problem) {
 	return data, nil
 }
 
-// wrongByte is a problem with the byte at i.
+// wrongByte returns a problem at byte i.
 func wrongByte(data []byte, i int, message string) *Problem {
 	line := bytes.LastIndexByte(data[:i], '\n') + 1
 	return &Problem{

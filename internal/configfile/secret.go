@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// maxSecret is the most bytes of a secret.
+// maxSecret is the maximum size of a secret in bytes.
 const maxSecret = 8 << 10
 
-// Path is the path of the file that v names, which begins at the folder of the file that says
-// so.
+// Path returns v as a path, relative to the folder of the file.
 func (v Value) Path() string {
 	path := v.Text()
 	if path == "" || filepath.IsAbs(path) {
@@ -19,8 +18,8 @@ func (v Value) Path() string {
 	return filepath.Join(filepath.Dir(v.paper.file), path)
 }
 
-// Secret is what the file holds that v names, without the white space around it: secrets are
-// never in a file that others are described in. read is os.ReadFile or the like.
+// Secret returns the contents of the file named by v, without surrounding white space: a secret is never part of the
+// file itself. read is os.ReadFile or similar.
 func (v Value) Secret(read func(path string) ([]byte, error)) string {
 	path := v.Path()
 	if path == "" {
@@ -33,14 +32,13 @@ func (v Value) Secret(read func(path string) ([]byte, error)) string {
 		v.Problem("%v; name a file that the node can read", err)
 		return ""
 	case secret == "" || len(secret) > maxSecret || strings.ContainsAny(secret, "\n\x00"):
-		v.Problem("%s does not hold one line of up to %d bytes; write the secret into it, and nothing else", path, maxSecret)
+		v.Problem("%s is not a single line of up to %d bytes; write only the secret into it", path, maxSecret)
 		return ""
 	}
 	return secret
 }
 
-// Variable is what the variable of the environment holds that v names, without the white space around it. env is os.Getenv
-// or the like.
+// Variable returns the environment variable named by v, without surrounding white space. env is os.Getenv or similar.
 func (v Value) Variable(env func(name string) string) string {
 	name := v.Text()
 	if name == "" {
@@ -52,14 +50,13 @@ func (v Value) Variable(env func(name string) string) string {
 		v.Problem("%s is not set in the environment of the node; set it before the node starts", name)
 		return ""
 	case len(value) > maxSecret || strings.ContainsAny(value, "\n\x00"):
-		v.Problem("%s does not hold one line of up to %d bytes; set it to the secret, and nothing else", name, maxSecret)
+		v.Problem("%s is not a single line of up to %d bytes; set it to only the secret", name, maxSecret)
 		return ""
 	}
 	return value
 }
 
-// Certificates is what the file holds that v names: certificates of who vouches for a service, in PEM. read is os.ReadFile or
-// the like.
+// Certificates returns the contents of the file named by v: CA certificates in PEM. read is os.ReadFile or similar.
 func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
 	path := v.Path()
 	if path == "" {
@@ -70,7 +67,7 @@ func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
 	case err != nil:
 		v.Problem("%v; name a file that the node can read", err)
 	case !x509.NewCertPool().AppendCertsFromPEM(data):
-		v.Problem("%s holds no certificate; write those of who vouches for the service into it, as PEM", path)
+		v.Problem("%s has no certificate; write the CA certificates of the service into it, as PEM", path)
 	}
 	return data
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Suggest returns the known name that is most like the given one, or "" when none is near.
+// Suggest returns the known name nearest to the given one, or "" if none is near.
 func Suggest(name string, known []string) string {
 	best, at := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -17,8 +17,8 @@ func Suggest(name string, known []string) string {
 	return best
 }
 
-// distance is how many letters have to be added, dropped, changed or swapped with their
-// neighbour to get from a to b (optimal string alignment). From limit on it is not exact.
+// distance returns the number of letters to add, drop, change or swap with a neighbour to get from a to b (optimal
+// string alignment). Values from limit on are not exact.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
@@ -48,7 +48,7 @@ func distance(a, b string, limit int) int {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// CheckName says why a name is none, and what to write instead; empty: it is one.
+// CheckName returns the problem of a name with its remedy; empty: the name is valid.
 func CheckName(name string) string {
 	if namePattern.MatchString(name) {
 		return ""
@@ -56,8 +56,8 @@ func CheckName(name string) string {
 	return fmt.Sprintf("%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Truncate(name, quoted))
 }
 
-// UnknownName says that a field, or another noun, is none of those that are known, and which was
-// meant.
+// UnknownName returns the message for a field, or another noun, that is not among the known names, with the nearest
+// known name.
 func UnknownName(noun, name string, known []string) string {
 	if near := Suggest(name, known); near != "" {
 		return fmt.Sprintf("unknown %s %q; did you mean %q?", noun, Truncate(name, quoted), near)

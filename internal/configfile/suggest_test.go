@@ -6,7 +6,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-func TestNearest(t *testing.T) {
+func TestSuggest(t *testing.T) {
 	known := []string{"rule", "entity", "key", "cursor", "limit", "due_after", "due_before"}
 	for name, want := range map[string]string{
 		"limt": "limit", "rules": "rule", "due_befor": "due_before", "keys": "key", "entty": "entity",

@@ -9,16 +9,14 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds of a text's depth, so that parsing takes a time that grows with its size and no
-// faster.
+// Limits of nesting. They keep the time of parsing linear in the size.
 const (
 	MaxNesting = 32   // levels
 	maxIndent  = 128  // columns
-	MaxFields  = 4000 // of a block mapping; the parser takes longer for each than for the one before it
+	MaxFields  = 4000 // of a block mapping; the parser's time per field grows with their number
 )
 
-// Tokens is what a parser of YAML can take of a Text. The problem is nesting that would take
-// it long.
+// Tokens returns the tokens of a Text for a YAML parser. The problem is nesting that would make parsing slow.
 func Tokens(text []byte) (token.Tokens, *Problem) {
 	tokens := lexer.Tokenize(string(text))
 	nesting, entries, line := 0, 0, 0
@@ -48,14 +46,14 @@ func Tokens(text []byte) (token.Tokens, *Problem) {
 	return tokens, nil
 }
 
-// blockFields counts the lines of block mappings that are not over yet.
+// blockFields counts the lines of open block mappings.
 type blockFields []blockLines
 
-// blockLines is how many lines begin at a column.
+// blockLines is the number of lines that begin at a column.
 type blockLines struct{ column, lines int }
 
-// begin takes a line in, by its first token, and returns how many lines of its block there are so far. A line that is indented
-// less ends the blocks within.
+// begin adds a line by its first token and returns the number of lines of its block so far. A line with less indent
+// closes the inner blocks.
 func (b *blockFields) begin(tk *token.Token) int {
 	open := *b
 	for len(open) > 0 && open[len(open)-1].column > tk.Position.Column {
@@ -77,14 +75,13 @@ func (b *blockFields) begin(tk *token.Token) int {
 	return last.lines
 }
 
-// inBlock reports whether tk is the body of a block text, whose indent says nothing.
+// inBlock reports whether tk is the body of a block text, whose indent does not count.
 func inBlock(tk *token.Token) bool {
 	before := tk.PreviousType()
 	return before == token.LiteralType || before == token.FoldedType
 }
 
-// Syntax is the problem that a parser of YAML has. hints are what to do about it, by what the
-// parser says.
+// Syntax returns the problem for a syntax error of a YAML parser. hints maps parser messages to remedies.
 func Syntax(err error, hints map[string]string) *Problem {
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) || syntax.GetToken() == nil {

@@ -8,33 +8,33 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Value is a value of a file, with its place. What is not there, or is wrong and was said to
-// be, is a Value too: it reads as nothing, and nothing more is said about it.
+// Value is a value of a file with its place. A value that is missing, or whose problem was reported, is empty: reading
+// it returns the zero value without a further problem.
 type Value struct {
-	Name  string // of an entry in a mapping
+	Name  string // of a mapping entry
 	Field string // such as "routes[2].to"; empty: the file as a whole
 
-	node  ast.Node     // nil: there is none
-	key   ast.Node     // nil: not of a mapping
-	at    *token.Token // where it begins, with its name
-	paper *paper       // nil: all is said
+	node  ast.Node     // nil: no value
+	key   ast.Node     // nil: not in a mapping
+	at    *token.Token // first token, including the name
+	paper *paper       // nil: problems are ignored
 }
 
-// Problem notes what is wrong with v, and what to write instead, at the value.
+// Problem reports a problem with its remedy at the value.
 func (v Value) Problem(format string, args ...any) {
 	if v.node != nil {
 		v.paper.problem(start(v.node), v.Field, format, args...)
 	}
 }
 
-// ProblemAtName is Problem, at the name that v has.
+// ProblemAtName reports a problem at the name of v.
 func (v Value) ProblemAtName(format string, args ...any) {
 	if v.paper != nil {
 		v.paper.problem(v.at, v.Field, format, args...)
 	}
 }
 
-// HasProblem reports whether a problem is known with v or with a part of it.
+// HasProblem reports whether v or a part of it has a problem.
 func (v Value) HasProblem() bool {
 	if v.paper == nil {
 		return true
@@ -48,10 +48,10 @@ func (v Value) HasProblem() bool {
 	return false
 }
 
-// Present reports whether there is a value to read.
+// Present reports whether v has a value.
 func (v Value) Present() bool { return v.node != nil }
 
-// Require is v, having noted where it is missing; remedy is what to write.
+// Require returns v and reports a problem if it is missing; remedy tells the author what to write.
 func (v Value) Require(remedy string) Value {
 	if v.node == nil && v.paper != nil {
 		v.paper.problem(v.at, v.Field, "%s is missing; %s", v.Name, remedy)
@@ -59,7 +59,7 @@ func (v Value) Require(remedy string) Value {
 	return v
 }
 
-// Key is the name of v as a value of its own, in the place that it has.
+// Key returns the name of v as a value with its place.
 func (v Value) Key() Value {
 	if v.key != nil {
 		v.node = v.key
@@ -67,7 +67,7 @@ func (v Value) Key() Value {
 	return v
 }
 
-// Kind is how messages name what v is: "a number".
+// Kind returns the kind of v for messages: "a number".
 func (v Value) Kind() string {
 	switch n := v.node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -93,14 +93,14 @@ func (v Value) IsMapping() bool {
 	return ok
 }
 
-// Empty reports whether v is a list or a mapping with nothing in it.
+// Empty reports whether v is an empty list or mapping.
 func (v Value) Empty() bool {
 	values, mapping := mapping(v.node)
 	list, ok := v.node.(*ast.SequenceNode)
 	return mapping && len(values) == 0 || ok && len(list.Values) == 0
 }
 
-// List is the items of v, which has to be a list; each is what.
+// List returns the items of v, which must be a list; what names an item in a problem.
 func (v Value) List(what string) []Value {
 	if _, ok := v.node.(*ast.SequenceNode); v.node != nil && !ok {
 		v.Problem(`expected a list, not %s; begin each %s with "- "`, v.Kind(), what)
@@ -109,13 +109,13 @@ func (v Value) List(what string) []Value {
 	return v.items()
 }
 
-// OneOrList is the items of v, which has to have some; what is no list is the only one.
+// OneOrList returns the items of v, at least one; a single value is its only item.
 func (v Value) OneOrList() []Value {
 	if _, ok := v.node.(*ast.SequenceNode); v.node != nil && !ok {
 		return []Value{v}
 	}
 	if v.Empty() {
-		v.Problem("the list is empty; write what belongs in it or leave it out")
+		v.Problem("the list is empty; add an entry, or leave the field out")
 	}
 	return v.items()
 }
@@ -132,7 +132,7 @@ func (v Value) items() []Value {
 	return items
 }
 
-// start is where a value begins.
+// start returns the first token of a value.
 func start(n ast.Node) *token.Token {
 	if values, ok := mapping(n); ok && len(values) > 0 && n.GetToken().Type != token.MappingStartType {
 		return values[0].Key.GetToken()
@@ -140,7 +140,7 @@ func start(n ast.Node) *token.Token {
 	return n.GetToken()
 }
 
-// mapping is the entries of a mapping.
+// mapping returns the entries of a mapping.
 func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch n := n.(type) {
 	case *ast.MappingNode:

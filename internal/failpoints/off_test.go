@@ -4,7 +4,7 @@ package failpoints
 
 import "testing"
 
-// Without the tag two places cost what nothing costs.
+// Without the build tag two places cost nothing.
 func BenchmarkHere(b *testing.B) {
 	b.Run("places", func(b *testing.B) {
 		for range b.N {

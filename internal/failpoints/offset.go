@@ -11,10 +11,10 @@ import (
 
 var offsetFile atomic.Pointer[string]
 
-// OffsetBy names the file that says how far the clock of the database in the node's folder is off, such as -1h.
+// OffsetBy sets the file with the clock offset of the database in the node's folder, such as -1h.
 func OffsetBy(file string) { offsetFile.Store(&file) }
 
-// Offset is how far the clock is off; 0 while the file says nothing.
+// Offset returns the clock offset; 0 if the file is empty.
 func Offset() time.Duration {
 	file := offsetFile.Load()
 	if file == nil || *file == "" {

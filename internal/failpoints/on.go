@@ -1,7 +1,6 @@
 //go:build faultpoints
 
-// Package failpoints names the places at which the fault campaign breaks a node, and breaks it
-// there as a plan says.
+// Package failpoints names the places at which the fault campaign breaks a node, and injects the faults of a plan.
 package failpoints
 
 import (
@@ -11,25 +10,25 @@ import (
 	"time"
 )
 
-// ErrPlanned is the failure that a plan asked for.
-var ErrPlanned = errors.New("a failure that was planned")
+// ErrPlanned is the error injected by a plan.
+var ErrPlanned = errors.New("planned failure")
 
 var armed atomic.Pointer[Plan]
 
-// Arm makes a plan the one of this process.
+// Arm sets the plan of this process.
 func Arm(p *Plan) { armed.Store(p) }
 
-// Point passes a place: the process may be killed or stopped there, or wait.
-func Point(place string) { _ = PointErr(place) } // where nothing can fail, nothing does
+// Point marks a place: the process may be killed, stopped or delayed there.
+func Point(place string) { _ = PointErr(place) } // an error has no effect here
 
-// PointErr passes a place at which an operation may be said to have failed. It returns
-// ErrPlanned where the plan asks for that, and else nil.
+// PointErr marks a place at which an operation may be reported as failed. It returns ErrPlanned if the plan has an
+// error for it, and nil otherwise.
 func PointErr(place string) error {
 	for _, f := range armed.Load().due(place) {
 		switch f.Action {
 		case Kill:
 			signal(syscall.SIGKILL)
-			select {} // nothing is done after it
+			select {} // wait for the signal
 		case Stop:
 			signal(syscall.SIGSTOP)
 		case Sleep:
@@ -41,5 +40,5 @@ func PointErr(place string) error {
 	return nil
 }
 
-// signal sends a signal to this process. That cannot fail for a signal that exists.
+// signal sends a signal to this process. Sending an existing signal does not fail.
 func signal(s syscall.Signal) { _ = syscall.Kill(syscall.Getpid(), s) }

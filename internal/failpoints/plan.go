@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// Action is what happens at a place.
+// Action is the effect of a fault.
 type Action string
 
 // The actions.
 const (
 	Kill  Action = "kill"  // the process ends at once, as by kill -9
-	Stop  Action = "stop"  // the process stands still until somebody sends SIGCONT
-	Sleep Action = "sleep" // whoever passes waits
-	Error Action = "error" // the operation is said to have failed, where the place allows it
+	Stop  Action = "stop"  // the process is stopped until SIGCONT
+	Sleep Action = "sleep" // the caller is delayed
+	Error Action = "error" // the operation is reported as failed, if the place allows it
 )
 
 // Fault is an action at a place.
 type Fault struct {
 	Place  string
 	Action Action
-	For    time.Duration // how long Sleep takes
+	For    time.Duration // duration of Sleep
 	At     int           // the pass at which it happens, from 1; 0: see Chance
-	Chance float64       // with which it happens at each pass
+	Chance float64       // probability at each pass
 }
 
-// Plan is what is to happen in one process. It is safe for concurrent use.
+// Plan is the list of faults of one process. It is safe for concurrent use.
 type Plan struct {
 	faults []Fault
 
@@ -41,9 +41,8 @@ type Plan struct {
 	random *rand.Rand
 }
 
-// Parse reads a plan: faults with semicolons between, each "place=action", or
-// "place=sleep:200ms", followed by "@3" for the third pass only, or "@0.1" for one pass in
-// ten. "seed=42" makes the same passes of it each time.
+// Parse parses a plan: faults separated by semicolons, each "place=action" or "place=sleep:200ms", optionally followed
+// by "@3" for the third pass only, or "@0.1" for one pass in ten. "seed=42" makes the random choices reproducible.
 func Parse(text string) (*Plan, error) {
 	p := &Plan{passes: make(map[string]int)}
 	seed := uint64(1)
@@ -76,11 +75,11 @@ func (p *Plan) add(place, what string) error {
 	action, span, _ := strings.Cut(what, ":")
 	f.Action = Action(action)
 	if !slices.Contains([]Action{Kill, Stop, Sleep, Error}, f.Action) {
-		return fmt.Errorf("there is no action %q; there are kill, stop, sleep and error", action)
+		return fmt.Errorf("unknown action %q; use kill, stop, sleep or error", action)
 	}
 	var err error
 	if f.For, err = time.ParseDuration(span); (f.Action == Sleep) != (err == nil) {
-		return fmt.Errorf("sleep, and nothing else, has a time, such as sleep:200ms")
+		return fmt.Errorf("only sleep has a duration, such as sleep:200ms")
 	}
 	if some {
 		if f.At, err = strconv.Atoi(when); err != nil {
@@ -95,7 +94,7 @@ func (p *Plan) add(place, what string) error {
 	return nil
 }
 
-// due counts a pass and returns what happens at it. No plan asks for nothing.
+// due counts a pass and returns its faults. A nil plan has none.
 func (p *Plan) due(place string) (due []Fault) {
 	if p == nil {
 		return nil

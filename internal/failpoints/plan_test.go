@@ -35,7 +35,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// One seed makes the same passes of a chance, another seed others.
+// The same seed selects the same passes; another seed selects others.
 func TestPlanIsSeeded(t *testing.T) {
 	passes := func(seed string) (hit []int) {
 		p := parse(t, "seed="+seed+";here=sleep:1ms@0.1")

@@ -18,35 +18,35 @@ import (
 	"deadman/server"
 )
 
-// briefLease is how long the nodes of the campaign hold a shard without renewal.
+// briefLease is the lease duration of the campaign's nodes.
 const briefLease = 1500 * time.Millisecond
 
-// arena is what one run of the campaign happens in: a database, brokers, nodes that are
-// started again when they die, a publisher, and people who are told.
+// arena is the environment of one run of the campaign: a database, brokers, nodes that are restarted when they die, a
+// publisher, and a notification channel.
 type arena struct {
 	*testing.T
 	faults.Checker
 	servers   []*natsProcess
-	database  *link            // between the nodes and the database; nil: the run has no such link
-	broker    *link            // between the nodes and the broker; nil: there are several, or it is in the node
-	links     map[string]*link // between one node and the broker, in the place of broker
+	database  *link            // between the nodes and the database; nil: none
+	broker    *link            // between the nodes and the broker; nil: several brokers, or the broker is in the node
+	links     map[string]*link // between each node and the broker, instead of broker
 	dir       string
 	port      int                               // of the broker in the node
-	reach     func(node string) []string        // the flags by which a node reaches its database
-	serving   func()                            // what is done once a node has served, before events are played
-	programs  map[string]func() (string, error) // of nodes that are not breakable, by their letter
+	reach     func(node string) []string        // returns a node's flags for the database
+	serving   func()                            // called once a node has served, before events are played
+	programs  map[string]func() (string, error) // programs of nodes other than the breakable one, by letter
 	env       []string                          // of the nodes
-	sources   []string                          // the streams of events
-	rules     string                            // the folder of the rules
-	lookups   string                            // the file of the sources that rules look up in; empty: none
-	people    string                            // the file of channels; empty: no alert is sent to people
+	sources   []string                          // streams of events
+	rules     string                            // folder of the rules
+	lookups   string                            // sources file; empty: none
+	people    string                            // channels file; empty: no notifications
 	plant     string
 	count     int           // of the nodes
-	linger    time.Duration // how long a node stands still after others have taken its shards
-	witnessed bool          // the database notes who decides
-	padding   int           // bytes that each event is longer
+	linger    time.Duration // how long a stopped node stays stopped after others have taken its shards
+	witnessed bool          // the database records which node decides
+	padding   int           // additional bytes of each event
 
-	over   chan struct{} // closed when nodes are not started again
+	over   chan struct{} // closed when nodes are not restarted any more
 	nodes  sync.WaitGroup
 	served chan struct{} // closed when a node has served
 	once   sync.Once
@@ -55,18 +55,18 @@ type arena struct {
 
 	mu     sync.Mutex
 	log    []string
-	at     map[string]server.Endpoints // of the nodes that serve
-	lives  map[string]string           // the names of the nodes' present lives
-	told   map[string]bool             // ids of alerts that people were told of
+	at     map[string]server.Endpoints // of the serving nodes
+	lives  map[string]string           // names of the nodes' current lives
+	told   map[string]bool             // ids of alerts that were notified
 	acked  []string                    // ids of events
-	breach error                       // of a promise that holds at any moment
+	breach error                       // of a promise that must hold at any moment
 
-	play  func()                      // publishes events, and returns when all are published
-	after func()                      // what is done when all is well again
-	model func(context.Context) error // checks what became of the events, at rest
+	play  func()                      // publishes events; returns when all are published
+	after func()                      // called when all faults have ended
+	model func(context.Context) error // checks the effects of the events, at rest
 }
 
-// newArena makes an arena with the brokers and the database of a scenario.
+// newArena creates an arena with the brokers and the database of a scenario.
 func newArena(t *testing.T, s scenario, plant string) *arena {
 	t.Helper()
 	a := &arena{
@@ -100,13 +100,13 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 	return a
 }
 
-// toBroker is a link to the broker.
+// toBroker returns a link to the broker.
 func (a *arena) toBroker() *link {
 	a.Helper()
 	return between(a.T, strings.TrimPrefix(a.servers[0].url(), "nats://"))
 }
 
-// urls are where the brokers are, past every link.
+// urls returns the brokers' URLs, bypassing the links.
 func (a *arena) urls() string {
 	if a.port != 0 {
 		return fmt.Sprintf("nats://127.0.0.1:%d", a.port)
@@ -129,7 +129,7 @@ func (a *arena) connect(urls string) {
 	a.Cleanup(a.NATS.Close)
 }
 
-// makeStream makes a stream of events.
+// makeStream creates a stream of events.
 func (a *arena) makeStream(name string, subjects ...string) {
 	a.Helper()
 	config := jetstream.StreamConfig{Name: name, Subjects: subjects, Replicas: max(1, len(a.servers))}
@@ -153,14 +153,14 @@ func (a *arena) jetStream() jetstream.JetStream {
 	return js
 }
 
-// note keeps what happened, for a run that fails.
+// note records a log line, which is printed if the run fails.
 func (a *arena) note(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.log = append(a.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// wait waits until some node has served.
+// wait waits until a node has served.
 func (a *arena) wait() {
 	a.Helper()
 	select {
@@ -170,8 +170,8 @@ func (a *arena) wait() {
 	}
 }
 
-// keep runs a node until the arena is over. Each time that it is killed it is started again at
-// once, with the next of the plans, and without one when they are spent.
+// keep runs a node until the arena ends. A killed node is restarted at once with the next of the plans, and without a
+// plan when all are used.
 func (a *arena) keep(node string, plans ...string) {
 	a.Helper()
 	program := breakable
@@ -195,7 +195,7 @@ func (a *arena) keep(node string, plans ...string) {
 	})
 }
 
-// flags are those of a life of a node.
+// flags returns the flags of a life of a node.
 func (a *arena) flags(node, name string) []string {
 	flags := append([]string{"--rules", a.rules, "--lease", fmt.Sprintf("%dms", briefLease.Milliseconds())}, a.reach(name)...)
 	switch own := a.links[node]; {
@@ -215,7 +215,7 @@ func (a *arena) flags(node, name string) []string {
 	return flags
 }
 
-// live runs a node until it dies. It reports whether there is to be another.
+// live runs a node until it dies. It reports whether it is to be restarted.
 func (a *arena) live(path, node string, life int, plan string) bool {
 	name := fmt.Sprintf("%s%d", node, life)
 	a.note("%s starts with %q", name, plan)
@@ -248,7 +248,7 @@ func (a *arena) live(path, node string, life int, plan string) bool {
 	}
 }
 
-// serves notes where a node serves.
+// serves records the endpoints of a node.
 func (a *arena) serves(node string, at server.Endpoints) {
 	a.mu.Lock()
 	a.at[node] = at
@@ -256,7 +256,7 @@ func (a *arena) serves(node string, at server.Endpoints) {
 	a.once.Do(func() { close(a.served) })
 }
 
-// wake lets a node that stopped itself go on, a while after its shards have been taken by others.
+// wake resumes a node that stopped itself, some time after others have taken its shards.
 func (a *arena) wake(node *process) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", node.Process.Pid))
 	if err != nil || !strings.Contains(string(stat), ") T ") {
@@ -278,11 +278,11 @@ func (a *arena) wake(node *process) {
 	node.signal(syscall.SIGCONT)
 }
 
-// playOrders publishes the events of n orders at a pace, once a node has served: each order is
-// created, every fifth touched three times, and two of three are shipped, at once or later.
+// playOrders publishes the events of n orders at a pace, once a node has served: each order is created, every fifth is
+// touched three times, and two of three are shipped, at once or later.
 func (a *arena) playOrders(n int, pace time.Duration) { a.playFrom(0, n, pace) }
 
-// playFrom is playOrders with the numbers of the orders from first on.
+// playFrom is playOrders with numbers of orders from first on.
 func (a *arena) playFrom(first, n int, pace time.Duration) {
 	a.Helper()
 	a.wait()
@@ -316,7 +316,7 @@ func (a *arena) publish(subject, key, nth string) {
 	a.acked = append(a.acked, id)
 }
 
-// send publishes an event. While the broker does not acknowledge it, it is sent again, under the same id.
+// send publishes an event. Until the broker acknowledges it, it is sent again with the same id.
 func (a *arena) send(subject, id string, body []byte) {
 	a.Helper()
 	a.publishing.Lock()
@@ -330,7 +330,7 @@ func (a *arena) send(subject, id string, body []byte) {
 	})
 }
 
-// watchCounts checks P2 again and again until ctx ends: it holds at any moment.
+// watchCounts checks P2 repeatedly until ctx ends: it must hold at any moment.
 func (a *arena) watchCounts(ctx context.Context) {
 	for ctx.Err() == nil {
 		n, err := a.Count(ctx)
@@ -343,8 +343,8 @@ func (a *arena) watchCounts(ctx context.Context) {
 	}
 }
 
-// rest waits until every promise is kept, which is P12, and returns what is still broken when
-// the time is over. Some breaches no time heals; they are returned at once.
+// rest waits until every promise is kept, which is P12, and returns the remaining breaches after the timeout. Permanent
+// breaches are returned at once.
 func (a *arena) rest(within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for {

@@ -16,21 +16,21 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// brokerRole is the variable that makes this program a NATS server: its value says which.
+// brokerRole is the environment variable that makes this program a NATS server; its value configures the server.
 const brokerRole = "DEADMAN_FAULTS_BROKER"
 
-// natsProcess is a NATS server in a process of its own, which can be killed as a machine dies.
+// natsProcess is a NATS server in another process, which can be killed.
 type natsProcess struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	Name  string
 	Dir   string
 	Port  int
-	Route int   // 0: alone
-	Peers []int // the routes of all
+	Route int   // port for the cluster; 0: not clustered
+	Peers []int // cluster ports of all servers
 }
 
-// runBroker serves until the process is killed. What was acknowledged is on disk.
+// runBroker serves until the process is killed. Acknowledged messages are on disk.
 func runBroker(role string) {
 	var s natsProcess
 	err := json.Unmarshal([]byte(role), &s)
@@ -65,7 +65,7 @@ func (s *natsProcess) serve() error {
 
 func (s *natsProcess) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.Port) }
 
-// start starts the server and waits until it takes connections.
+// start starts the server and waits until it accepts connections.
 func (s *natsProcess) start() {
 	s.t.Helper()
 	s.run()
@@ -89,7 +89,7 @@ func (s *natsProcess) run() {
 	s.t.Cleanup(s.kill)
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (s *natsProcess) await() {
 	s.t.Helper()
 	eventually(s.t, 30*time.Second, "the broker takes connections", func() bool {
@@ -101,13 +101,13 @@ func (s *natsProcess) await() {
 	})
 }
 
-// kill ends the server at once. It may be called again.
+// kill kills the server. It may be called repeatedly.
 func (s *natsProcess) kill() {
-	_ = s.cmd.Process.Kill() // it may have ended
+	_ = s.cmd.Process.Kill() // the process may have ended
 	_ = s.cmd.Wait()
 }
 
-// newServers starts n servers, of one cluster where they are several.
+// newServers starts n servers; several servers form a cluster.
 func newServers(t *testing.T, n int) []*natsProcess {
 	t.Helper()
 	all, routes := make([]*natsProcess, n), make([]int, 0, n)

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/events"
 )
 
-// brookName is the one stream of a brook.
+// brookName is the single stream of a brook.
 const brookName = "DEVICES"
 
 // brook is a broker in virtual time, with one stream.
@@ -18,19 +18,19 @@ type brook struct {
 	mu      sync.Mutex
 	created time.Time
 	events  []futurejobs.Event
-	dry     bool      // it takes nothing in, and nobody can read
-	since   time.Time // since when it is not
+	dry     bool      // rejects publishes and reads
+	since   time.Time // end of the last dry period
 	came    chan struct{}
 }
 
-var errDry = errors.New("the broker is not there")
+var errDry = errors.New("the broker is unavailable")
 
 func newBrook() *brook {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	return &brook{created: now, since: now, came: make(chan struct{}, 1)}
 }
 
-// put takes an event in, unless it is dry.
+// put stores an event, unless the brook is dry.
 func (b *brook) put(subject string, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *brook) setDry(dry bool) {
 	}
 }
 
-// up is for how long it has taken in what came.
+// up returns how long the brook has accepted events.
 func (b *brook) up() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *brook) up() time.Duration {
 	return time.Since(b.since)
 }
 
-// after are the events after a sequence.
+// after returns the events after a sequence.
 func (b *brook) after(seq uint64, limit int) ([]futurejobs.Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,12 +104,12 @@ func (b *brook) First(_ context.Context, _ string, from uint64) (seq uint64, at 
 	return found[0].Seq, found[0].At, nil
 }
 
-// Before implements events.Streams. The stream is never made anew, so that nobody asks.
+// Before implements events.Streams. It is not called, because the stream is never recreated.
 func (b *brook) Before(context.Context, string, time.Time) (uint64, error) {
-	return 0, errors.New("the stream was made anew")
+	return 0, errors.New("the stream was recreated")
 }
 
-// brookReader reads all of a brook.
+// brookReader reads all events of a brook.
 type brookReader struct {
 	*brook
 	seq uint64

@@ -21,10 +21,10 @@ var (
 	other = flag.String("program", "", "break this program in the place of the one of these sources; it has to be built with -tags faultpoints")
 )
 
-// How long a system may take to be at rest after the last fault. No check is late by more than 10 s then, so a minute and a
-// half has room for the machine alone, and is less than nearly every step of a clock. In kinds of patient an outage may last
-// by which all jobs of its rule have ended, so that nobody asks any more: it is over after five minutes of quiet; or a
-// message to people whose sender died is tried again after a minute.
+// Timeouts for a system to be at rest after the last fault. By then no check is late by more than 10 s, so a minute and
+// a half is ample even on a slow machine, and it is less than nearly every step of a clock. Patient kinds take longer:
+// an outage may remain open after all jobs of its rule have ended, and is closed after five minutes without checks; or
+// a notification is retried after a minute if its sender died.
 const (
 	rested  = 90 * time.Second
 	drained = 7 * time.Minute
@@ -32,7 +32,7 @@ const (
 
 var patient = []string{"source", "people"}
 
-// patience is how long the system of a scenario may take to be at rest.
+// patience returns the timeout for the system of a scenario to be at rest.
 func (s scenario) patience() time.Duration {
 	switch {
 	case *limit > 0:
@@ -43,10 +43,10 @@ func (s scenario) patience() time.Duration {
 	return rested
 }
 
-// long are kinds that take minutes. The sample of every day leaves them out.
+// long are kinds that take minutes. The daily sample leaves them out.
 var long = []string{"people", "late", "cluster"}
 
-// sample are seeds of the campaign for every day: the first of each kind that takes seconds.
+// sample returns the seeds of the daily sample: the first of each kind that takes seconds.
 func sample() (seeds []uint64) {
 	drawn := slices.Clone(long)
 	for i, k := range round {
@@ -57,8 +57,8 @@ func sample() (seeds []uint64) {
 	return seeds
 }
 
-// TestCampaign breaks nodes, brokers and connections as seeds say, and checks every promise
-// after each. A failure names the seed, which makes the same plan again.
+// TestCampaign breaks nodes, brokers and connections as planned by seeds, and checks every promise after each run. A
+// failure prints the seed, which reproduces the plan.
 func TestCampaign(t *testing.T) {
 	seeds := sample()
 	if *runs > 0 || *seed > 0 {
@@ -75,7 +75,7 @@ func TestCampaign(t *testing.T) {
 				t.Parallel()
 				t.Log(s)
 				begun := time.Now()
-				defer func() { // also where the run was given up
+				defer func() { // also after a timeout of the run
 					if t.Failed() {
 						failed.Add(1)
 						t.Logf("%s; again with: go test ./internal/faults -run TestCampaign -seed %d", s, seed)
@@ -92,8 +92,8 @@ func TestCampaign(t *testing.T) {
 	t.Logf("%d runs, %d failed", len(seeds), failed.Load())
 }
 
-// run plays events while what the scenario says goes wrong, with a bug planted or none, and
-// returns the promises that are still broken after a while.
+// run plays events during the faults of the scenario, with a seeded bug or none, and returns the promises still broken
+// after a timeout.
 func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 	a := newArena(t, s, plant)
 	defer a.end()
@@ -103,7 +103,7 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 	}
 	for i, plans := range s.nodes {
 		if i > 0 {
-			a.wait() // the second takes the upper half of the shards, and with it the stream of events
+			a.wait() // the second node holds the upper half of the shards, and with it the stream of events
 		}
 		a.keep(string(rune('a'+i)), plans...)
 	}
@@ -130,10 +130,10 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 	return a.rest(within)
 }
 
-// shortWindow makes the stream of alerts with a duplicate window that any death of a node outlasts.
+// shortWindow creates the stream of alerts with a duplicate window shorter than any death of a node.
 func shortWindow(a *arena, _ *rand.Rand) { a.makeAlerts(100 * time.Millisecond) }
 
-// makeAlerts makes the stream of alerts before a node does, with a duplicate window.
+// makeAlerts creates the stream of alerts with a duplicate window, before a node does.
 func (a *arena) makeAlerts(window time.Duration) {
 	a.Helper()
 	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{

@@ -1,5 +1,5 @@
-// Package faults breaks real nodes, databases and brokers, and checks afterwards, with
-// statements of its own, that every promise was kept.
+// Package faults breaks real nodes, databases and brokers, and checks with independent queries that every promise was
+// kept.
 package faults
 
 import (
@@ -15,20 +15,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Checker looks at a database and a broker from outside: its SQL and its reading of the
-// stream share nothing with the code they check.
+// Checker reads a database and a broker independently: its SQL and its stream reader share no code with the program
+// under test.
 type Checker struct {
 	DB   *sql.DB
 	NATS *nats.Conn
-	// Lossy is that the database lost commits in a failover: alerts may be in the stream that it does not know.
+	// Lossy means that the database lost commits in a failover, so the stream may have alerts missing in the database.
 	Lossy bool
-	// FailedOver is when the database lost commits; zero: it did not.
+	// FailedOver is the time of a failover with lost commits; zero: none.
 	FailedOver time.Time
-	// CameBack is that the stream of alerts was lost, and has alerts that came back behind newer ones.
+	// CameBack means that the stream of alerts was lost, and has republished alerts behind newer ones.
 	CameBack bool
 }
 
-// own is the name under which alerts of deadman itself come.
+// own is the rule name of alerts about deadman itself.
 const own = "deadman"
 
 // Counts is the state of the tables in one snapshot.
@@ -51,7 +51,7 @@ func (c *Checker) Count(ctx context.Context) (n Counts, err error) {
 	return n, err
 }
 
-// PublishedAlert is one alert as a consumer of the stream sees it.
+// PublishedAlert is one alert as read by a consumer of the stream.
 type PublishedAlert struct {
 	Seq        uint64
 	ID         string `json:"id"`
@@ -72,8 +72,8 @@ type PublishedAlert struct {
 	MsgID      string
 }
 
-// CheckSequence is the steps that were said of each key, in order: "primary escalated", or
-// "primary+escalated" where both were due at one look and only the higher one spoke.
+// CheckSequence returns the steps of the alerts of each key, in order: "primary escalated", or "primary+escalated" if
+// both were due at one check and only the higher one was raised.
 func CheckSequence(said []PublishedAlert) map[string]string {
 	steps := map[string]string{}
 	for _, s := range said {
@@ -104,13 +104,13 @@ func (c *Checker) Stream(ctx context.Context) (all []PublishedAlert, err error) 
 	return all, err
 }
 
-// What is read of the messages of a stream.
+// The parts to read of the messages of a stream.
 const (
 	withBodies  = false
 	headersOnly = true
 )
 
-// read hands on the messages that a stream has, in order.
+// read calls each with the messages of a stream, in order.
 func (c *Checker) read(ctx context.Context, name string, headersOnly bool, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	js, err := jetstream.New(c.NATS)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Checker) read(ctx context.Context, name string, headersOnly bool, each 
 		stream.DeleteConsumer(ctx, reader.CachedInfo().Name))
 }
 
-// consume hands on the next messages of a consumer.
+// consume calls each with the next messages of a consumer.
 func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	for n := uint64(0); n < most; {
 		batch, err := reader.Fetch(int(min(most-n, 1000)), jetstream.FetchMaxWait(5*time.Second))
@@ -201,7 +201,7 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 		}
 		job := s.Rule + "/" + s.Key + "/" + s.Since
 		decision := fmt.Sprint(job, "/", s.CheckCount, "/", s.Status)
-		if c.Lossy { // the first check may be lost, and another step be due at the next
+		if c.Lossy { // the first check may be lost, and another step may be due at the next one
 			decision += "/" + s.Step
 		}
 		if other, twice := decisions[decision]; twice {
@@ -209,9 +209,9 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 		}
 		decisions[decision] = s
 		if before, ok := last[job]; ok && s.Status == "firing" && s.StepIndex <= before.StepIndex {
-			breach("%s: step %d was said after step %d", job, s.StepIndex, before.StepIndex)
+			breach("%s: step %d was raised after step %d", job, s.StepIndex, before.StepIndex)
 		}
-		if s.DecidedAt.Before(s.Slot) && s.Rule != own { // its own alerts may span a step of the clock
+		if s.DecidedAt.Before(s.Slot) && s.Rule != own { // alerts of deadman itself may span a step of the clock
 			breach("P3: %s was decided at %s, before its slot %s", job, s.DecidedAt, s.Slot)
 		}
 		if s.Status == "firing" {
@@ -222,7 +222,7 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 	return errors.Join(append(append(broken, twice...), err)...)
 }
 
-// twice returns the jobs that are there several times.
+// twice returns the jobs that exist more than once.
 func (c *Checker) twice(ctx context.Context) (broken []error, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT shard, id, count(*) FROM (
 		SELECT shard, id FROM future_job UNION ALL SELECT shard, id FROM history) j

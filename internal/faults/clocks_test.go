@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// stepped is a clock that can be set: ahead, or back where negative.
+// stepped sets a clock ahead, or back if negative.
 type stepped func(by time.Duration)
 
-// drawClock has the clock of the Postgres step. A node that dies starts again meanwhile, beside one that knows better.
+// drawClock draws steps of the Postgres clock. A node that dies is restarted meanwhile, beside a node that knew the
+// right time.
 func drawClock(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -23,12 +24,12 @@ func drawClock(s *scenario, random *rand.Rand) {
 	var set stepped
 	s.stage = func(a *arena, _ *rand.Rand) {
 		set = clockOfPostgres(a)
-		a.sweepsGoUnwitnessed("") // a mark by a wrong clock does not count, and jobs wait for their streams
+		a.sweepsGoUnwitnessed("") // a mark of a wrong clock does not count, and jobs wait for their streams
 	}
 	s.upset = func(a *arena, random *rand.Rand) { flicker(a, set, random) }
 }
 
-// drawNodeClock has the clock of a node with a SQLite step. The broker is another machine.
+// drawNodeClock draws steps of the clock of a node with SQLite. The broker is another machine.
 func drawNodeClock(s *scenario, random *rand.Rand) {
 	s.database = onSQLite
 	s.nodes = [][]string{one(random)}
@@ -37,8 +38,8 @@ func drawNodeClock(s *scenario, random *rand.Rand) {
 	s.upset = func(a *arena, random *rand.Rand) { flicker(a, set, random) }
 }
 
-// drawSetBack has the clock of the Postgres, or of a node with SQLite, go back for longer than the engine waits until it
-// follows. It stays there, or is set right.
+// drawSetBack sets the clock of Postgres, or of a node with SQLite, back for longer than the engine waits before it
+// follows. The clock stays wrong or is corrected.
 func drawSetBack(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	var set stepped
@@ -49,7 +50,7 @@ func drawSetBack(s *scenario, random *rand.Rand) {
 		s.beside(random, 2)
 		s.stage = func(a *arena, _ *rand.Rand) {
 			set = clockOfPostgres(a)
-			a.must(`ALTER TABLE alert DISABLE TRIGGER witness_decide`) // leases go by the clock that is followed
+			a.must(`ALTER TABLE alert DISABLE TRIGGER witness_decide`) // leases use the clock followed by the engine
 		}
 	}
 	stage := s.stage
@@ -71,7 +72,7 @@ func drawSetBack(s *scenario, random *rand.Rand) {
 	}
 }
 
-// clockOfPostgres puts functions before those by which the nodes ask the server for the time.
+// clockOfPostgres shadows the functions with which the nodes query the server's time.
 func clockOfPostgres(a *arena) stepped {
 	a.Helper()
 	var name string
@@ -87,7 +88,7 @@ ALTER DATABASE ` + name + ` SET search_path = public, pg_catalog`)
 	return func(by time.Duration) { a.must(fmt.Sprintf(`UPDATE server_clock SET by = '%f s'`, by.Seconds())) }
 }
 
-// must runs statements of the run's own in the database.
+// must runs statements in the database.
 func (a *arena) must(statements string) {
 	a.Helper()
 	if _, err := a.DB.ExecContext(context.Background(), statements); err != nil {
@@ -95,7 +96,7 @@ func (a *arena) must(statements string) {
 	}
 }
 
-// clockOfNode has the nodes add to their clock what a file says.
+// clockOfNode makes nodes add an offset from a file to their clock.
 func clockOfNode(a *arena) stepped {
 	a.Helper()
 	file := filepath.Join(a.TempDir(), "offset")
@@ -104,18 +105,19 @@ func clockOfNode(a *arena) stepped {
 		if err := os.WriteFile(file+".new", []byte(by.String()), 0o600); err != nil {
 			a.Error(err)
 		}
-		if err := os.Rename(file+".new", file); err != nil { // a node reads all of it or nothing
+		if err := os.Rename(file+".new", file); err != nil { // nodes read all of it or nothing
 			a.Error(err)
 		}
 	}
 }
 
-// steps are how far a clock steps, either way: some of them, up to so much.
+// steps are the maximum offsets of a clock, in either direction.
 var steps = []time.Duration{2 * time.Minute, 2 * time.Hour, 3 * 24 * time.Hour, 366 * 24 * time.Hour}
 
-// flicker steps a clock a few times, each for less long than the engine waits until it follows, and sets it right.
+// flicker sets a clock a few times, each time for less than the engine waits before it follows, and corrects it.
 //
-// A node that starts while the clock is wrong, and no other one runs, goes by it, so that it begins once all serve.
+// A node that starts while the clock is wrong and no other node runs adopts that clock, so flicker begins once all
+// nodes serve.
 func flicker(a *arena, set stepped, random *rand.Rand) {
 	a.waitForAll()
 	for range 2 + random.IntN(3) {

@@ -16,14 +16,14 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// cluster is one database and one broker, with as many nodes as a test starts.
+// cluster is one database and one broker for the nodes of a test.
 type cluster struct {
 	*testing.T
 	*faults.Checker
 	dsn, url string
 }
 
-// broker is a NATS server that several nodes share.
+// broker starts a NATS server for several nodes.
 func broker(t *testing.T) (url string) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
@@ -55,7 +55,7 @@ func (c *cluster) start(name string) *process {
 	return launch(c.T, name, "--database-url", c.dsn, "--nats-url", c.url)
 }
 
-// holders returns how many shards each live node holds, by the database's word.
+// holders returns the number of shards held by each live node according to the database.
 func (c *cluster) holders() map[string]int {
 	c.Helper()
 	rows, err := c.DB.Query(`SELECT n.name, count(*) FROM shard_lease l JOIN node n ON n.id = l.node

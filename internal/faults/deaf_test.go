@@ -9,22 +9,22 @@ import (
 	"deadman/internal/store"
 )
 
-// gated is a store that can't be reached while its gate is shut, or that nothing comes back from
-// while the process stands still.
+// gated is a store that is unreachable while its gate is shut, or from which no call returns while the process is
+// stopped.
 type gated struct {
 	*store.Store
 	gate *gate
 }
 
-// gate is open, shut, or stands still.
+// gate is open, shut, or stopped.
 type gate struct {
 	mu    sync.Mutex
 	shut  bool
-	still chan struct{} // closed when it goes on; nil: it does not stand still
+	still chan struct{} // closed on resume; nil: not stopped
 }
 
-// pass returns where the gate is open, or why it is not. A process that stands still does not
-// notice that its contexts end.
+// pass returns when the gate is open, or an error if it is shut. A stopped process does not notice the end of its
+// contexts.
 func (g *gate) pass() error {
 	g.mu.Lock()
 	shut, still := g.shut, g.still

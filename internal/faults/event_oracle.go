@@ -15,22 +15,22 @@ import (
 
 // The rules of the campaign, in campaign/orders.yaml.
 const (
-	Unshipped = "order-unshipped" // created until shipped, in two steps, then held
-	Placed    = "order-placed"    // created, one step, and over
-	Touched   = "order-touched"   // each touch restarts the wait
+	Unshipped = "order-unshipped" // from created to shipped, in two steps, then held
+	Placed    = "order-placed"    // from created, one step, then it ends
+	Touched   = "order-touched"   // each touch restarts the job
 )
 
-// Event is one event of the campaign, as the source has it.
+// Event is one event of the campaign, as stored in its stream.
 type Event struct {
-	ID      string // the producer's
+	ID      string // set by the producer
 	Subject string
 	Key     string
 	Seq     uint64
 	At      time.Time
 }
 
-// Events reads streams of the campaign's events from their beginnings, and orders the events by their times. An
-// event's id is its subject and key, with a slash between, and a number after another slash where there are several.
+// Events reads streams of the campaign's events from their beginnings and orders the events by time. The id of an event
+// is its subject and key, separated by a slash, and a number after another slash if the key has several.
 func (c *Checker) Events(ctx context.Context, sources []string) (all []Event, err error) {
 	for _, source := range sources {
 		err := c.read(ctx, source, headersOnly, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -46,19 +46,19 @@ func (c *Checker) Events(ctx context.Context, sources []string) (all []Event, er
 			return nil, err
 		}
 	}
-	if len(sources) > 1 { // within a stream the order is that of the stream
+	if len(sources) > 1 { // events of one stream keep the order of the stream
 		slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) })
 	}
 	return all, nil
 }
 
-// job names a wait, and what became of it; a pending one has no outcome.
+// job identifies a job and its outcome; a pending job has none.
 type job struct{ rule, key, outcome string }
 
 func (j job) String() string { return j.rule + "/" + j.key + " " + cmp.Or(j.outcome, "pending") }
 
-// asked returns how many jobs of each kind the rules ask for because of events, in order, once
-// all that is due is decided. It shares no code with the engine.
+// asked returns the number of jobs of each kind that the rules require for events, in order, once all due checks are
+// done. It shares no code with the engine.
 func asked(events []Event) map[job]int {
 	jobs := map[job]int{}
 	for _, e := range events {
@@ -83,7 +83,7 @@ func asked(events []Event) map[job]int {
 	return jobs
 }
 
-// jobs counts the jobs that are there, pending and archived, but for those of rules that clients saved.
+// jobs counts pending and archived jobs, except those of rules saved by clients.
 func (c *Checker) jobs(ctx context.Context) (map[job]int, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, j.key, j.outcome, count(*) FROM (
 		SELECT rule_id, key, '' AS outcome FROM future_job UNION ALL SELECT rule_id, key, outcome FROM history) j
@@ -104,8 +104,8 @@ func (c *Checker) jobs(ctx context.Context) (map[job]int, error) {
 	return there, rows.Err()
 }
 
-// CheckEvents checks P1 on a system at rest: each acknowledged event is in one of the sources, once, and
-// they led to exactly the jobs that the rules ask for, and to their alerts.
+// CheckEvents checks P1 on a system at rest: each acknowledged event is in one of the sources, once, and the events led
+// to exactly the jobs and alerts that the rules require.
 func (c *Checker) CheckEvents(ctx context.Context, sources, acknowledged []string) error {
 	events, err := c.Events(ctx, sources)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Checker) CheckEvents(ctx context.Context, sources, acknowledged []strin
 	return join(breaches)
 }
 
-// led compares the jobs and the alerts with those that the rules ask for because of events.
+// led compares the jobs and alerts with those that the rules require for events.
 func (c *Checker) led(ctx context.Context, events []Event) (breaches []string, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
@@ -155,15 +155,15 @@ func union(a, b map[job]int) map[job]int {
 	return all
 }
 
-// unsaid compares what was said with the events: who waits is said step by step, who was
-// shipped before a slot is not alarmed at it, and what was said is closed.
+// unsaid compares the alerts with the events: an unshipped order is alerted step by step, an order shipped before a
+// slot is not alerted at it, and an open alert is resolved.
 func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []string) {
 	created, shipped := map[string]bool{}, map[string]time.Time{}
 	for _, e := range events {
 		switch {
 		case e.Subject == "orders.created":
 			created[e.Key] = true
-		case e.Subject == "orders.shipped" && created[e.Key]: // one from before is of another order
+		case e.Subject == "orders.shipped" && created[e.Key]: // an earlier shipment belongs to another order
 			shipped[e.Key] = e.At
 		}
 	}
@@ -172,7 +172,7 @@ func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []stri
 		name := s.Rule + "/" + s.Key
 		steps[name] = append(steps[name], s)
 		if at, over := shipped[s.Key]; over && s.Rule == Unshipped && s.Status == "firing" && at.Before(s.Slot) {
-			breaches = append(breaches, fmt.Sprintf("P1: a false alarm: %s was shipped at %s, and step %s of slot %s was said", name, at, s.Step, s.Slot))
+			breaches = append(breaches, fmt.Sprintf("P1: a false alarm: %s was shipped at %s, and step %s of slot %s was raised", name, at, s.Step, s.Slot))
 		}
 	}
 	for _, e := range events {
@@ -183,14 +183,14 @@ func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []stri
 		for _, rule := range []string{Placed, Unshipped} {
 			got := spoken(steps[rule+"/"+e.Key])
 			if !slices.Contains(sayable(rule, over), got) && !(c.Lossy && slices.Contains(repeatable(rule, over), got)) {
-				breaches = append(breaches, fmt.Sprintf("P1: of %s/%s was said %q", rule, e.Key, got))
+				breaches = append(breaches, fmt.Sprintf("P1: the alerts of %s/%s are %q", rule, e.Key, got))
 			}
 		}
 	}
 	return breaches
 }
 
-// sayable is what may be said of an order, at rest.
+// sayable returns the possible alerts of an order, at rest.
 func sayable(rule string, shipped bool) []string {
 	switch {
 	case rule == Placed:
@@ -201,8 +201,8 @@ func sayable(rule string, shipped bool) []string {
 	return []string{"primary escalated", "primary+escalated"}
 }
 
-// repeatable is what may be said of an order besides where the first step was raised, its commit was lost, and both
-// steps were due when the job was there again.
+// repeatable returns further possible alerts of an order: the first step was raised, its commit was lost, and both
+// steps were due when the job existed again.
 func repeatable(rule string, shipped bool) []string {
 	switch {
 	case rule == Placed:
@@ -213,7 +213,7 @@ func repeatable(rule string, shipped bool) []string {
 	return []string{"primary primary+escalated"}
 }
 
-// spoken is what was said about one job, in the order of the stream.
+// spoken formats the alerts of one job, in the order of the stream.
 func spoken(said []PublishedAlert) string {
 	var words []string
 	for _, s := range said {
@@ -226,7 +226,7 @@ func spoken(said []PublishedAlert) string {
 	return strings.Join(words, " ")
 }
 
-// join is breaches as one error, of which as many are shown as help.
+// join returns breaches as one error that lists the first few.
 func join(breaches []string) error {
 	const most = 12
 	if len(breaches) == 0 {

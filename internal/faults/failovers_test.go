@@ -7,7 +7,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// drawCrash has all processes of the Postgres be killed, and recover.
+// drawCrash kills all Postgres processes, after which the database recovers.
 func drawCrash(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	s.beside(random, 2)
@@ -26,9 +26,9 @@ func drawCrash(s *scenario, random *rand.Rand) {
 	}
 }
 
-// drawFailover has the primary be killed, and the standby be promoted. One that does not replicate synchronously
-// was cut off before, and lacks commits: among them a job and its alert, by which nodes find out. They do not find out
-// where all alerts that are lost are raised again at once, or none is.
+// drawFailover kills the primary and promotes the standby. A standby with asynchronous replication was cut off before
+// and lacks commits: among them a job and its alert, which tell the nodes of the loss. Nodes cannot detect it if all
+// lost alerts are raised again at once, or if none is lost.
 func drawFailover(synchronous bool) func(*scenario, *rand.Rand) {
 	return func(s *scenario, random *rand.Rand) {
 		s.nodes = [][]string{one(random)}
@@ -62,7 +62,7 @@ func drawFailover(synchronous bool) func(*scenario, *rand.Rand) {
 	}
 }
 
-// done fails the run where a fault could not be made.
+// done fails the run if a fault could not be injected.
 func (a *arena) done(err error) {
 	a.Helper()
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// witness has a Postgres record which node decides while another holds the shard, which jobs could not be looked up, and
-// which jobs stay due, although all streams are read past their slot, while the lease of their shard says that it is swept
-// past it. A job of the last second before that mark may be on its way, and so may one whose stream was read a moment ago.
-// Nodes are told apart by the application_name of their connections. It rests on nothing of the code that it watches: a
-// shard is taken where its epoch grows, and a decision is where an alert is written. Alerts of an event, such as resolved
-// ones, and those of deadman itself, of rule 0, belong to no shard. The time is the server's own, also while the clock that
-// nodes see steps. A node may give a shard back while it settles: the next holder waits for the settlement.
+// witness makes a Postgres record three things: which node decides while another holds the shard, which jobs could not
+// be looked up, and which jobs remain due, although all streams are read past their slot, while the lease of their
+// shard records that it is swept past it. A job of the last second before that mark may still be in progress, and so
+// may one whose stream was read a moment ago. Nodes are identified by the application_name of their connections. The
+// triggers share no code with the program under test: a shard is taken when its epoch grows, and a decision is a
+// written alert. Alerts of an event, such as resolved ones, and those of deadman itself, of rule 0, belong to no shard.
+// The time is the server's real one, even if the nodes see a stepped clock. A node may release a shard while it
+// settles: the next holder waits for the settlement.
 const witness = `
 CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
 CREATE TABLE witness_breach (breach text NOT NULL, at timestamptz NOT NULL);
@@ -67,15 +68,14 @@ END $$;
 CREATE TRIGGER witness_unknown AFTER UPDATE ON future_job FOR EACH ROW
 	WHEN (NEW.undecided > OLD.undecided) EXECUTE FUNCTION witness_unknown();`
 
-// Unknown is that a job could not be found out about, by the word of the database.
+// Unknown is an undetermined check of a job, as recorded by the database.
 type Unknown struct {
 	Key      string
-	Attempts int // in a row
+	Attempts int // consecutive
 	At       time.Time
 }
 
-// Unknown returns, of each rule, what could not be found out. A job that ended so has spent its
-// attempts.
+// Unknown returns the undetermined checks of each rule. A job that ended as undetermined has used its attempts.
 func (c *Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 	attempts := map[string]int{}
 	for _, l := range Lookups {
@@ -104,7 +104,8 @@ func (c *Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 	return all, rows.Err()
 }
 
-// InstallTriggers has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
+// InstallTriggers installs the triggers of UnfencedDecisions in a Postgres with the product's schema, before the first
+// node starts.
 func (c *Checker) InstallTriggers(ctx context.Context) error {
 	if _, err := c.DB.ExecContext(ctx, witness); err != nil {
 		return fmt.Errorf("watch: %w", err)
@@ -112,9 +113,9 @@ func (c *Checker) InstallTriggers(ctx context.Context) error {
 	return nil
 }
 
-// UnfencedDecisions returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold the shard,
-// and shards that count as swept where a job was left. An alert that was decided before a failover and written after it
-// was lost, and is taken back from the stream.
+// UnfencedDecisions returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold
+// the shard, and shards marked as swept with a job left. An alert that was decided before a failover and written after
+// it was lost, and is restored from the stream.
 func (c *Checker) UnfencedDecisions(ctx context.Context) (breaches []string, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach WHERE at >= $1 LIMIT 10`, c.FailedOver)
 	if err != nil {
@@ -131,7 +132,7 @@ func (c *Checker) UnfencedDecisions(ctx context.Context) (breaches []string, err
 	return breaches, rows.Err()
 }
 
-// Holders returns how many shards each node holds whose lease has not ended.
+// Holders returns the number of shards that each node holds with a valid lease.
 func (c *Checker) Holders(ctx context.Context) (map[string]int, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT h.app, count(*) FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
 		WHERE l.expires_at > pg_catalog.now() GROUP BY h.app`)

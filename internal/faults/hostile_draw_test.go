@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// hostile draws rules and events that are made to take a node's memory and time.
+// hostile draws rules and events designed to exhaust a node's memory and time.
 type hostile struct {
 	random *rand.Rand
-	beyond bool // the rule at hand goes beyond the bounds of patterns
+	beyond bool // the current rule exceeds the limits of patterns
 }
 
 func newHostile(seed, of uint64) *hostile { return &hostile{random: rand.New(rand.NewPCG(seed, of))} }
@@ -19,10 +19,10 @@ func (h *hostile) of(all ...string) string { return all[h.random.IntN(len(all))]
 
 func (h *hostile) upTo(n int) int { return h.random.IntN(n + 1) }
 
-// subject is one of the few that the rules listen to.
+// subject returns one of the few subjects of the rules.
 func (h *hostile) subject() string { return fmt.Sprintf("acme.s%d", h.random.IntN(3)) }
 
-// pattern is a regular expression that costs much, for its text or for its size.
+// pattern returns an expensive regular expression: by its text or by its size.
 func (h *hostile) pattern() string {
 	if h.beyond {
 		one := h.of("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "((x{10}){10}){10}", `(\\PL?){50}`, "x{0,100}")
@@ -31,7 +31,7 @@ func (h *hostile) pattern() string {
 	return strings.Repeat(h.of("(x+x+)+", "x{0,50}", "(x{0,30}y?){0,3}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,20}", ".*x", "(a|b|c|d)*"), 1+h.upTo(1)) + h.of("z", "$", "")
 }
 
-// expression loops, joins, matches and writes out, as its place wants it.
+// expression returns an expensive expression for a field of a rule.
 func (h *hostile) expression(place string) string {
 	list := h.of("event.list", "event.nested", "values(event)", "values(event.map)", "[event.t, 2, 3, event.s, 5, event.id, 7, 8, 9]")
 	made := h.of(
@@ -61,7 +61,7 @@ func (h *hostile) watches(n int) []any {
 	return all
 }
 
-// template is a text of up to so many bytes, as it is written.
+// template returns a template of up to most bytes.
 func (h *hostile) template(most int) string {
 	text := "{{event.id}}"
 	for range h.upTo(h.random.IntN(60)) {
@@ -72,7 +72,7 @@ func (h *hostile) template(most int) string {
 	return text
 }
 
-// rule is a rule of a few names. Some are refused.
+// rule returns a rule with one of a few names. Some rules are invalid.
 func (h *hostile) rule() map[string]any {
 	h.beyond = h.random.IntN(5) == 0
 	trigger := map[string]any{"event": h.of(h.subject(), "acme.>"), "key": h.expression("key")}
@@ -107,7 +107,7 @@ func (h *hostile) rule() map[string]any {
 	return rule
 }
 
-// text is a text of rules, or of something else that a parser has to take apart.
+// text returns a rules file, or another text that is expensive to parse.
 func (h *hostile) text() []byte {
 	switch h.random.IntN(6) {
 	case 0:
@@ -128,7 +128,7 @@ func (h *hostile) text() []byte {
 	return text
 }
 
-// value is what an event carries, of up to about so many bytes.
+// value returns the body of an event, up to about most bytes.
 func (h *hostile) value(most int) map[string]any {
 	half := max(1, h.upTo(most)/2)
 	v := map[string]any{"id": fmt.Sprint(h.random.IntN(50)), "s": "x", "t": "x", "list": []int{1, 2, 3}, "map": map[string]int{}, "nested": [][]int{{1}}}
@@ -157,7 +157,7 @@ func (h *hostile) value(most int) map[string]any {
 	return v
 }
 
-// body is an event as it is published. Some are none that a rule can read.
+// body returns an encoded event. Some are not readable by a rule.
 func (h *hostile) body() []byte {
 	switch h.random.IntN(8) {
 	case 0:

@@ -21,17 +21,18 @@ import (
 
 var hostileFor = flag.Duration("hostile", 20*time.Second, "for how long TestHostileRules is hostile")
 
-// hostileMemory is the memory that the node has, in bytes; hostileGoal is what docs/operations/performance.md has it told of that.
+// hostileMemory is the node's memory limit in bytes; hostileGoal is the GOMEMLIMIT that docs/operations/performance.md recommends
+// for it.
 const (
 	hostileMemory = 512 << 20
 	hostileGoal   = "GOMEMLIMIT=360MiB"
 )
 
-// steady is a rule of somebody else, whose events have to be taken in beside all that is hostile.
+// steady is a rule of another client, whose events must be ingested during the attack.
 const steady = `{"name": "steady", "entity": "order", "trigger": {"event": "steady.created", "key": "event.id"}, "escalate": [{"after": "24h"}]}`
 
-// TestHostileRules has a node in 512 MB survive rules, lints, previews and events that are made to take its memory and
-// its time, and take in the events of another rule all the while.
+// TestHostileRules checks that a node in 512 MB survives rules, lints, previews and events designed to exhaust its
+// memory and time, and ingests the events of another rule meanwhile.
 func TestHostileRules(t *testing.T) {
 	from := *seed
 	if from == 0 {
@@ -54,7 +55,7 @@ func TestHostileRules(t *testing.T) {
 	n.survived(orders)
 }
 
-// besieged is a node that is attacked.
+// besieged is a node under attack.
 type besieged struct {
 	*testing.T
 	*process
@@ -63,7 +64,7 @@ type besieged struct {
 	readers       []string
 	tenant        string
 	client        http.Client
-	answers       sync.Map // how often, by what was asked and the status
+	answers       sync.Map // number of answers, by request and status
 }
 
 func newBesieged(t *testing.T) *besieged {
@@ -96,8 +97,8 @@ func newBesieged(t *testing.T) *besieged {
 	return n
 }
 
-// limit bounds the memory of the node by a cgroup, where this process may make one: the node that takes more ends.
-// Elsewhere what the node has taken at the most is compared with the limit.
+// limit limits the memory of the node by a cgroup, if this process may create one: a node that exceeds it is killed.
+// Otherwise the peak memory of the node is compared with the limit.
 func (n *besieged) limit() {
 	name := "deadman-hostile-" + strconv.Itoa(n.Process.Pid)
 	for _, c := range []struct{ root, limit string }{
@@ -110,7 +111,7 @@ func (n *besieged) limit() {
 		}
 		n.Cleanup(func() {
 			n.kill()
-			_ = os.Remove(dir) // it is empty now
+			_ = os.Remove(dir) // the cgroup is empty now
 		})
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(hostileMemory)), 0o600) == nil &&
 			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(n.Process.Pid)), 0o600) == nil {
@@ -119,7 +120,7 @@ func (n *besieged) limit() {
 			return
 		}
 	}
-	n.Logf("no cgroup can be made; the memory of the node is looked at")
+	n.Logf("no cgroup can be created; the peak memory of the node is compared instead")
 }
 
 func (n *besieged) token(wanted map[string]any) string {
@@ -136,7 +137,7 @@ func (n *besieged) token(wanted map[string]any) string {
 	return made.Secret
 }
 
-// ask sends a request, and returns status 0 where none came back.
+// ask sends a request; status 0 means no response.
 func (n *besieged) ask(ctx context.Context, token, method, path string, body []byte) (status int, answer []byte) {
 	r, err := http.NewRequestWithContext(ctx, method, n.at.HTTP+path, bytes.NewReader(body))
 	if err != nil {
@@ -171,7 +172,7 @@ func (n *besieged) count(method, path string, status int) {
 	known.(*atomic.Int64).Add(1)
 }
 
-// leaving is a context that sometimes ends before the answer comes.
+// leaving returns a context that sometimes ends before the response.
 func (h *hostile) leaving(ctx context.Context) (context.Context, context.CancelFunc) {
 	if h.random.IntN(4) > 0 {
 		return context.WithCancel(ctx)
@@ -202,7 +203,7 @@ func (n *besieged) preview(ctx context.Context, h *hostile) {
 	n.ask(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/preview", ask)
 }
 
-// save saves one of a few rules, and resumes it where it was paused.
+// save saves one of a few rules, and resumes it if it was paused.
 func (n *besieged) save(ctx context.Context, h *hostile) {
 	rule := h.rule()
 	text, err := json.Marshal(rule)
@@ -221,7 +222,7 @@ func (n *besieged) publish(ctx context.Context, h *hostile) {
 	n.ask(ctx, n.events, "POST", "/api/v1/events/"+h.subject(), h.body())
 }
 
-// order publishes events of the other rule until ctx ends, and returns how many were acknowledged.
+// order publishes events of the other rule until ctx ends, and returns the number of acknowledged events.
 func (n *besieged) order(ctx context.Context) (orders int) {
 	for every := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -236,7 +237,7 @@ func (n *besieged) order(ctx context.Context) (orders int) {
 	}
 }
 
-// survived checks that the node is alive and well within its memory, and has taken in what it acknowledged.
+// survived checks that the node runs within its memory and ingested all acknowledged events.
 func (n *besieged) survived(orders int) {
 	n.answers.Range(func(what, times any) bool {
 		n.Logf("%s: %d", what, times.(*atomic.Int64).Load())
@@ -248,14 +249,14 @@ func (n *besieged) survived(orders int) {
 	default:
 	}
 	if orders == 0 {
-		n.Error("no order was taken in")
+		n.Error("no order was ingested")
 	}
 	for _, what := range []string{"PUT rules: 200", "POST rules: 200", "POST events: 202"} {
 		if _, was := n.answers.Load(what); !was {
-			n.Errorf("none of what is hostile was answered as %q: the attack came no further than the refusals", what)
+			n.Errorf("no hostile request was answered as %q: all were refused", what)
 		}
 	}
-	late := eventually(n.T, time.Minute, "every order is waited for", func() bool {
+	late := eventually(n.T, time.Minute, "every order has a job", func() bool {
 		for _, i := range []int{0, orders / 2, orders - 1} {
 			if status, _ := n.ask(n.Context(), n.admin, "GET", fmt.Sprintf("/api/v1/jobs/steady/%d", i), nil); status != http.StatusOK {
 				return false
@@ -264,14 +265,14 @@ func (n *besieged) survived(orders int) {
 		return true
 	})
 	most := n.mostMemory()
-	n.Logf("%d orders, the last of which was waited for %s after the attack; the node took %d MiB at the most", orders, late.Round(time.Millisecond), most>>20)
-	if most > hostileMemory && !n.limited { // in a cgroup, pages of files give way
+	n.Logf("%d orders, the last of which had a job %s after the attack; the node took %d MiB at the most", orders, late.Round(time.Millisecond), most>>20)
+	if most > hostileMemory && !n.limited { // page cache in a cgroup is reclaimed
 		n.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
 	}
 	n.stop()
 }
 
-// mostMemory is the most memory that the node had in use, in bytes, pages of files included.
+// mostMemory returns the peak memory of the node in bytes, including page cache.
 func (n *besieged) mostMemory() int64 {
 	n.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid))
@@ -284,6 +285,6 @@ func (n *besieged) mostMemory() int64 {
 			return kb << 10
 		}
 	}
-	n.Fatalf("the system does not tell: %s", text)
+	n.Fatalf("VmHWM is missing: %s", text)
 	return 0
 }

@@ -6,7 +6,7 @@ import (
 	"deadman/rules"
 )
 
-// drawLarge has events have bodies of up to as many bytes as are taken in.
+// drawLarge draws event bodies of up to the maximum size.
 func drawLarge(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{deaths(random, 1, placesOf(random))}
 	if random.IntN(2) == 0 {

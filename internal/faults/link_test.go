@@ -11,13 +11,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// link is a connection that can be cut, made half open, and slowed.
+// link is a connection that can be cut, half-opened and slowed.
 type link struct {
 	t     *testing.T
 	proxy *toxiproxy.Proxy
 }
 
-// between puts a link before an address.
+// between puts a link in front of an address.
 func between(t *testing.T, upstream string) *link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -31,10 +31,10 @@ func between(t *testing.T, upstream string) *link {
 
 func (l *link) addr() string { return l.proxy.Listen }
 
-// fault is something that a link may have.
+// fault is a fault of a link.
 type fault struct{ name, toxic string }
 
-// faultOf draws what a link has. A late answer is one that comes after the asker gave up.
+// faultOf draws a fault of a link. A late answer arrives after the caller gave up.
 func faultOf(random *rand.Rand, name string) fault {
 	way := []string{"upstream", "downstream"}[random.IntN(2)]
 	toxic := func(kind, attributes string) fault {
@@ -56,14 +56,14 @@ func faultOf(random *rand.Rand, name string) fault {
 	return fault{name: "cut"}
 }
 
-// have gives the link a fault for a while.
+// have injects a fault into the link for a while.
 func (l *link) have(f fault, span time.Duration) {
 	l.begin(f)
 	pause(span)
 	l.end(f)
 }
 
-// begin gives the link a fault.
+// begin injects a fault into the link.
 func (l *link) begin(f fault) {
 	if f.toxic == "" {
 		l.proxy.Stop()
@@ -74,7 +74,7 @@ func (l *link) begin(f fault) {
 	}
 }
 
-// end takes the fault away.
+// end removes the fault.
 func (l *link) end(f fault) {
 	var err error
 	if f.toxic == "" {
@@ -87,5 +87,5 @@ func (l *link) end(f fault) {
 	}
 }
 
-// pause lets a fault last. Nothing is asserted of the time that it takes.
+// pause waits while a fault lasts. No test asserts the duration.
 func pause(span time.Duration) { <-time.After(span) }

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// bulky is a rule whose alerts carry large events.
+// bulky is a rule whose alerts contain large events.
 const bulky = `{"name": "bulky", "entity": "bulk", "trigger": {"event": "bulky.created", "key": "event.id"}, "escalate": [{"after": "1s"}, {"after": "24h"}]}`
 
-// bulkyAlerts of 240 KB each are 96 MB on one page, if all of them were on it.
+// bulkyAlerts alerts of 240 KB each would be 96 MB on one page.
 const (
 	bulkyAlerts = 400
 	bulkyBytes  = 240_000
 )
 
-// TestMemoryOfLists has a node in 512 MB answer many lists at once, streams with a backlog and live pages that are read
-// slowly, where all alerts have large events.
+// TestMemoryOfLists makes a node in 512 MB answer many lists at once, streams with a backlog, and live pages with slow
+// readers, while all alerts have large events.
 func TestMemoryOfLists(t *testing.T) {
 	n := newBesieged(t)
 	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
@@ -89,10 +89,10 @@ func TestMemoryOfLists(t *testing.T) {
 	n.stop()
 }
 
-// listedBytes is the size of an event that lists have, so that a page of 500 alerts is some 8 MB.
+// listedBytes is the size of an event that lists include, so a page of 500 alerts has about 8 MB.
 const listedBytes = 15_000
 
-// TestMemoryOfUnreadAnswers has a node in 512 MB make lists that no client reads, for many tokens.
+// TestMemoryOfUnreadAnswers makes a node in 512 MB produce lists that no client reads, for many tokens.
 func TestMemoryOfUnreadAnswers(t *testing.T) {
 	n := newBesieged(t)
 	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
@@ -127,7 +127,7 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	}
 	for range 20 {
 		if status, _ := n.ask(t.Context(), n.readers[0], "GET", page, nil); status == http.StatusServiceUnavailable {
-			break // until all the room is taken
+			break // until all slots are taken
 		}
 	}
 	most := n.mostMemory()
@@ -140,13 +140,14 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	if most > hostileMemory && !n.limited {
 		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
 	}
-	for _, leave := range leave { // a stop waits for answers that are not read, and then is no clean one
+	for _, leave := range leave { // a stop waits for unread responses and is not clean
 		_ = leave()
 	}
 	n.stop()
 }
 
-// neglect requests a page and reads nothing of it. It returns the function that closes the connection; the end of the test closes it, too.
+// neglect requests a page without reading the response. It returns the function that closes the connection; the end of
+// the test closes it, too.
 func (n *besieged) neglect(path, token string) (leave func() error) {
 	n.Helper()
 	host := strings.TrimPrefix(n.at.HTTP, "http://")
@@ -164,14 +165,14 @@ func (n *besieged) neglect(path, token string) (leave func() error) {
 	return c.Close
 }
 
-// listedAlert is what the test reads of an alert.
+// listedAlert has the fields of an alert that the test reads.
 type listedAlert struct {
 	ID            string          `json:"id"`
 	Event         json.RawMessage `json:"event"`
 	BodiesOmitted bool            `json:"bodies_omitted"`
 }
 
-// alerts are those of the bulky rule, on one page; nil where there was no place.
+// alerts returns the alerts of the bulky rule on one page; nil if the node was busy.
 func (n *besieged) alerts(ctx context.Context, token string) []listedAlert {
 	status, body := n.ask(ctx, token, "GET", "/api/v1/alerts?rule=bulky&limit=500", nil)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -191,7 +192,7 @@ func (n *besieged) alerts(ctx context.Context, token string) []listedAlert {
 	return page.Items
 }
 
-// ownBodies checks that an alert by itself has its event.
+// ownBodies checks that a single alert includes its event.
 func (n *besieged) ownBodies() {
 	page := n.alerts(n.Context(), n.admin)
 	if len(page) == 0 {
@@ -204,14 +205,14 @@ func (n *besieged) ownBodies() {
 	}
 }
 
-// forgetMost begins mostMemory anew: to decide all those alerts took much, too.
+// forgetMost resets mostMemory: deciding all those alerts used memory, too.
 func (n *besieged) forgetMost() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", n.Process.Pid), []byte("5"), 0o600); err != nil {
 		n.Fatal(err)
 	}
 }
 
-// crawl asks for a stream and reads a few bytes a second of it.
+// crawl requests a stream and reads a few bytes per second.
 func (n *besieged) crawl(ctx context.Context, path, accept string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.at.HTTP+path, nil)
 	if err != nil {

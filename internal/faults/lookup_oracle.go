@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Lookup is what the checker knows of a rule of the campaign that asks a source, in
-// lookups/orders.yaml. Its steps are first and second.
+// Lookup describes a rule of the campaign that queries a source, in lookups/orders.yaml. Its steps are first and
+// second.
 type Lookup struct {
 	Rule     string
 	Source   string
-	Attempts int  // that can't find out, before that is said
-	Ends     bool // a job whose attempts are spent ends
+	Attempts int  // undetermined checks before an alert
+	Ends     bool // a job ends after that many attempts
 }
 
 // Lookups are those rules.
@@ -26,8 +26,7 @@ var Lookups = []Lookup{
 	{"cart-in-bank", "bank", 2, true},
 }
 
-// ShipmentTime is when an order was shipped, as the sources have it: between two instants. Zero: it
-// never was.
+// ShipmentTime is the time of an order's shipment in the sources, between two instants. Zero: never shipped.
 type ShipmentTime struct{ From, Until time.Time }
 
 func (s ShipmentTime) String() string {
@@ -42,12 +41,12 @@ const clock = "15:04:05.000"
 // maybe reports whether the order may have been shipped by an instant.
 func (s ShipmentTime) maybe(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
 
-// surely reports whether it was shipped before an instant.
+// surely reports whether the order was shipped before an instant.
 func (s ShipmentTime) surely(before time.Time) bool {
 	return !s.From.IsZero() && s.Until.Before(before)
 }
 
-// lookupOracle is what FoundOut compares.
+// lookupOracle has the data that CheckLookups compares.
 type lookupOracle struct {
 	shipped  map[string]ShipmentTime
 	crashes  bool
@@ -64,7 +63,7 @@ type ending struct {
 	at      time.Time
 }
 
-// outage is one as the database has it.
+// outage is an outage in the database.
 type outage struct {
 	source           string
 	opened, closed   time.Time
@@ -77,9 +76,8 @@ func (t *lookupOracle) breach(format string, args ...any) {
 	t.breaches = append(t.breaches, fmt.Sprintf(format, args...))
 }
 
-// CheckLookups checks P9 on a system at rest, and P1 of its jobs: what was decided about the orders
-// that were created is what the sources knew, and what could not be found out was said. crashes:
-// nodes were killed meanwhile.
+// CheckLookups checks P9 on a system at rest, and P1 of its jobs: decisions about the created orders match the sources,
+// and undetermined checks are alerted. crashes means that nodes were killed.
 func (c *Checker) CheckLookups(ctx context.Context, created []string, shipped map[string]ShipmentTime, crashes bool) error {
 	t := &lookupOracle{shipped: shipped, crashes: crashes}
 	if err := c.gather(ctx, t); err != nil {
@@ -93,12 +91,12 @@ func (c *Checker) CheckLookups(ctx context.Context, created []string, shipped ma
 		t.unknownOf(l)
 	}
 	if known := len(created) * len(Lookups); len(t.ends)+len(t.pending) > known {
-		t.breach("P1: there are jobs of %d orders and rules, and the events ask for %d", len(t.ends)+len(t.pending), known)
+		t.breach("P1: jobs exist for %d orders and rules, and the events require %d", len(t.ends)+len(t.pending), known)
 	}
 	return join(t.breaches)
 }
 
-// job checks how the wait for one order ended.
+// job checks how the job of one order ended.
 func (t *lookupOracle) job(l Lookup, key string) {
 	name := l.Rule + "/" + key
 	ends, shipment := t.ends[name], t.shipped[key]
@@ -130,36 +128,36 @@ func (t *lookupOracle) job(l Lookup, key string) {
 			t.breach("P9: %s was cleared at %s, and %s", name, end.at.UTC().Format(clock), shipment)
 		}
 		if want := map[bool]string{true: "resolved"}[len(t.said[name]) > len(closed)]; last != want || steps != "" && steps != "first" {
-			t.breach("P6: %s was cleared, and %q and %q were said", name, steps, last)
+			t.breach("P6: %s was cleared, and the alerts are %q and %q", name, steps, last)
 		}
 	case "exhausted":
 		if steps != "first second" || last != "" {
-			t.breach("P6: %s was escalated to its end, and %q and %q were said", name, steps, last)
+			t.breach("P6: %s was escalated to its end, and the alerts are %q and %q", name, steps, last)
 		}
 	case "undetermined":
 		if !l.Ends {
-			t.breach("P9: %s ended, and its rule says to go on", name)
+			t.breach("P9: %s ended, although its rule continues", name)
 		}
 		if last != "gave_up" && !t.spoken(l, end.at) {
-			t.breach("P9: %s ended unseen at %s, and nobody was told", name, end.at.UTC().Format(clock))
+			t.breach("P9: %s ended undetermined at %s without an alert", name, end.at.UTC().Format(clock))
 		}
 	default:
 		t.breach("P9: %s ended as %s", name, end.outcome)
 	}
 }
 
-// slack is how long before its settlement a job may have met an outage.
+// slack is the maximum time between a job's outage and its settlement.
 const slack = 5 * time.Second
 
-// spoken reports whether an outage of the rule speaks for what was settled at an instant.
+// spoken reports whether an outage of the rule covers a settlement at an instant.
 func (t *lookupOracle) spoken(l Lookup, at time.Time) bool {
 	return slices.ContainsFunc(t.outages[l.Rule], func(o outage) bool {
 		return !o.opened.After(at) && (o.isOpen || o.closed.After(at.Add(-slack)))
 	})
 }
 
-// outagesOf checks that each outage of a rule is said once when it begins and once when it ends,
-// that one is open at a time, and that none is left.
+// outagesOf checks that each outage of a rule has one alert at its beginning and one at its end, that at most one is
+// open at a time, and that none is left open.
 func (t *lookupOracle) outagesOf(l Lookup) {
 	all := t.outages[l.Rule]
 	for i, o := range all {
@@ -171,29 +169,28 @@ func (t *lookupOracle) outagesOf(l Lookup) {
 			t.breach("P9: %s: the one before it is open", at)
 		}
 		if len(o.begunBy) != 1 {
-			t.breach("P9: %s, was said %d times", at, len(o.begunBy))
+			t.breach("P9: %s, was alerted %d times", at, len(o.begunBy))
 		} else if n := o.begunBy[0].Count; n < 1 || n > len(t.ends)/len(Lookups) {
-			t.breach("P9: %s, was said of %d jobs", at, n)
+			t.breach("P9: %s, was alerted for %d jobs", at, n)
 		}
 		switch {
 		case o.isOpen:
 			t.breach("P12: %s, is open", at)
 		case len(o.endedBy) != 1:
-			t.breach("P9: %s, was said to be over %d times", at, len(o.endedBy))
+			t.breach("P9: %s, has %d alerts of its end", at, len(o.endedBy))
 		case o.endedBy[0].Count != o.jobs:
-			t.breach("P9: %s, met %d jobs, and was said to have met %d", at, o.jobs, o.endedBy[0].Count)
+			t.breach("P9: %s, affected %d jobs, and its last alert counts %d", at, o.jobs, o.endedBy[0].Count)
 		}
 	}
 	for _, s := range t.said[l.Rule+"/"] {
-		t.breach("P9: alert %s (%s) of %s is of no outage that there is", s.ID, s.Status, l.Rule)
+		t.breach("P9: alert %s (%s) of %s belongs to no outage", s.ID, s.Status, l.Rule)
 	}
 }
 
-// unknownOf checks that whoever could not be found out about for too long was spoken of, and
-// that outages count those for whom they speak.
+// unknownOf checks that jobs undetermined for too long were alerted, and that outages count the jobs they cover.
 func (t *lookupOracle) unknownOf(l Lookup) {
 	var met, counted int
-	before := map[string]time.Time{} // when the key was last unknown: an alert from before is about that
+	before := map[string]time.Time{} // time of the key's last undetermined check: an earlier alert belongs to an earlier one
 	for _, u := range slices.SortedFunc(slices.Values(t.unknown[l.Rule]), func(a, b Unknown) int { return a.At.Compare(b.At) }) {
 		if u.Attempts != l.Attempts {
 			continue
@@ -211,19 +208,19 @@ func (t *lookupOracle) unknownOf(l Lookup) {
 		case t.spoken(l, u.At):
 			met++
 		default:
-			t.breach("P9: %s/%s could not be found out about at %s, %d times in a row, and nobody was told", l.Rule, u.Key, u.At.UTC().Format(clock), u.Attempts)
+			t.breach("P9: %s/%s was undetermined at %s, %d times in a row, without an alert", l.Rule, u.Key, u.At.UTC().Format(clock), u.Attempts)
 		}
 	}
 	for _, o := range t.outages[l.Rule] {
 		counted += o.jobs
 	}
-	// A node that dies between the outage and the settlement leaves jobs that meet it again.
+	// A node that dies between the outage and the settlement leaves jobs that are counted again.
 	if counted < met || counted > met && !t.crashes {
-		t.breach("P9: outages of %s count %d jobs, and %d met them", l.Rule, counted, met)
+		t.breach("P9: outages of %s count %d jobs, and %d were affected", l.Rule, counted, met)
 	}
 }
 
-// gather reads what is there.
+// gather reads the data from the database and the stream.
 func (c *Checker) gather(ctx context.Context, t *lookupOracle) error {
 	var err error
 	if t.unknown, err = c.Unknown(ctx); err != nil {
@@ -252,7 +249,7 @@ func (c *Checker) gather(ctx context.Context, t *lookupOracle) error {
 	return nil
 }
 
-// isOf adds what was said of a source to the outage that it is about.
+// isOf adds an alert about a source to its outage.
 func (t *lookupOracle) isOf(s PublishedAlert) bool {
 	all := t.outages[s.Rule]
 	for i, o := range all {
@@ -279,7 +276,7 @@ func (t *lookupOracle) isOf(s PublishedAlert) bool {
 	return false
 }
 
-// endings reads how jobs ended, and which have not.
+// endings reads the outcomes of ended jobs, and the pending jobs.
 func (c *Checker) endings(ctx context.Context) (ends map[string][]ending, pending map[string]bool, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name || '/' || j.key, j.outcome, j.ended_at FROM (
 		SELECT rule_id, key, '' AS outcome, now() AS ended_at FROM future_job
@@ -324,7 +321,7 @@ func (c *Checker) outages(ctx context.Context) (map[string][]outage, error) {
 	return all, rows.Err()
 }
 
-// Outages is how many outages there were of each rule, for the log of a run.
+// Outages returns the number of outages of each rule, for the log of a run.
 func (c *Checker) Outages(ctx context.Context) (string, error) {
 	all, err := c.outages(ctx)
 	if err != nil {

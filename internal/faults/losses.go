@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Lost checks on a system at rest in which orders are created and never shipped, and the source loses some of the
-// events: what is not lost led to the jobs that the rules ask for, and alerts report how much is lost.
+// Lost checks a system at rest in which orders are created and never shipped, and the stream loses some of the events:
+// the other events led to the jobs that the rules require, and alerts report the number of lost events.
 func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
 	applied, err := c.applied(ctx, acknowledged)
 	if err != nil {
@@ -32,9 +32,9 @@ func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string
 	return lost, join(breaches)
 }
 
-// MadeAgain checks on a system at rest in which the source was deleted and made again, and of the events that went with
-// it none is of a shipment: those that were applied and all events of the new stream led to the jobs that the rules ask
-// for, and an alert reports that the stream is another one.
+// MadeAgain checks a system at rest in which the stream was deleted and recreated, and none of the lost events is a
+// shipment: the applied events and all events of the new stream led to the jobs that the rules require, and an alert
+// reports that the stream was recreated.
 func (c *Checker) MadeAgain(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
 	there, err := c.Events(ctx, []string{source})
 	if err != nil {
@@ -56,12 +56,12 @@ func (c *Checker) MadeAgain(ctx context.Context, source string, acknowledged []s
 		return 0, err
 	}
 	if len(reported) == 0 {
-		breaches = append(breaches, fmt.Sprintf("P1: stream %s was made again, and no alert reports it", source))
+		breaches = append(breaches, fmt.Sprintf("P1: stream %s was recreated, and no alert reports it", source))
 	}
 	return len(gone) - len(applied), join(breaches)
 }
 
-// applied are those of the events for whose keys there are jobs.
+// applied returns the events whose keys have jobs.
 func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, e
 	return applied, nil
 }
 
-// blind are the alerts by which deadman reports that it did not read events of a stream.
+// blind returns the alerts about unread events of a stream.
 func (c *Checker) blind(ctx context.Context, source string) ([]PublishedAlert, error) {
 	said, err := c.Stream(ctx)
 	return slices.DeleteFunc(said, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "blind" }), err

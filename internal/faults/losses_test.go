@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// drawLoss has the stream of events lose some that no node has read yet, as none reaches the broker, or while nodes read
-// them over a slow link.
+// drawLoss makes the stream of events lose events that no node has read: while no node reaches the broker, or while
+// nodes read over a slow link.
 func drawLoss(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -39,8 +39,8 @@ func drawLoss(s *scenario, random *rand.Rand) {
 	}
 }
 
-// drawMadeAgain has the stream of events be deleted and made again, while nodes read it or while none reaches it. Orders
-// of the old stream and of the new one are shipped in the new one.
+// drawMadeAgain deletes and recreates the stream of events, while nodes read it or while no node reaches it. Orders of
+// both streams are shipped in the new one.
 func drawMadeAgain(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -78,7 +78,7 @@ func drawMadeAgain(s *scenario, random *rand.Rand) {
 	}
 }
 
-// whileFaulty does something while the link to the broker has a fault.
+// whileFaulty calls do while the link to the broker has a fault.
 func (a *arena) whileFaulty(random *rand.Rand, do func()) {
 	f := faultOf(random, []string{"cut", "half-open", "slow", "narrow"}[random.IntN(4)])
 	a.note("the link to the broker is %s", f.name)
@@ -88,7 +88,7 @@ func (a *arena) whileFaulty(random *rand.Rand, do func()) {
 	a.note("the link to the broker is whole again")
 }
 
-// more waits until the stream has taken in n more events, or all are published.
+// more waits until the stream has n more events, or all are published.
 func (a *arena) more(n uint64) {
 	var from uint64
 	for i := range 500 {
@@ -121,7 +121,7 @@ func (a *arena) playCreated(n int, pace time.Duration) {
 	a.note("played")
 }
 
-// overflow has the stream keep the last few events.
+// overflow limits the stream to the last few events.
 func overflow(a *arena, random *rand.Rand) {
 	most := 1 + random.Int64N(8)
 	a.note("the stream keeps %d events", most)
@@ -153,8 +153,8 @@ func remove(a *arena, random *rand.Rand) {
 	})
 }
 
-// makeAgain deletes the stream of events, and makes it again at once or after a while in which none is published. A node
-// may have its subjects captured by then.
+// makeAgain deletes the stream of events and recreates it, at once or after a while without events. A node may have
+// added its subjects to another stream by then.
 func makeAgain(a *arena, random *rand.Rand) {
 	a.publishing.Lock()
 	defer a.publishing.Unlock()
@@ -170,8 +170,8 @@ func makeAgain(a *arena, random *rand.Rand) {
 	a.note("the stream is made again")
 }
 
-// makeInstead makes a stream of a subject that another stream may have, or may get meanwhile. The other, of no events,
-// goes then.
+// makeInstead creates a stream of a subject that another stream may have or get meanwhile. That other stream, which has
+// no events, is then deleted.
 func (a *arena) makeInstead(name, subject, other string) {
 	a.Helper()
 	js := a.jetStream()
@@ -188,7 +188,7 @@ func (a *arena) makeInstead(name, subject, other string) {
 	})
 }
 
-// stream does something with the stream of events.
+// stream calls do with the stream of events.
 func (a *arena) stream(do func(context.Context, jetstream.Stream) error) {
 	a.Helper()
 	stream, err := a.jetStream().Stream(a.Context(), a.sources[0])
@@ -200,7 +200,7 @@ func (a *arena) stream(do func(context.Context, jetstream.Stream) error) {
 	}
 }
 
-// configure changes the stream of events.
+// configure changes the configuration of the stream of events.
 func (a *arena) configure(change func(*jetstream.StreamConfig)) {
 	a.Helper()
 	a.stream(func(ctx context.Context, s jetstream.Stream) error {

@@ -35,9 +35,9 @@ func TestNodesThatAreKilled(t *testing.T) {
 	settled(t, c.Checker, <-played)
 }
 
-// A node that sleeps is dead to the other one, which takes over its shards, streams and outbox (decision 52): all that is
-// due is decided and published while the node still sleeps. Once it goes on, it writes nothing of what it held, is
-// reported as unfit by no node, and takes its share at once.
+// A suspended node is dead to the other one, which takes over its shards, streams and outbox (decision 52): all due
+// jobs are decided and published while the node is suspended. After it resumes, it writes nothing of its former shards,
+// is not reported as unfit, and gets its share of the shards at once.
 func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -69,7 +69,7 @@ func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	}
 }
 
-// A node with everything in its folder is alone: it takes its shards back at once.
+// A node with an embedded database is alone: it regains its shards at once.
 func TestAnEmbeddedNodeThatIsKilled(t *testing.T) {
 	dir, unshipped := t.TempDir(), map[string]bool{}
 	for i, name := range []string{"a", "a2", "a3"} {
@@ -80,7 +80,7 @@ func TestAnEmbeddedNodeThatIsKilled(t *testing.T) {
 			return
 		}
 		maps.Copy(unshipped, <-play(t, c.NATS, 150*i, 150*(i+1), 10*time.Millisecond))
-		eventually(t, 20*time.Second, "some of the alerts are said", func() bool { return count(t, c).Alerts > 60*i+10 })
+		eventually(t, 20*time.Second, "some of the alerts are published", func() bool { return count(t, c).Alerts > 60*i+10 })
 		node.kill()
 	}
 }

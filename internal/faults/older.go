@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// ErrShallow is that a clone lacks the commits from which older versions are built.
+// ErrShallow means that a shallow clone lacks the commits from which older versions are built.
 var ErrShallow = errors.New("the clone is shallow, and tests build an older version from its history: git fetch --unshallow")
 
 // Older builds the last commit whose schema is one version older than that of the sources in repo, into a new folder in
-// dir. flags are further ones of go build. It returns ErrShallow where the commit is not there.
+// dir. flags are additional flags of go build. It returns ErrShallow if the commit is missing.
 func Older(ctx context.Context, repo, dir string, flags ...string) (program string, err error) {
 	newest, err := NewestMigration(repo)
 	if err != nil {
@@ -50,8 +50,8 @@ func Older(ctx context.Context, repo, dir string, flags ...string) (program stri
 	return Build(ctx, sources, filepath.Join(sources, "deadman"), flags...)
 }
 
-// Build builds the program from the sources in a folder. It leaves the path of the folder out of the program, so that the
-// build cache serves the next build from another folder.
+// Build builds the program from the sources in a folder. The path of the folder is not part of the program, so the
+// build cache is shared with other folders.
 func Build(ctx context.Context, sources, program string, flags ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-buildvcs=false", "-trimpath", "-o", program}, flags...), "./cmd/deadman")...)
 	cmd.Dir = sources
@@ -61,7 +61,7 @@ func Build(ctx context.Context, sources, program string, flags ...string) (strin
 	return program, nil
 }
 
-// NewestMigration is the name of the newest migration of the sources in repo.
+// NewestMigration returns the name of the newest migration of the sources in repo.
 func NewestMigration(repo string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(repo, "migrations", "postgres", "*.sql"))
 	if err != nil || len(files) == 0 {

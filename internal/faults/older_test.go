@@ -11,19 +11,19 @@ import (
 	"deadman/internal/faults"
 )
 
-// older is the program of the last commit whose schema is one version older, with the failpoints in it.
+// older builds the last commit whose schema is one version older, with failpoints.
 var older = sync.OnceValues(func() (string, error) {
 	return faults.Older(context.Background(), "../..", built, "-tags", "faultpoints")
 })
 
-// drawOlder has a node of an older version run beside one of this version. One of them or both are killed. More orders are
-// played while both hold shards: otherwise the run proves nothing of the two beside each other.
+// drawOlder runs a node of an older version beside one of this version. One of them or both are killed. More orders are
+// played while both hold shards: otherwise the run would not test the two versions together.
 func drawOlder(s *scenario, random *rand.Rand) {
 	node := []string{"a", "b"}[random.IntN(2)]
 	s.nodes = [][]string{deaths(random, 1+random.IntN(2), placesOf(random)), deaths(random, random.IntN(2), placesOf(random))}
 	s.stage = func(a *arena, _ *rand.Rand) {
 		a.programs[node] = older
-		a.sweepsGoUnwitnessed(node) // to the older version, a shard is swept once it is read
+		a.sweepsGoUnwitnessed(node) // the older version marks a shard as swept once it is read
 		play, model := a.play, a.model
 		both := false
 		a.play = func() {
@@ -40,7 +40,7 @@ func drawOlder(s *scenario, random *rand.Rand) {
 	}
 }
 
-// hold waits until each of the nodes holds shards in its present life, and reports whether they do.
+// hold waits until each of the nodes holds shards in its current life, and reports whether all do.
 func (a *arena) hold(within time.Duration, nodes ...string) bool {
 	a.Helper()
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); pause(50 * time.Millisecond) {

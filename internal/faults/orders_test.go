@@ -24,7 +24,7 @@ import (
 	"deadman/server"
 )
 
-// realOrders holds orders of a real marketplace. It lies beside the project, not in it.
+// realOrders has orders of a real marketplace. The file is outside the repository.
 const realOrders = "../../../shared/data/orders-2016-2017.csv"
 
 // order is one line of the file.
@@ -67,8 +67,8 @@ func TestRealOrders(t *testing.T) {
 	}
 }
 
-// playRealOrders plays the file as events and compares the alerts with it, one by one. With
-// a pause the node is stopped after the last event, until all slots are past.
+// playRealOrders plays the file as events and compares the alerts with it, one by one. With pause, the node is stopped
+// after the last event until all slots are past.
 func playRealOrders(t *testing.T, database string, pause bool) {
 	orders := readOrders(t)
 	config := server.Config{
@@ -83,7 +83,7 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 	lastSlot := publishOrders(t, bustest.LogIn(t, config.DataDir, at.NATS, bus.UserEvents), orders)
 	if pause {
 		stop()
-		for time.Now().Before(lastSlot) { // the slots have to come, and pass, while nobody looks
+		for time.Now().Before(lastSlot) { // the slots have to pass while no node runs
 			time.Sleep(50 * time.Millisecond)
 		}
 		at, stop = serve(t, config)
@@ -101,7 +101,7 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 		if escalated(t, checker) < len(want) {
 			return false
 		}
-		n := count(t, checker) // after it: what was escalated last may be unpublished yet
+		n := count(t, checker) // read last: the last alert may not be published yet
 		return n.Created == len(orders) && n.Pending == len(want) && n.Unpublished == 0
 	})
 	if err := checker.CheckPromises(t.Context()); err != nil {
@@ -142,8 +142,8 @@ func serve(t *testing.T, config server.Config) (at server.Endpoints, stop func()
 	return at, stop
 }
 
-// publishOrders plays the orders in runs: some hundred are created, then those of them that
-// were handed over are shipped. It returns when the last step of the last order is over.
+// publishOrders plays the orders in batches: some hundred are created, then those of them that were handed over are
+// shipped. It returns the time after the last step of the last order.
 func publishOrders(t *testing.T, url string, orders []order) (lastSlot time.Time) {
 	t.Helper()
 	conn, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX."+bus.UserEvents))
@@ -201,7 +201,7 @@ func checkerOf(t *testing.T, config server.Config, at server.Endpoints) *faults.
 	return &faults.Checker{DB: db, NATS: conn}
 }
 
-// escalated counts the orders whose last step was said.
+// escalated counts the orders with an alert of the last step.
 func escalated(t *testing.T, c *faults.Checker) (n int) {
 	t.Helper()
 	if err := c.DB.QueryRowContext(t.Context(), `SELECT count(*) FROM future_job WHERE step = 2`).Scan(&n); err != nil {

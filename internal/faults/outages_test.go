@@ -20,23 +20,23 @@ import (
 	"deadman/rules"
 )
 
-// What an outage is like.
+// The parameters of outages.
 const (
-	outagesOfSite   = 10 // in a row
+	outagesOfSite   = 10 // consecutive outages
 	shortestOutage  = time.Second
 	longestOutage   = 6 * time.Hour
-	outageSettles   = 3 * time.Second // for what is decided to be written
-	heldByTheKernel = 3 * time.Second // what comes to a process that stands still is taken in by it later
+	outageSettles   = 3 * time.Second // time for decisions to be written
+	heldByTheKernel = 3 * time.Second // input to a stopped process is received after it resumes
 	livingDevices   = 8
 )
 
-// The rules of a site: its devices ping, or beat over a stream.
+// The rules of a site: its devices send pings, or heartbeats over a stream.
 const (
 	pingedRule   = "pinged"
 	streamedRule = "streamed"
 )
 
-// outageKind is what goes wrong in an outage.
+// outageKind is the kind of an outage.
 type outageKind string
 
 const (
@@ -48,10 +48,9 @@ const (
 
 var outageKinds = []outageKind{nodeDown, brokerDown, databaseOff, standstill}
 
-// TestVirtualOutages plays outages of deadman itself, in virtual time on the real SQLite store, while
-// devices go on beating and some fall silent: nobody who lives is said to be silent, and whoever
-// is silent is said to be, within an interval, two graces and a slot of the last thing that was in
-// the way.
+// TestVirtualOutages plays outages of deadman itself, in virtual time on the real SQLite store, while devices send
+// heartbeats and some fall silent: no device that sends is alerted, and each silent one is, within an interval, two
+// graces and a slot of the last obstacle.
 func TestVirtualOutages(t *testing.T) {
 	sites := 3
 	if *runs > 0 {
@@ -72,7 +71,7 @@ type site struct {
 	every    time.Duration
 	grace    time.Duration
 	slot     time.Duration
-	embedded bool // the broker is in the process, and the devices lose what it does not take in
+	embedded bool // the broker is in the process, and the devices lose events that it rejects
 
 	dir     string
 	brook   *brook
@@ -83,25 +82,25 @@ type site struct {
 	stop    context.CancelFunc
 	done    chan error
 
-	now     outageKind // empty: all is well
-	until   time.Time  // of the outage
+	now     outageKind // empty: none
+	until   time.Time  // end of the outage
 	devices []*device
 	outages []stretch
 }
 
-// stretch is an outage.
+// stretch is the period of an outage.
 type stretch struct{ from, to time.Time }
 
-// device beats until it falls silent.
+// device sends heartbeats until it falls silent.
 type device struct {
 	key    string
 	rule   string
 	period time.Duration
 	next   time.Time
-	silent time.Time // zero: it lives
+	silent time.Time // zero: not silent
 }
 
-// newSite is a site in which all is well.
+// newSite returns a site without faults.
 func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *site {
 	s := &site{
 		t: t, random: random, dir: t.TempDir(), brook: newBrook(), gate: &gate{}, embedded: random.IntN(2) == 0,
@@ -126,7 +125,7 @@ func playSite(t *testing.T, seed uint64) {
 		s.play(time.Now().Add(time.Duration(random.Int64N(int64(s.wait())))))
 		s.outage(outageKinds[random.IntN(len(outageKinds))], s.length())
 		quiet := s.wait() + time.Duration(random.Int64N(int64(s.wait())))
-		if i%3 == 1 { // now and then not for as long as anybody is waited for
+		if i%3 == 1 { // sometimes shorter than the heartbeat's timeout
 			quiet = time.Duration(random.Int64N(int64(s.every)))
 		}
 		s.play(time.Now().Add(quiet))
@@ -136,8 +135,8 @@ func playSite(t *testing.T, seed uint64) {
 	s.end()
 }
 
-// TestShortRestarts restarts a node within seconds, again and again, while devices have hardly
-// longer to be heard.
+// TestShortRestarts restarts a node repeatedly within seconds, while the time left for heartbeats of the devices is
+// hardly longer.
 func TestShortRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, rand.New(rand.NewPCG(1, 6)), 10*time.Second, 2*time.Second, time.Second)
@@ -155,10 +154,11 @@ func TestShortRestarts(t *testing.T) {
 	})
 }
 
-// wait is how long somebody is waited for, with a slot and what the engine may take.
+// wait returns the maximum time until a silent device is alerted: the heartbeat's timeout, a slot and the engine's
+// time.
 func (s *site) wait() time.Duration { return s.every + 2*s.grace + s.slot + outageSettles }
 
-// length draws how long an outage is: as often seconds as minutes or hours.
+// length draws the length of an outage: seconds, minutes or hours.
 func (s *site) length() time.Duration {
 	return time.Duration(float64(shortestOutage) * math.Pow(float64(longestOutage/shortestOutage), s.random.Float64()))
 }
@@ -199,14 +199,14 @@ func (s *site) outage(kind outageKind, length time.Duration) {
 	s.outages = append(s.outages, stretch{from, time.Now()})
 }
 
-// wet lets the broker take in again what comes.
+// wet makes the broker accept events again.
 func (s *site) wet() {
 	if s.brook.up() == 0 {
 		s.brook.setDry(false)
 	}
 }
 
-// device adds a device, which beats at once and then at least as often as it has to.
+// device adds a device, which sends a heartbeat at once and then at least once per interval.
 func (s *site) device(name string) *device {
 	d := &device{rule: []string{pingedRule, streamedRule}[len(s.devices)%2], next: time.Now()}
 	d.key = d.rule + "-" + name
@@ -215,7 +215,7 @@ func (s *site) device(name string) *device {
 	return d
 }
 
-// play lets the devices beat until an instant.
+// play makes the devices send heartbeats until an instant.
 func (s *site) play(until time.Time) {
 	for {
 		next := slices.MinFunc(s.devices, func(a, b *device) int { return a.next.Compare(b.next) })
@@ -234,7 +234,7 @@ func (s *site) play(until time.Time) {
 	}
 }
 
-// beat is what a device does, if somebody hears it.
+// beat sends a heartbeat of a device, if it can be received.
 func (s *site) beat(d *device) {
 	if s.now == standstill && time.Until(s.until) < heldByTheKernel {
 		d.next = s.until.Add(time.Millisecond)
@@ -303,7 +303,7 @@ func (s *site) save() {
 	}
 }
 
-// begin runs the engine: leases, hearing, intake and sweeps.
+// begin runs the engine: leases, gap records, ingest and sweeps.
 func (s *site) begin() {
 	if err := s.book.Refresh(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -350,27 +350,27 @@ func (s *site) end() {
 	s.store = nil
 }
 
-// judge compares what was said with how the devices did.
+// judge compares the alerts with the devices.
 func (s *site) judge() {
 	said := s.said()
 	for _, d := range s.devices {
 		at, was := said[d.key]
 		switch {
 		case d.silent.IsZero() && was:
-			s.t.Errorf("%s lives, and was said to be silent at %s; %s", d.key, at, s.around(at))
+			s.t.Errorf("%s is alive, and was alerted as silent at %s; %s", d.key, at, s.around(at))
 		case d.silent.IsZero():
 		case !was:
-			s.t.Errorf("%s fell silent at %s, and nothing was said", d.key, d.silent)
+			s.t.Errorf("%s fell silent at %s without an alert", d.key, d.silent)
 		case at.Before(d.silent):
-			s.t.Errorf("%s lived until %s, and was said to be silent at %s; %s", d.key, d.silent, at, s.around(at))
+			s.t.Errorf("%s was alive until %s, and was alerted as silent at %s; %s", d.key, d.silent, at, s.around(at))
 		case at.After(s.latest(d.silent)):
-			s.t.Errorf("%s fell silent at %s, and it was said at %s, not by %s; %s", d.key, d.silent, at, s.latest(d.silent), s.around(at))
+			s.t.Errorf("%s fell silent at %s, and was alerted at %s, want by %s; %s", d.key, d.silent, at, s.latest(d.silent), s.around(at))
 		}
 	}
 }
 
-// latest is until when it is said that a device fell silent: within a wait of that, or of the end of
-// the last outage that came in between.
+// latest returns the time by which a silent device must be alerted: wait after it fell silent, or after the end of the
+// last outage in between.
 func (s *site) latest(silent time.Time) time.Time {
 	by := silent.Add(s.wait())
 	for _, o := range s.outages {
@@ -391,7 +391,7 @@ func (s *site) around(at time.Time) string {
 	return fmt.Sprintf("every %s, grace %s, embedded %v, %s", s.every, s.grace, s.embedded, strings.Join(text, ", "))
 }
 
-// said is when each device was first said to be silent.
+// said returns the time of the first alert of each device.
 func (s *site) said() map[string]time.Time {
 	first := make(map[string]time.Time)
 	filter := futurejobs.Filter{Limit: futurejobs.MaxLimit}

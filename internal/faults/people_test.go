@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// tellPeople has people be told of alerts.
+// tellPeople configures a notification channel.
 func tellPeople(a *arena, _ *rand.Rand) {
 	a.Helper()
 	ear := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, ear.URL)
 	}
 }
 
-// untold says what people were not told of.
+// untold returns an error with the number of alerts that were not notified.
 func (a *arena) untold() error {
 	said, err := a.Stream(a.Context())
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *arena) untold() error {
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("people were not told of %d of %d alerts", missing, len(said))
+		return fmt.Errorf("%d of %d alerts were not notified", missing, len(said))
 	}
 	return nil
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// planting is a bug that is built in on purpose, a scenario that brings it out, and the words
-// by which the checks say so. The bugs are in plants.go and bus/planted_on.go.
+// planting is a seeded bug, a scenario that exposes it, and the beginning of the breach that the checks must report.
+// The bugs are listed in failpoints.SeededBugs.
 type planting struct {
 	plant    string
 	scenario scenario
 	breach   string
-	calm     bool // without a fault the bug breaks no promise: the breach is due to both
+	calm     bool // the bug breaks no promise without a fault: the breach needs both
 }
 
 var plantings = []planting{
 	{"ack-before-commit", scenario{nodes: [][]string{{"apply.commit=kill@12"}}}, "P1: ", false},
-	{"ack-before-commit", scenario{stage: openTicks, nodes: [][]string{{"apply.commit=kill@4"}}}, "came of anything", false},
+	{"ack-before-commit", scenario{stage: openTicks, nodes: [][]string{{"apply.commit=kill@4"}}}, "had an effect", false},
 	{"no-cursor-compare", scenario{linger: 400 * time.Millisecond, nodes: [][]string{{""}, sleeper}}, "P1: ", false},
 	{"no-fence", scenario{nodes: [][]string{{"settle.write=sleep:1200ms"}, {"settle.write=stop@2"}}}, "P5: ", false},
 	{"alerts-apart", scenario{nodes: [][]string{{"settle.write=sleep:300ms;settle.middle=kill@1"}}}, "P1: ", true},
@@ -31,18 +31,17 @@ var plantings = []planting{
 	{"last-known", withoutSources(), "was cleared at", false},
 }
 
-// withoutSources is that rules look up in sources that are away.
+// withoutSources returns a scenario in which rules query unavailable sources.
 func withoutSources() scenario {
 	s := &scenario{nodes: [][]string{{""}}}
 	s.lookUp(sourcesAway)
 	return *s
 }
 
-// sleeper is a node that stands still with a full batch in hand, and goes on when another node
-// has taken over.
+// sleeper is a node that stops with a full batch read, and resumes after another node has taken over.
 var sleeper = []string{"intake.read=sleep:500ms@2;intake.read=stop@3"}
 
-// brokerAway takes the broker away while alerts are decided.
+// brokerAway cuts the broker off while alerts are decided.
 func brokerAway(a *arena, _ *rand.Rand) {
 	pause(1500 * time.Millisecond)
 	a.servers[0].kill()
@@ -50,12 +49,11 @@ func brokerAway(a *arena, _ *rand.Rand) {
 	a.servers[0].start()
 }
 
-// attempts is how often a bug is given the chance to show: some need two nodes to come by in the
-// wrong order.
+// attempts is the number of tries for a bug to show: some need two nodes to run in the wrong order.
 const attempts = 5
 
-// TestPlants proves that the checks of the campaign notice what they are there for: each
-// scenario keeps every promise, and breaks one with the bug in it. Where it says so, the bug alone breaks none.
+// TestPlants proves that the checks of the campaign detect the seeded bugs: each scenario keeps every promise without
+// its bug, and breaks one with it. If calm is set, the bug alone breaks none.
 func TestPlants(t *testing.T) {
 	for _, p := range plantings {
 		p.scenario.brokers = 1
@@ -63,13 +61,13 @@ func TestPlants(t *testing.T) {
 			t.Parallel()
 			t.Run("without", func(t *testing.T) {
 				if err := p.scenario.run(t, "", drained); err != nil {
-					t.Errorf("the scenario breaks what is not broken: %v", err)
+					t.Errorf("the scenario breaks a promise without the bug: %v", err)
 				}
 			})
 			if p.calm {
 				t.Run("without a fault", func(t *testing.T) {
 					if err := (scenario{brokers: 1, nodes: [][]string{{""}}}).run(t, p.plant, drained); err != nil {
-						t.Errorf("the bug breaks a promise by itself, so that the fault proves nothing: %v", err)
+						t.Errorf("the bug breaks a promise without the fault: %v", err)
 					}
 				})
 			}
@@ -81,7 +79,7 @@ func TestPlants(t *testing.T) {
 						return
 					}
 				}
-				t.Errorf("the checks should say %q; they say: %v", p.breach, err)
+				t.Errorf("the checks should report %q; they report: %v", p.breach, err)
 			})
 		})
 	}

@@ -13,9 +13,8 @@ import (
 	"deadman/internal/faults"
 )
 
-// play plays the orders from one number up to another at a steady pace, in the background;
-// every third is never shipped. What comes back are the ones that never are, or nothing
-// after an error of the test's own.
+// play plays orders from one number up to another at a steady pace, in the background; every third order is never
+// shipped. The channel returns the unshipped orders, or nothing after an error of the test itself.
 func play(t *testing.T, conn *nats.Conn, from, to int, pace time.Duration) <-chan map[string]bool {
 	t.Helper()
 	js, err := jetstream.New(conn)
@@ -65,8 +64,8 @@ func count(t *testing.T, c *faults.Checker) faults.Counts {
 	return n
 }
 
-// settled waits until every unshipped order was escalated, checks the promises, and
-// compares what was said with the orders.
+// settled waits until every unshipped order was escalated, checks the promises, and compares the alerts with the
+// orders.
 func settled(t *testing.T, c *faults.Checker, unshipped map[string]bool) {
 	t.Helper()
 	eventually(t, time.Minute, "every unshipped order is escalated, and every alert published", func() bool {
@@ -82,18 +81,18 @@ func settled(t *testing.T, c *faults.Checker, unshipped map[string]bool) {
 	compare(t, said, unshipped)
 }
 
-// inOne and oneByOne are how the two steps of the rule may be said: one after the other or,
-// where nobody could look in between, as one.
+// inOne and oneByOne are the possible alerts of the two steps of the rule: one after the other or, if no check ran in
+// between, as one.
 const (
 	oneByOne = "primary escalated"
 	inOne    = "primary+escalated"
 )
 
-// compare compares what was said with the orders that were never shipped, one by one, and
-// returns how many had both steps said as one.
+// compare compares the alerts with the orders that were never shipped, one by one, and returns the number of orders
+// with both steps in one alert.
 func compare(t *testing.T, said []faults.PublishedAlert, unshipped map[string]bool) (late int) {
 	t.Helper()
-	said = slices.DeleteFunc(slices.Clone(said), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself: it was slow
+	said = slices.DeleteFunc(slices.Clone(said), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself, which was slow
 	spoken := faults.CheckSequence(said)
 	for id, steps := range spoken {
 		if !unshipped[id] {

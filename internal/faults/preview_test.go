@@ -15,9 +15,8 @@ import (
 	"deadman/rules"
 )
 
-// TestVirtualPreviewIsWhatTheEngineDoes draws rules and events, plays them through the engine on
-// the real SQLite store in virtual time, and compares what was said, and how waits ended,
-// with what previews had foretold.
+// TestVirtualPreviewIsWhatTheEngineDoes draws rules and events, plays them through the engine on the real SQLite store
+// in virtual time, and compares the alerts and the outcomes with those of previews.
 func TestVirtualPreviewIsWhatTheEngineDoes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		document := drawRule(r)
@@ -40,7 +39,7 @@ func TestVirtualPreviewIsWhatTheEngineDoes(t *testing.T) {
 	})
 }
 
-// playedFor is how long rules are played, on slots of a quarter of an hour.
+// playedFor is how long rules are played, with slots of a quarter of an hour.
 const (
 	playedFor = 30 * time.Hour
 	quarter   = 15 * time.Minute
@@ -54,7 +53,7 @@ func show(events []rules.PreviewEvent) string {
 	return string(text)
 }
 
-// drawRule draws a rule with whatever the language has that needs nothing outside.
+// drawRule draws a rule with all features that need no external system.
 func drawRule(r *rapid.T) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -105,8 +104,8 @@ func drawRule(r *rapid.T) string {
 	return b.String()
 }
 
-// drawEvents draws what happens to a key; its times count from the epoch of the play, at odd
-// seconds, so that nothing falls on a slot.
+// drawEvents draws the events of a key; their times count from the epoch of the play, at odd seconds, so that none is
+// at a slot.
 func drawEvents(r *rapid.T, key string) []rules.PreviewEvent {
 	minutes := rapid.SliceOfNDistinct(rapid.IntRange(1, 20*60), 1, 8, rapid.ID[int]).Draw(r, "minutes")
 	slices.Sort(minutes)
@@ -131,7 +130,7 @@ func drawEvents(r *rapid.T, key string) []rules.PreviewEvent {
 	return events
 }
 
-// shifted puts events of a play into its time.
+// shifted adds the epoch of the play to the times of events.
 func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules.PreviewEvent {
 	var moved []rules.PreviewEvent
 	for _, e := range events {
@@ -151,7 +150,7 @@ func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules
 	return moved
 }
 
-// foretold is what previews say of each key: its alerts and how its waits ended.
+// foretold returns the alerts and outcomes of each key in previews.
 func foretold(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
 	parsed, err := rules.Parse([]byte(document), "drawn.yaml")
 	if err != nil {
@@ -188,7 +187,7 @@ func said(at time.Time, status, step, text, label string, passed []string) strin
 	return fmt.Sprintf("%s %s %s %q n=%s passed %v", at.UTC().Format(time.RFC3339), status, step, text, label, passed)
 }
 
-// playThrough plays the events through the engine, and returns the same of each key.
+// playThrough plays the events through the engine and returns the alerts and outcomes of each key.
 func playThrough(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
 	var all []rules.PreviewEvent
 	for _, events := range perKey {

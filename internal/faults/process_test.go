@@ -19,11 +19,10 @@ import (
 	"deadman/server"
 )
 
-// lease is short, so that takeovers come soon.
+// lease is short, so that takeovers are fast.
 const lease = 3 * time.Second
 
-// binary is the program under test, and breakable the same with the failpoints in it. Each is
-// built once.
+// binary is the program under test, and breakable the same program with failpoints. Each is built once.
 var (
 	binary    = build()
 	breakable = build("-tags", "faultpoints")
@@ -51,7 +50,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(brokerRole); role != "" {
 		runBroker(role)
 	}
-	zerolog.SetGlobalLevel(zerolog.WarnLevel) // the links would say each fault
+	zerolog.SetGlobalLevel(zerolog.WarnLevel) // the proxies would log each fault
 	var err error
 	if built, err = os.MkdirTemp("", "deadman-faults"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -72,7 +71,7 @@ type process struct {
 	exited  chan struct{}
 }
 
-// launch starts a node in a process of its own and waits until it serves.
+// launch starts a node in another process and waits until it serves.
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
@@ -90,8 +89,7 @@ func launch(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
-// spawn starts a node in a process of its own, with more in its environment, and hands on what
-// it logs.
+// spawn starts a node in another process, with an extended environment, and passes its log lines to log.
 func spawn(t *testing.T, path, name string, env []string, log func(line string), args ...string) *process {
 	t.Helper()
 	args = append([]string{"serve", "--http-addr", "127.0.0.1:0", "--log-format", "json"}, args...)
@@ -115,7 +113,7 @@ func spawn(t *testing.T, path, name string, env []string, log func(line string),
 	return p
 }
 
-// follow passes the node's log on and finds out where it serves.
+// follow passes on the node's log and reads the node's endpoints from it.
 func (p *process) follow(out io.Reader, log func(string)) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
@@ -139,7 +137,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends the node at once, where it has not ended yet.
+// kill kills the node, if it has not ended yet.
 func (p *process) kill() {
 	select {
 	case <-p.exited:
@@ -149,7 +147,7 @@ func (p *process) kill() {
 	}
 }
 
-// stop asks the node to end and waits for it.
+// stop stops the node with SIGTERM and waits for its end.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -164,7 +162,7 @@ func (p *process) stop() {
 	}
 }
 
-// eventually polls until ok, or fails the test with what it waited for.
+// eventually polls until ok, or fails the test with the description of the condition.
 func eventually(t *testing.T, within time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()

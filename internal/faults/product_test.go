@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The product has no trace of the failpoints and of the planted bugs; the program that the
-// campaign breaks has both, so the look for them can find something.
+// The product has no trace of the failpoints and the seeded bugs. The breakable program has both, so the search can
+// find them.
 func TestTheProductHasNoFailpoints(t *testing.T) {
 	for name, program := range map[string]func() (string, error){"the product": binary, "the breakable program": breakable} {
 		path, err := program()

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Loss is what the stream of alerts lost before the alerts of the database were published again.
+// Loss describes the alerts lost by the stream before the database's alerts were republished.
 type Loss struct {
 	Alerts  map[string]bool // ids of the alerts that the stream had
-	Deleted bool            // the stream was deleted, and not purged
-	Full    bool            // the stream took no alert in from before the loss until after the request to publish again
-	Kept    uint64          // where Full: the last sequence before that; alerts up to it keep their places
+	Deleted bool            // the stream was deleted, not purged
+	Full    bool            // the stream rejected alerts from before the loss until after the request to republish
+	Kept    uint64          // if Full: the last sequence before that; alerts up to it keep their positions
 }
 
-// decided is an alert as the database has it.
+// decided is an alert in the database.
 type decided struct {
 	shard int
 	line  string // its rule and key
 	at    time.Time
 }
 
-// Republished checks on a system at rest that the stream has each alert of the database, also those that it lost, and the
-// alerts of each rule and key in the order of their decisions. An alert that the stream took in before those that it lost
-// came back keeps its place. A stream that was deleted is alerted. overtakes is how many lines had an alert that was lost
-// and a later one that was not: those could come in the wrong order.
+// Republished checks on a system at rest that the stream has each alert of the database, including those that it lost,
+// and the alerts of each rule and key in the order of their decisions. An alert published before the lost ones were
+// republished keeps its position. The deletion of a stream is alerted. overtakes is the number of lines with a lost
+// alert and a later one that was not lost: those could be in the wrong order.
 func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err error) {
 	there, err := c.decisions(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	var breaches []string
 	breach := func(format string, args ...any) { breaches = append(breaches, fmt.Sprintf(format, args...)) }
 	missing := maps.Clone(there)
-	back := map[int]uint64{} // of each shard, the sequence of the first alert that came back
+	back := map[int]uint64{} // for each shard, the sequence of the first republished alert
 	lost, later := map[string]time.Time{}, map[string]bool{}
 	reported := false
 	for _, s := range said {
@@ -61,9 +61,9 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 		breach("P7: alert %s (%s, lost: %v) is in the database, and not in the stream", id, d.line, l.Alerts[id])
 	}
 	if l.Deleted && !reported {
-		breach("P7: the stream of alerts was deleted, and no alert says so")
+		breach("P7: the stream of alerts was deleted, and no alert reports it")
 	}
-	newest := map[bool]map[string]PublishedAlert{false: {}, true: {}} // of each line, among those that keep their places and the others
+	newest := map[bool]map[string]PublishedAlert{false: {}, true: {}} // of each line, separately for alerts that keep their positions and the others
 	for _, s := range said {
 		d := there[s.ID]
 		if at, ok := lost[d.line]; ok && !l.Alerts[s.ID] && d.at.After(at) {
@@ -82,7 +82,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	return len(later), join(breaches)
 }
 
-// decisions reads the alerts of the database by their ids.
+// decisions reads the alerts of the database by id.
 func (c *Checker) decisions(ctx context.Context) (map[string]decided, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT a.id, a.shard, coalesce(r.name, '') || '/' || a.key, a.decided_at
 		FROM alert a LEFT JOIN rule r ON r.id = a.rule_id`)
@@ -102,8 +102,8 @@ func (c *Checker) decisions(ctx context.Context) (map[string]decided, error) {
 	return all, rows.Err()
 }
 
-// byDecision has alerts in the order of their decisions, where some that came back stand behind newer ones. Of two that
-// were decided at once the order of the stream counts.
+// byDecision sorts alerts by decision, as republished ones may be behind newer ones. Alerts decided at the same time
+// keep the order of the stream.
 func byDecision(said []PublishedAlert) []PublishedAlert {
 	slices.SortStableFunc(said, func(a, b PublishedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
 	return said

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/faults"
 )
 
-// drawAlertsLost has the stream of alerts be deleted or purged while alerts are raised. Then a client has the alerts of
-// the database published again. Mostly the stream is full meanwhile: alerts wait, and come after those that come back.
+// drawAlertsLost deletes or purges the stream of alerts while alerts are raised. Then a client republishes the alerts
+// of the database. Mostly the stream is full meanwhile: alerts wait and are published after the republished ones.
 func drawAlertsLost(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -25,7 +25,7 @@ func drawAlertsLost(s *scenario, random *rand.Rand) {
 	var loss faults.Loss
 	full, deleted := random.IntN(4) > 0, s.seed%2 == 0
 	s.stage = func(a *arena, _ *rand.Rand) {
-		a.makeAlerts(10 * time.Second) // for which it refuses what was purged
+		a.makeAlerts(10 * time.Second) // duplicate window in which purged alerts are rejected
 		a.play = func() { a.playOrders(200, 30*time.Millisecond) }
 		exactly, overtakes := a.model, 0
 		a.model = func(ctx context.Context) (err error) {
@@ -52,14 +52,14 @@ func drawAlertsLost(s *scenario, random *rand.Rand) {
 		a.republish()
 		a.CameBack = true
 		if full {
-			pause(span(random, 500*time.Millisecond, time.Second)) // for what was on its way to be refused
+			pause(span(random, 500*time.Millisecond, time.Second)) // so that publishes in progress are rejected
 			a.note("the stream of alerts has room")
 			a.fillAlerts(-1)
 		}
 	}
 }
 
-// alerts waits until the stream of alerts has some.
+// alerts waits until the stream of alerts has n alerts.
 func (a *arena) alerts(n uint64, within time.Duration) {
 	a.Helper()
 	deadline := time.Now().Add(within)
@@ -84,7 +84,7 @@ func (a *arena) alertStream() (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// fillAlerts limits the stream of alerts to some bytes; one byte is room for none.
+// fillAlerts sets the maximum size of the stream of alerts; one byte allows none.
 func (a *arena) fillAlerts(most int64) {
 	a.Helper()
 	info, err := a.alertStream()
@@ -95,7 +95,7 @@ func (a *arena) fillAlerts(most int64) {
 	a.done(err)
 }
 
-// loseAlerts deletes or purges the stream of alerts, and notes what is lost. A stream that was full is full again.
+// loseAlerts deletes or purges the stream of alerts and records the loss. A full stream is full afterwards, too.
 func (a *arena) loseAlerts(l *faults.Loss) {
 	a.Helper()
 	said, err := a.Stream(a.Context())
@@ -126,7 +126,7 @@ func (a *arena) loseAlerts(l *faults.Loss) {
 	}
 }
 
-// republish has a node publish all alerts again, as an operator does.
+// republish makes a node republish all alerts, as an operator does.
 func (a *arena) republish() {
 	a.Helper()
 	body := fmt.Sprintf(`{"since": %q}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
@@ -137,7 +137,7 @@ func (a *arena) republish() {
 			a.note("%d alerts are published again", answer.Alerts)
 			return
 		}
-		a.note("publish again: %v", err) // the node may have died
+		a.note("publish again: %v", err) // the node may be dead
 		pause(100 * time.Millisecond)
 	}
 	a.Error("no node publishes the alerts again")

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Saved is something that a client saved over HTTP, and that was answered with success.
+// Saved is a change that a client made over HTTP with a successful response.
 type Saved struct {
-	Kind string // one of those below
-	Name string // by which it is found
+	Kind string // one of the constants below
+	Name string // identifies the saved object
 	At   time.Time
 }
 
-// The kinds of what clients save, by the words of the report that a database went back.
+// The kinds of changes, in the words of the report about a database that went back.
 const (
 	SavedRule = "rules"            // Name is a part of its document
 	SavedJob  = "jobs"             // Name is its key
@@ -24,14 +24,15 @@ const (
 	Acked     = "acknowledgements" // Name is the id of the alert
 )
 
-// ByHand is the rule of the jobs that clients save. ByClients begins its name and those of all rules that clients save.
+// ByHand is the rule of the jobs created by clients. ByClients is the prefix of its name and of all rules saved by
+// clients.
 const (
 	ByHand    = ByClients + "by-hand"
 	ByClients = "client-"
 )
 
-// Kept checks that the database has all that was saved. Where it lost commits in a failover, an alert has to
-// report everything that was saved before and is lost, and the alerts that are lost. lost is how much that is.
+// Kept checks that the database has all saved changes. If it lost commits in a failover, an alert must report every
+// lost change and the lost alerts. lost is their number.
 func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 	there, err := c.saved(ctx)
 	if err != nil {
@@ -83,11 +84,11 @@ func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 	return lost + unknown, join(breaches)
 }
 
-// state is to which state a report says that the database went back.
+// state matches the state that the database went back to, in a report.
 var state = regexp.MustCompile(`went back to its state of (\S+);`)
 
-// names reports whether an alert that the database went back says that something is lost: its kind is named, and it
-// was saved after the state that the database went back to.
+// names reports whether a report covers a lost change: it names its kind, and the change is later than the state that
+// the database went back to.
 func (s PublishedAlert) names(lost Saved) bool {
 	found := state.FindStringSubmatch(s.Text)
 	if found == nil || !strings.Contains(s.Text, lost.Kind) {
@@ -97,7 +98,7 @@ func (s PublishedAlert) names(lost Saved) bool {
 	return err == nil && at.Before(lost.At)
 }
 
-// saved returns whether the database has what was saved.
+// saved returns a function that reports whether the database has a change.
 func (c *Checker) saved(ctx context.Context) (there func(Saved) bool, err error) {
 	read := func(query string) (all []string) {
 		if err != nil {

@@ -11,14 +11,14 @@ import (
 	"deadman/internal/faults"
 )
 
-// saves is what clients have saved.
+// saves are the changes made by clients.
 type saves struct {
 	*arena
 	mu  sync.Mutex
 	all []faults.Saved
 }
 
-// savedByHand is the rule of the jobs that clients create. Its jobs are alerted once, and wait on.
+// savedByHand is the rule of the jobs that clients create. Its jobs raise one alert and remain pending.
 const savedByHand = `
 name: ` + faults.ByHand + `
 entity: thing
@@ -29,8 +29,8 @@ slot: 1s
 hold: 1h
 `
 
-// clientsSave has clients save rules and jobs, cancel jobs and acknowledge alerts for as long as orders are played. What
-// was answered with success has to be in the database at rest.
+// clientsSave makes clients save rules and jobs, cancel jobs and acknowledge alerts while orders are played. Every
+// change with a successful response must be in the database at rest.
 func clientsSave(a *arena) *saves {
 	s := &saves{arena: a}
 	play, model, lost := func() { a.playOrders(100, 40*time.Millisecond) }, a.model, 0
@@ -60,7 +60,7 @@ func clientsSave(a *arena) *saves {
 	return s
 }
 
-// client saves without a pause until it is over.
+// client makes changes without a pause until over is closed.
 func (s *saves) client(client int, over <-chan struct{}) {
 	acked := map[string]bool{}
 	for i := 0; ; i++ {
@@ -89,14 +89,14 @@ func (s *saves) client(client int, over <-chan struct{}) {
 			err = s.ack(client, acked)
 		}
 		if err != nil {
-			s.note("client %d: %v", client, err) // the database may be away
+			s.note("client %d: %v", client, err) // the database may be unavailable
 			pause(50 * time.Millisecond)
-			_ = s.save(faults.ByHand, savedByHand) // it may be lost, or not be there yet
+			_ = s.save(faults.ByHand, savedByHand) // the rule may be lost or not saved yet
 		}
 	}
 }
 
-// saved notes what was saved, if it was.
+// saved records a successful change.
 func (s *saves) saved(kind, name string, err error) {
 	if err != nil {
 		return
@@ -113,7 +113,7 @@ func (s *saves) begin(key string) error {
 	return err
 }
 
-// ack acknowledges an alert of the jobs of a client.
+// ack acknowledges an alert of the client's jobs.
 func (s *saves) ack(client int, acked map[string]bool) error {
 	var page struct {
 		Items []struct{ ID, Key, Status string }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// drawSaving has clients save rules for as long as orders are played.
+// drawSaving makes clients save rules while orders are played.
 func drawSaving(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -35,7 +35,7 @@ func drawSaving(s *scenario, random *rand.Rand) {
 	}
 }
 
-// The rules that are saved: one that the orders wait by, with another text, and others that nothing happens to.
+// The saved rules: the rule of the orders with another text, and rules without events.
 const (
 	savedUnshipped = `
 name: order-unshipped
@@ -57,7 +57,7 @@ slot: 1s
 `
 )
 
-// saveRules saves rules without a pause until it is over, and notes how many were.
+// saveRules saves rules without a pause until over is closed, and logs their number.
 func (a *arena) saveRules(client int, over <-chan struct{}) {
 	saved := 0
 	for i := 0; ; i++ {
@@ -75,7 +75,7 @@ func (a *arena) saveRules(client int, over <-chan struct{}) {
 			name, text = fmt.Sprintf("other-%d", client*10+i%10), fmt.Sprintf(savedOther, client*10+i%10)
 		}
 		if err := a.save(name, text); err != nil {
-			a.note("client %d: %v", client, err) // the node may have died
+			a.note("client %d: %v", client, err) // the node may be dead
 			pause(50 * time.Millisecond)
 			continue
 		}
@@ -83,12 +83,12 @@ func (a *arena) saveRules(client int, over <-chan struct{}) {
 	}
 }
 
-// save saves a rule on a node that serves.
+// save saves a rule on a serving node.
 func (a *arena) save(name, text string) error {
 	return a.ask(http.MethodPut, "/api/v1/rules/"+name, "application/yaml", text, nil)
 }
 
-// ask sends a request to a node that serves, and reads a good answer into out, if that is not nil.
+// ask sends a request to a serving node and decodes a successful response into out, unless it is nil.
 func (a *arena) ask(method, path, kind, body string, out any) error {
 	a.mu.Lock()
 	var url string

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Where a node can be killed, stopped and slowed. The places are in the code, as
-// failpoints.Point and failpoints.PointErr.
+// The places where a node can be killed, stopped and slowed. They are marked in the code by failpoints.Point and
+// failpoints.PointErr.
 var (
 	intakePlaces = []string{"reader.message", "intake.read", "apply.commit", "intake.applied", "intake.mark", "intake.marked"}
 	settlePlaces = []string{"settle.write", "settle.written"}
@@ -20,29 +20,29 @@ var (
 	failing      = []string{"intake.applied", "settle.written", "relay.published"} // where an answer can be lost
 )
 
-// scenario is one run of the campaign. The seed makes it.
+// scenario is one run of the campaign, determined by its seed.
 type scenario struct {
 	seed     uint64
 	kind     string
 	brokers  int            // 0: in the node, with SQLite
-	database func(a *arena) // that the nodes use; nil: onPostgres
+	database func(a *arena) // sets up the database; nil: onPostgres
 	nodes    [][]string     // of each node, the plans of its lives
-	linger   time.Duration  // how long a node stands still after others have taken its shards
+	linger   time.Duration  // how long a stopped node stays stopped after others have taken its shards
 
-	stage func(a *arena, random *rand.Rand) // what is set up before the nodes start
-	upset func(a *arena, random *rand.Rand) // what goes wrong while events are played
+	stage func(a *arena, random *rand.Rand) // setup before the nodes start
+	upset func(a *arena, random *rand.Rand) // faults while events are played
 }
 
 // kind is a kind of scenarios.
 type kind struct {
 	name  string
-	times int // that it comes in a round of the campaign
+	times int // occurrences in a round of the campaign
 	draw  func(s *scenario, random *rand.Rand)
 }
 
-// kinds are all that there are. What they break in one go, each in a file of its own, is nodes
-// (this file), connections and brokers (this file), clocks, streams, rules, databases and versions.
-// A new kind goes to the end: the seeds of the others stay what they are, in the first round.
+// kinds are all kinds. They break nodes, connections and brokers (this file), and clocks, streams, rules, databases and
+// versions (other files). New kinds are added at the end, so that existing seeds keep their scenarios in the first
+// round.
 var kinds = []kind{
 	{"kill", 3, drawKill},
 	{"kill two", 2, drawKillTwo},
@@ -75,7 +75,7 @@ var kinds = []kind{
 	{"made again", 2, drawMadeAgain},
 }
 
-// round is the kinds of the seeds that follow each other.
+// round lists the kinds of consecutive seeds.
 var round = func() (all []kind) {
 	for _, k := range kinds {
 		all = append(all, slices.Repeat([]kind{k}, k.times)...)
@@ -83,7 +83,7 @@ var round = func() (all []kind) {
 	return all
 }()
 
-// scenarioOf makes the scenario of a seed. Seeds that follow each other go through the kinds.
+// scenarioOf returns the scenario of a seed. Consecutive seeds iterate over the kinds.
 func scenarioOf(seed uint64) scenario {
 	k := round[seed%uint64(len(round))]
 	s := scenario{seed: seed, kind: k.name, brokers: 1}
@@ -167,21 +167,21 @@ func drawTick(s *scenario, random *rand.Rand) {
 	s.beside(random, 3)
 }
 
-// beside adds a node that nothing happens to, once in so many times.
+// beside adds an undisturbed node, once in so many scenarios.
 func (s *scenario) beside(random *rand.Rand, once int) {
 	if random.IntN(once) == 0 {
 		s.nodes = append(s.nodes, []string{""})
 	}
 }
 
-// lookUp has the rules look up in sources that have the troubles of upset.
+// lookUp makes the rules query sources with the faults of upset.
 func (s *scenario) lookUp(upset func(*shop, *rand.Rand)) {
 	var open *shop
 	s.stage = func(a *arena, _ *rand.Rand) { open = openShop(a, s.kills()) }
 	s.upset = func(_ *arena, random *rand.Rand) { upset(open, random) }
 }
 
-// one is the plan of a node of which a place is slow, or none.
+// one returns the plan of a node with a slow place, or with none.
 func one(random *rand.Rand) []string { return []string{seeded(random, slow(random))} }
 
 // kills reports whether nodes die.
@@ -197,12 +197,12 @@ func (s scenario) String() string {
 	return fmt.Sprintf("seed %d, %s: %s", s.seed, s.kind, strings.Join(lives, " beside "))
 }
 
-// placesOf draws a part of the way of an event.
+// placesOf draws a stage of event processing.
 func placesOf(random *rand.Rand) []string {
 	return [][]string{intakePlaces, intakePlaces, settlePlaces, relayPlaces}[random.IntN(4)]
 }
 
-// deaths are the plans of so many lives that end at one of the places.
+// deaths returns the plans of n lives that end at one of the places.
 func deaths(random *rand.Rand, n int, places []string) []string {
 	plans := make([]string, n)
 	for i := range plans {
@@ -211,7 +211,7 @@ func deaths(random *rand.Rand, n int, places []string) []string {
 	return plans
 }
 
-// slow is a place at which things take a while, now and then, or none.
+// slow returns a place with occasional delays, or none.
 func slow(random *rand.Rand) string {
 	all := append(append(append([]string{}, intakePlaces[1:]...), settlePlaces...), relayPlaces...)
 	if random.IntN(2) == 0 {
@@ -220,17 +220,17 @@ func slow(random *rand.Rand) string {
 	return fmt.Sprintf("%s=sleep:%dms@0.2", all[random.IntN(len(all))], 20+random.IntN(300))
 }
 
-// seeded gives a plan a seed of its own.
+// seeded adds a random seed to a plan.
 func seeded(random *rand.Rand, faults string) string {
 	return fmt.Sprintf("seed=%d;%s", random.Uint32(), faults)
 }
 
-// span draws how long something lasts.
+// span draws a duration.
 func span(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// killBroker kills the broker and starts it again, once or twice.
+// killBroker kills and restarts the broker, once or twice.
 func killBroker(a *arena, random *rand.Rand) {
 	for range 1 + random.IntN(2) {
 		pause(span(random, 200*time.Millisecond, 1200*time.Millisecond))
@@ -242,7 +242,7 @@ func killBroker(a *arena, random *rand.Rand) {
 	}
 }
 
-// loseServer kills one server of a cluster, and mostly starts it again.
+// loseServer kills one server of a cluster, and mostly restarts it.
 func loseServer(a *arena, random *rand.Rand) {
 	pause(span(random, 200*time.Millisecond, 1200*time.Millisecond))
 	lost := a.servers[random.IntN(len(a.servers))]
@@ -255,7 +255,7 @@ func loseServer(a *arena, random *rand.Rand) {
 	}
 }
 
-// breakLink gives the link to the broker or to the database one or two of the faults.
+// breakLink injects one or two of the faults into the link to the broker or to the database.
 func breakLink(kind string, names ...string) func(*arena, *rand.Rand) {
 	return func(a *arena, random *rand.Rand) {
 		l := a.broker

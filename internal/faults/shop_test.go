@@ -19,21 +19,21 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// shop knows the truth about the orders of a run, as a database and as a bank's HTTP service
-// that rules look up in. A link is before each.
+// shop has the true state of the orders of a run, as a database and as a bank's HTTP service that rules query. Each is
+// behind a link.
 type shop struct {
 	*arena
 	db             *sql.DB
-	name           string // of the database, and of the role that asks it
+	name           string // of the database, and of the role of its client
 	database, bank *link
-	way            atomic.Pointer[answering] // in which the bank answers wrongly; nil: it answers
+	way            atomic.Pointer[answering] // the bank's wrong answers; nil: answers correctly
 
 	mu      sync.Mutex
 	shipped map[string]faults.ShipmentTime
 	crashes bool
 }
 
-// openShop has the rules of the arena look up in a shop.
+// openShop makes the rules of the arena query a shop.
 func openShop(a *arena, crashes bool) *shop {
 	a.Helper()
 	s := &shop{arena: a, shipped: map[string]faults.ShipmentTime{}, crashes: crashes}
@@ -71,7 +71,7 @@ func openShop(a *arena, crashes bool) *shop {
 	return s
 }
 
-// define writes the file of the sources.
+// define writes the sources file.
 func (s *shop) define(dsn string) {
 	s.Helper()
 	dir := s.TempDir()
@@ -88,8 +88,8 @@ sources:
 	}
 }
 
-// keepConnections opens all connections that there will be: one holds a lock, the other ships
-// orders, also while the database takes no more of them.
+// keepConnections opens all connections in advance: one holds a lock, the other ships orders, even while the database
+// refuses connections.
 func (s *shop) keepConnections() {
 	s.Helper()
 	s.db.SetMaxOpenConns(2)
@@ -102,7 +102,7 @@ func (s *shop) keepConnections() {
 		}
 	}
 	for _, conn := range both {
-		_ = conn.Close() // it goes back to the pool
+		_ = conn.Close() // returns to the pool
 	}
 }
 
@@ -125,14 +125,14 @@ func (s *shop) ship(key string) {
 	s.mu.Unlock()
 }
 
-// isShipped reports whether an order was shipped, and what else there is to say for the bank.
+// isShipped reports whether an order was shipped.
 func (s *shop) isShipped(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.shipped[key].From.IsZero()
 }
 
-// report logs how much of a run went wrong.
+// report logs the number of failures of a run.
 func (s *shop) report() {
 	outages, err := s.Outages(context.Background())
 	if err != nil {
@@ -146,18 +146,17 @@ func (s *shop) report() {
 	for _, l := range faults.Lookups {
 		looks = append(looks, fmt.Sprintf("%s %d", l.Rule, len(unknown[l.Rule])))
 	}
-	s.Logf("looks that could not find out: %s; outages: %s", strings.Join(looks, ", "), outages)
+	s.Logf("undetermined checks: %s; outages: %s", strings.Join(looks, ", "), outages)
 }
 
-// When orders are shipped, counted in orders that are created meanwhile.
+// The delays of shipments, counted in created orders.
 const (
 	soon = 50
 	late = 110
 )
 
-// playOrders places orders at a pace. One of four is never shipped, one was shipped before anybody
-// knew of it, one is soon, and one late. What the events say of the status is true of every
-// other order of each.
+// playOrders places orders at a pace. One of four is never shipped, one is shipped before its event, one soon, and one
+// late. The status in the events is correct for every other order of each.
 func (s *shop) playOrders(n int, pace time.Duration) {
 	s.Helper()
 	s.wait()
@@ -176,7 +175,7 @@ func (s *shop) playOrders(n int, pace time.Duration) {
 	s.note("played")
 }
 
-// more places some orders when all is well again. Looking them up is how outages end.
+// more places some orders after all faults have ended. Their lookups close the outages.
 func (s *shop) more(from, n int) {
 	s.Helper()
 	for i := range n {
@@ -204,8 +203,7 @@ func (s *shop) place(i int) {
 	s.acked = append(s.acked, key)
 }
 
-// serve is the bank: /shipments/1234 has the status of an order, and /carts/1234 is there until
-// it is shipped.
+// serve is the bank: /shipments/1234 returns the status of an order, and /carts/1234 exists until it is shipped.
 func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
 	if way := s.way.Load(); way != nil {
 		way.answer(w, r)

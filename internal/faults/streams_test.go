@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// apartBy is how long after an event of one stream the next of the same order comes on the other: longer than the
+// apartBy is the time between an event of one stream and the next event of the same order on the other: longer than the
 // clocks of two servers may differ.
 const apartBy = 300 * time.Millisecond
 
-// drawStreams has orders be shipped on another stream than they are created on. One is read long after the other.
+// drawStreams makes orders be shipped on another stream than the one they are created on. One is read long after the
+// other.
 func drawStreams(s *scenario, random *rand.Rand) {
 	lag := fmt.Sprintf("intake.read=sleep:%dms@0.5", 500+random.IntN(1500))
 	s.nodes = [][]string{{seeded(random, lag)}}
@@ -27,8 +28,8 @@ func drawStreams(s *scenario, random *rand.Rand) {
 	}
 }
 
-// playApart publishes orders some at a time. Of each four one is never shipped, one soon and one late; and a shipment
-// of the fourth came before the order, so it is of an older one.
+// playApart publishes orders in batches. Of each four one is never shipped, one soon and one late; a shipment of the
+// fourth precedes the order, so it belongs to an older one.
 func (a *arena) playApart(times, n int) {
 	a.Helper()
 	a.wait()

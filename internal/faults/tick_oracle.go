@@ -9,27 +9,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The rules of ticks/due.yaml, and where their ticks lead.
+// The rules of ticks/due.yaml, and the effects of their ticks.
 const (
 	TickSource  = "TICKS"
 	TickSubject = "ticks.due"
 
 	tickEmits = "import-due"     // each tick emits an event
-	tickWaits = "import-missing" // each tick begins a wait, for longer than the campaign
-	emitEvery = 8 * time.Second  // longer than a killed node takes to serve again: the next tick counts for one that was published and not committed
+	tickWaits = "import-missing" // each tick creates a job that outlasts the campaign
+	emitEvery = 8 * time.Second  // longer than the restart of a killed node: the next tick counts one that was published and not committed
 	waitEvery = time.Second
 )
 
-// tick is what became of a tick: it counts for those that were missed just before it.
+// tick is the result of a tick, which also counts the ticks missed just before it.
 type tick struct {
 	at     time.Time
 	missed int
 }
 
-// CheckTicks checks P1 of ticks, at any moment: each led to a wait, or an event, once, or is counted as
-// missed by the one that did.
+// CheckTicks checks P1 of ticks, at any moment: each led to one job or one event, or is counted as missed by a later
+// one.
 func (c *Checker) CheckTicks(ctx context.Context) error {
-	saved, emitted, err := c.tickCursor(ctx, tickEmits) // before what came of it, which is as far, or further
+	saved, emitted, err := c.tickCursor(ctx, tickEmits) // before its effects, which are at least as recent
 	if err != nil {
 		return err
 	}
@@ -49,28 +49,27 @@ func (c *Checker) CheckTicks(ctx context.Context) error {
 	return join(append(breaches, gaps(tickWaits, waitEvery, saved, began, waits)...))
 }
 
-// before is the tick before those that a tick counts for.
+// before returns the last tick before those that a tick counts.
 func (t tick) before(every time.Duration) time.Time {
 	return t.at.Add(-time.Duration(t.missed+1) * every)
 }
 
-// gaps says which ticks of a rule became nothing, from its save up to where its cursor stands.
+// gaps returns the ticks of a rule without effect, from its save up to its cursor.
 func gaps(rule string, every time.Duration, saved, cursor time.Time, all []tick) (breaches []string) {
 	last := saved.Add(time.Second) // ticks are whole seconds
 	for _, t := range all {
 		if from := t.before(every); from.After(last) {
-			breaches = append(breaches, fmt.Sprintf("P1: no tick of %s between %s and %s came of anything", rule, last, t.at))
+			breaches = append(breaches, fmt.Sprintf("P1: no tick of %s between %s and %s had an effect", rule, last, t.at))
 		}
 		last = t.at
 	}
 	if cursor.After(last) {
-		breaches = append(breaches, fmt.Sprintf("P1: the ticks of %s up to %s are done, and after %s nothing came of them", rule, cursor, last))
+		breaches = append(breaches, fmt.Sprintf("P1: the ticks of %s up to %s are applied, and those after %s had no effect", rule, cursor, last))
 	}
 	return breaches
 }
 
-// tickCursor is when a rule was saved, and the last tick of it that was applied; one it begins
-// with is no tick.
+// tickCursor returns the time a rule was saved and its last applied tick; the cursor's start is not a tick.
 func (c *Checker) tickCursor(ctx context.Context, rule string) (saved, at time.Time, err error) {
 	err = c.DB.QueryRowContext(ctx, `SELECT v.saved_at, coalesce(c.last_at, v.saved_at) FROM rule r
 		JOIN rule_version v ON v.rule_id = r.id
@@ -79,7 +78,7 @@ func (c *Checker) tickCursor(ctx context.Context, rule string) (saved, at time.T
 	return saved, at, err
 }
 
-// waits are the ticks that began waits. None of them ends in a run.
+// waits returns the ticks that created jobs. None of the jobs ends in a run.
 func (c *Checker) waits(ctx context.Context) (all []tick, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT j.since_at, (j.event::json->>'missed')::int FROM future_job j
 		JOIN rule r ON r.id = j.rule_id WHERE r.name = $1 ORDER BY j.since_at`, tickWaits)
@@ -97,8 +96,8 @@ func (c *Checker) waits(ctx context.Context) (all []tick, err error) {
 	return all, rows.Err()
 }
 
-// emissions are the ticks that emitted an event, and those that did so twice. One that was emitted and
-// not committed counts as missed when the next came meanwhile.
+// emissions returns the ticks that emitted an event, and breaches for those that emitted two. A tick whose event was
+// published and not committed counts as missed if the next one came first.
 func (c *Checker) emissions(ctx context.Context) (all []tick, breaches []string, err error) {
 	seen := map[string]bool{}
 	err = c.read(ctx, TickSource, headersOnly, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {

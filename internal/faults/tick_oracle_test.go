@@ -9,8 +9,8 @@ import (
 	"deadman/internal/faults"
 )
 
-// openTicks has the rules of the arena tick. The stream of what they emit forgets within a moment
-// which ids it has seen: any death of a node outlasts that.
+// openTicks makes the rules of the arena tick. The duplicate window of the stream of their events is shorter than any
+// death of a node.
 func openTicks(a *arena, _ *rand.Rand) {
 	a.Helper()
 	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{
@@ -21,7 +21,7 @@ func openTicks(a *arena, _ *rand.Rand) {
 	a.rules, a.play, a.model = "ticks", a.tick, a.CheckTicks
 }
 
-// tick waits until there were some ticks.
+// tick waits until some ticks have occurred.
 func (a *arena) tick() {
 	a.Helper()
 	a.wait()

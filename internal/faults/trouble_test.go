@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// answering is a way in which a service answers wrongly. Whoever takes it for an answer finds an
-// order shipped.
+// answering is a wrong response of a service. Reading it as a valid one would report a shipped order.
 type answering struct {
 	name   string
 	answer http.HandlerFunc
 }
 
-// says answers with a status and a body, whatever is asked.
+// says answers every request with a status and a body.
 func says(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -31,7 +30,7 @@ var answerings = []answering{
 	{"drips", drip},
 	{"answers 500", says(http.StatusInternalServerError, `{"status": "SHIPPED"}`)},
 	{"answers 503", says(http.StatusServiceUnavailable, "")},
-	{"answers 410, which nobody takes for absent", says(http.StatusGone, `{"status": "SHIPPED"}`)},
+	{"answers 410, which does not mean absent", says(http.StatusGone, `{"status": "SHIPPED"}`)},
 	{"answers half of a JSON", says(http.StatusOK, `{"status": "SHIPPED"`)},
 	{"answers a list", says(http.StatusOK, `[{"status": "SHIPPED"}]`)},
 	{"answers a page", says(http.StatusOK, `<html>SHIPPED</html>`)},
@@ -59,7 +58,7 @@ var answerings = []answering{
 	{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 }
 
-// drip sends a byte now and then.
+// drip sends a byte from time to time.
 func drip(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	for _, b := range []byte(`{"status": "SHIPPED"}`) {
@@ -74,7 +73,7 @@ func drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answers has the bank answer in a way for a while.
+// answers makes the bank answer wrongly for a while.
 func (s *shop) answers(way answering, span time.Duration) {
 	s.note("the bank %s", way.name)
 	s.way.Store(&way)
@@ -83,22 +82,22 @@ func (s *shop) answers(way answering, span time.Duration) {
 	s.note("the bank is whole again")
 }
 
-// linked has a link have a fault for a while.
+// linked injects a fault into a link for a while.
 func (s *shop) linked(l *link, name string, f fault, span time.Duration) {
 	s.note("the way to the %s is %s", name, f.name)
 	l.have(f, span)
 	s.note("the way to the %s is whole again", name)
 }
 
-// trouble is what a database does to whoever asks it, and how that is over.
+// trouble is a fault of a database, with the statements that begin and end it.
 type trouble struct{ name, begin, end string }
 
-// The statements are of the database and the role $shop.
+// The statements use the database and the role $shop.
 var troubles = []trouble{
 	{"goes down", `ALTER DATABASE $shop ALLOW_CONNECTIONS false`, `ALTER DATABASE $shop ALLOW_CONNECTIONS true`},
 	{"has no connection left", `ALTER ROLE $shop CONNECTION LIMIT 0`, `ALTER ROLE $shop CONNECTION LIMIT -1`},
 	{"has another password", `ALTER ROLE $shop NOLOGIN`, `ALTER ROLE $shop LOGIN`},
-	{"lets nobody read", `REVOKE SELECT ON shipments, carts FROM $shop`, `GRANT SELECT ON shipments, carts TO $shop`},
+	{"refuses reads", `REVOKE SELECT ON shipments, carts FROM $shop`, `GRANT SELECT ON shipments, carts TO $shop`},
 	{
 		"has other columns", `ALTER VIEW shipments RENAME COLUMN status TO state; ALTER VIEW carts RENAME COLUMN id TO cart`,
 		`ALTER VIEW shipments RENAME COLUMN state TO status; ALTER VIEW carts RENAME COLUMN cart TO id`,
@@ -111,14 +110,14 @@ var troubles = []trouble{
 	},
 }
 
-// has gives the database a trouble for a while. Connections are ended at its beginning.
+// has injects a fault into the database for a while. It begins with ended connections.
 func (s *shop) has(t trouble, span time.Duration) {
 	s.note("the shop %s", t.name)
 	run := func(statements string) {
 		for statement := range strings.SplitSeq(strings.ReplaceAll(statements, "$shop", s.name), ";") {
 			if !strings.HasPrefix(statement, "ALTER DATABASE") {
 				s.must(statement)
-			} else if _, err := s.DB.ExecContext(context.Background(), statement); err != nil { // none closes itself
+			} else if _, err := s.DB.ExecContext(context.Background(), statement); err != nil { // no session ends itself
 				s.Errorf("%s: %v", statement, err)
 			}
 		}
@@ -130,8 +129,7 @@ func (s *shop) has(t trouble, span time.Duration) {
 	s.note("the shop is whole again")
 }
 
-// locked locks the table of the orders for a while: all that is asked waits, and whoever ships
-// an order.
+// locked locks the table of the orders for a while: all queries and shipments wait.
 func (s *shop) locked(span time.Duration) {
 	tx, err := s.db.BeginTx(s.Context(), nil)
 	if err == nil {
@@ -149,10 +147,10 @@ func (s *shop) locked(span time.Duration) {
 	s.note("the shop is whole again")
 }
 
-// ways of a link to be broken; "late" comes long after who asks gave up.
+// ways are the faults of a link; "late" answers arrive long after the caller gave up.
 var ways = []string{"cut", "half-open", "slow", "narrow", "torn", "late"}
 
-// upsetSources breaks the shop and the bank, each a few times, at once.
+// upsetSources breaks the shop and the bank concurrently, each a few times.
 func upsetSources(s *shop, random *rand.Rand) {
 	const times = 3
 	shop, bank := rand.New(rand.NewPCG(random.Uint64(), 0)), rand.New(rand.NewPCG(random.Uint64(), 0))
@@ -185,8 +183,7 @@ func upsetSources(s *shop, random *rand.Rand) {
 	both.Wait()
 }
 
-// sourcesAway cuts the shop off and has the bank hang, from before the first look until after the
-// last step.
+// sourcesAway cuts the shop off and makes the bank hang, from before the first check until after the last step.
 func sourcesAway(s *shop, _ *rand.Rand) {
 	var both sync.WaitGroup
 	both.Go(func() { s.linked(s.database, "shop", fault{name: "cut"}, 5*time.Second) })

@@ -14,8 +14,8 @@ import (
 	"deadman/web"
 )
 
-// drawNoBroker has one of two nodes lose the broker, for a while or for good. The node has to say so while it lasts, and the
-// other one takes its shards.
+// drawNoBroker cuts one of two nodes off the broker, temporarily or permanently. The node must report it meanwhile, and
+// the other one takes its shards.
 func drawNoBroker(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.links["b"] = a.toBroker() }
@@ -29,7 +29,7 @@ func drawNoBroker(s *scenario, random *rand.Rand) {
 		a.says("b", "nats", false)
 		a.holds("b", false)
 		if random.IntN(2) == 0 {
-			return // until the end
+			return // permanent
 		}
 		pause(span(random, time.Second, 6*time.Second))
 		a.links["b"].end(f)
@@ -38,8 +38,8 @@ func drawNoBroker(s *scenario, random *rand.Rand) {
 	}
 }
 
-// says waits until /readyz of a node says of a condition whether it is in order, and why not. Where it is not, the node may
-// not say that everything is.
+// says waits until /readyz of a node reports a condition as ok or failed. If it failed, the node must not report to be
+// ready.
 func (a *arena) says(node, name string, ok bool) {
 	a.Helper()
 	a.mu.Lock()
@@ -54,12 +54,12 @@ func (a *arena) says(node, name string, ok bool) {
 		}
 		for _, c := range said.Conditions {
 			if c.Name == name && c.OK == ok && (ok || !said.Fine && c.Detail != "") {
-				a.note("%s says after %s that %s is in order: %v, %s", node, time.Since(begun).Round(10*time.Millisecond), name, ok, c.Detail)
+				a.note("%s reports after %s that %s is ok: %v, %s", node, time.Since(begun).Round(10*time.Millisecond), name, ok, c.Detail)
 				return
 			}
 		}
 	}
-	a.Errorf("P13: node %s does not say within a minute that its condition %s is in order: %v; it says %s", node, name, ok, last)
+	a.Errorf("P13: node %s does not report within a minute that its condition %s is ok: %v; it reports %s", node, name, ok, last)
 }
 
 // holds waits until a node holds shards, or none.
@@ -79,7 +79,7 @@ func (a *arena) holds(node string, some bool) {
 	a.Errorf("P13: that node %s holds shards is not %v after a minute: %v, %v", node, some, held, err)
 }
 
-// readiness is what /readyz of a node answers.
+// readiness returns the response of /readyz of a node.
 func readiness(ctx context.Context, url string) (said web.Readiness, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func readiness(ctx context.Context, url string) (said web.Readiness, err error) 
 	return said, err
 }
 
-// disk is a Postgres whose disk is full for one of the nodes, and for one of what it writes.
+// disk simulates a Postgres whose disk is full for the writes of one node to one table.
 const disk = `
 CREATE TABLE disk (full_for text NOT NULL, writes text NOT NULL);
 INSERT INTO disk VALUES ('', '');
@@ -108,13 +108,13 @@ CREATE TRIGGER disk_jobs AFTER INSERT OR UPDATE OR DELETE ON future_job FOR EACH
 CREATE TRIGGER disk_jobs AFTER INSERT ON history FOR EACH STATEMENT EXECUTE FUNCTION disk('jobs');
 CREATE TRIGGER disk_alerts AFTER INSERT ON alert FOR EACH ROW WHEN (NEW.status = 1 AND NEW.rule_id <> 0) EXECUTE FUNCTION disk('alerts');`
 
-// drawNoSettle has one of two nodes fail for a while or for good: whenever it writes a job, so that it can neither settle
-// one nor take events in, or only where a check raises an alert, so that the streams are read and jobs stay due.
+// drawNoSettle makes one of two nodes fail, temporarily or permanently: at every write of a job, so that it can neither
+// settle nor ingest, or only at checks that raise an alert, so that the streams are read and jobs remain due.
 func drawNoSettle(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) {
 		a.must(disk)
-		a.must(`UPDATE witness_patience SET patience = '2 s'`) // the node hands its shards over soon after
+		a.must(`UPDATE witness_patience SET patience = '2 s'`) // the node's shards are taken over soon after
 	}
 	s.upset = func(a *arena, random *rand.Rand) {
 		a.waitForAll()
@@ -123,7 +123,7 @@ func drawNoSettle(s *scenario, random *rand.Rand) {
 		a.note("the disk is full for the %s of b", writes)
 		a.must(`UPDATE disk SET full_for = 'b', writes = '` + writes + `'`)
 		if random.IntN(2) == 0 {
-			return // until the end
+			return // permanent
 		}
 		pause(span(random, time.Second, 6*time.Second))
 		a.must(`UPDATE disk SET full_for = ''`)
@@ -131,8 +131,8 @@ func drawNoSettle(s *scenario, random *rand.Rand) {
 	}
 }
 
-// sweepsGoUnwitnessed has the database no longer compare how far a node has swept its shards with the jobs that are due;
-// an empty name is all nodes.
+// sweepsGoUnwitnessed stops the comparison of a node's sweep marks with the due jobs; an empty name stops it for all
+// nodes.
 func (a *arena) sweepsGoUnwitnessed(node string) {
 	a.must(`INSERT INTO witness_exempt VALUES ('` + node + `')`)
 }

@@ -17,7 +17,7 @@ import (
 	"deadman/rules"
 )
 
-// tenDays is what the virtual run plays.
+// tenDays is the duration of the virtual run.
 const tenDays = 10 * futurejobs.Day
 
 const virtualRule = `
@@ -42,8 +42,8 @@ type happening struct {
 	total   int
 }
 
-// TestVirtualTenDays plays ten days of orders on the real SQLite store in virtual time, with
-// the node down for five hours of them, and compares what was said with a model.
+// TestVirtualTenDays plays ten days of orders on the real SQLite store in virtual time, with the node down for five
+// hours, and compares the alerts with a model.
 func TestVirtualTenDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -79,27 +79,27 @@ func TestVirtualTenDays(t *testing.T) {
 		got := run.said(t)
 		for line := range want {
 			if !got[line] {
-				t.Errorf("not said: %s", line)
+				t.Errorf("missing alert: %s", line)
 			}
 		}
 		for line := range got {
 			if !want[line] {
-				t.Errorf("said, but should not be: %s", line)
+				t.Errorf("unexpected alert: %s", line)
 			}
 		}
 		t.Logf("%d orders, %d alerts in ten days", len(unshippedAt), len(got))
 	})
 }
 
-// wait is what the model knows of one order.
+// wait is the model of one order.
 type wait struct {
 	created time.Time
 	shipped time.Time // zero: never
 	total   int
 }
 
-// alerts are the lines that have to be said about the order by the time end, when nobody
-// looked between downFrom and downTo. It shares no code with the engine.
+// alerts returns the expected alerts of the order until end, if no check ran between downFrom and downTo. It shares no
+// code with the engine.
 func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
 	steps := []struct {
 		after time.Duration
@@ -118,7 +118,7 @@ func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
 		if !looked.Before(downFrom) && looked.Before(downTo) {
 			looked = downTo
 			if i+1 < len(steps) && !minuteUp(w.created.Add(steps[i+1].after)).After(downTo) {
-				continue // the next step is due by then too, and speaks alone
+				continue // the next step is due by then too, and replaces this one
 			}
 		}
 		if looked.After(end.Add(-time.Minute)) || !w.shipped.IsZero() && w.shipped.Before(looked) {
@@ -136,7 +136,7 @@ func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
 	return lines
 }
 
-// plan draws the orders of ten days, at odd seconds so that nothing falls on a slot.
+// plan draws the orders of ten days, at odd seconds so that none is at a slot.
 func plan(random *rand.Rand, begin time.Time) ([]happening, map[string]wait) {
 	var all []happening
 	waits := map[string]wait{}
@@ -234,8 +234,8 @@ func (v *virtual) end(t *testing.T) {
 	}
 }
 
-// apply applies what has happened by now, in one batch, and marks the stream as read. It
-// returns what is yet to happen.
+// apply applies the events that have occurred, in one batch, and marks the stream as read. It returns the remaining
+// events.
 func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
 	t.Helper()
 	events := make([]rules.PreviewEvent, 0, len(happenings))
@@ -297,7 +297,7 @@ func (v *virtual) said(t *testing.T) map[string]bool {
 				line += " " + a.Step
 			}
 			if lines[line] {
-				t.Errorf("said twice: %s", line)
+				t.Errorf("duplicate alert: %s", line)
 			}
 			lines[line] = true
 		}

@@ -1,5 +1,4 @@
-// Package fuzz_test sends a real node requests that nobody would: made of its own description of the API, and of what
-// pages, hooks and pings take.
+// Package fuzz_test sends a real node random requests derived from its OpenAPI description, its pages, hooks and pings.
 package fuzz_test
 
 import (
@@ -32,20 +31,20 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// askTime is how long a request may take, also on a machine that is busy.
+	// askTime is the timeout of a request, even on a busy machine.
 	askTime = 2 * time.Minute
-	// mostFaults is after how many faults the run ends.
+	// mostFaults is the number of faults that ends the run.
 	mostFaults = 10
-	// maxAnswer is how much of an answer is read, in bytes.
+	// maxAnswer is the maximum number of bytes read of a response.
 	maxAnswer = 16 << 20
 )
 
-// TestAnyRequestIsAnswered: whatever is sent to a node, it answers, with no fault of its own. It neither panics nor cuts a
-// connection, and its memory stays as it is. make test/fuzz sends more: REQUESTS, from SEED.
+// TestAnyRequestIsAnswered checks that a node answers every request without an error of its own. It must neither panic
+// nor cut connections, and its memory must not grow. make test/fuzz sends REQUESTS requests from SEED.
 func TestAnyRequestIsAnswered(t *testing.T) {
 	n := newTarget(t)
 	r := &run{t: t, target: n, began: time.Now()}
-	r.send(*requests / 3) // caches and pools fill
+	r.send(*requests / 3) // fills caches and pools
 	before := settledMemory(t)
 	r.send(*requests - *requests/3)
 	after := settledMemory(t)
@@ -61,24 +60,24 @@ func TestAnyRequestIsAnswered(t *testing.T) {
 		}
 	}
 	if r.byStatus[http.StatusOK] == 0 || r.byStatus[http.StatusUnprocessableEntity] == 0 || r.byStatus[http.StatusAccepted] == 0 {
-		t.Errorf("the requests are too much of a kind: %s", r.statuses())
+		t.Errorf("the requests have too few different results: %s", r.statuses())
 	}
 }
 
-// run is the requests of a run, and what came of them.
+// run has the requests and results of a run.
 type run struct {
 	t *testing.T
 	*target
 	began  time.Time
 	sent   atomic.Int64
 	faulty atomic.Int64
-	parts  uint64 // how many parts of the run were sent
+	parts  uint64 // number of parts sent
 
 	mu       sync.Mutex
 	byStatus map[int]int
 }
 
-// send sends a part of the run: so many requests, by all clients.
+// send sends one part of the run from all clients.
 func (r *run) send(number int) {
 	r.parts++
 	var all sync.WaitGroup
@@ -96,7 +95,7 @@ func (r *run) send(number int) {
 	all.Wait()
 }
 
-// one sends one request, and reports what is wrong with its answer.
+// one sends one request and reports a faulty response.
 func (r *run) one(q request) {
 	status, answer, err := r.ask(q)
 	r.sent.Add(1)
@@ -109,11 +108,11 @@ func (r *run) one(q request) {
 	switch {
 	case err != nil && q.isUnreadable():
 	case err != nil:
-		r.fault(q, fmt.Sprintf("it was not answered: %v", err))
+		r.fault(q, fmt.Sprintf("no response: %v", err))
 	case status == http.StatusServiceUnavailable && (strings.Contains(answer, `"detail"`) || q.stream || !q.api):
-		// It is documented of every operation, as are the pages that are live at once.
+		// The status is documented for every operation and for live pages.
 	case status >= http.StatusInternalServerError:
-		r.fault(q, fmt.Sprintf("it was answered with %d: %.500s", status, answer))
+		r.fault(q, fmt.Sprintf("response %d: %.500s", status, answer))
 	}
 }
 
@@ -122,7 +121,7 @@ func (r *run) fault(q request, what string) {
 	r.t.Errorf("%s\n%s", what, q)
 }
 
-// ask sends a request and reads the answer; of a stream, its beginning.
+// ask sends a request and reads the response; of a stream, its beginning.
 func (r *run) ask(q request) (status int, answer string, err error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), askTime)
 	defer cancel()
@@ -133,7 +132,7 @@ func (r *run) ask(q request) (status int, answer string, err error) {
 	defer func() { _ = a.Body.Close() }()
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {
 		_, err := a.Body.Read(make([]byte, 1))
-		if errors.Is(err, io.EOF) { // it ended whole: of a page that cannot be shown
+		if errors.Is(err, io.EOF) { // the body ended: a page that cannot be shown
 			err = nil
 		}
 		return a.StatusCode, "", err
@@ -142,7 +141,7 @@ func (r *run) ask(q request) (status int, answer string, err error) {
 	return a.StatusCode, string(text), err
 }
 
-// statuses is how many answers had which status.
+// statuses returns the number of responses by status.
 func (r *run) statuses() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,15 +153,15 @@ func (r *run) statuses() string {
 	return strings.Join(all, ", ")
 }
 
-// memorySlack is how much the memory of the process may grow in any case: rules, jobs and alerts that requests made, and
-// what the runtime keeps.
+// memorySlack is the allowed growth of the process's memory: for rules, jobs and alerts created by requests, and for
+// memory retained by the runtime.
 const memorySlack = 192 << 20
 
-// settledMemory is the resident memory of the process, in bytes, once what can be given back was given back.
+// settledMemory returns the resident memory of the process in bytes, after returning unused memory to the system.
 func settledMemory(t *testing.T) uint64 {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		return 0 // elsewhere it is not asked for
+		return 0 // not supported on other systems
 	}
 	return residentMemory(t)
 }

@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// request is a request as it is sent.
+// request is a request to send.
 type request struct {
-	method, path string // with its query, as it stands in the request's first line
+	method, path string // path with the query, as in the request line
 	header       http.Header
 	body         []byte
-	api, stream  bool // it is for the API; it asks for a stream
+	api, stream  bool // for the API; requests a stream
 }
 
-// http is the request to a node. The path goes out as it is.
+// http returns the request to a node. The path is not escaped.
 func (q request) http(base string) *http.Request {
 	host := strings.TrimPrefix(base, "http://")
 	r := &http.Request{Method: q.method, URL: &url.URL{Scheme: "http", Host: host, Opaque: q.path}, Host: host, Header: q.header}
@@ -33,28 +33,28 @@ func (q request) http(base string) *http.Request {
 	return r
 }
 
-// isUnreadable reports whether net/http refuses the request at its first line. It then closes the connection with the body unread, which
-// may reach the client before the refusal does.
+// isUnreadable reports whether net/http rejects the request line. It then closes the connection without reading the
+// body, and the client may see the close before the response.
 func (q request) isUnreadable() bool {
 	_, err := url.ParseRequestURI(q.path)
 	return err != nil && len(q.body) > 0
 }
 
-// String is what a person needs to send it again.
+// String describes the request so that it can be sent again.
 func (q request) String() string {
 	header := q.header.Clone()
 	header.Del("Authorization")
 	return fmt.Sprintf("%s %s\n%v\n%.2000q (%d bytes)", q.method, q.path, header, q.body, len(q.body))
 }
 
-// maker makes requests, of what is random.
+// maker creates random requests.
 type maker struct {
 	*rand.Rand
 	*target
 	operations []operation
 }
 
-// operation is one thing that the API does.
+// operation is one operation of the API.
 type operation struct {
 	method, path string
 	spec         described
@@ -70,13 +70,13 @@ func newMaker(seed, stream uint64, n *target) *maker {
 	return m
 }
 
-// one picks one of several.
+// one returns a random element.
 func one[T any](m *maker, of []T) T { return of[m.IntN(len(of))] }
 
-// chance is true as often as p says, from 0 to 1.
+// chance returns true with probability p.
 func (m *maker) chance(p float64) bool { return m.Float64() < p }
 
-// request makes the next request.
+// request creates the next request.
 func (m *maker) request() (q request) {
 	q.header = http.Header{}
 	if token := m.token(); token != "" {
@@ -99,7 +99,7 @@ func (m *maker) request() (q request) {
 	return q
 }
 
-// token is mostly that of somebody who may do everything.
+// token returns mostly the token of an administrator.
 func (m *maker) token() string {
 	if m.chance(0.8) {
 		return m.tokens[0]
@@ -107,7 +107,7 @@ func (m *maker) token() string {
 	return one(m, m.tokens)
 }
 
-// call makes a request of an operation.
+// call creates a request of an operation.
 func (m *maker) call(q *request, o operation) {
 	q.method, q.path = o.method, m.path(o.path)
 	query := url.Values{}
@@ -138,7 +138,7 @@ func (m *maker) call(q *request, o operation) {
 	}
 }
 
-// body makes a body of one of the kinds that an operation takes.
+// body creates a body of one of the content types of an operation.
 func (m *maker) body(q *request, content map[string]media) []byte {
 	kind := one(m, slices.Sorted(maps.Keys(content)))
 	q.header.Set("Content-Type", kind)
@@ -153,16 +153,16 @@ func (m *maker) body(q *request, content map[string]media) []byte {
 		return []byte(text)
 	}
 	body, err := json.Marshal(value)
-	if err != nil { // of what JSON has no form for, such as a number without an end
+	if err != nil { // a value that JSON cannot represent, such as an infinite number
 		return []byte("{}")
 	}
 	return body
 }
 
-// maxBody is more than any limit of a body that is small, and little enough to be sent before the answer comes.
+// maxBody is above every limit of small bodies, and small enough to be sent before the response.
 const maxBody = 500_000
 
-// broken breaks some bodies.
+// broken corrupts some bodies.
 func (m *maker) broken(body []byte) []byte {
 	switch {
 	case m.chance(0.05):
@@ -181,7 +181,7 @@ func (m *maker) broken(body []byte) []byte {
 	return body
 }
 
-// rule is a rule as text, mostly with a few mistakes.
+// rule creates a rule as text, mostly with a few mistakes.
 func (m *maker) rule() string {
 	text := one(m, templates)
 	for range one(m, []int{0, 1, 1, 2, 4}) {
@@ -191,7 +191,7 @@ func (m *maker) rule() string {
 	return text
 }
 
-// visit makes a request of a page, a form, a hook or a ping.
+// visit creates a request of a page, a form, a hook or a ping.
 func (m *maker) visit(q *request) {
 	place := one(m, places)
 	q.method, q.path = place.method, m.path(place.path)
@@ -220,14 +220,14 @@ func (m *maker) visit(q *request) {
 
 var pathPart = regexp.MustCompile(`\{\w+\}`)
 
-// path fills a path in.
+// path fills in the parameters of a path.
 func (m *maker) path(pattern string) string {
 	return pathPart.ReplaceAllStringFunc(pattern, func(string) string {
 		value := m.word()
 		if m.chance(0.7) {
 			value = one(m, m.known)
 		}
-		if m.chance(0.05) { // as it is, where it can stand in a request
+		if m.chance(0.05) { // unescaped, if the request line allows it
 			return strings.Map(func(c rune) rune {
 				if c <= ' ' || c >= 0x7f {
 					return -1
@@ -239,7 +239,7 @@ func (m *maker) path(pattern string) string {
 	})
 }
 
-// word is something that is known, or odd.
+// word returns a known name or an unusual text.
 func (m *maker) word() string {
 	if m.chance(0.3) {
 		return one(m, m.known)
@@ -247,7 +247,7 @@ func (m *maker) word() string {
 	return one(m, odd)
 }
 
-// text is a value as a query or a header has it.
+// text returns a value for a query or a header.
 func (m *maker) text(s schema) string {
 	switch v := m.value(s, 0).(type) {
 	case string:
@@ -263,7 +263,7 @@ func (m *maker) text(s schema) string {
 	}
 }
 
-// headerValue is a text without what no client can send in a header.
+// headerValue removes characters that clients cannot send in a header.
 func headerValue(text string) string {
 	text = strings.Map(func(c rune) rune {
 		if c < ' ' || c >= 0x7f {

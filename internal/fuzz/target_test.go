@@ -22,18 +22,17 @@ import (
 	"deadman/server"
 )
 
-// target is a node that has something of everything: rules of each kind, sources, hooks, channels, jobs, alerts, pings and
-// tokens.
+// target is a node with data of every kind: rules, sources, hooks, channels, jobs, alerts, pings and tokens.
 type target struct {
 	server.Endpoints
 	log    *bustest.Log
 	client *http.Client
 	spec   spec
-	tokens []string // what requests show; the first may do everything, the last ones nothing
-	known  []string // names and ids of what there is
+	tokens []string // authorization headers of requests; the first has all permissions, the last ones none
+	known  []string // existing names and ids
 }
 
-// within bounds waits for something real.
+// within is the timeout for real operations.
 const within = 2 * time.Minute
 
 func newTarget(t *testing.T) *target {
@@ -89,7 +88,7 @@ func newTarget(t *testing.T) *target {
 	return n
 }
 
-// shop is a database that rules look up in.
+// shop creates a database that rules query.
 func shop(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -104,7 +103,7 @@ func shop(t *testing.T, path string) {
 	}
 }
 
-// fill gives the node something of everything, and reads how it describes itself.
+// fill creates data of every kind and reads the node's API description.
 func (n *target) fill(t *testing.T) {
 	t.Helper()
 	var token struct{ Secret string }
@@ -178,7 +177,7 @@ func (n *target) do(t *testing.T, method, path, kind, body string, out any) {
 	}
 }
 
-// residentMemory is the resident memory of the process, in bytes.
+// residentMemory returns the resident memory of the process in bytes.
 func residentMemory(t *testing.T) uint64 {
 	t.Helper()
 	debug.FreeOSMemory()

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// spec is what is read of the description of the API.
+// spec has the used parts of the API description.
 type spec struct {
 	Paths      map[string]map[string]described
 	Components struct{ Schemas map[string]schema }
 }
 
-// described is an operation as it is described.
+// described is the description of an operation.
 type described struct {
 	Parameters []struct {
 		Name, In string
@@ -30,7 +30,7 @@ type schema map[string]any
 
 const schemaPath = "#/components/schemas/"
 
-// resolved is the schema itself, where s names one.
+// resolved follows a reference to a named schema.
 func (m *maker) resolved(s schema) schema {
 	for range 10 {
 		ref, is := s["$ref"].(string)
@@ -42,13 +42,13 @@ func (m *maker) resolved(s schema) schema {
 	return s
 }
 
-// sub is a schema within a schema.
+// sub returns a nested schema.
 func sub(v any) schema {
 	within, _ := v.(map[string]any)
 	return within
 }
 
-// typeOf is the first type that a schema takes.
+// typeOf returns the first type of a schema.
 func typeOf(s schema) string {
 	switch t := s["type"].(type) {
 	case string:
@@ -64,10 +64,10 @@ func typeOf(s schema) string {
 	return ""
 }
 
-// deepest is how deep values go.
+// deepest is the maximum depth of values.
 const deepest = 5
 
-// value makes a value of a schema, or of none.
+// value creates a value for a schema, or a random one without a schema.
 func (m *maker) value(s schema, depth int) any {
 	s = m.resolved(s)
 	if m.chance(0.1) {
@@ -151,7 +151,7 @@ func (m *maker) string(s schema) any {
 	return m.word()
 }
 
-// templates are rules of each kind. The node has them.
+// templates are rules of every kind, which the node has.
 var templates = []string{
 	`name: order-unshipped
 entity: order
@@ -193,7 +193,7 @@ var mistakes = []string{
 	"", "\n", ":", "{", "}", `"`, "'", "&a ", "*a", "!x ", "\t", "- ", "0", "a", "%", "\x00", "é", ">", "|", "\ufeff", "<<: *a\n", "---\n", "{{", "}}", "matches", "1h", "null",
 }
 
-// odd are texts that something might be unable to take.
+// odd are texts that are likely to break a parser.
 var odd = []string{
 	"", " ", "\x00", "..", "../..", "%00", "%2e%2e%2f", strings.Repeat("a", 600), strings.Repeat("a", 70), "é", "\u202e", "👩‍🚀", "\xed\xa0\xbd", "\xff", "null", "true", "-1", "0", "1",
 	"99999999999999999999", "1e309", "NaN", "*", ">", "a.b", "$JS.API", "deadman.x", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "10000-01-01T00:00:00Z",
@@ -216,13 +216,13 @@ var oddHeaders = []string{
 	"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "HX-Request", "Accept-Language", "Last-Event-ID", "Traceparent",
 }
 
-// fields are what forms and pages take.
+// fields are the fields of forms and pages.
 var fields = []string{
 	"rule", "entity", "key", "text", "document", "version", "do", "did", "id", "until", "for", "note", "reason", "match", "q", "cursor", "limit", "event", "subject", "at", "data", "found", "all",
 	"after", "before", "status", "severity", "open", "name", "next", "token", "sure", "state", "outcome", "ended_after", "value", "pick", "of", "key_prefix", "due_after", "job", "alert", "letter", "mute", "from", "to",
 }
 
-// places are the addresses beside the API.
+// places are the endpoints outside of the API.
 var places = func() (all []struct{ method, path string }) {
 	for method, paths := range map[string][]string{
 		"GET": {

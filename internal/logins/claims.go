@@ -7,10 +7,10 @@ import (
 	"deadman/internal/access"
 )
 
-// claims are what a provider says of a person.
+// claims are the claims of a provider about a person.
 type claims map[string]any
 
-// find is the claim of a name or, where there is none of it, of a path with dots such as realm_access.roles.
+// find returns the claim of a name or, if it does not exist, of a dotted path such as realm_access.roles.
 func (c claims) find(name string) (any, bool) {
 	if v, ok := c[name]; ok && v != nil {
 		return v, true
@@ -23,7 +23,7 @@ func (c claims) find(name string) (any, bool) {
 	return claims(inner).find(rest)
 }
 
-// texts is a claim that is a text or a list of texts.
+// texts returns a claim that is a text or a list of texts.
 func texts(v any) ([]string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -44,27 +44,27 @@ func texts(v any) ([]string, error) {
 	return nil, fmt.Errorf("it is a %T", v)
 }
 
-// person is whom the claims are about.
+// person returns the person of the claims.
 func (p *Provider) person(c claims, subject string) (access.Person, error) {
 	value, _ := c.find(p.nameClaim)
 	name, ok := value.(string)
 	if !ok {
-		return access.Person{}, fmt.Errorf("%w: the provider sends no text as the claim %s; name another one with oidc.name, or ask for a scope that brings it", ErrPerson, p.nameClaim)
+		return access.Person{}, fmt.Errorf("%w: the claim %s of the provider is missing or no text; name another claim with oidc.name, or request a scope that includes it", ErrPerson, p.nameClaim)
 	}
 	if wrong := wrongText(name, MaxName); wrong != "" {
-		return access.Person{}, fmt.Errorf("%w: the claim %s is no name: %s", ErrPerson, p.nameClaim, wrong)
+		return access.Person{}, fmt.Errorf("%w: the claim %s is not a valid name: %s", ErrPerson, p.nameClaim, wrong)
 	}
-	// Some providers leave the claim out where it is false.
+	// Some providers omit the claim if it is false.
 	if verified := c[verifiedClaim]; p.nameClaim == emailClaim && verified != true && verified != "true" {
-		return access.Person{}, fmt.Errorf("%w: the provider does not say that it verified the address %s (email_verified); have it do so, or name another claim with oidc.name", ErrPerson, name)
+		return access.Person{}, fmt.Errorf("%w: the provider did not verify the address %s (email_verified); verify it there, or name another claim with oidc.name", ErrPerson, name)
 	}
 	if wrong := wrongText(subject, maxSubject); wrong != "" {
-		return access.Person{}, fmt.Errorf("%w: the claim sub is none: %s", ErrPerson, wrong)
+		return access.Person{}, fmt.Errorf("%w: the claim sub is invalid: %s", ErrPerson, wrong)
 	}
 	value, _ = c.find(p.groupsClaim)
 	named, err := texts(value)
 	if err != nil {
-		return access.Person{}, fmt.Errorf("%w: the claim %s is no list of groups: %w", ErrPerson, p.groupsClaim, err)
+		return access.Person{}, fmt.Errorf("%w: the claim %s is not a list of groups: %w", ErrPerson, p.groupsClaim, err)
 	}
 	groups, err := groupsOf(named)
 	if err != nil {

@@ -22,19 +22,19 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	// maxAnswer is the most that an answer of a provider may have, in bytes.
+	// maxAnswer is the maximum size of a provider's response, in bytes.
 	maxAnswer = 1 << 20
 )
 
-// readProvider reads the provider of a file.
+// readProvider reads the provider of a login file.
 func readProvider(v configfile.Value, o Options) *Provider {
 	fields := v.Fields("issuer", "title", "client_id", "client_secret_file", "client_secret_env", "scopes", "name", "groups", "ca_file")
 	p := &Provider{scopes: []string{oidc.ScopeOpenID}, nameClaim: emailClaim, groupsClaim: "groups", now: o.Now, logins: make(chan struct{}, maxLogins)}
 	if fields == nil {
 		return p
 	}
-	p.issuer = readIssuer(fields["issuer"].Require("write the address of the provider, as its discovery document has it"))
-	p.clientID = neededText(fields["client_id"], "write the id under which the provider knows this node")
+	p.issuer = readIssuer(fields["issuer"].Require("write the provider's URL as in its discovery document"))
+	p.clientID = neededText(fields["client_id"], "write the client id of this node at the provider")
 	p.clientSecret = readSecret(fields["client_secret_file"], fields["client_secret_env"], o.Env)
 	p.title = host(p.issuer)
 	for to, from := range map[*string]configfile.Value{&p.title: fields["title"], &p.nameClaim: fields["name"], &p.groupsClaim: fields["groups"]} {
@@ -68,7 +68,7 @@ func neededText(v configfile.Value, remedy string) string {
 	return v.Text()
 }
 
-// readIssuer is the address of a provider: https, or http on this machine.
+// readIssuer returns the URL of a provider: https, or http on this machine.
 func readIssuer(v configfile.Value) string {
 	if !v.Present() {
 		return ""
@@ -78,18 +78,18 @@ func readIssuer(v configfile.Value) string {
 	switch {
 	case issuer == "":
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
-		v.Problem("%.200q is no address of a provider; write it in full, such as https://id.example.org", issuer)
+		v.Problem("%.200q is not the URL of a provider; write the full URL, such as https://id.example.org", issuer)
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		v.Problem("%.200q is not https, and so anyone on the way could log in as anyone; write an https address", issuer)
+		v.Problem("%.200q is not https, so an attacker on the network could log in as any user; write an https URL", issuer)
 	}
 	return issuer
 }
 
-// readSecret is what a file or a variable of the environment holds; without both, the client has no secret.
+// readSecret returns the secret from a file or an environment variable; without either, the client has no secret.
 func readSecret(file, env configfile.Value, of func(string) string) string {
 	switch {
 	case file.Present() && env.Present():
-		env.ProblemAtName("%s is there, too; keep one of the two", file.Name)
+		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
 		return file.Secret(os.ReadFile)
 	case env.Present():
@@ -98,7 +98,7 @@ func readSecret(file, env configfile.Value, of func(string) string) string {
 	return ""
 }
 
-// readCA is who vouches for the provider; nil: those whom the machine trusts.
+// readCA returns the CAs of the provider; nil: the system's CAs.
 func readCA(v configfile.Value) *x509.CertPool {
 	if !v.Present() {
 		return nil
@@ -108,7 +108,8 @@ func readCA(v configfile.Value) *x509.CertPool {
 	return pool
 }
 
-// newClient returns a client that follows no redirect, knows no proxy, asks no metadata of clouds, and reads answers up to a bound.
+// newClient returns a client that follows no redirects, uses no proxy, rejects link-local addresses, and limits
+// responses.
 func newClient(vouching *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout:       providerTimeout,
@@ -121,15 +122,15 @@ func newClient(vouching *x509.CertPool) *http.Client {
 			MaxConnsPerHost:        maxLogins,
 			IdleConnTimeout:        30 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true, // what is small when packed may be huge
+			DisableCompression:     true, // a small compressed body may be huge
 			ForceAttemptHTTP2:      true,
 		}},
 	}
 }
 
-var errRedirect = errors.New("the provider redirects; write the issuer as its discovery document has it")
+var errRedirect = errors.New("the provider redirects; write the issuer as in its discovery document")
 
-// boundedTransport bounds the bodies of answers.
+// boundedTransport limits the bodies of responses.
 type boundedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -141,14 +142,14 @@ func (b boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CloseIdleConnections is of http.Client.
+// CloseIdleConnections is called by http.Client.
 func (b boundedTransport) CloseIdleConnections() {
 	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// boundedBody is a body that is an error beyond its bound.
+// boundedBody is a body with an error beyond its limit.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -157,7 +158,7 @@ type boundedBody struct {
 // Read implements io.Reader.
 func (b *boundedBody) Read(to []byte) (int, error) {
 	if b.left < 0 {
-		return 0, fmt.Errorf("the answer of the provider has more than %d bytes", maxAnswer)
+		return 0, fmt.Errorf("the provider's response has more than %d bytes", maxAnswer)
 	}
 	n, err := b.ReadCloser.Read(to[:min(int64(len(to)), b.left+1)])
 	b.left -= int64(n)
@@ -178,5 +179,5 @@ func isLoopback(name string) bool {
 	return name == "localhost" || err == nil && at.IsLoopback()
 }
 
-// Close lets go of the connections to the provider.
+// Close closes the connections to the provider.
 func (p *Provider) Close() { p.client.CloseIdleConnections() }

@@ -1,5 +1,5 @@
-// Package logins finds out who people are that have no token: by the headers of a proxy that operators trust, or by an OpenID
-// provider. What they may is granted to their groups.
+// Package logins identifies people without a token: by the headers of a trusted proxy, or by an OpenID provider. Their
+// permissions are granted to their groups.
 package logins
 
 import (
@@ -12,26 +12,27 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Bounds of a login file.
+// Limits of a login file.
 const (
 	MaxGrants = 200
 	maxGroups = 100 // of a grant
 )
 
-// Config is how people log in, and what they may.
+// Config configures the login methods and the permissions of groups.
 type Config struct {
-	Header *Header   // nil: no proxy names people
-	OIDC   *Provider // nil: there is no provider
+	Header *Header   // nil: no proxy
+	OIDC   *Provider // nil: no provider
 	Grants access.Grants
 }
 
-// Options are what a file is read with.
+// Options are the dependencies of reading a file.
 type Options struct {
-	Env func(name string) string // what a variable of the environment holds
+	Env func(name string) string // returns an environment variable
 	Now func() time.Time
 }
 
-// Load reads the login file at path. The error is configfile.Problems and holds all of them, unless the file cannot be read at all.
+// Load reads the login file at path. The error is configfile.Problems with all problems, unless the file cannot be read
+// at all.
 func Load(path string, o Options) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -40,7 +41,7 @@ func Load(path string, o Options) (*Config, error) {
 	return Parse(data, path, o)
 }
 
-// Parse reads a login file, in YAML, and the secret that it names, in a file beside it or in the environment.
+// Parse reads a login file in YAML, and its secret from a file beside it or from the environment.
 func Parse(data []byte, file string, o Options) (*Config, error) {
 	c := &Config{}
 	given := false
@@ -57,9 +58,9 @@ func Parse(data []byte, file string, o Options) (*Config, error) {
 			c.OIDC = readProvider(oidc, o)
 		}
 		if c.Header == nil && c.OIDC == nil && !v.HasProblem() {
-			v.Problem("it does not say how people log in; write header, oidc or both")
+			v.Problem("the login method is missing; write header, oidc or both")
 		}
-		c.Grants = readGrants(fields["groups"].Require("write what people in which groups may; nobody else gets in"))
+		c.Grants = readGrants(fields["groups"].Require("write the scopes of groups; users without a group are refused"))
 	})
 	if err == nil && !given {
 		err = configfile.Problems{{File: file, Line: 1, Column: 1, Message: "the file is empty; write header or oidc, and groups"}}
@@ -70,16 +71,16 @@ func Parse(data []byte, file string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// readGrants reads the list of what groups may.
+// readGrants reads the list of grants.
 func readGrants(v configfile.Value) access.Grants {
 	var grants access.Grants
 	seen := make(map[string]string)
 	items := v.List("grant")
 	switch {
 	case v.Present() && !v.HasProblem() && len(items) == 0:
-		v.Problem("the list is empty, and so nobody gets in; write what people in which groups may")
+		v.Problem("the list is empty, so all users are refused; write the scopes of groups")
 	case len(items) > MaxGrants:
-		v.Problem("there are %d grants, and the limit is %d; put groups that may the same into one", len(items), MaxGrants)
+		v.Problem("there are %d grants, and the limit is %d; merge groups with the same scopes", len(items), MaxGrants)
 		return nil
 	}
 	for _, item := range items {
@@ -104,7 +105,7 @@ func readGrants(v configfile.Value) access.Grants {
 	return grants
 }
 
-// readGroups is the groups of a grant; seen is where groups were granted something before.
+// readGroups returns the groups of a grant; seen maps a group to the place of its earlier grant.
 func readGroups(v configfile.Value, at string, seen map[string]string) []string {
 	v = v.Require("name the group, or a list of groups")
 	if !v.Present() {
@@ -112,7 +113,7 @@ func readGroups(v configfile.Value, at string, seen map[string]string) []string 
 	}
 	groups := v.Texts()
 	if len(groups) > maxGroups {
-		v.Problem("there are %d groups, and the limit is %d; make two grants of them", len(groups), maxGroups)
+		v.Problem("there are %d groups, and the limit is %d; split the grant", len(groups), maxGroups)
 	}
 	for _, group := range groups {
 		if wrong := wrongText(group, MaxGroup); group != "" && wrong != "" {
@@ -126,7 +127,8 @@ func readGroups(v configfile.Value, at string, seen map[string]string) []string 
 	return groups
 }
 
-// readWish is what a grant allows, as for a token. A list that is absent is nil, and one with nothing in it is empty.
+// readWish returns the permissions of a grant, in the form of a token request. A missing list is nil, and an empty one
+// is empty.
 func readWish(fields map[string]configfile.Value) access.TokenRequest {
 	w := access.TokenRequest{Prefix: textOf(fields["prefix"])}
 	for _, item := range fields["scopes"].Require("give at least one of read, events, oncall, rules and admin").List("scope") {
@@ -156,7 +158,7 @@ func listOf(v configfile.Value) []string {
 	return list
 }
 
-// place is where a problem with a wish stands in the file.
+// place returns the value in the file that a problem of a token request is about.
 func place(fields map[string]configfile.Value, field string, otherwise configfile.Value) configfile.Value {
 	name, _, _ := strings.Cut(field, "[")
 	at, ok := fields[name]

@@ -26,21 +26,21 @@ func TestThePersonOfAHeader(t *testing.T) {
 		refused   string
 	}{
 		{",", nil, nil, ""},
-		{",", [][2]string{{groups, "sre"}}, nil, ""}, // groups of nobody
+		{",", [][2]string{{groups, "sre"}}, nil, ""}, // groups without a person
 		{",", [][2]string{{user, ""}, {groups, "sre"}}, nil, ""},
 		{",", [][2]string{{user, " \t"}, {groups, "sre"}}, nil, ""},
 		{",", [][2]string{{user, "ann"}}, &access.Person{Name: "ann"}, ""},
 		{",", [][2]string{{"x-forwarded-user", " ann "}, {"x-forwarded-groups", "sre"}}, &access.Person{Name: "ann", Groups: []string{"sre"}}, ""},
-		// Spaces around, empty ones, repeats, and capital letters, which make another group.
+		// Surrounding spaces, empty names, duplicates, and capital letters, which make another group.
 		{",", [][2]string{{user, "ann"}, {groups, " sre ,,oncall,\tsre,SRE, , sre"}}, &access.Person{Name: "ann", Groups: []string{"sre", "oncall", "SRE"}}, ""},
 		{"|", [][2]string{{user, "ann"}, {groups, "a,b|c d"}}, &access.Person{Name: "ann", Groups: []string{"a,b", "c d"}}, ""},
 		{";", [][2]string{{user, "ann"}, {groups, "sre,oncall"}}, &access.Person{Name: "ann", Groups: []string{"sre,oncall"}}, ""},
 		{",", [][2]string{{user, "ann"}, {groups, "a\u200bb,s\u202ere,ok," + strings.Repeat("x", 257)}}, &access.Person{Name: "ann", Groups: []string{"ok"}}, ""},
-		{",", [][2]string{{user, "ann"}, {groups, "sre\u00a0,\u3000sre,\u0085sre,ok"}}, &access.Person{Name: "ann", Groups: []string{"ok"}}, ""}, // no blanks of HTTP
+		{",", [][2]string{{user, "ann"}, {groups, "sre\u00a0,\u3000sre,\u0085sre,ok"}}, &access.Person{Name: "ann", Groups: []string{"ok"}}, ""}, // not blanks of HTTP
 		{",", [][2]string{{user, "ann\u00a0"}, {groups, "sre"}}, nil, "cannot be printed"},
-		// What the client sent and what the proxy added.
-		{",", [][2]string{{user, "root"}, {user, "ann"}}, nil, "is there 2 times"},
-		{",", [][2]string{{user, "ann"}, {groups, "sre"}, {groups, "staff"}}, nil, "is there 2 times"},
+		// One header of the client and one of the proxy.
+		{",", [][2]string{{user, "root"}, {user, "ann"}}, nil, "is sent 2 times"},
+		{",", [][2]string{{user, "ann"}, {groups, "sre"}, {groups, "staff"}}, nil, "is sent 2 times"},
 		{",", [][2]string{{user, "a\u202enn"}}, nil, "cannot be printed"},
 		{",", [][2]string{{user, "a\xffnn"}}, nil, "cannot be printed"},
 		{",", [][2]string{{user, strings.Repeat("a", 129)}}, nil, "129 bytes"},

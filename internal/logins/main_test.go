@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// visit sends a form as a browser does, and returns the page that comes of it.
+// visit sends a form as a browser does and returns the resulting page.
 func visit(t *testing.T, browser *http.Client, method, at string, form url.Values) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, at, strings.NewReader(form.Encode()))

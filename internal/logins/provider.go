@@ -20,44 +20,43 @@ import (
 )
 
 const (
-	// providerTimeout bounds all that a login asks a provider.
+	// providerTimeout limits all requests of a login to the provider.
 	providerTimeout = 10 * time.Second
-	// discoveryAge is how long the endpoints of a provider are believed.
+	// discoveryAge is the time that a provider's endpoints are cached.
 	discoveryAge = time.Hour
-	// discoveryRetry is when a provider that did not answer is asked again at the earliest.
+	// discoveryRetry is the minimum time between discovery requests to a provider that failed.
 	discoveryRetry = 5 * time.Second
-	// maxLogins is how many logins ask the provider at once.
+	// maxLogins is the maximum number of concurrent logins.
 	maxLogins = 16
-	// emailClaim is the claim of the name unless the file says another.
+	// emailClaim is the default claim of the name.
 	emailClaim    = "email"
 	verifiedClaim = "email_verified"
 )
 
 var (
-	// ErrProvider means that the provider does not answer as it has to.
-	ErrProvider = errors.New("the login provider does not answer as it has to")
-	// ErrBusy means that as many logins are under way as may be at once.
-	ErrBusy = errors.New("too many logins are under way; try again in a moment")
+	// ErrProvider means that the provider is unreachable or sent an invalid response.
+	ErrProvider = errors.New("the login provider is unreachable or sent an invalid response")
+	// ErrBusy means that maxLogins logins are in progress.
+	ErrBusy = errors.New("too many logins are in progress; try again in a moment")
 )
 
-// signatures are the algorithms with which an ID token may be signed: none of them is shared with the client.
+// signatures are the allowed algorithms of an ID token. None uses a secret shared with the client.
 var signatures = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Provider is an OpenID provider that vouches for people. It is asked with the first login, and not before. It is safe for
-// concurrent use.
+// Provider is an OpenID provider. The first request is sent with the first login. It is safe for concurrent use.
 type Provider struct {
 	issuer       string
 	title        string
 	clientID     string
-	clientSecret string // empty: the client has none
+	clientSecret string // empty: none
 	scopes       []string
 	nameClaim    string
 	groupsClaim  string
 	client       *http.Client
 	now          func() time.Time
-	logins       chan struct{} // a place for each login under way
+	logins       chan struct{} // has an element for each login in progress
 
 	mu       sync.Mutex
 	known    *discovered
@@ -65,32 +64,32 @@ type Provider struct {
 	failedAt time.Time
 }
 
-// discovered is what a provider says of itself.
+// discovered is the discovery document of a provider.
 type discovered struct {
 	provider *oidc.Provider
 	endpoint oauth2.Endpoint
 	at       time.Time
 }
 
-// Attempt is a login that a browser began. Only that browser has it.
+// Attempt is a login begun by a browser. It is known to that browser only.
 type Attempt struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
 }
 
-// Is reports whether a state is the attempt's. It takes as long for each of a length.
+// Is compares a state with the attempt's, in constant time for each length.
 func (a Attempt) Is(state string) bool {
 	return a.State != "" && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
 }
 
-// Title is what people call the provider.
+// Title returns the displayed name of the provider.
 func (p *Provider) Title() string { return p.title }
 
-// Issuer is the provider's address.
+// Issuer returns the provider's URL.
 func (p *Provider) Issuer() string { return p.issuer }
 
-// Begin begins a login and returns the address of the provider where it goes on. The error is ErrProvider or ErrBusy.
+// Begin begins a login and returns the provider's URL to send the browser to. The error is ErrProvider or ErrBusy.
 func (p *Provider) Begin(ctx context.Context, redirect string) (a Attempt, at string, err error) {
 	ctx, leave, err := p.enter(ctx)
 	if err != nil {
@@ -105,8 +104,8 @@ func (p *Provider) Begin(ctx context.Context, redirect string) (a Attempt, at st
 	return a, p.config(d, redirect).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Finish exchanges the code with which a browser came back, and returns the person. The tokens of the provider are not kept. The
-// error is ErrProvider, ErrBusy, or ErrPerson.
+// Finish exchanges the code of a browser that returned, and returns the person. The provider's tokens are not kept. The
+// error is ErrProvider, ErrBusy or ErrPerson.
 func (p *Provider) Finish(ctx context.Context, a Attempt, redirect, code string) (access.Person, error) {
 	ctx, leave, err := p.enter(ctx)
 	if err != nil {
@@ -135,7 +134,7 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, redirect, code string)
 	return p.person(said, idToken.Subject)
 }
 
-// enter takes a place among the logins under way, and bounds the login in time.
+// enter acquires a login slot and returns a context with the login's timeout.
 func (p *Provider) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
 	select {
 	case p.logins <- struct{}{}:
@@ -149,27 +148,28 @@ func (p *Provider) enter(ctx context.Context) (bounded context.Context, leave fu
 	}, nil
 }
 
-// config is the client of the provider, with one address to come back to.
+// config returns the client configuration with a redirect URI.
 func (p *Provider) config(d *discovered, redirect string) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.clientID, ClientSecret: p.clientSecret, Endpoint: d.endpoint, RedirectURL: redirect, Scopes: p.scopes}
 }
 
-// exchangeError is why a code could not be exchanged. Of the provider's answer it has the code of the error alone.
+// exchangeError returns the error of a code that could not be exchanged. Of the provider's response it contains the
+// error code only.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {
 		return fmt.Errorf("%w: exchange the code: %s", ErrProvider, brief(err))
 	}
 	if refused.ErrorCode == "invalid_grant" {
-		return fmt.Errorf("%w: the provider knows the code no more, as it is old or was used before; log in again", ErrPerson)
+		return fmt.Errorf("%w: the code has expired or was used before; log in again", ErrPerson)
 	}
-	return fmt.Errorf("%w: it refuses the code with %d %.60q; check client_id, the secret and the redirect URI there", ErrProvider, refused.Response.StatusCode, refused.ErrorCode)
+	return fmt.Errorf("%w: the provider refuses the code with %d %.60q; check client_id, the secret and the redirect URI there", ErrProvider, refused.Response.StatusCode, refused.ErrorCode)
 }
 
-// maxError is how much of an error is kept, in bytes: it may have a whole answer of the provider.
+// maxError is the maximum number of bytes kept of an error, which may contain a whole response.
 const maxError = 600
 
-// brief is the beginning of an error.
+// brief returns the beginning of an error.
 func brief(err error) string {
 	text := err.Error()
 	if len(text) > maxError {
@@ -178,11 +178,11 @@ func brief(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// verify is the ID token among tokens, once it is seen to be of this provider, for this client, in time, and of the attempt.
+// verify returns the ID token after verifying issuer, audience, time and nonce.
 func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens *oauth2.Token) (*oidc.IDToken, error) {
 	raw, ok := tokens.Extra("id_token").(string)
 	if !ok {
-		return nil, fmt.Errorf("%w: it sends no ID token", ErrProvider)
+		return nil, fmt.Errorf("%w: the response has no ID token", ErrProvider)
 	}
 	verifier := d.provider.VerifierContext(ctx, &oidc.Config{ClientID: p.clientID, SupportedSigningAlgs: signatures, Now: p.now})
 	idToken, err := verifier.Verify(ctx, raw)
@@ -197,19 +197,20 @@ func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens 
 	}
 	switch {
 	case a.Nonce == "" || subtle.ConstantTimeCompare([]byte(idToken.Nonce), []byte(a.Nonce)) != 1:
-		return nil, fmt.Errorf("%w: the ID token is of another login (nonce)", ErrProvider)
+		return nil, fmt.Errorf("%w: the ID token belongs to another login (nonce)", ErrProvider)
 	case more.Party != "" && more.Party != p.clientID, more.Party == "" && len(idToken.Audience) > 1:
-		return nil, fmt.Errorf("%w: the ID token was made for another client (azp)", ErrProvider)
+		return nil, fmt.Errorf("%w: the ID token was issued for another client (azp)", ErrProvider)
 	}
 	if idToken.AccessTokenHash != "" {
 		if err := idToken.VerifyAccessToken(tokens.AccessToken); err != nil {
-			return nil, fmt.Errorf("%w: the access token is not that of the ID token (at_hash): %w", ErrProvider, err)
+			return nil, fmt.Errorf("%w: the access token does not match the ID token (at_hash): %w", ErrProvider, err)
 		}
 	}
 	return idToken, nil
 }
 
-// complete adds the claims of the user info, where the name or the groups are not in the ID token. What the ID token says stays.
+// complete adds the claims of the user info if the name or the groups are missing in the ID token. Claims of the ID
+// token are not replaced.
 func (p *Provider) complete(ctx context.Context, d *discovered, subject string, tokens *oauth2.Token, said claims) error {
 	_, named := said.find(p.nameClaim)
 	_, grouped := said.find(p.groupsClaim)
@@ -227,7 +228,7 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	if err := info.Claims(&more); err != nil {
 		return fmt.Errorf("%w: claims of the user info: %w", ErrProvider, err)
 	}
-	// Whether an address was verified is said of the address beside it.
+	// The verification of an address is taken from the same document as the address.
 	switch {
 	case said[emailClaim] == nil:
 		delete(said, verifiedClaim)
@@ -242,8 +243,8 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	return nil
 }
 
-// discover is what the provider says of itself, asked at most once an hour. A provider that did not answer is left alone for some
-// seconds. Several logins wait for one answer.
+// discover returns the discovery document, requested at most once an hour. After a failure it is not requested for a
+// few seconds. Concurrent logins share a request.
 func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +265,7 @@ func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	return d, nil
 }
 
-// knownOr is what the provider said before, or the error that it says nothing.
+// knownOr returns the cached document, or the error if none is cached.
 func (p *Provider) knownOr(err error) (*discovered, error) {
 	if p.known != nil {
 		return p.known, nil
@@ -272,7 +273,7 @@ func (p *Provider) knownOr(err error) (*discovered, error) {
 	return nil, err
 }
 
-// ask asks the provider for what it says of itself, for all logins: a browser that leaves meanwhile does not end it.
+// ask requests the discovery document for all logins: it is independent of the context of a single browser.
 func (p *Provider) ask(ctx context.Context) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
@@ -298,19 +299,19 @@ func (p *Provider) ask(ctx context.Context) (*discovered, error) {
 			return nil, fmt.Errorf("its %s %.200q %s", name, at, wrong)
 		}
 	}
-	d.endpoint.AuthStyle = oauth2.AuthStyleInHeader // the default of OpenID Connect
+	d.endpoint.AuthStyle = oauth2.AuthStyleInHeader // default of OpenID Connect
 	if p.clientSecret == "" || len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
 		d.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	return d, nil
 }
 
-// wrongEndpoint says why an address is none that a provider's users and secrets may be sent to; empty: it is one.
+// wrongEndpoint returns the reason why users and secrets must not be sent to an address; empty: it is valid.
 func (p *Provider) wrongEndpoint(address string) string {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "":
-		return "is no web address"
+		return "is not a web address"
 	case u.Scheme != "https" && (u.Scheme != "http" || strings.HasPrefix(p.issuer, "https:") || !isLoopback(u.Hostname())):
 		return "is not https"
 	}

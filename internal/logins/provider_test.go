@@ -25,13 +25,13 @@ import (
 
 const redirect = "http://127.0.0.1:8080/login/oidc/callback"
 
-// clock moves by hand.
+// clock is a clock moved by tests.
 type clock struct{ passed atomic.Int64 }
 
 func (c *clock) now() time.Time       { return time.Now().Add(time.Duration(c.passed.Load())) }
 func (c *clock) pass(d time.Duration) { c.passed.Add(int64(d)) }
 
-// provider is that of a login file with more fields.
+// provider returns the provider of a login file with additional fields.
 func provider(t *testing.T, c *clock, issuer, client, more string) *logins.Provider {
 	t.Helper()
 	folder := t.TempDir()
@@ -51,8 +51,8 @@ func provider(t *testing.T, c *clock, issuer, client, more string) *logins.Provi
 
 var authRequest = regexp.MustCompile(`name="id" value="([^"]+)"`)
 
-// logIn is a browser at the real provider: it follows the address of a login, gives the name and the password, and returns the
-// address that the provider leads back to.
+// logIn logs in at the real provider as a browser does: it opens the login page, sends the name and the password, and
+// returns the query of the redirect.
 func logIn(t *testing.T, at, name string) url.Values {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -84,8 +84,8 @@ func logIn(t *testing.T, at, name string) url.Values {
 	return back.Query()
 }
 
-// A real provider vouches for people: with all claims in the ID token, and with the rest of them at the user info.
-func TestAProviderVouches(t *testing.T) {
+// A real provider identifies people: with all claims in the ID token, and with some of them in the user info.
+func TestLoginWithRealProvider(t *testing.T) {
 	issuer := logintest.Provider(t, redirect)
 	for _, client := range []string{logintest.Client, logintest.Thin} {
 		p := provider(t, &clock{}, issuer, client, ", scopes: [email, profile, groups]")
@@ -130,12 +130,12 @@ func TestAProviderVouches(t *testing.T) {
 	if attempt, at, err = p.Begin(t.Context(), redirect); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := p.Finish(t.Context(), attempt, redirect, logIn(t, at, "ned").Get("code")); !errors.Is(err, logins.ErrPerson) || !strings.Contains(err.Error(), "does not say that it verified") {
+	if got, err := p.Finish(t.Context(), attempt, redirect, logIn(t, at, "ned").Get("code")); !errors.Is(err, logins.ErrPerson) || !strings.Contains(err.Error(), "did not verify the address") {
 		t.Errorf("an address that was not verified is a name: %+v, %v", got, err)
 	}
 }
 
-// finish logs in at an issuer that lies as it was told to.
+// finish logs in at an issuer that is configured to send wrong data.
 func finish(t *testing.T, i *logintest.Issuer, p *logins.Provider) (access.Person, error) {
 	t.Helper()
 	attempt, at, err := p.Begin(t.Context(), redirect)
@@ -149,8 +149,8 @@ func finish(t *testing.T, i *logintest.Issuer, p *logins.Provider) (access.Perso
 	return p.Finish(t.Context(), attempt, redirect, back.Query().Get("code"))
 }
 
-// An ID token that is not for this login, this client, this time, or not of this provider, logs nobody in.
-func TestLiesOfAProviderLogNobodyIn(t *testing.T) {
+// An ID token for another login, client or time, or from another provider, is refused.
+func TestInvalidTokensAreRefused(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := provider(t, &clock{}, i.URL, logintest.Client, "")
 	want := access.Person{By: access.ByOIDC, Name: "ann@example.org", Issuer: i.URL, Subject: "1", Groups: []string{"sre"}}
@@ -211,7 +211,7 @@ func TestLiesOfAProviderLogNobodyIn(t *testing.T) {
 	}
 }
 
-// changed is a signed text with one letter of its claims changed.
+// changed returns a signed text with one letter of its claims changed.
 func changed(signed string) string {
 	parts := strings.Split(signed, ".")
 	middle := []byte(parts[1])
@@ -219,7 +219,7 @@ func changed(signed string) string {
 	return parts[0] + "." + string(middle) + "." + parts[2]
 }
 
-// The user info adds what the ID token does not say, of the same person, and takes nothing of it back.
+// The user info adds claims that are missing in the ID token, for the same person, and replaces none.
 func TestTheUserInfoIsOfTheSamePerson(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := provider(t, &clock{}, i.URL, logintest.Client, ", groups: realm.roles")
@@ -238,12 +238,12 @@ func TestTheUserInfoIsOfTheSamePerson(t *testing.T) {
 	}
 }
 
-// Whether an address was verified is believed of the address beside it alone: of the ID token, or of the user info.
-func TestAnAddressIsVerifiedWhereItIsNamed(t *testing.T) {
+// The verification of an address counts only for the address in the same document: the ID token or the user info.
+func TestVerificationBelongsToItsAddress(t *testing.T) {
 	const ann, boss = "ann@example.org", "boss@example.org"
 	for name, c := range map[string]struct {
 		token, info map[string]any
-		want        string // the name of the person; empty: nobody gets in
+		want        string // the name of the person; empty: the login is refused
 	}{
 		"both of the token":               {map[string]any{"email": ann, "email_verified": true}, map[string]any{"email": boss}, ann},
 		"both of the info":                {map[string]any{"email": nil, "email_verified": nil}, map[string]any{"email": ann, "email_verified": true}, ann},
@@ -264,8 +264,8 @@ func TestAnAddressIsVerifiedWhereItIsNamed(t *testing.T) {
 	}
 }
 
-// A provider that says of itself what cannot be is left alone.
-func TestWhatAProviderSaysOfItself(t *testing.T) {
+// A provider with an invalid discovery document is not used.
+func TestInvalidDiscoveryDocuments(t *testing.T) {
 	for name, document := range map[string]map[string]any{
 		"another issuer":       {"issuer": "https://evil.example"},
 		"no token endpoint":    {"token_endpoint": ""},
@@ -281,8 +281,8 @@ func TestWhatAProviderSaysOfItself(t *testing.T) {
 	}
 }
 
-// A provider that is away is asked again after some seconds, and one that was there is believed meanwhile.
-func TestAProviderIsAway(t *testing.T) {
+// A provider that failed is requested again after a few seconds; an earlier document remains valid meanwhile.
+func TestUnavailableProvider(t *testing.T) {
 	const discovery = "/.well-known/openid-configuration"
 	i, c := logintest.NewIssuer(t), &clock{}
 	p := provider(t, c, i.URL, logintest.Client, "")
@@ -313,7 +313,7 @@ func TestAProviderIsAway(t *testing.T) {
 	if _, err := finish(t, i, provider(t, c, i.URL, logintest.Client, "")); !errors.Is(err, logins.ErrProvider) || len(err.Error()) > 1000 {
 		t.Errorf("a long answer: %.2000v", err)
 	}
-	// What is too large, or leads elsewhere, is no answer.
+	// A response that is too large or redirects is refused.
 	for name, by := range map[string]http.HandlerFunc{
 		"endless": func(w http.ResponseWriter, _ *http.Request) {
 			for range 40 {
@@ -333,7 +333,7 @@ func TestAProviderIsAway(t *testing.T) {
 	}
 }
 
-// Logins that wait for a provider are bounded, and end with their browsers.
+// The number of waiting logins is limited, and a login ends with its browser.
 func TestLoginsAreBounded(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := provider(t, &clock{}, i.URL, logintest.Client, "")

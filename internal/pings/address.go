@@ -1,5 +1,5 @@
-// Package pings takes in what programs say of themselves over HTTP: that they began, went well or
-// failed. A ping is a beat of a rule with a heartbeat, and goes straight to the database.
+// Package pings receives HTTP pings: a program reports that it started, succeeded or failed. A ping is a heartbeat of a
+// rule and is written directly to the database.
 package pings
 
 import (
@@ -11,43 +11,42 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxAddresses is how many addresses a rule has at most: whoever knows its ping key can make more.
+// MaxAddresses is the maximum number of addresses of a rule. Any client with the ping key can create addresses.
 const MaxAddresses = 10_000
 
-// Address is where pings of a key come in, or of all keys of a rule. Its id is a secret, and all
-// that a ping has to show.
+// Address is a ping URL of one key, or of all keys of a rule. Its id is a secret and the only credential of a ping.
 type Address struct {
 	ID        string
 	RuleID    int32
 	Rule      string // the rule's name
-	Key       string // empty: it is the rule's ping key, to which a ping adds the key
+	Key       string // empty for the rule's ping key: the ping appends the key
 	CreatedAt time.Time
 	CreatedBy string
 }
 
-// IsPingKey reports whether a ping has to add its key.
+// IsPingKey reports whether a ping must append its key.
 func (a Address) IsPingKey() bool { return a.Key == "" }
 
-// Path is the address below a node's own, without the key that a ping adds.
+// Path returns the URL path below the node's base URL, without the key that a ping appends.
 func (a Address) Path() string { return Prefix + a.ID }
 
-// Prefix is what the paths of all pings begin with.
+// Prefix is the common prefix of all ping paths.
 const Prefix = "/ping/"
 
-// NewID is an id that nobody can guess: a random UUID (RFC 9562, version 4).
+// NewID returns an unguessable id: a random UUID (RFC 9562, version 4).
 func NewID() (string, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
-		return "", fmt.Errorf("address of pings: %w", err)
+		return "", fmt.Errorf("ping address: %w", err)
 	}
 	return id.String(), nil
 }
 
-// pingKey is what healthchecks' ping keys look like.
+// pingKey matches the form of healthchecks' ping keys.
 var pingKey = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// ParseID reads an id that somebody brings along: the UUID of a check, or for a rule's ping key
-// also one in healthchecks' own form.
+// ParseID parses an id chosen by the client: the UUID of a check or, for a rule's ping key, also a ping key in
+// healthchecks' form.
 func ParseID(s string, forPingKey bool) (string, error) {
 	if id, ok := readUUID(s); ok {
 		return id, nil
@@ -61,7 +60,7 @@ func ParseID(s string, forPingKey bool) (string, error) {
 	return "", fmt.Errorf("%q is not a UUID, such as 5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278; leave it out for a new one", s)
 }
 
-// readUUID reads a UUID as it is written in an address: with its hyphens, and with nothing around.
+// readUUID parses a UUID in the form used in URLs: with hyphens, without braces or a prefix.
 func readUUID(s string) (id string, ok bool) {
 	if len(s) != 36 || uuid.Validate(s) != nil {
 		return "", false

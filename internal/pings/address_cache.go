@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// kept is how long an address is believed without asking the store: the longest that one lives
-	// on after another node took it away.
+	// kept is the time an address is cached. It is also the longest time that an address deleted by another node still
+	// works.
 	kept = 5 * time.Second
-	// most is how many answers are remembered.
+	// most is the maximum number of cached results.
 	most = 20_000
 )
 
-// addressCache remembers addresses for moments, so that not every ping asks the store. What is not there
-// is not remembered: it may be made at any time. The zero value is empty.
+// addressCache caches addresses for a few seconds to save a store query per ping. Unknown addresses are not cached,
+// because they may be created at any time. The zero value is empty.
 type addressCache struct {
 	mu      sync.Mutex
 	known   map[string]cachedAddresses
-	changed int // how often addresses were changed here
+	changed int // counts address changes made by this node
 }
 
-// cachedAddresses is what the store said, and when.
+// cachedAddresses is a store result and its time.
 type cachedAddresses struct {
 	addresses []Address
 	at        time.Time
@@ -33,7 +33,7 @@ func (s cachedAddresses) fresh(now time.Time) bool {
 	return age >= 0 && age < kept
 }
 
-// changes is how often addresses were changed. It is read before the store is asked.
+// changes returns the number of address changes made by this node. Callers read it before they query the store.
 func (r *addressCache) changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *addressCache) get(what string, now time.Time) ([]Address, bool) {
 	return s.addresses, ok && s.fresh(now)
 }
 
-// keep remembers what the store said, unless addresses were changed since it was asked.
+// keep caches a store result, unless addresses were changed since the query began.
 func (r *addressCache) keep(what string, a []Address, now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,12 +61,12 @@ func (r *addressCache) keep(what string, a []Address, now time.Time, changes int
 		maps.DeleteFunc(r.known, func(_ string, s cachedAddresses) bool { return !s.fresh(now) })
 	}
 	if len(r.known) >= most {
-		clear(r.known) // asking again is all that it costs
+		clear(r.known) // costs only new queries
 	}
 	r.known[what] = cachedAddresses{a, now}
 }
 
-// forget forgets everything.
+// forget clears the cache.
 func (r *addressCache) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

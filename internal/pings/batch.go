@@ -7,24 +7,24 @@ import (
 	"deadman/rules"
 )
 
-// batch is what pings ask for, by the rules at one revision.
+// batch is the result of matching pings to rules at one revision.
 type batch struct {
 	effects []futurejobs.Effect
 	taken   []*pendingPing
 	refused []refusal
 }
 
-// refusal is a ping that its rule does not take.
+// refusal is a ping refused by its rule.
 type refusal struct {
 	*pendingPing
 	err error
 }
 
-// batch asks the rules what pings mean. Of several successes of a key that follow each other, the
-// last says what all of them say: a flood of pings is one look at its job.
+// batch matches pings to rules. Consecutive successes of a key are reduced to the last one, so a flood of pings causes
+// one read of the job.
 func (t *Receiver) batch(all []*pendingPing) batch {
 	var b batch
-	plain := make(map[Target]int) // where the effect of a key's last ping is, if that was a success and no more
+	plain := make(map[Target]int) // index of the effect of a key's last ping, if it was a plain success
 	for _, one := range all {
 		effect, err := t.effect(one)
 		if err != nil {
@@ -47,16 +47,16 @@ func (t *Receiver) batch(all []*pendingPing) batch {
 	return b
 }
 
-// plain reports whether a ping says that all is well, and nothing of a run.
+// plain reports whether a ping is a success without a run id.
 func (p Ping) plain() bool { return p.Kind == rules.Success && p.Run == "" }
 
-// effect is what a ping asks of its job.
+// effect returns the effect of a ping on its job.
 func (t *Receiver) effect(one *pendingPing) (futurejobs.Effect, error) {
 	rule, err := t.Book.Newest(one.Rule)
 	if err != nil {
 		return futurejobs.Effect{}, err
 	}
-	if rule.Engine().ID != one.RuleID { // another rule has the name by now
+	if rule.Engine().ID != one.RuleID { // the name now belongs to another rule
 		return futurejobs.Effect{}, fmt.Errorf("rule %s: %w", one.Rule, futurejobs.ErrNotFound)
 	}
 	return rule.Beat(rules.Beat{
@@ -65,7 +65,7 @@ func (t *Receiver) effect(one *pendingPing) (futurejobs.Effect, error) {
 	}, t.Shards)
 }
 
-// refuse answers the pings that their rules do not take, and returns the others.
+// refuse answers the refused pings with their errors and returns the others.
 func (b batch) refuse() []*pendingPing {
 	for _, r := range b.refused {
 		r.done <- r.err

@@ -9,43 +9,43 @@ import (
 	"deadman/rules"
 )
 
-// What may be wrong with a ping.
+// The errors of a ping.
 var (
-	// ErrMethodNotAllowed means that a ping came by a method that none comes by.
+	// ErrMethodNotAllowed means that the HTTP method is not allowed for pings.
 	ErrMethodNotAllowed = errors.New("a ping is a GET, a HEAD, a POST or a PUT")
-	// ErrUnknown means that no ping comes in there.
+	// ErrUnknown means that the ping URL does not exist.
 	ErrUnknown = errors.New("not found")
-	// ErrAmbiguous means that several rules have the ping key and the key.
+	// ErrAmbiguous means that several rules have both the ping key and the key.
 	ErrAmbiguous = errors.New("ambiguous slug")
-	// ErrBadExitStatus means that an exit status is over 255.
+	// ErrBadExitStatus means that an exit status is greater than 255.
 	ErrBadExitStatus = errors.New("invalid url format")
-	// ErrBadRunID means that a run is named by no UUID.
+	// ErrBadRunID means that a run id is not a UUID.
 	ErrBadRunID = errors.New("invalid uuid format")
-	// ErrBodyTruncated means that a body broke off, or came too slowly.
-	ErrBodyTruncated = errors.New("the body broke off")
-	// ErrAddressExists means that another key has an id, or that the rule's key has another id.
-	ErrAddressExists = errors.New("the id is in use")
-	// ErrTooManyAddresses means that a rule has as many addresses as it may have.
-	ErrTooManyAddresses = errors.New("the rule has its most addresses")
-	// ErrBusy means that the ping was not taken in: too many wait, or the node stops. It can be
-	// sent again.
-	ErrBusy = errors.New("too many pings wait to be written, or the node stops; send it again in a moment")
+	// ErrBodyTruncated means that the body ended early or was sent too slowly.
+	ErrBodyTruncated = errors.New("the body is incomplete")
+	// ErrAddressExists means that another key has the id, or that the rule's key has another id.
+	ErrAddressExists = errors.New("the id is already in use")
+	// ErrTooManyAddresses means that a rule has MaxAddresses addresses.
+	ErrTooManyAddresses = errors.New("the rule has the maximum number of ping addresses")
+	// ErrBusy means that the ping was not accepted, because the queue is full or the node is stopping. The sender can
+	// retry.
+	ErrBusy = errors.New("the ping queue is full, or the node is stopping; retry in a moment")
 )
 
-// ErrorInfo is what is wrong with a ping that was not taken in, as who sent it is told.
+// ErrorInfo is the response to a ping that was not accepted.
 type ErrorInfo struct {
 	Status int // of HTTP
 	Text   string
 }
 
-// IsClientError reports whether who sent the ping has to do otherwise. Any other ping is lost for no fault
-// of theirs, and is to be sent again.
+// IsClientError reports whether the sender must change the request. Any other error is the node's; the sender should
+// retry.
 func (f ErrorInfo) IsClientError() bool { return f.Status < http.StatusInternalServerError }
 
-// statusLeft is for counting alone: nobody is there to read it.
+// statusLeft is counted only: the client has closed the connection.
 const statusLeft = 499
 
-// faults are what pings answer of their own, of the errors of all who take one in.
+// faults maps errors to responses.
 var faults = []struct {
 	is     error
 	status int
@@ -64,8 +64,7 @@ var faults = []struct {
 	{ErrBusy, http.StatusServiceUnavailable},
 }
 
-// ErrorInfoOf is what is wrong with a ping by the error that it came to. One that is not known has no
-// text, and is the node's own.
+// ErrorInfoOf returns the response for an error. An unknown error has no text and is an error of the node.
 func ErrorInfoOf(err error) ErrorInfo {
 	if wrong := (rules.Problems{}); errors.As(err, &wrong) {
 		return ErrorInfo{http.StatusUnprocessableEntity, wrong.Error()}

@@ -12,8 +12,8 @@ import (
 	"deadman/rules"
 )
 
-// What a stranger can bring about is the sender's fault: anything else puts alarms off.
-func TestWhoseFaultItIs(t *testing.T) {
+// An error that any client can cause counts as the client's: other errors trigger alarms.
+func TestClientErrors(t *testing.T) {
 	for _, c := range []struct {
 		err     error
 		status  int
@@ -26,7 +26,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		{fmt.Errorf("apply: %w", futurejobs.ErrRefused), 422, true},
 		{pings.ErrMethodNotAllowed, 405, true},
 		{pings.ErrBodyTruncated, 408, true},
-		{fmt.Errorf("address of pings: %w", context.Canceled), 499, true},
+		{fmt.Errorf("ping address: %w", context.Canceled), 499, true},
 		{pings.ErrBusy, 503, false},
 		{context.DeadlineExceeded, 500, false},
 		{fmt.Errorf("apply: %w", store.ErrUnavailable), 500, false},

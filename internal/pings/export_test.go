@@ -1,4 +1,4 @@
 package pings
 
-// Waiting is how many pings wait.
+// Waiting returns the number of queued pings.
 func (t *Receiver) Waiting() int { return len(t.queue) }

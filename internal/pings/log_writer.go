@@ -10,13 +10,13 @@ import (
 
 const (
 	writeEvery = time.Second
-	heldMost   = 16 << 20 // bytes of entries that wait to be written; what comes beyond is left out
-	entryBytes = 256      // of an entry, beside what it says
+	heldMost   = 16 << 20 // bytes of queued entries; further entries are dropped
+	entryBytes = 256      // of an entry, in addition to its text
 	lastWrite  = 2 * time.Second
 )
 
-// LogWriter writes the log of pings, in groups: a crash loses the entries of the last second, and no
-// beat. It is safe for concurrent use.
+// LogWriter writes the ping log in groups. A crash loses the entries of the last second, but no heartbeat. It is safe
+// for concurrent use.
 type LogWriter struct {
 	Store Store
 	Log   *slog.Logger
@@ -24,10 +24,10 @@ type LogWriter struct {
 	mu    sync.Mutex
 	held  map[Target][]Entry // at most Logged of each key
 	bytes int
-	left  int // entries that were left out since the last write
+	left  int // entries dropped since the last write
 }
 
-// Add has an entry written soon. Of more than Logged of a key at once, the last are.
+// Add queues an entry. Of more than Logged entries of a key, only the last are kept.
 func (w *LogWriter) Add(of Target, e Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *LogWriter) Add(of Target, e Entry) {
 
 func (e Entry) bytes() int { return entryBytes + len(e.Key) + len(e.Agent) + len(e.Body) }
 
-// Run writes until ctx ends, and then what waits still.
+// Run writes until ctx ends, and then writes the queued entries.
 func (w *LogWriter) Run(ctx context.Context) error {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
@@ -65,8 +65,7 @@ func (w *LogWriter) Run(ctx context.Context) error {
 	}
 }
 
-// finish writes what waits. Where the node stops meanwhile, or has stopped, there is a while left for
-// it: what was taken to be written would be lost.
+// finish writes the queued entries. If the node is stopping, the write has lastWrite to complete.
 func (w *LogWriter) finish(ctx context.Context) {
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -75,22 +74,22 @@ func (w *LogWriter) finish(ctx context.Context) {
 	w.Write(whole)
 }
 
-// Write writes what waits. What cannot be written is left out, and that is logged: what the pings
-// said is committed, and this is for people.
+// Write writes the queued entries. Entries that cannot be written are dropped with a log message: the heartbeats are
+// committed already, and the log is only for users.
 func (w *LogWriter) Write(ctx context.Context) {
 	entries, left := w.take()
 	if left > 0 {
-		w.Log.Warn("the log of pings leaves some out: more came than is held for it", "left_out", left)
+		w.Log.Warn("ping log entries dropped: the queue is full", "left_out", left)
 	}
 	if len(entries) == 0 {
 		return
 	}
 	if err := w.Store.LogPings(ctx, entries); err != nil {
-		w.Log.Warn("the log of pings could not be written; the pings themselves are taken in", "left_out", len(entries), "err", err)
+		w.Log.Warn("writing the ping log failed; the pings themselves are applied", "left_out", len(entries), "err", err)
 	}
 }
 
-// take is what waits, in the order of its time.
+// take removes and returns the queued entries, ordered by time.
 func (w *LogWriter) take() (entries []Entry, left int) {
 	w.mu.Lock()
 	held := w.held

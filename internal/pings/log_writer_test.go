@@ -12,8 +12,8 @@ import (
 	"deadman/rules"
 )
 
-// What is logged is what was taken in, with what runs took.
-func TestTheLogSaysWhatCame(t *testing.T) {
+// The log has the accepted pings with the durations of their runs.
+func TestLogEntries(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
 	const first, second = "684e2e73-017e-465f-8149-d70b7c5aaa49", "784e2e73-017e-465f-8149-d70b7c5aaa49"
@@ -29,7 +29,7 @@ func TestTheLogSaysWhatCame(t *testing.T) {
 		{rules.Success, second, nil},
 		{rules.Failure, first, &status},
 		{rules.Success, "", nil},
-		{rules.Success, second, nil}, // it has ended before
+		{rules.Success, second, nil}, // its run has ended already
 	} {
 		ping := w.of("nightly", p.kind)
 		ping.Run, ping.Exit, ping.Agent, ping.Body, ping.BodySize = p.run, p.exit, "curl/8", "said", 4
@@ -52,7 +52,7 @@ func TestTheLogSaysWhatCame(t *testing.T) {
 	}
 }
 
-// A flood is not held, and neither are large bodies without end.
+// The queue is bounded, both for many pings and for large bodies.
 func TestTheLogIsBounded(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
@@ -94,8 +94,8 @@ func TestTheLogIsBounded(t *testing.T) {
 	}
 }
 
-// The log is written when the node stops, too.
-func TestTheLogIsWrittenAtTheEnd(t *testing.T) {
+// The log is also written when the node stops.
+func TestLogIsWrittenOnStop(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
 	of := w.of("nightly", rules.Success).Target
@@ -111,7 +111,7 @@ func TestTheLogIsWrittenAtTheEnd(t *testing.T) {
 	}
 }
 
-// slowLog is a store whose log is written to only once the node stops.
+// slowLog is a store whose log write starts only after the node stops.
 type slowLog struct {
 	pings.Store
 	stop context.CancelFunc
@@ -122,8 +122,8 @@ func (s slowLog) LogPings(ctx context.Context, entries []pings.Entry) error {
 	return s.Store.LogPings(ctx, entries)
 }
 
-// A node that stops while the log is written does not lose what was taken for it.
-func TestStoppingDoesNotCutTheLogOff(t *testing.T) {
+// A node that stops during a log write loses no queued entries.
+func TestStopKeepsQueuedLogEntries(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
 	ctx, stop := context.WithCancel(t.Context())

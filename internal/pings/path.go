@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Path is the path of a ping, apart from what all of them begin with.
+// Path is the path of a ping without Prefix.
 type Path struct {
 	ID   string   // of an address
-	Rest []string // what follows it: a key, a signal
+	Rest []string // the following parts: a key, a signal
 }
 
-// ReadPath reads the path of a ping, still escaped: a key may hold a slash. A slash at its end
-// says nothing. It returns ErrUnknown.
+// ReadPath parses the escaped path of a ping. A key may contain an escaped slash; a trailing slash is ignored. It
+// returns ErrUnknown.
 func ReadPath(escaped string) (Path, error) {
 	below, ok := strings.CutPrefix(escaped, Prefix)
 	if !ok {
@@ -36,5 +36,5 @@ func ReadPath(escaped string) (Path, error) {
 	return p, nil
 }
 
-// maxPart is the longest key that a job can have, in bytes; nothing else in a path is longer.
+// maxPart is the maximum length of a job's key in bytes. All other parts are shorter.
 const maxPart = 512

@@ -9,65 +9,64 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// How pings are taken in.
+// Limits of receiving pings.
 const (
 	maxBatch     = 2000                 // pings of one transaction
-	batchLinger  = 2 * time.Millisecond // the longest that a ping waits for others to come along
-	waiting      = 8 * maxBatch         // pings that wait; what comes beyond is refused
-	ruleTries    = 5                    // how often pings are matched again because the rules changed meanwhile
-	drainTimeout = 5 * time.Second      // what a node that stops gives the pings that it has
+	batchLinger  = 2 * time.Millisecond // maximum time that a ping waits for others to share its transaction
+	waiting      = 8 * maxBatch         // queued pings; further pings are refused
+	ruleTries    = 5                    // maximum number of times pings are matched again after rule changes
+	drainTimeout = 5 * time.Second      // time a stopping node has for its queued pings
 )
 
-// Ping is a ping that is to be taken in.
+// Ping is a received ping.
 type Ping struct {
 	Target
 	Signal
-	Run      string // a UUID; empty: it names none
+	Run      string // a UUID; empty: none given
 	Agent    string
 	Body     string // at most MaxBody
-	BodySize int    // bytes that were sent
+	BodySize int    // bytes sent
 }
 
-// MaxBody is how much of what a ping says beside is kept, in bytes.
+// MaxBody is the maximum number of bytes of a ping's body that are kept.
 const MaxBody = 10_000
 
-// Observer is told what was taken in, after the commit.
+// Observer is notified of applied pings, after the commit.
 type Observer interface {
-	// Beaten is told what a batch of pings came to.
+	// Beaten is called with the result of a batch of pings.
 	Beaten(done futurejobs.ApplyResult)
 }
 
-// Receiver takes pings in: each as a beat of its rule, many in one transaction. It is safe for
-// concurrent use.
+// Receiver applies pings as heartbeats of their rules, many in one transaction. It is safe for concurrent use.
 type Receiver struct {
 	Book     Book
 	Ledger   Ledger
-	Shards   int              // how many jobs are hashed into
-	Now      func() time.Time // the database's time, or a little before it
+	Shards   int              // number of shards that jobs are hashed to
+	Now      func() time.Time // the database's time, or slightly earlier
 	Observer Observer
 	Log      *LogWriter
 
 	queue chan *pendingPing
-	ended chan struct{} // closed once nothing is taken in any more
+	ended chan struct{} // closed when no more pings are applied
 }
 
-// NewTaker returns a taker that takes nothing in until it runs.
+// NewTaker returns a receiver that applies no pings until Run is called.
 func NewTaker(t Receiver) *Receiver {
 	t.queue, t.ended = make(chan *pendingPing, waiting), make(chan struct{})
 	return &t
 }
 
-// pendingPing is a ping on its way into the database.
+// pendingPing is a queued ping.
 type pendingPing struct {
 	Ping
 	at   time.Time
-	done chan error // with room for the one answer
+	done chan error // buffered for the one answer
 }
 
-// Receive takes a ping in. Where it returns nil, what the ping says is committed.
+// Receive applies a ping. If it returns nil, the ping is committed.
 //
-// It returns ErrBusy and ErrUnknown, the errors of rules.Rule.Beat and those of the ledger; and
-// that of ctx, after which nobody knows what became of the ping.
+// It returns ErrBusy, ErrUnknown, the errors of rules.Rule.Beat and of the Ledger, and the error of ctx. After the
+// latter it is unknown whether the ping is committed.
 func (t *Receiver) Receive(ctx context.Context, p Ping) error {
 	one := &pendingPing{Ping: p, at: t.Now(), done: make(chan error, 1)}
 	select {
@@ -95,10 +94,10 @@ func (t *Receiver) Receive(ctx context.Context, p Ping) error {
 	}
 }
 
-// Run takes in what comes until ctx ends, and then what waits still.
+// Run applies pings until ctx ends, and then applies the queued ones.
 func (t *Receiver) Run(ctx context.Context) error {
 	defer close(t.ended)
-	working := context.WithoutCancel(ctx) // what began is brought to its end
+	working := context.WithoutCancel(ctx) // a batch that has begun is completed
 	for ctx.Err() == nil {
 		select {
 		case first := <-t.queue:
@@ -110,7 +109,7 @@ func (t *Receiver) Run(ctx context.Context) error {
 	return nil
 }
 
-// finish takes in what waits when the node stops.
+// finish applies the queued pings when the node stops.
 func (t *Receiver) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -124,7 +123,7 @@ func (t *Receiver) finish(ctx context.Context) {
 	}
 }
 
-// collect waits a moment for others that come along.
+// collect waits briefly for further pings.
 func (t *Receiver) collect(first *pendingPing) []*pendingPing {
 	all := []*pendingPing{first}
 	enough := time.NewTimer(batchLinger)
@@ -140,11 +139,11 @@ func (t *Receiver) collect(first *pendingPing) []*pendingPing {
 	return all
 }
 
-// take takes in a batch, and answers those who sent it.
+// take applies a batch and answers its senders.
 func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 	left, err := t.apply(ctx, all)
 	if errors.Is(err, futurejobs.ErrRefused) && len(left) > 1 {
-		for _, one := range left { // so that one of them does not refuse the others
+		for _, one := range left { // so that one of them does not fail the others
 			t.take(ctx, []*pendingPing{one})
 		}
 		return
@@ -154,12 +153,11 @@ func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 	}
 }
 
-// apply commits a batch, and returns those of it that are not answered yet: all but the pings that
-// their rules do not take.
+// apply commits a batch and returns the pings that are not answered yet: all except those refused by their rules.
 //
-//  1. The rules are asked what the pings mean, at one revision.
-//  2. Where a rule does not take one, it may have changed: the rules are looked at, and asked again.
-//  3. What they ask for is committed, at that revision or not at all.
+//  1. The pings are matched to rules at one revision.
+//  2. If a rule refuses a ping, the rule may have changed: the rules are refreshed and matched again.
+//  3. The effects are committed at that revision, or not at all.
 func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendingPing, err error) {
 	left = all
 	for range ruleTries {
@@ -188,10 +186,10 @@ func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendi
 			return left, err
 		}
 	}
-	return left, fmt.Errorf("take in pings: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
+	return left, fmt.Errorf("apply pings: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
 }
 
-// observe notes what is committed.
+// observe records the committed pings.
 func (t *Receiver) observe(all []*pendingPing, done futurejobs.ApplyResult) {
 	for _, one := range all {
 		t.Log.Add(one.Target, Entry{

@@ -16,8 +16,8 @@ import (
 	"deadman/rules"
 )
 
-// What is answered is committed: another connection sees it.
-func TestWhatIsAnsweredIsCommitted(t *testing.T) {
+// An answered ping is committed: another connection reads it.
+func TestAnsweredPingIsCommitted(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
 	before := time.Now()
@@ -40,8 +40,7 @@ func TestWhatIsAnsweredIsCommitted(t *testing.T) {
 	}
 }
 
-// A flood of pings is one write for each key and slot, however many nodes and connections it
-// comes through.
+// A flood of pings is one write per key and slot, for any number of nodes and connections.
 func TestPingsOfASlotAreOneWrite(t *testing.T) {
 	const keys, each = 20, 100
 	w := newWorld(t)
@@ -60,7 +59,7 @@ func TestPingsOfASlotAreOneWrite(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if n := w.wrote.Load(); n > keys { // where a slot ended meanwhile, once each
+	if n := w.wrote.Load(); n > keys { // one more for each key if the slot ends meanwhile
 		t.Errorf("%d jobs were written for %d pings of %d keys in one slot", n, keys*each, keys)
 	}
 	if n := w.done.Load() - keys; n > keys*each/4 {
@@ -68,9 +67,9 @@ func TestPingsOfASlotAreOneWrite(t *testing.T) {
 	}
 }
 
-// Nothing is answered from memory: whatever became of the job between two pings of a slot, on this
-// node or another, the second one finds it.
-func TestTheNextPingFindsWhatHasChanged(t *testing.T) {
+// No answer comes from a cache: the second ping of a slot reads every change made to the job since the first, on any
+// node.
+func TestPingReadsCurrentJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(w *world)
 		is     func(before, after futurejobs.Job) bool
@@ -108,7 +107,7 @@ func TestTheNextPingFindsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// apply does what somebody else does.
+// apply applies effects as another client does.
 func (w *world) apply(effects ...futurejobs.Effect) {
 	w.Helper()
 	w.refresh()
@@ -116,7 +115,7 @@ func (w *world) apply(effects ...futurejobs.Effect) {
 	fatal(w.T, err)
 }
 
-// gated is a real ledger that waits to be let go.
+// gated is a real ledger that blocks until it is released.
 type gated struct {
 	pings.Ledger
 	open  chan struct{}
@@ -133,8 +132,7 @@ func (g *gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs
 	return g.Ledger.Apply(ctx, b)
 }
 
-// queue sends pings that wait, in their order, while one before them is written. The answers come
-// once the gate is open.
+// queue queues pings in order while an earlier one is being written. The answers arrive after the gate opens.
 func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
 	w.Helper()
 	for i, p := range append([]pings.Ping{w.of("before", rules.Success)}, all...) {
@@ -154,7 +152,7 @@ func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
 	return answers
 }
 
-// Signals of a key that come together keep their order, and those that say the same are one.
+// Pings of a key in one batch keep their order, and equal consecutive ones are merged.
 func TestSignalsOfABatch(t *testing.T) {
 	w := newWorld(t)
 	g := gate(w.Store)
@@ -189,8 +187,8 @@ func TestSignalsOfABatch(t *testing.T) {
 	}
 }
 
-// What waits when a node stops is taken in still.
-func TestWhatWaitsIsTakenInAtTheEnd(t *testing.T) {
+// Queued pings are applied when a node stops.
+func TestQueuedPingsAreAppliedOnStop(t *testing.T) {
 	w := newWorld(t)
 	g := gate(w.Store)
 	cancel, wait := w.begins(g)
@@ -206,7 +204,7 @@ func TestWhatWaitsIsTakenInAtTheEnd(t *testing.T) {
 	w.job("nightly")
 }
 
-// A rule that another node saved is looked for before a ping is refused.
+// A ping is refused only after the rules of other nodes were read.
 func TestRulesOfOtherNodesAreFound(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
@@ -219,8 +217,8 @@ func TestRulesOfOtherNodesAreFound(t *testing.T) {
 	}
 }
 
-// A rule that is paused begins no new wait, and answers all the same.
-func TestPausedRulesBeginNothing(t *testing.T) {
+// A paused rule creates no job, but its pings are still answered.
+func TestPausedRuleCreatesNoJob(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.Store)
 	w.take(w.of("nightly", rules.Success))
@@ -235,13 +233,13 @@ func TestPausedRulesBeginNothing(t *testing.T) {
 	}
 }
 
-// A ping that its rule does not take is refused alone, and those that come with it are taken in.
-func TestARefusedPingIsAlone(t *testing.T) {
+// A ping refused by its rule does not affect the others of its batch.
+func TestRefusedPingDoesNotAffectBatch(t *testing.T) {
 	w := newWorld(t)
 	g := gate(w.Store)
 	w.runs(g)
 	unknown, renamed := w.of("nightly", rules.Success), w.of("nightly", rules.Success)
-	unknown.Rule = "nobody"
+	unknown.Rule = "unknown"
 	renamed.RuleID++
 	answers := w.queue(g, w.of("first", rules.Success), unknown, renamed, w.of("weekly", rules.Success))
 	close(g.open)
@@ -254,7 +252,7 @@ func TestARefusedPingIsAlone(t *testing.T) {
 	w.job("weekly")
 }
 
-// refusing is a real ledger whose database does not take a key.
+// refusing is a real ledger whose database refuses a key.
 type refusing struct {
 	*store.Store
 	key string
@@ -269,7 +267,7 @@ func (r refusing) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 	return r.Store.Apply(ctx, b)
 }
 
-func TestAPingThatTheDatabaseRefusesIsAlone(t *testing.T) {
+func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 	w := newWorld(t)
 	w.runs(refusing{w.Store, "bad"})
 	var sent sync.WaitGroup
@@ -287,7 +285,7 @@ func TestAPingThatTheDatabaseRefusesIsAlone(t *testing.T) {
 	sent.Wait()
 }
 
-// A queue that is full refuses what comes, and holds nobody up.
+// A full queue refuses further pings without blocking.
 func TestAFullQueueRefuses(t *testing.T) {
 	w := newWorld(t)
 	taker := pings.NewTaker(pings.Receiver{Book: w.book, Ledger: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
@@ -307,8 +305,8 @@ func TestAFullQueueRefuses(t *testing.T) {
 	}
 }
 
-// A node that stops takes in what it has, and refuses what comes: no ping is answered well that is
-// not committed, and none hangs.
+// A node that stops applies its queued pings and refuses new ones: every ping answered without an error is committed,
+// and none hangs.
 func TestStoppingLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	stop := w.runs(w.Store)
@@ -340,14 +338,14 @@ func TestStoppingLosesNothing(t *testing.T) {
 	}
 }
 
-// absent is a real store whose database is away.
+// absent is a real store whose database is unavailable.
 type absent struct{ *store.Store }
 
 func (absent) Apply(context.Context, futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 }
 
-func TestAnAbsentDatabaseIsSaid(t *testing.T) {
+func TestUnavailableDatabase(t *testing.T) {
 	w := newWorld(t)
 	w.runs(absent{w.Store})
 	if err := w.taker.Receive(t.Context(), w.of("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {

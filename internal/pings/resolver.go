@@ -13,28 +13,28 @@ import (
 	"deadman/rules"
 )
 
-// Book knows the rules. rules.Catalog implements it.
+// Book has the rules. rules.Catalog implements it.
 type Book interface {
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
-	// Paused reports whether the rule of a name begins no new waits for a while.
+	// Paused reports whether the rule of a name is paused and creates no jobs.
 	Paused(name string) bool
-	// Revision is the revision of the rule set that answers are given from.
+	// Revision returns the revision of the loaded rules.
 	Revision() int64
-	// Refresh reads the rules anew if they changed.
+	// Refresh reloads the rules if they changed.
 	Refresh(ctx context.Context) error
 }
 
 var _ Book = (*rules.Catalog)(nil)
 
-// Target is whose ping it is.
+// Target is the rule and key of a ping.
 type Target struct {
 	Rule   string
 	RuleID int32
 	Key    string
 }
 
-// Resolver finds out whose a ping is. It is safe for concurrent use.
+// Resolver finds the rule and key of a ping. It is safe for concurrent use.
 type Resolver struct {
 	Store Store
 	Book  Book
@@ -44,18 +44,17 @@ type Resolver struct {
 	newest ruleRefresher
 }
 
-// Resolve finds whose the ping of a path is, and what it says. create makes an address for a key that
-// is not known to the rule of a ping key.
+// Resolve returns the rule, the key and the signal of a ping's path. If create is set, it creates an address for a key
+// that is unknown to the rule of a ping key.
 //
-//  1. The id is that of a key's address, and a signal may follow; or it is a ping key, and a key
-//     follows, and then a signal.
-//  2. Of the rules that have the ping key, one has to know the key: it declares it, or there is an
-//     address for it.
-//  3. Where none does, the rules are looked at anew: another node may have saved one.
-//  4. Where none does still, one that is alone with the ping key learns the key if it is to, and if
-//     it would take pings of it.
+//  1. The id is that of a key's address, optionally followed by a signal; or it is a ping key, followed by a key and
+//     optionally a signal.
+//  2. Of the rules with the ping key, exactly one must know the key: it declares the key or has an address for it.
+//  3. If none does, the rules are refreshed: another node may have saved one.
+//  4. If still none does and only one rule has the ping key, an address is created, if requested and if the rule
+//     accepts pings of the key.
 //
-// It returns ErrUnknown, ErrAmbiguous, ErrExit, ErrFull, and the errors of rules.Rule.TakesBeats.
+// It returns ErrUnknown, ErrAmbiguous, ErrBadExitStatus, ErrTooManyAddresses, and the errors of rules.Rule.TakesBeats.
 func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
@@ -90,7 +89,7 @@ func orUnknown(err error) error {
 	return err
 }
 
-// targets are the addresses of an id, as they were seconds ago or later.
+// targets returns the addresses of an id, at most a few seconds old.
 func (f *Resolver) targets(ctx context.Context, id string) ([]Address, error) {
 	now, changes := f.Now(), f.recent.changes()
 	if found, ok := f.recent.get(seenID(id), now); ok {
@@ -103,7 +102,7 @@ func (f *Resolver) targets(ctx context.Context, id string) ([]Address, error) {
 	return found, err
 }
 
-// ruleKnowing is the one rule of those that have a ping key which knows a key.
+// ruleKnowing returns the single rule with this ping key that knows the key.
 func (f *Resolver) ruleKnowing(ctx context.Context, having []Address, key string) (Target, error) {
 	var found []Target
 	for _, a := range having {
@@ -124,7 +123,7 @@ func (f *Resolver) ruleKnowing(ctx context.Context, having []Address, key string
 	return Target{}, ErrAmbiguous
 }
 
-// knowingSince is knowing by the rules as they are now; ErrUnknown where they are at a revision still.
+// knowingSince is ruleKnowing after a refresh of the rules; ErrUnknown if their revision is unchanged.
 func (f *Resolver) knowingSince(ctx context.Context, revision int64, having []Address, key string) (Target, error) {
 	if err := f.newest.refresh(ctx, f.Book); err != nil {
 		return Target{}, err
@@ -135,8 +134,8 @@ func (f *Resolver) knowingSince(ctx context.Context, revision int64, having []Ad
 	return f.ruleKnowing(ctx, having, key)
 }
 
-// knows reports whether the rule of a ping key declares a key, or has an address for it; or did so
-// seconds ago.
+// knows reports whether the rule of a ping key declares a key or has an address for it. The result may be a few seconds
+// old.
 func (f *Resolver) knows(ctx context.Context, a Address, key string) (bool, error) {
 	now, changes := f.Now(), f.recent.changes()
 	if _, ok := f.recent.get(seenKey(a.RuleID, key), now); ok {
@@ -162,37 +161,36 @@ func expects(r *rules.Rule, key string) bool {
 	return h != nil && slices.Contains(h.Keys, key)
 }
 
-// createAddress makes an address for a key that pings are to bring into being.
+// createAddress creates an address for a key at its first ping.
 func (f *Resolver) createAddress(ctx context.Context, having []Address, key string) (Target, bool, error) {
 	if len(having) > 1 {
-		return Target{}, false, ErrAmbiguous // nobody knows whose it is to be
+		return Target{}, false, ErrAmbiguous // the rule of the key is ambiguous
 	}
 	of := having[0]
 	rule, err := f.Book.Newest(of.Rule)
 	if err != nil {
 		return Target{}, false, err
 	}
-	if err := rule.TakesBeats(key); err != nil { // an address that nothing can come in by helps nobody
+	if err := rule.TakesBeats(key); err != nil { // an address that accepts no pings is useless
 		return Target{}, false, err
 	}
 	_, created, err := f.Create(ctx, Address{RuleID: of.RuleID, Rule: of.Rule, Key: key}, false)
 	return Target{of.Rule, of.RuleID, key}, created, err
 }
 
-// Create makes the address of a rule and a key, or returns the one that it has, unless replace:
-// then a new one takes its place. Where a.ID is empty, nobody can guess the new one. The errors are
-// those of Store.CreatePingAddress.
+// Create creates the address of a rule and a key, or returns the existing one. If replace is set, the new one replaces
+// it. If a.ID is empty, the id is random. The errors are those of Store.CreatePingAddress.
 func (f *Resolver) Create(ctx context.Context, a Address, replace bool) (kept Address, created bool, err error) {
 	if a.ID == "" {
 		if a.ID, err = NewID(); err != nil {
 			return a, false, err
 		}
 	}
-	defer f.recent.forget() // also after an error: it may have been done nevertheless
+	defer f.recent.forget() // also after an error: the change may be committed
 	return f.Store.CreatePingAddress(ctx, a, replace)
 }
 
-// Sharers are the names of the rules that have an id, which are several where it is a ping key.
+// Sharers returns the names of the rules with an id; several rules may share a ping key.
 func (f *Resolver) Sharers(ctx context.Context, id string) ([]string, error) {
 	found, err := f.Store.PingTargets(ctx, id)
 	names := make([]string, len(found))
@@ -202,20 +200,20 @@ func (f *Resolver) Sharers(ctx context.Context, id string) ([]string, error) {
 	return names, err
 }
 
-// Addresses are those of a rule. The errors are those of Store.PingAddresses.
+// Addresses returns the addresses of a rule. The errors are those of Store.PingAddresses.
 func (f *Resolver) Addresses(ctx context.Context, ruleID int32) ([]Address, error) {
 	return f.Store.PingAddresses(ctx, ruleID)
 }
 
-// Delete takes an address away: on this node at once, and on others within seconds. The errors are
-// those of Store.DeletePingAddress.
+// Delete deletes an address: on this node at once, on others within seconds. The errors are those of
+// Store.DeletePingAddress.
 func (f *Resolver) Delete(ctx context.Context, ruleID int32, key string) error {
 	defer f.recent.forget()
 	return f.Store.DeletePingAddress(ctx, ruleID, key)
 }
 
-// History is what the log has of a rule's pings, newest first: of a key, or of all where it is
-// empty; those with a smaller id than before, where that is not 0.
+// History returns log entries of a rule's pings, newest first. An empty key returns those of all keys. If before is not
+// 0, only entries with smaller ids are returned.
 func (f *Resolver) History(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]Entry, error) {
 	entries, err := f.Store.PingLog(ctx, ruleID, key, before, limit)
 	fillDurations(entries)
@@ -226,15 +224,14 @@ func seenID(id string) string { return "id/" + id }
 
 func seenKey(ruleID int32, key string) string { return fmt.Sprintf("key/%d/%s", ruleID, key) }
 
-// ruleRefresher has the rules read anew for whoever is to know of all that was saved before it asked. All
-// who ask while they are read have them read once more, together: who guesses keys asks the database
-// no faster than it answers. The zero value is ready.
+// ruleRefresher refreshes the rules for callers that need every change committed before their call. Concurrent callers
+// share one refresh, so clients that guess keys query the database no faster than it answers. The zero value is ready.
 type ruleRefresher struct {
 	reading sync.Mutex
-	begun   atomic.Int64 // how often they were read, or are being read
+	begun   atomic.Int64 // number of refreshes that have begun
 }
 
-// refresh returns once the rules are read, by a reading that began after the call.
+// refresh returns after a refresh of the rules that began after the call.
 func (n *ruleRefresher) refresh(ctx context.Context, book Book) error {
 	came := n.begun.Load()
 	n.reading.Lock()
@@ -245,7 +242,7 @@ func (n *ruleRefresher) refresh(ctx context.Context, book Book) error {
 	n.begun.Add(1)
 	err := book.Refresh(ctx)
 	if err != nil {
-		n.begun.Add(-1) // nobody else has them by that
+		n.begun.Add(-1) // no other caller has counted it
 	}
 	return err
 }

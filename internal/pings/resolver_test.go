@@ -13,7 +13,7 @@ import (
 	"deadman/rules"
 )
 
-// address makes an address of a key of the world's rule, or its ping key.
+// address creates an address of a key of the world's rule, or its ping key.
 func (w *world) address(key string) pings.Address {
 	w.Helper()
 	a, made, err := w.finder.Create(w.Context(), pings.Address{RuleID: w.rule.Engine().ID, Rule: "backup", Key: key}, false)
@@ -23,7 +23,7 @@ func (w *world) address(key string) pings.Address {
 	return a
 }
 
-// find finds whose a ping is.
+// find resolves a path.
 func (w *world) find(path string, create bool) (pings.Target, pings.Signal, bool, error) {
 	w.Helper()
 	p, err := pings.ReadPath("/ping/" + path)
@@ -31,7 +31,7 @@ func (w *world) find(path string, create bool) (pings.Target, pings.Signal, bool
 	return w.finder.Resolve(w.Context(), p, create)
 }
 
-func TestFinder(t *testing.T) {
+func TestResolve(t *testing.T) {
 	w := newWorld(t)
 	own, all := w.address("photos").ID, w.address("").ID
 	for path, want := range map[string]struct {
@@ -55,17 +55,17 @@ func TestFinder(t *testing.T) {
 		own + "/expected":       {err: pings.ErrUnknown},
 		own + "/fail/1":         {err: pings.ErrUnknown},
 		all:                     {err: pings.ErrUnknown},
-		all + "/photos":         {"photos", rules.Success, -1, nil}, // it has an address
+		all + "/photos":         {"photos", rules.Success, -1, nil}, // has an address
 		all + "/nightly/fail":   {"nightly", rules.Failure, -1, nil},
 		all + "/weekly/3":       {"weekly", rules.Failure, 3, nil},
 		all + "/monthly":        {err: pings.ErrUnknown},
-		all + "/fail":           {err: pings.ErrUnknown}, // a key of this name, which nobody knows
+		all + "/fail":           {err: pings.ErrUnknown}, // an unknown key with the name of a signal
 		strings.Repeat("x", 22): {err: pings.ErrUnknown},
-		"nobody/nightly":        {err: pings.ErrUnknown},
+		"unknown/nightly":       {err: pings.ErrUnknown},
 		all + "/nightly/256":    {err: pings.ErrBadExitStatus},
 		all + "/nightly/finish": {err: pings.ErrUnknown},
 	} {
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			to, says, _, err := w.find(path, false)
 			if want.err != nil || err != nil {
 				if !errors.Is(err, want.err) {
@@ -84,8 +84,8 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// A ping may make its key known, once, and only where it is plain whose it is.
-func TestAPingMakesItsKeyKnown(t *testing.T) {
+// A ping creates the address of its key once, and only if the rule is unambiguous.
+func TestPingCreatesAddress(t *testing.T) {
 	w := newWorld(t)
 	all := w.address("").ID
 	for i, want := range []bool{true, false} {
@@ -105,7 +105,7 @@ func TestAPingMakesItsKeyKnown(t *testing.T) {
 	if _, _, _, err := w.find(all+"/db-8", false); !errors.Is(err, pings.ErrUnknown) {
 		t.Errorf("a ping that is none made its key known: %v", err)
 	}
-	// Two rules with one ping key: whoever knows the key has it, and nobody else learns it.
+	// Two rules share a ping key: a key belongs to the rule that knows it, and an unknown key creates no address.
 	w.save(strings.NewReplacer("name: backup", "name: reports", "nightly, weekly", "monthly, weekly").Replace(backup))
 	w.refresh()
 	other, err := w.book.Newest("reports")
@@ -124,8 +124,8 @@ func TestAPingMakesItsKeyKnown(t *testing.T) {
 	}
 }
 
-// A key that another node's save declares is known by the ping that comes next.
-func TestKeysThatAreDeclaredElsewhere(t *testing.T) {
+// A key declared by another node's save is known to the next ping.
+func TestKeysDeclaredOnAnotherNode(t *testing.T) {
 	w := newWorld(t)
 	all := w.address("").ID
 	if _, _, _, err := w.find(all+"/monthly", false); !errors.Is(err, pings.ErrUnknown) {
@@ -137,10 +137,10 @@ func TestKeysThatAreDeclaredElsewhere(t *testing.T) {
 	}
 }
 
-// slow is a real book whose readings wait to be let go.
+// slow is a real book whose refreshes block until they are released.
 type slow struct {
 	*rules.Catalog
-	asked atomic.Int64 // at which revision it is
+	asked atomic.Int64 // counts reads of the revision
 	read  atomic.Int64
 	letGo chan struct{}
 }
@@ -156,8 +156,8 @@ func (s *slow) Refresh(ctx context.Context) error {
 	return s.Catalog.Refresh(ctx)
 }
 
-// Those who guess keys while the rules are read have them read together.
-func TestGuessesReadTheRulesTogether(t *testing.T) {
+// Clients that guess keys during a refresh share the next one.
+func TestGuessesShareRefreshes(t *testing.T) {
 	const guesses = 50
 	w := newWorld(t)
 	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
@@ -182,8 +182,8 @@ func TestGuessesReadTheRulesTogether(t *testing.T) {
 	}
 }
 
-// An address that was taken away ends here at once, and on other nodes within seconds.
-func TestAddressesEnd(t *testing.T) {
+// A deleted address stops working on this node at once, and on other nodes within seconds.
+func TestDeletedAddressStopsWorking(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
 	there := pings.Resolver{Store: w.Store, Book: w.book, Now: func() time.Time { return now }}

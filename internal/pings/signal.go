@@ -9,16 +9,16 @@ import (
 	"deadman/rules"
 )
 
-// Signal is what a ping says.
+// Signal is the meaning of a ping.
 type Signal struct {
 	Kind rules.Signal
-	Exit *int // the exit status that it is derived from, 0 to 255; nil: none
+	Exit *int // the exit status it is derived from, 0 to 255; nil: none
 }
 
-// maxExit is the greatest status that a program can exit with.
+// maxExit is the maximum exit status of a program.
 const maxExit = 255
 
-// readSignal reads what the path of a ping ends with. It returns ErrUnknown, or ErrExit.
+// readSignal parses the end of a ping's path. It returns ErrUnknown or ErrBadExitStatus.
 func readSignal(parts []string) (Signal, error) {
 	if len(parts) == 0 {
 		return Signal{Kind: rules.Success}, nil
@@ -33,7 +33,7 @@ func readSignal(parts []string) (Signal, error) {
 	return readExit(parts[0])
 }
 
-// readExit reads an exit status: 0 is a success.
+// readExit parses an exit status: 0 is a success.
 func readExit(s string) (Signal, error) {
 	for _, digit := range s {
 		if digit < '0' || digit > '9' {
@@ -52,7 +52,7 @@ func readExit(s string) (Signal, error) {
 	return Signal{Kind: rules.Failure, Exit: &status}, nil
 }
 
-// ReadRun reads the id of a run, which is a UUID. It returns ErrRun.
+// ReadRun parses the id of a run, which is a UUID. It returns ErrBadRunID.
 func ReadRun(s string) (string, error) {
 	id, err := uuid.Parse(s)
 	if err != nil || (len(s) != 36 && len(s) != 32) {
@@ -61,8 +61,8 @@ func ReadRun(s string) (string, error) {
 	return id.String(), nil
 }
 
-// fillDurations fills in how long runs took, from the entries of a list, newest first. A run ends with the
-// first success or failure of its id after its start; where pings name no run, with the next one.
+// fillDurations sets the durations of runs in a list of entries, newest first. A run ends with the first success or
+// failure of its id after its start; for pings without a run id, with the next one.
 func fillDurations(entries []Entry) {
 	type lane struct {
 		rule     int32

@@ -26,7 +26,7 @@ func TestPaths(t *testing.T) {
 		"/ping/":                                   nil,
 		"/ping/%zz":                                nil,
 		"/pong/k":                                  nil,
-		"/ping/" + strings.ReplaceAll(id, "-", ""): {ID: strings.ReplaceAll(id, "-", ""), Rest: []string{}}, // no UUID as addresses have them
+		"/ping/" + strings.ReplaceAll(id, "-", ""): {ID: strings.ReplaceAll(id, "-", ""), Rest: []string{}}, // not the form of UUIDs in addresses
 	} {
 		got, err := pings.ReadPath(path)
 		switch {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// backup is the rule of the world: slots so long that hardly a test sees one end.
+// backup is the rule of the world. Its slots are so long that hardly any test sees the end of one.
 const backup = `
 name: backup
 entity: host
@@ -28,7 +28,7 @@ trigger: {heartbeat: {every: 24h, grace: 1h, max: 6h, keys: [nightly, weekly]}}
 slot: 6h
 `
 
-// world is a real store with a rule in it, and a node that takes pings in.
+// world is a real store with a rule, and a node that receives pings.
 type world struct {
 	*testing.T
 	*store.Store
@@ -37,8 +37,8 @@ type world struct {
 	finder *pings.Resolver
 	taker  *pings.Receiver
 	writer *pings.LogWriter
-	done   atomic.Int64 // transactions that came to something
-	wrote  atomic.Int64 // jobs that they changed
+	done   atomic.Int64 // transactions that changed jobs
+	wrote  atomic.Int64 // jobs changed
 }
 
 func newWorld(t *testing.T) *world {
@@ -65,7 +65,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// save saves a rule, as another node would: the book of this one does not know yet.
+// save saves a rule as another node does: the book of this node is not refreshed.
 func (w *world) save(text string) {
 	w.Helper()
 	documents, err := rules.Parse([]byte(text), "test.yaml")
@@ -90,13 +90,13 @@ func (w *world) Beaten(done futurejobs.ApplyResult) {
 	w.wrote.Add(int64(done.Created + done.Beaten))
 }
 
-// runs has a taker take pings in, until stop.
+// runs starts a receiver; stop ends it.
 func (w *world) runs(ledger pings.Ledger) (stop func()) {
 	cancel, wait := w.begins(ledger)
 	return func() { cancel(); wait() }
 }
 
-// begins is runs with the two halves of stop: cancel does not wait.
+// begins is runs with stop in two halves: cancel does not wait.
 func (w *world) begins(ledger pings.Ledger) (cancel, wait func()) {
 	w.writer = &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
 	w.taker = pings.NewTaker(pings.Receiver{
@@ -117,18 +117,18 @@ func (w *world) begins(ledger pings.Ledger) (cancel, wait func()) {
 	return cancel, wait
 }
 
-// of is a ping of a key.
+// of returns a ping of a key.
 func (w *world) of(key string, kind rules.Signal) pings.Ping {
 	return pings.Ping{Target: pings.Target{Rule: "backup", RuleID: w.rule.Engine().ID, Key: key}, Signal: pings.Signal{Kind: kind}}
 }
 
-// take takes a ping in, or fails the test.
+// take sends a ping, or fails the test.
 func (w *world) take(p pings.Ping) {
 	w.Helper()
 	fatal(w.T, w.taker.Receive(w.Context(), p))
 }
 
-// job is the pending job of a key.
+// job returns the pending job of a key.
 func (w *world) job(key string) futurejobs.Job {
 	w.Helper()
 	l, err := w.Job(w.Context(), "backup", key)
@@ -136,7 +136,7 @@ func (w *world) job(key string) futurejobs.Job {
 	return l.Job
 }
 
-// log is what the log has of a key, newest first.
+// log returns the log of a key, newest first.
 func (w *world) log(key string) []pings.Entry {
 	w.Helper()
 	w.writer.Write(w.Context())

@@ -15,18 +15,17 @@ import (
 	"deadman/internal/configfile"
 )
 
-// MaxAnswer bounds an answer, in bytes.
+// MaxAnswer is the maximum size of an answer, in bytes.
 const MaxAnswer = 256 << 10
 
-// field reads the value of one field; its name is known to whoever calls it.
+// field parses the value of one field; the caller knows the name.
 type field func(value json.RawMessage) error
 
-// readAnswer reads an answer strictly: a field that is not known, or has a value of another
-// type, may be what the service wanted to say. What the values come to is looked at as for any
-// other handler.
+// readAnswer parses an answer strictly: an unknown field or a value of the wrong type is an error, as it may be a
+// mistake of the service. The values themselves are checked later, as for any other handler.
 func readAnswer(data []byte, c checks.Check) (checks.Answer, error) {
 	if len(data) > MaxAnswer {
-		return checks.Answer{}, fmt.Errorf("it has %d bytes, the most is %d; answer with less text and state", len(data), MaxAnswer)
+		return checks.Answer{}, fmt.Errorf("it has %d bytes, the limit is %d; answer with less text and state", len(data), MaxAnswer)
 	}
 	a := checks.Answer{Step: c.Step}
 	given, err := object(data, map[string]field{
@@ -41,19 +40,19 @@ func readAnswer(data []byte, c checks.Check) (checks.Answer, error) {
 		return checks.Answer{}, err
 	}
 	if !given["next"] && !given["outcome"] {
-		return checks.Answer{}, errors.New(`it has neither "next" nor "outcome"; write when to look again, or how the job ends`)
+		return checks.Answer{}, errors.New(`it has neither "next" nor "outcome"; write the time of the next check, or the outcome of the job`)
 	}
 	return a, nil
 }
 
-// object reads the fields of an object, and says which of them there are.
+// object parses the fields of an object and returns the set of given fields.
 func object(data []byte, fields map[string]field) (given map[string]bool, err error) {
 	if !json.Valid(data) {
-		return nil, errors.New("it is no JSON")
+		return nil, errors.New("it is not JSON")
 	}
 	var values map[string]json.RawMessage
 	if data = bytes.TrimSpace(data); data[0] != '{' || json.Unmarshal(data, &values) != nil {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	given = make(map[string]bool, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -76,7 +75,7 @@ func unknown(name string, known []string) error {
 	return fmt.Errorf("unknown field %q; the fields here are %s", clip(name), strings.Join(known, ", "))
 }
 
-// plain reads a value of a type, as people call it.
+// plain parses a value into a Go type; what is its name in errors.
 func plain[T any](value json.RawMessage, to *T, what string) error {
 	if string(value) == "null" {
 		return fmt.Errorf("it is null; write %s, or leave it out", what)
@@ -87,7 +86,7 @@ func plain[T any](value json.RawMessage, to *T, what string) error {
 	return nil
 }
 
-// instant reads an instant, or null.
+// instant parses an instant, or null.
 func instant(value json.RawMessage, to *time.Time) error {
 	if string(value) == "null" {
 		return nil
@@ -113,7 +112,7 @@ func stateOf(value json.RawMessage, to *json.RawMessage) error {
 	return nil
 }
 
-// drafts reads what to say. step is how many steps were taken before.
+// drafts parses alerts. step is the number of steps taken before.
 func drafts(value json.RawMessage, to *[]alerts.Draft, step int) error {
 	var all []json.RawMessage
 	if err := plain(value, &all, "a list"); err != nil {

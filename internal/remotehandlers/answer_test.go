@@ -36,7 +36,7 @@ func schemaOf(t *testing.T, part string) *jsonschema.Schema {
 	return s
 }
 
-// fits says what a schema has against a text.
+// fits returns the schema violations of a text.
 func fits(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -58,7 +58,7 @@ func requestSchema(t *testing.T, text []byte) {
 	}
 }
 
-// What is taken is what the schema says, and what is refused is told with its place and remedy.
+// The schema accepts exactly the answers that are accepted, and a refused answer is reported with its place and remedy.
 func TestAnswersAreReadStrictly(t *testing.T) {
 	s := newStand(t)
 	var answer atomic.Value
@@ -71,11 +71,11 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		{`{"next": "2026-03-02T13:00:00Z"}`, ""},
 		{`{"next": "2026-03-02T13:00:00.5+01:00", "nominal": false, "step": 4, "state": {}, "alerts": []}`, ""},
 		{alert(`"severity": "info", "status": "firing", "step": "first", "text": "", "labels": {"a": "b"}`), ""},
-		{"", "it is no JSON"},
-		{"null", "it is no JSON object"},
-		{`[{"next": null}]`, "it is no JSON object"},
-		{`{"next": null} {}`, "it is no JSON"},
-		{`{}`, `it has neither "next" nor "outcome"; write when to look again, or how the job ends`},
+		{"", "it is not JSON"},
+		{"null", "it is not a JSON object"},
+		{`[{"next": null}]`, "it is not a JSON object"},
+		{`{"next": null} {}`, "it is not JSON"},
+		{`{}`, `it has neither "next" nor "outcome"; write the time of the next check, or the outcome of the job`},
 		{`{"step": 1}`, `neither "next" nor "outcome"`},
 		{`{"nxt": null}`, `unknown field "nxt"; did you mean "next"?`},
 		{`{"Next": null}`, `unknown field "Next"; did you mean "next"?`},
@@ -91,7 +91,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		{`{"next": null, "state": [1]}`, `state: [1] is not an object`},
 		{`{"next": null, "state": null}`, `state: null is not an object`},
 		{`{"next": null, "alerts": {}}`, `alerts: {} is not a list`},
-		{`{"next": null, "alerts": ["late"]}`, `alerts: [0]: it is no JSON object`},
+		{`{"next": null, "alerts": ["late"]}`, `alerts: [0]: it is not a JSON object`},
 		{alert(`"sevrity": "info"`), `alerts: [1]: unknown field "sevrity"; did you mean "severity"?`},
 		{alert(`"severity": 1`), `alerts: [1]: severity: 1 is not text`},
 		{alert(`"status": true`), `alerts: [1]: status: true is not text`},
@@ -102,7 +102,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 	} {
 		answer.Store(c.answer)
 		_, err := s.services.Named("shipping").Check(within(t), check)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), "the answer on deadman.handlers.shipping is none: ") || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), "invalid answer on deadman.handlers.shipping: ") || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.answer, err, c.want)
 		}
 		if wrong := fits(t, schema, []byte(c.answer)); (wrong == nil) != (c.want == "") {
@@ -113,7 +113,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 	if got, err := s.services.Named("shipping").Check(within(t), check); err != nil || got.Step != check.Step || got.Outcome != "shipped" || !got.Next.IsZero() {
 		t.Errorf("an outcome alone is %+v, %v", got, err)
 	}
-	for size, want := range map[int]string{remotehandlers.MaxAnswer: "", remotehandlers.MaxAnswer + 1: "it has 262145 bytes, the most is 262144; answer with less"} {
+	for size, want := range map[int]string{remotehandlers.MaxAnswer: "", remotehandlers.MaxAnswer + 1: "it has 262145 bytes, the limit is 262144; answer with less"} {
 		answer.Store(`{"next": null, "state": {"a": "` + strings.Repeat("x", size-len(`{"next": null, "state": {"a": ""}}`)) + `"}}`)
 		if _, err := s.services.Named("shipping").Check(within(t), check); (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%d bytes: %.200v", size, err)

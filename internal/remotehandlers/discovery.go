@@ -12,30 +12,29 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Discovery is the subject on which services are asked who they are.
+// Discovery is the subject of service discovery.
 const Discovery = micro.APIPrefix + ".INFO"
 
-// How long services have to say who they are.
+// The timeouts of discovery.
 const (
 	findTime  = time.Second
-	findQuiet = 250 * time.Millisecond // after somebody did
+	findQuiet = 250 * time.Millisecond // after the first answer
 	findMost  = 4096
 )
 
-// Instances are the services that say that they answer under a name.
+// Instances are the services that answer under a name.
 type Instances struct {
-	Service   string   // what they call themselves; several: with commas
+	Service   string   // name of the service; several names: separated by commas
 	Versions  []string // sorted
 	Instances int
 }
 
-// Directory are the services that there are, by the name that they answer under; "*" are those that
-// answer under any.
+// Directory has the discovered services by handler name; "*" has those that answer under any name.
 type Directory map[string]Instances
 
 const anyName = "*"
 
-// Of are the services that answer under a name.
+// Of returns the services that answer under a name.
 func (r Directory) Of(name string) (f Instances, ok bool) {
 	if f, ok = r[name]; !ok {
 		f, ok = r[anyName]
@@ -43,26 +42,25 @@ func (r Directory) Of(name string) (f Instances, ok bool) {
 	return f, ok
 }
 
-// Names are those that services answer under, sorted.
+// Names returns the handler names with services, sorted.
 func (r Directory) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r)), func(name string) bool { return name == anyName })
 }
 
-// Discover asks all services of NATS who they are, for up to a second, and returns those that answer
-// as handlers, by the name of the handler. One that is a plain subscription does not say so. The
-// errors are those of Wire.Gather.
+// Discover queries all services of NATS for up to a second, and returns those that answer as handlers, by handler name.
+// A plain subscription is not discovered. The errors are those of Requester.RequestMany.
 func (s *Services) Discover(ctx context.Context) (Directory, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	answers, err := s.wire.RequestMany(ctx, Discovery, findMost, findQuiet)
 	if err != nil {
-		return nil, fmt.Errorf("find handlers: %w", err)
+		return nil, fmt.Errorf("discover handlers: %w", err)
 	}
 	all := make(Directory)
 	for _, m := range answers {
 		var info micro.Info
 		if json.Unmarshal(m.Data, &info) != nil || info.Type != micro.InfoResponseType {
-			continue // whoever else answers there is no service
+			continue // not a NATS service
 		}
 		for _, name := range handlerNames(info) {
 			all[name] = all[name].and(info)
@@ -71,7 +69,7 @@ func (s *Services) Discover(ctx context.Context) (Directory, error) {
 	return all, nil
 }
 
-// handlerNames are the names of handlers that a service answers for.
+// handlerNames returns the handler names of a service.
 func handlerNames(info micro.Info) []string {
 	var names []string
 	for _, endpoint := range info.Endpoints {
@@ -87,7 +85,7 @@ func handlerNames(info micro.Info) []string {
 	return slices.Compact(names)
 }
 
-// and is f with one more instance.
+// and returns f with one more instance.
 func (f Instances) and(info micro.Info) Instances {
 	switch {
 	case f.Service == "":

@@ -11,14 +11,14 @@ import (
 	"deadman/internal/remotehandlers"
 )
 
-// joins has one more instance of a service answer on subjects.
+// joins starts one more instance of a service on subjects.
 func (s stand) joins(t *testing.T, name, version string, answer micro.HandlerFunc, subjects ...string) {
 	t.Helper()
 	service, err := micro.AddService(s.conn, micro.Config{Name: name, Version: version})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = service.Stop() }) // the connection may have gone first
+	t.Cleanup(func() { _ = service.Stop() }) // the connection may be closed first
 	for i, subject := range subjects {
 		if err := service.AddEndpoint(string(rune('a'+i)), answer, micro.WithEndpointSubject(subject)); err != nil {
 			t.Fatal(err)
@@ -29,10 +29,10 @@ func (s stand) joins(t *testing.T, name, version string, answer micro.HandlerFun
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestDiscover(t *testing.T) {
 	s := newStand(t)
 	if got, err := s.services.Discover(t.Context()); err != nil || len(got) != 0 {
-		t.Errorf("nobody is there: %v, %v", got, err)
+		t.Errorf("without services: %v, %v", got, err)
 	}
 	answers := func(r micro.Request) { _ = r.Respond([]byte(`{"next": null}`)) }
 	s.joins(t, "shipping", "1.0.0", answers, remotehandlers.Subject("shipping"), "orders.list")
@@ -94,7 +94,7 @@ func TestStateOfAService(t *testing.T) {
 	if _, err := shipping.Check(within(t), check); err != nil {
 		t.Fatal(err)
 	}
-	state(lookup.Up, true, true) // what it failed for stays to be read
+	state(lookup.Up, true, true) // the last error remains
 	if other := s.services.State("other"); other.Health != lookup.New {
 		t.Errorf("%+v", other)
 	}

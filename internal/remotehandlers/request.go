@@ -7,31 +7,31 @@ import (
 	"deadman/checks"
 )
 
-// Request is a check as a service gets it.
+// Request is the JSON form of a check.
 type Request struct {
-	Rule        string          `json:"rule" jsonschema_description:"The name of the rule."`
-	RuleVersion int             `json:"rule_version" jsonschema_description:"The version of the rule that began the wait."`
-	Entity      string          `json:"entity" jsonschema_description:"The kind of thing that is watched."`
-	Key         string          `json:"key" jsonschema_description:"Which one."`
-	JobID       int64           `json:"job_id" jsonschema_description:"The wait. A check that is tried again has the same job_id and count."`
-	Event       json.RawMessage `json:"event" jsonschema_description:"The body of the event that began the wait; null: there was none."`
-	State       json.RawMessage `json:"state" jsonschema_description:"That body with the updates merged over it."`
-	Since       time.Time       `json:"since" jsonschema_description:"When the wait began."`
-	Slot        time.Time       `json:"slot" jsonschema_description:"The slot that is looked at."`
-	At          time.Time       `json:"at" jsonschema_description:"When it is looked at: at its slot or, where the node was late, after it, but not after the time up to which the rule's streams are read. The time to count with."`
-	Count       int             `json:"count" jsonschema_description:"Decided checks before this one."`
-	Step        int             `json:"step" jsonschema_description:"Steps taken before this one."`
-	Said        int             `json:"said" jsonschema_description:"Alerts about the wait before this one."`
-	Pauses      []Pause         `json:"pauses" jsonschema_description:"When time stood still, oldest first."`
-	AckedUntil  time.Time       `json:"acknowledged_until,omitzero" jsonschema_description:"Somebody acknowledged what was said: until then nothing more should be, the year 9999 is for good; absent: nobody did."`
-	Manual      bool            `json:"manual" jsonschema_description:"A person asks: the answer may end the wait, and takes no step."`
-	Deadline    time.Time       `json:"deadline,omitzero" jsonschema_description:"Until when an answer counts, by the clock of the node."`
+	Rule        string          `json:"rule" jsonschema_description:"Name of the rule."`
+	RuleVersion int             `json:"rule_version" jsonschema_description:"Version of the rule that created the job."`
+	Entity      string          `json:"entity" jsonschema_description:"Entity type of the rule, such as order."`
+	Key         string          `json:"key" jsonschema_description:"Key of the entity."`
+	JobID       int64           `json:"job_id" jsonschema_description:"Id of the job. A retried check has the same job_id and count."`
+	Event       json.RawMessage `json:"event" jsonschema_description:"Body of the trigger event; null if there was none."`
+	State       json.RawMessage `json:"state" jsonschema_description:"Trigger body merged with the updates."`
+	Since       time.Time       `json:"since" jsonschema_description:"Start of the job."`
+	Slot        time.Time       `json:"slot" jsonschema_description:"Slot of the check."`
+	At          time.Time       `json:"at" jsonschema_description:"Time of the check: its slot or, if the node was late, a later time, but not after the time up to which the rule's streams are read. Use it as the current time."`
+	Count       int             `json:"count" jsonschema_description:"Number of completed checks before this one."`
+	Step        int             `json:"step" jsonschema_description:"Number of steps taken before this check."`
+	Said        int             `json:"said" jsonschema_description:"Number of alerts raised by the job before this check."`
+	Pauses      []Pause         `json:"pauses" jsonschema_description:"Pauses of the job, oldest first."`
+	AckedUntil  time.Time       `json:"acknowledged_until,omitzero" jsonschema_description:"End of an acknowledgement: no further alerts should be raised until then; year 9999 means until resolved; absent if not acknowledged."`
+	Manual      bool            `json:"manual" jsonschema_description:"A user requested this check: the answer may end the job, and takes no step."`
+	Deadline    time.Time       `json:"deadline,omitzero" jsonschema_description:"Time by which the answer must arrive, by the clock of the node."`
 }
 
-// Pause is a span in which time stood still for a wait.
+// Pause is a period in which a job was paused.
 type Pause struct {
 	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero" jsonschema_description:"Absent: it goes on."`
+	To   time.Time `json:"to,omitzero" jsonschema_description:"End of the pause; absent while it lasts."`
 }
 
 func newRequest(c checks.Check) Request {

@@ -1,4 +1,4 @@
-// Package remotehandlers asks handlers in any language: services that answer on NATS.
+// Package remotehandlers calls handlers written in any language: services that answer on NATS.
 package remotehandlers
 
 import (
@@ -17,31 +17,30 @@ import (
 	"deadman/checks"
 )
 
-// Subject is where the handler of a name answers.
+// Subject returns the NATS subject of a handler.
 func Subject(name string) string { return subjects + name }
 
 const subjects = "deadman.handlers."
 
-// deadlineHeader is until when an answer counts, RFC 3339.
+// deadlineHeader is the header with the time until which an answer counts, in RFC 3339.
 const deadlineHeader = "Deadman-Deadline"
 
-// When a service is left alone, so that it holds up nobody but those who need it.
+// When a service that hangs is not called for a while, so that it delays only the jobs that need it.
 const (
-	maxConsecutiveTimeouts = 5 // checks in a row that had no answer in time
+	maxConsecutiveTimeouts = 5 // consecutive checks without an answer in time
 	backoffAfterTimeouts   = 10 * time.Second
 )
 
-// Requester carries a request to whoever answers on a subject. Its errors are nats.ErrNoResponders,
-// that of ctx, and those that mean that nobody can be asked at the moment.
+// Requester sends a request to the services on a subject. Its errors are nats.ErrNoResponders, the error of ctx, and
+// errors that mean that no request can be sent at the moment.
 type Requester interface {
 	Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
-	// RequestMany asks all who answer on a subject, and returns up to most answers: those that came
-	// until nothing did for quiet after the first, or until ctx's deadline. That nobody answers is
-	// no error.
+	// RequestMany sends a request to all services on a subject and returns up to most answers. It ends when no answer
+	// arrives for quiet after the first one, or at ctx's deadline. Having no answers is not an error.
 	RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error)
 }
 
-// Services are the handlers that answer elsewhere, by name. It is safe for concurrent use.
+// Services are the remote handlers by name. It is safe for concurrent use.
 type Services struct {
 	wire Requester
 
@@ -49,12 +48,12 @@ type Services struct {
 	known map[string]*service
 }
 
-// NewServices returns the services that answer over a wire.
+// NewServices returns the handlers reachable through wire.
 func NewServices(wire Requester) *Services {
 	return &Services{wire: wire, known: make(map[string]*service)}
 }
 
-// Named is the handler that answers under a name, whether or not it does at the moment.
+// Named returns the handler of a name, whether or not a service answers at the moment.
 func (s *Services) Named(name string) checks.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +68,7 @@ func (s *Services) Named(name string) checks.Handler {
 	return s.known[name]
 }
 
-// service is one handler, however many rules name it.
+// service is one handler, shared by all rules that name it.
 type service struct {
 	name    string
 	wire    Requester
@@ -79,10 +78,10 @@ type service struct {
 
 var _ checks.Handler = (*service)(nil)
 
-// errBackingOff means that a service hung, and is not asked for a while.
-var errBackingOff = fmt.Errorf("%d checks in a row had no answer in time, so that it is not asked for %s; see what it waits for, or raise guards.timeout", maxConsecutiveTimeouts, backoffAfterTimeouts)
+// errBackingOff means that a service hung and is not called for a while.
+var errBackingOff = fmt.Errorf("%d consecutive checks had no answer in time, so the handler is not called for %s; fix the service, or increase guards.timeout", maxConsecutiveTimeouts, backoffAfterTimeouts)
 
-// Check asks the service. That it can't be asked at all is a checks.Outage.
+// Check calls the service. If the service is unreachable, the error is a checks.Outage.
 func (s *service) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	answer, err := s.breaker.Execute(func() (checks.Answer, error) {
 		answer, err := s.ask(ctx, c)
@@ -111,18 +110,18 @@ func (s *service) ask(ctx context.Context, c checks.Check) (checks.Answer, error
 	case ctx.Err() != nil:
 		return checks.Answer{}, fmt.Errorf("the service on %s did not answer in time: %w", m.Subject, ctx.Err())
 	case errors.Is(err, nats.ErrMaxPayload):
-		return checks.Answer{}, fmt.Errorf("the check has %d bytes, which NATS does not take; have the events of the rule carry less, or raise max_payload there", len(m.Data))
+		return checks.Answer{}, fmt.Errorf("the check has %d bytes, more than NATS accepts; make the events of the rule smaller, or increase max_payload", len(m.Data))
 	case err != nil:
 		return checks.Answer{}, s.outage(err)
 	}
 	answer, err := answered(got, c)
 	if err != nil {
-		return checks.Answer{}, fmt.Errorf("the answer on %s is none: %w", m.Subject, err)
+		return checks.Answer{}, fmt.Errorf("invalid answer on %s: %w", m.Subject, err)
 	}
 	return answer, nil
 }
 
-// message is a check on its way.
+// message encodes a check as a NATS message.
 func (s *service) message(ctx context.Context, c checks.Check) (*nats.Msg, error) {
 	m, asked := nats.NewMsg(Subject(s.name)), newRequest(c)
 	if until, bounded := ctx.Deadline(); bounded {
@@ -131,20 +130,20 @@ func (s *service) message(ctx context.Context, c checks.Check) (*nats.Msg, error
 	}
 	var err error
 	if m.Data, err = json.Marshal(asked); err != nil {
-		return nil, fmt.Errorf("the check as JSON: %w", err)
+		return nil, fmt.Errorf("encode the check: %w", err)
 	}
 	return m, nil
 }
 
-// answered reads what a service answered to a check.
+// answered parses a service's answer to a check.
 func answered(m *nats.Msg, c checks.Check) (checks.Answer, error) {
 	if code := m.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return checks.Answer{}, fmt.Errorf("the service says %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))
+		return checks.Answer{}, fmt.Errorf("the service responded with error %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))
 	}
 	return readAnswer(m.Data, c)
 }
 
-// clipMost is how much is quoted of what somebody else wrote, in bytes.
+// clipMost is the maximum number of bytes quoted from an answer.
 const clipMost = 200
 
 func clip(text string) string {

@@ -25,7 +25,7 @@ import (
 
 var _ remotehandlers.Requester = (*bus.Bus)(nil)
 
-// stand is a broker, a node's connection to it, and that of somebody who serves.
+// stand is a broker with the connections of a node and of a service.
 type stand struct {
 	server   *bus.Server
 	bus      *bus.Bus
@@ -54,7 +54,7 @@ func newStand(t *testing.T) stand {
 	return stand{server, b, remotehandlers.NewServices(b), conn}
 }
 
-// serves answers under a name until the test ends, as a service that is written with micro.
+// serves starts a service with micro that answers under a name until the test ends.
 func (s stand) serves(t *testing.T, name string, answer micro.HandlerFunc) {
 	t.Helper()
 	service, err := micro.AddService(s.conn, micro.Config{Name: name, Version: "1.0.0", Endpoint: &micro.EndpointConfig{
@@ -73,7 +73,7 @@ func (s stand) serves(t *testing.T, name string, answer micro.HandlerFunc) {
 	}
 }
 
-// within bounds a check in which all goes well.
+// within returns a context for a check that succeeds.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -83,14 +83,14 @@ func within(t *testing.T) context.Context {
 
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// check is one with all that there can be.
+// check is a check with all fields set.
 var check = checks.Check{
 	JobID: 7, Rule: "late", RuleVersion: 3, Entity: "order", Key: "1042", Event: []byte(`{"id":"1042"}`), State: []byte(`{"id":"1042","n":1}`),
 	Since: noon.Add(-time.Hour), Slot: noon, At: noon.Add(time.Second), Count: 2, Step: 1, Said: 1,
 	Pauses: []checks.Pause{{From: noon.Add(-time.Minute), To: noon.Add(-time.Second)}, {From: noon}}, AckedUntil: noon.Add(time.Hour), Manual: true,
 }
 
-func TestAServiceIsAsked(t *testing.T) {
+func TestCheckCallsService(t *testing.T) {
 	s := newStand(t)
 	got := make(chan micro.Request, 1)
 	s.serves(t, "shipping", func(r micro.Request) {
@@ -129,17 +129,17 @@ func TestAServiceIsAsked(t *testing.T) {
 	requestSchema(t, asked.Data())
 }
 
-func TestAnErrorOfAServiceIsOfTheCheck(t *testing.T) {
+func TestServiceErrorIsErrorOfTheCheck(t *testing.T) {
 	s := newStand(t)
 	s.serves(t, "shipping", func(r micro.Request) { _ = r.Error("500", "no database", []byte(`{"next": null}`)) })
 	_, err := s.services.Named("shipping").Check(within(t), check)
 	var outage *checks.Outage
-	if err == nil || errors.As(err, &outage) || !strings.Contains(err.Error(), "the answer on deadman.handlers.shipping is none: the service says 500: no database") {
+	if err == nil || errors.As(err, &outage) || !strings.Contains(err.Error(), "invalid answer on deadman.handlers.shipping: the service responded with error 500: no database") {
 		t.Error(err)
 	}
 }
 
-// outageOf is the outage that a check met.
+// outageOf returns the outage of a check.
 func outageOf(t *testing.T, h checks.Handler) *checks.Outage {
 	t.Helper()
 	_, err := h.Check(within(t), check)
@@ -150,7 +150,7 @@ func outageOf(t *testing.T, h checks.Handler) *checks.Outage {
 	return outage
 }
 
-func TestWhoCannotBeAskedIsAnOutage(t *testing.T) {
+func TestUnreachableServiceIsOutage(t *testing.T) {
 	s := newStand(t)
 	h := s.services.Named("shipping")
 	if o := outageOf(t, h); !strings.Contains(o.Error(), "no service answers on deadman.handlers.shipping; start one, or correct the name") {
@@ -167,9 +167,9 @@ func TestWhoCannotBeAskedIsAnOutage(t *testing.T) {
 	}
 }
 
-// A service that hangs is left alone after a while: whoever needs it hears so at once. That it
-// is slow for one check, or has errors, is no reason.
-func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
+// A service that hangs is not called for a while: its jobs get an outage at once. A slow answer or an error is not
+// enough.
+func TestHangingServiceIsNotCalled(t *testing.T) {
 	s := newStand(t)
 	var asked atomic.Int32
 	hangs := atomic.Bool{}
@@ -195,7 +195,7 @@ func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if o := outageOf(t, s.services.Named("shipping")); !strings.Contains(o.Error(), "not asked for 10s") || errors.Is(o, context.DeadlineExceeded) {
+	if o := outageOf(t, s.services.Named("shipping")); !strings.Contains(o.Error(), "not called for 10s") || errors.Is(o, context.DeadlineExceeded) {
 		t.Error(o)
 	}
 	if state := s.services.State("shipping"); state.Health != lookup.Down || !strings.Contains(state.Error, "did not answer in time") {
@@ -209,7 +209,7 @@ func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// wire answers as a test says.
+// wire answers as the test defines.
 type wire func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 
 func (w wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
@@ -218,7 +218,7 @@ func (w wire) RequestMany(context.Context, string, int, time.Duration) ([]*nats.
 	return nil, nil
 }
 
-func TestAServiceIsTriedAgain(t *testing.T) {
+func TestServiceIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs, asked := true, 0
 		services := remotehandlers.NewServices(wire(func(ctx context.Context, _ *nats.Msg) (*nats.Msg, error) {
@@ -247,7 +247,7 @@ func TestAServiceIsTriedAgain(t *testing.T) {
 			hangs  bool
 		}{
 			{wait: 9 * time.Second, asked: 5, outage: true, hangs: true},
-			{wait: 2 * time.Second, asked: 6, hangs: true}, // one tries again
+			{wait: 2 * time.Second, asked: 6, hangs: true}, // one retries
 			{asked: 6, outage: true, hangs: true},
 			{wait: 11 * time.Second, asked: 7},
 			{asked: 8},

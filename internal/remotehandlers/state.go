@@ -11,15 +11,15 @@ import (
 	"deadman/checks/lookup"
 )
 
-// State is how a service did when it was asked, on this node.
+// State is the state of a service as seen by this node.
 type State struct {
 	Health     lookup.Health
-	AnsweredAt time.Time // zero: it never did
-	Error      string    // why it gave no answer last; empty: it always did
+	AnsweredAt time.Time // zero: never
+	Error      string    // cause of the last failure; empty: none
 	ErrorAt    time.Time
 }
 
-// State is how the service of a name did.
+// State returns the state of the service of a name.
 func (s *Services) State(name string) State {
 	s.mu.Lock()
 	one := s.known[name]
@@ -38,13 +38,13 @@ func (s *Services) State(name string) State {
 	return state
 }
 
-// stats is what is remembered of the checks of a service.
+// stats are the remembered results of a service's checks.
 type stats struct {
 	mu   sync.Mutex
 	seen State
 }
 
-// heard takes in what came of a check. That nobody waited for the answer says nothing.
+// heard records the result of a check. A check abandoned by its caller does not count.
 func (t *stats) heard(err error, now time.Time) {
 	if errors.Is(err, context.Canceled) {
 		return

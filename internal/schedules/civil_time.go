@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// civilTime is what a clock on the wall shows: seconds since 1970-01-01 00:00 on it. It has no zone.
+// civilTime is local time in seconds since 1970-01-01 00:00 local time. It has no zone.
 type civilTime int64
 
 const (
@@ -15,7 +15,7 @@ const (
 	hourMinutes = 60
 )
 
-// day is how many days after 1970-01-01 the clock shows.
+// day returns the number of days since 1970-01-01.
 func (w civilTime) day() int64 {
 	d := int64(w) / daySeconds
 	if int64(w)%daySeconds < 0 {
@@ -24,27 +24,26 @@ func (w civilTime) day() int64 {
 	return d
 }
 
-// minute is the minute of the day, from 0.
+// minute returns the minute of the day, from 0.
 func (w civilTime) minute() int { return int((int64(w) - w.day()*daySeconds) / 60) }
 
-// wallAt is what the clock shows at a minute of a day.
+// wallAt returns the local time at a minute of a day.
 func wallAt(day int64, minute int) civilTime { return civilTime(day*daySeconds + int64(minute)*60) }
 
-// zoneInterval is a time in which nobody changes the clocks of a zone: the seconds since 1970 of its
-// beginning and of its end, which is no part of it, and how many seconds they are ahead of UTC.
+// zoneInterval is a period with a constant UTC offset: its first second since 1970, its end (exclusive), and the offset
+// in seconds.
 type zoneInterval struct{ from, to, ahead int64 }
 
-// shows is what a clock shows at a second of the stretch.
+// shows returns the local time at a second of the interval.
 func (s zoneInterval) shows(second int64) civilTime { return civilTime(second + s.ahead) }
 
-// at is the second at which a clock of this stretch shows w; it may lie outside of it.
+// at returns the second at which the offset of the interval gives w; it may be outside the interval.
 func (s zoneInterval) at(w civilTime) int64 { return int64(w) - s.ahead }
 
-// never is after everything, and can still be added to.
+// never is after everything, with room for additions.
 const never = math.MaxInt64 / 4
 
-// stretches yields what follows on each other from a second on, without end. Two may be equally
-// far ahead of UTC.
+// stretches yields consecutive intervals from a second on, without end. Neighbours may have the same offset.
 func stretches(zone *time.Location, from int64) iter.Seq[zoneInterval] {
 	return func(yield func(zoneInterval) bool) {
 		for from < never {
@@ -59,10 +58,10 @@ func stretches(zone *time.Location, from int64) iter.Seq[zoneInterval] {
 	}
 }
 
-// nextChange is the second until which the clock surely stays as it is at t.
+// nextChange returns a second until which the offset at t is valid.
 //
-// ZoneBounds (of Go 1.26, too) ends every year after the last that a zone's file lists with its
-// 365th day. On the 366th that is past; nothing changes until its end.
+// ZoneBounds (also of Go 1.26) ends every year after the last one listed in a zone's file with its 365th day. On the
+// 366th day that bound is past; the offset does not change until the end of the year.
 func nextChange(t time.Time) int64 {
 	_, change := t.ZoneBounds()
 	switch {
@@ -74,11 +73,11 @@ func nextChange(t time.Time) int64 {
 	return change.Unix()
 }
 
-// maxZoneOffset is more than any two clocks on earth may be: both are less than 25 hours from UTC.
+// maxZoneOffset is an upper bound of the difference of two zones: each is less than 25 hours from UTC.
 const maxZoneOffset = 50 * 60 * 60
 
-// shown is the latest that the clocks of a zone have shown by a second. Where they were put
-// back it is more than they show.
+// shown returns the latest local time that a zone has reached by a second. After clocks were set back, it is later than
+// the current local time.
 func shown(zone *time.Location, by int64) civilTime {
 	latest := civilTime(math.MinInt64)
 	for s := range stretches(zone, by-maxZoneOffset) {
@@ -90,9 +89,9 @@ func shown(zone *time.Location, by int64) civilTime {
 	return latest
 }
 
-// reached is the first second at which the clocks of a zone show w or something later: where
-// they leave w out, it is when they are put forward; where they show it twice, it is the first.
-// A later w is never reached earlier, and reached(w) > second exactly if w > shown(second).
+// reached returns the first second at which the local time of a zone is w or later: if w is skipped, the second of the
+// change; if w occurs twice, its first occurrence. It is monotonic in w, and reached(w) > second exactly if w >
+// shown(second).
 func reached(zone *time.Location, w civilTime) int64 {
 	for s := range stretches(zone, int64(w)-maxZoneOffset) {
 		if at := max(s.from, s.at(w)); at < s.to {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// crontab is five fields: a bit for each value that a field has. It knows the wall, and no zone.
+// crontab has a bit for each value of its five fields. It works in local time, without a zone.
 type crontab struct {
 	minutes, hours, days, months, weekdays uint64
-	both                                   bool // a day has to be of days and of weekdays; one of them is enough without
+	both                                   bool // a day must match both days and weekdays; without it one of them is enough
 }
 
-// cycle is after how many days the calendar repeats itself, weekdays and all: 400 years. What
-// does not come in these never comes.
+// cycle is the number of days after which the calendar repeats, including weekdays: 400 years. A minute that does not
+// occur within a cycle never occurs.
 const cycle = 146097
 
-// next is the first minute after a time; false: there is none, ever.
+// next returns the first minute after a time; false: the crontab never ticks.
 func (c crontab) next(after civilTime) (civilTime, bool) {
 	first := after.day()
 	if m := c.from(after.minute() + 1); m < dayMinutes && c.on(first) {
@@ -29,7 +29,7 @@ func (c crontab) next(after civilTime) (civilTime, bool) {
 	return 0, false
 }
 
-// last is the last minute that is not after a time, of one that has some.
+// last returns the last minute that is not after a time. The crontab must have one.
 func (c crontab) last(through civilTime) civilTime {
 	day := through.day()
 	if m := c.through(through.minute()); m >= 0 && c.on(day) {
@@ -42,7 +42,7 @@ func (c crontab) last(through civilTime) civilTime {
 	}
 }
 
-// between is how many minutes lie after a time and not after another.
+// between returns the number of minutes after one time and not after another.
 func (c crontab) between(after, through civilTime) int {
 	n := 0
 	for day := after.day(); day <= through.day(); day++ {
@@ -61,7 +61,7 @@ func (c crontab) between(after, through civilTime) int {
 	return n
 }
 
-// on reports whether there are minutes on a day.
+// on reports whether the crontab ticks on a day.
 func (c crontab) on(day int64) bool {
 	date := time.Unix(day*daySeconds, 0).UTC()
 	_, month, ofMonth := date.Date()
@@ -75,7 +75,7 @@ func (c crontab) on(day int64) bool {
 	return inMonth || inWeek
 }
 
-// from is the first minute of a day that is not before another; dayMinutes: there is none.
+// from returns the first minute of a day that is not before another; dayMinutes: none.
 func (c crontab) from(minute int) int {
 	hour := minute / hourMinutes
 	if c.hours>>hour&1 == 1 {
@@ -90,7 +90,7 @@ func (c crontab) from(minute int) int {
 	return (hour+1+bits.TrailingZeros64(left))*hourMinutes + bits.TrailingZeros64(c.minutes)
 }
 
-// through is the last minute of a day that is not after another; -1: there is none.
+// through returns the last minute of a day that is not after another; -1: none.
 func (c crontab) through(minute int) int {
 	hour := minute / hourMinutes
 	if c.hours>>hour&1 == 1 {
@@ -105,7 +105,7 @@ func (c crontab) through(minute int) int {
 	return (bits.Len64(left)-1)*hourMinutes + bits.Len64(c.minutes) - 1
 }
 
-// count is how many minutes of a day are not after another; -1 is before all.
+// count returns the number of minutes of a day that are not after another; -1 is before all.
 func (c crontab) count(minute int) int {
 	if minute < 0 {
 		return 0
@@ -118,13 +118,13 @@ func (c crontab) count(minute int) int {
 	return n
 }
 
-// upTo has a bit for each value from 0 to most.
+// upTo returns a bit for each value from 0 to most.
 func upTo(most int) uint64 { return 1<<(most+1) - 1 }
 
-// hourly reports whether every hour has minutes.
+// hourly reports whether the crontab ticks in every hour.
 func (c crontab) hourly() bool { return c.hours == upTo(23) }
 
-// Shortest is the shortest time from one minute to the next.
+// Shortest returns the shortest time between two ticks.
 func (c crontab) Shortest() time.Duration {
 	first, last := c.from(0), c.through(dayMinutes-1)
 	shortest := c.closestDays()*dayMinutes - (last - first)
@@ -136,7 +136,7 @@ func (c crontab) Shortest() time.Duration {
 	return time.Duration(shortest) * time.Minute
 }
 
-// closestDays is how many days there are at least from one with minutes to the next.
+// closestDays returns the minimum number of days between two days with ticks.
 func (c crontab) closestDays() int {
 	closest, before := int64(cycle), int64(-cycle)
 	for day := int64(0); day <= cycle && closest > 1; day++ {

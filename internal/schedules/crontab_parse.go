@@ -11,8 +11,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// cronField is one of the fields of a crontab. "?" stands for a value from least to most, which
-// is one that every month has.
+// cronField is a field of a crontab. "?" stands for a value from least to most, a range that every month has.
 type cronField struct {
 	name, bounds string
 	least, most  int
@@ -28,7 +27,7 @@ var columns = []cronField{
 
 var fieldPattern = regexp.MustCompile(`^(\?|(\*|[0-9]+|[A-Za-z]{3})(-([0-9]+|[A-Za-z]{3}))?(/[0-9]+)?(,(\*|[0-9]+|[A-Za-z]{3})(-([0-9]+|[A-Za-z]{3}))?(/[0-9]+)?)*)$`)
 
-// parseCrontab reads five fields. A "+" before the day of week is that both days have to hold.
+// parseCrontab parses five fields. A "+" before the day of week means that both days must match.
 func parseCrontab(text, seed string) (crontab, error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(columns) {
@@ -55,7 +54,7 @@ func parseCrontab(text, seed string) (crontab, error) {
 	return read, nil
 }
 
-// read is the field at index i as the parser knows it, or what is wrong with it.
+// read returns the field at index i in the form of the parser, or an error.
 func (c cronField) read(i int, field, seed string) (string, error) {
 	if !fieldPattern.MatchString(field) || strings.Contains(field, "*-") {
 		return "", fmt.Errorf(`the %s, %q, is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`, c.name, configfile.Truncate(field, quoted))
@@ -71,8 +70,7 @@ func (c cronField) read(i int, field, seed string) (string, error) {
 	return field, nil
 }
 
-// sundays is a day of week in which Sunday, also where it is written as the 7 that a range ends
-// with, is the 0 that alone the parser knows.
+// sundays rewrites Sunday as 7, also at the end of a range, to 0, the only form that the parser accepts.
 func sundays(field string) string {
 	var parts []string
 	for part := range strings.SplitSeq(field, ",") {
@@ -97,11 +95,11 @@ func sundays(field string) string {
 	return strings.Join(parts, ",")
 }
 
-// star is the bit by which the parser marks a field that has any value. Where one of the day
-// fields has it, the other decides alone.
+// star is the bit with which the parser marks a field with any value. If one of the day fields has it, only the other
+// one counts.
 const star = 1 << 63
 
-// parseFields is the library's parser. What it panics at is an error.
+// parseFields calls the library's parser. A panic is returned as an error.
 func parseFields(fields []string) (c crontab, err error) {
 	week := len(fields) - 1
 	text := strings.Join(fields[:week], " ") + " " + sundays(fields[week])

@@ -8,9 +8,8 @@ import (
 	"deadman/internal/configfile"
 )
 
-// daily is a crontab that leaves out some hours of the day. What it names is a date and a time
-// of day, and comes once: when a clock on the wall first shows it, or something later. Where a
-// clock is put forward, all that it leaves out comes then, as one tick.
+// daily is a crontab that does not tick in every hour. A tick is a date and a time of day and occurs once: when the
+// local time first reaches it. If clocks are set forward, all skipped ticks occur at the change, as one tick.
 type daily struct {
 	crontab
 	zone *time.Location
@@ -18,7 +17,7 @@ type daily struct {
 
 var _ Schedule = daily{}
 
-// Next is when the next minute is reached that was not by then.
+// Next returns the instant at which the next minute not yet reached is reached.
 func (d daily) Next(after time.Time) (time.Time, bool) {
 	w, ok := d.next(shown(d.zone, secondOf(after)))
 	if !ok {
@@ -27,7 +26,7 @@ func (d daily) Next(after time.Time) (time.Time, bool) {
 	return instantOf(reached(d.zone, w))
 }
 
-// Between counts the minutes that clocks reached, from change to change.
+// Between counts the reached minutes, from change to change.
 func (d daily) Between(after, through time.Time) (n int, last time.Time) {
 	from, by := secondOf(after)+1, secondOf(through)
 	latest := shown(d.zone, from-1)
@@ -46,14 +45,13 @@ func (d daily) Between(after, through time.Time) (n int, last time.Time) {
 	return n, time.Unix(reached(d.zone, d.last(latest)), 0).UTC()
 }
 
-// From is the same.
+// From returns the same schedule.
 func (d daily) From(time.Time) Schedule { return d }
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
-// TimeOfDay is the first instant, not before a tick, at which a clock on the wall first shows a
-// time of day such as "09:00", or something later where the clock leaves it out. A nil zone is
-// UTC. The error says how a time of day is written.
+// TimeOfDay returns the first instant, not before a tick, at which the local time first reaches a time of day such as
+// "09:00", or passes it if it is skipped. A nil zone is UTC. The error describes the form of a time of day.
 func TimeOfDay(tick time.Time, clock string, zone *time.Location) (time.Time, error) {
 	if !timeOfDay.MatchString(clock) {
 		return time.Time{}, fmt.Errorf(`%q is not a time of day; write it like "09:00"`, configfile.Truncate(clock, quoted))

@@ -10,9 +10,9 @@ import (
 	"deadman/internal/schedules"
 )
 
-// TestHerd plays very many rules that are due at midnight: those that say so are one herd, and
-// those that say "?" are spread over the day, no minute having many more than its share. With
-// -cases of 100,000 or more it is a million rules, and else a tenth.
+// TestHerd plays very many rules that are due at midnight: with a fixed time all tick at once; with "?" they are spread
+// over the day, and no minute has many more than its share. It plays a million rules with -cases of 100,000 or more,
+// and a tenth otherwise.
 func TestHerd(t *testing.T) {
 	rules := 100_000
 	if *cases >= rules {
@@ -28,7 +28,7 @@ func TestHerd(t *testing.T) {
 	}
 
 	herd := make([]int, minutes)
-	add(herd, parse(t, "0 0 * * *", "UTC"), rules) // the name of the rule changes nothing
+	add(herd, parse(t, "0 0 * * *", "UTC"), rules) // a fixed time does not depend on the name of the rule
 	if herd[0] != rules || slices.Max(herd[1:]) != 0 {
 		t.Errorf("at midnight %d, and %d at another minute", herd[0], slices.Max(herd[1:]))
 	}

@@ -2,9 +2,8 @@ package schedules
 
 import "time"
 
-// hourly is a crontab with ticks in every hour. It goes on as time goes by: each time that a
-// clock on the wall shows a minute of it, twice where it is put back, and not where it is put
-// forward.
+// hourly is a crontab with ticks in every hour. It ticks each time that the local time shows one of its minutes: twice
+// if clocks are set back, and not at all if the minute is skipped.
 type hourly struct {
 	crontab
 	zone *time.Location
@@ -12,7 +11,7 @@ type hourly struct {
 
 var _ Schedule = hourly{}
 
-// Next looks from change to change of the clocks.
+// Next searches from change to change of the offset.
 func (h hourly) Next(after time.Time) (time.Time, bool) {
 	for s := range stretches(h.zone, secondOf(after)+1) {
 		w, ok := h.next(s.shows(s.from - 1))
@@ -26,7 +25,7 @@ func (h hourly) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Between counts the minutes that clocks showed, from change to change.
+// Between counts the shown minutes, from change to change.
 func (h hourly) Between(after, through time.Time) (n int, last time.Time) {
 	by := secondOf(through)
 	for s := range stretches(h.zone, secondOf(after)+1) {
@@ -41,5 +40,5 @@ func (h hourly) Between(after, through time.Time) (n int, last time.Time) {
 	return n, last
 }
 
-// From is the same.
+// From returns the same schedule.
 func (h hourly) From(time.Time) Schedule { return h }

@@ -18,12 +18,12 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the cases")
 )
 
-// oracle is a crontab as a person reads it, who looks at a clock on the wall once a minute.
+// oracle is a simple reading of a crontab that checks the local time once a minute.
 type oracle struct {
 	zone     *time.Location
-	values   [5][60]bool // of each field, those that it names
+	values   [5][60]bool // of each field, the named values
 	dom, dow string
-	all      bool // it has all hours
+	all      bool // ticks in all hours
 }
 
 func newOracle(text string, zone *time.Location) oracle {
@@ -39,7 +39,7 @@ func newOracle(text string, zone *time.Location) oracle {
 	return o
 }
 
-// meant is the values that a field names.
+// meant returns the values named by a field.
 func meant(field string, least, most int) [60]bool {
 	var values [60]bool
 	for _, part := range strings.Split(field, ",") {
@@ -76,7 +76,7 @@ func number(s string) int {
 	return strings.Index("SUNMONTUEWEDTHUFRISAT", strings.ToUpper(s)) / 3
 }
 
-// day reports whether a day is one of the crontab's.
+// day reports whether a day matches the crontab.
 func (o oracle) day(wall time.Time) bool {
 	month, week := o.values[2][wall.Day()], o.values[4][int(wall.Weekday())]
 	if !o.values[3][int(wall.Month())] {
@@ -92,13 +92,13 @@ func (o oracle) named(wall time.Time) bool {
 	return o.values[0][wall.Minute()] && o.values[1][wall.Hour()] && o.day(wall)
 }
 
-// shows is the time on the wall, written as if it were UTC.
+// shows returns the local time, as if it were UTC.
 func (o oracle) shows(t time.Time) time.Time {
 	_, ahead := t.In(o.zone).Zone()
 	return time.Unix(t.Unix()+int64(ahead), 0).UTC()
 }
 
-// quiet reports whether there is nothing to look for on the days around the one on the wall.
+// quiet reports whether the days around a local time have no ticks.
 func (o oracle) quiet(wall time.Time) bool {
 	for days := -2; days <= 2; days++ {
 		if o.day(wall.AddDate(0, 0, days)) {
@@ -108,10 +108,9 @@ func (o oracle) quiet(wall time.Time) bool {
 	return true
 }
 
-// walk calls tick at each tick after an instant, in order, until it says false, or until the end.
-// It looks at the clock each minute, from two days before: a crontab that has all hours
-// ticks when it shows a minute of it. Any other ticks when it shows for the first time ever a
-// minute of it, or has left one out since the minute before.
+// walk calls tick at each tick after an instant, in order, until tick returns false or the end is reached. It checks
+// the local time each minute, from two days before: a crontab with all hours ticks when one of its minutes is shown.
+// Any other crontab ticks when one of its minutes is shown for the first time, or was skipped since the minute before.
 func (o oracle) walk(after, end time.Time, tick func(time.Time) bool) {
 	latest := o.shows(after.Add(-48 * time.Hour).Truncate(time.Minute))
 	for t := after.Add(-48 * time.Hour).Truncate(time.Minute); !t.After(end); t = t.Add(24 * time.Hour) {
@@ -134,10 +133,9 @@ func (o oracle) walk(after, end time.Time, tick func(time.Time) bool) {
 	}
 }
 
-// TestOracle compares schedules with one that walks, around the days on which clocks change and
-// anywhere else, from 1990 to 2050.
+// TestOracle compares schedules with the oracle, around the days of clock changes and elsewhere, from 1990 to 2050.
 func TestOracle(t *testing.T) {
-	const parts = 16 // so that cases are known by their seed whatever their number is
+	const parts = 16 // so that a case depends on its seed only, not on the number of cases
 	for part := range parts {
 		t.Run(strconv.Itoa(part), func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +153,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// compare checks what comes next after an instant, and what lies in the days after it.
+// compare checks the next tick after an instant and the ticks of the following days.
 func compare(t *testing.T, r *rand.Rand, text string, zone *time.Location, after time.Time) {
 	t.Helper()
 	s, err := schedules.Parse(text, zone, "")
@@ -182,9 +180,9 @@ func compare(t *testing.T, r *rand.Rand, text string, zone *time.Location, after
 	}
 }
 
-// changesOf are the instants by whose hour the clocks of a zone have changed.
+// changesOf returns the instants of the hours in which the clocks of a zone changed.
 func changesOf(zone *time.Location) []time.Time {
-	changes := []time.Time{time.Date(2000, 2, 29, 0, 0, 0, 0, time.UTC)} // for zones without any
+	changes := []time.Time{time.Date(2000, 2, 29, 0, 0, 0, 0, time.UTC)} // for zones without changes
 	_, before := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).In(zone).Zone()
 	for at := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2050; at = at.Add(6 * time.Hour) {
 		if _, ahead := at.In(zone).Zone(); ahead != before {
@@ -194,19 +192,19 @@ func changesOf(zone *time.Location) []time.Time {
 	return changes
 }
 
-// moment is mostly within a day of a change, and otherwise anywhere from 1990 to 2050.
+// moment returns an instant, mostly within a day of a change, and otherwise anywhere from 1990 to 2050.
 func moment(r *rand.Rand, changes []time.Time) time.Time {
 	at := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(r.Int64N(60 * 365 * 86400 * int64(time.Second))))
 	if r.IntN(10) < 7 {
 		at = changes[r.IntN(len(changes))].Add(time.Duration(r.Int64N(int64(40*time.Hour))) - 34*time.Hour)
 	}
 	if r.IntN(2) == 0 {
-		at = at.Truncate(30 * time.Minute) // on a tick, often
+		at = at.Truncate(30 * time.Minute) // often exactly on a tick
 	}
 	return at
 }
 
-// draw writes a crontab, most often of the hours in which clocks are changed.
+// draw returns a random crontab, most often in the hours of clock changes.
 func draw(r *rand.Rand) string {
 	for {
 		fields := []string{
@@ -239,8 +237,8 @@ func field(r *rand.Rand, least, most int) string {
 	}
 }
 
-// TestLeapDays compares what comes once in years, to 2104 and over the year 2100, which has no
-// leap day.
+// TestLeapDays compares schedules that tick once in several years, to 2104 and over the year 2100, which is no leap
+// year.
 func TestLeapDays(t *testing.T) {
 	texts := []string{"0 12 29 2 *", "*/30 * 29 2 *", "0 9 29 2 +SAT", "59 23 28,29 2 +TUE"}
 	begin, end := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2104, 12, 31, 0, 0, 0, 0, time.UTC)

@@ -10,18 +10,18 @@ import (
 	"deadman/internal/configfile"
 )
 
-// MaxText bounds the text of a schedule, in bytes.
+// MaxText is the maximum length of a schedule's text in bytes.
 const MaxText = 256
 
-// longest bounds the span of @every.
+// longest is the maximum span of @every.
 const longest = 3650 * 24 * time.Hour
 
-// quoted is how many characters of a text an error quotes.
+// quoted is the maximum number of characters of a quoted text.
 const quoted = 40
 
-// Parse reads a crontab of five fields, a macro such as @daily, "@every DURATION" or "@at
-// INSTANT". A crontab is of the clocks of a zone; nil is UTC. The seed, the name of the rule,
-// decides what "?" stands for. The error says what is wrong, and what to write instead.
+// Parse parses a crontab of five fields, a macro such as @daily, "@every DURATION" or "@at INSTANT". A crontab is in
+// local time of the zone; nil is UTC. The seed, the name of the rule, determines the values of "?". The error names the
+// problem and the remedy.
 func Parse(text string, zone *time.Location, seed string) (Schedule, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("the schedule has %d bytes, the most is %d", len(text), MaxText)
@@ -68,7 +68,7 @@ func parseEvery(text string) (Schedule, error) {
 	return every{span: int64(span / time.Second)}, nil
 }
 
-// parseAt reads an instant. A part of a second is rounded up: nothing ticks early.
+// parseAt parses an instant. A fraction of a second is rounded up, so that no tick is early.
 func parseAt(text string) (Schedule, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if seconds, errUnix := strconv.ParseInt(text, 10, 64); errUnix == nil && seconds >= 0 && seconds <= lastSecond {
@@ -84,7 +84,7 @@ func parseAt(text string) (Schedule, error) {
 	return once{at}, nil
 }
 
-// macros are the words that stand for a crontab.
+// macros are the names of predefined crontabs.
 var macros = []struct{ word, crontab string }{
 	{"@yearly", "0 0 1 1 *"},
 	{"@annually", "0 0 1 1 *"},
@@ -95,7 +95,7 @@ var macros = []struct{ word, crontab string }{
 	{"@hourly", "0 * * * *"},
 }
 
-// expand is the crontab that a macro stands for.
+// expand returns the crontab of a macro.
 func expand(word, rest string) (string, error) {
 	known := []string{"@every", "@at"}
 	for _, m := range macros {

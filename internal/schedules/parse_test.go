@@ -8,7 +8,7 @@ import (
 	"deadman/internal/schedules"
 )
 
-// TestParseRefuses: each refusal names what is wrong, the limit and what to write.
+// TestParseRefuses checks that each error names the problem, the limit and the remedy.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   `a crontab has 5 fields, minute, hour, day of month, month and day of week, not 0; write it like "0 9 * * 1-5"`,
@@ -34,8 +34,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: a schedule that is taken ticks again, unless it ticks once; what is not is refused
-// with words; and nothing panics or hangs.
+// FuzzParse checks that an accepted schedule ticks again, unless it ticks once; that any other text returns an error;
+// and that none panics or hangs.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"0 0 * * 1-5", "? ? ? ? ?", "0 0 30 2 *", "0 0 29 2 *", "TZ=UTC", "CRON_TZ=", "@every 1d", "@every 0", "@at 1763735945", "@at 2026-11-20T15:04:05Z",

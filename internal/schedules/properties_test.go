@@ -11,7 +11,7 @@ import (
 	"deadman/internal/schedules"
 )
 
-// drawn is a schedule of any form in any zone.
+// drawn returns a schedule of any form in any zone.
 func drawn(t *rapid.T) schedules.Schedule {
 	text := rapid.SampledFrom([]string{
 		"* * * * *", "*/15 * * * *", "30 2 * * *", "0 0,2,3 * * 0", "@every 1s", "@every 7h11s", "@at 1763735945", "? ? * * *",
@@ -32,8 +32,8 @@ func instant(t *rapid.T, name string) time.Time {
 	return time.UnixMilli(rapid.Int64Range(-10_000_000_000_000, 10_000_000_000_000).Draw(t, name))
 }
 
-// TestNextIsAfter: a tick is a full second after the instant, asking again gives the same one,
-// and nothing lies in between.
+// TestNextIsAfter checks that a tick is a full second after the instant, that a second call returns the same tick, and
+// that no tick lies in between.
 func TestNextIsAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, after := drawn(t), instant(t, "after")
@@ -57,8 +57,7 @@ func TestNextIsAfter(t *testing.T) {
 	})
 }
 
-// TestBetweenIsAWalk: counting is the same as asking for one tick after the other, wherever it
-// is cut in two.
+// TestBetweenIsAWalk checks that counting equals iterating over Next, also in two parts.
 func TestBetweenIsAWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, after := drawn(t), instant(t, "after")
@@ -82,7 +81,7 @@ func TestBetweenIsAWalk(t *testing.T) {
 	})
 }
 
-// TestShortestIsKept: in UTC no two ticks are closer.
+// TestShortestIsKept checks that in UTC no two ticks are closer than Shortest.
 func TestShortestIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, err := schedules.Parse(crontabs().Draw(t, "crontab"), nil, "")
@@ -101,8 +100,8 @@ func TestShortestIsKept(t *testing.T) {
 	})
 }
 
-// TestNextIsTheLibrarys: in UTC and within five years, ticks are those of robfig/cron.
-func TestNextIsTheLibrarys(t *testing.T) {
+// TestNextEqualsLibrary compares ticks in UTC and within five years with those of robfig/cron.
+func TestNextEqualsLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, after := crontabs().Draw(t, "crontab"), instant(t, "after").UTC()
 		s, err := schedules.Parse(text, nil, "")
@@ -123,7 +122,7 @@ func TestNextIsTheLibrarys(t *testing.T) {
 	})
 }
 
-// crontabs are of all forms that the library reads.
+// crontabs returns crontabs of all forms that the library parses.
 func crontabs() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		return strings.Join([]string{

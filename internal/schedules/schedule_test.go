@@ -18,7 +18,7 @@ func parse(t testing.TB, text, zone string) schedules.Schedule {
 	return s
 }
 
-// TestNext shows what clock changes, the calendar and the forms of a schedule lead to.
+// TestNext checks clock changes, the calendar and the forms of a schedule.
 func TestNext(t *testing.T) {
 	for _, c := range []struct{ name, text, zone, after, want string }{
 		{"a working day", "0 9 * * 1-5", "Europe/Berlin", "2026-03-06 09:00 +0100", "2026-03-09 09:00 +0100; 2026-03-10 09:00 +0100"},
@@ -68,7 +68,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestEveryCountsFromItsAnchor: nothing drifts, and the first tick is one span after it.
+// TestEveryCountsFromItsAnchor checks that ticks do not drift and that the first tick is one span after the anchor.
 func TestEveryCountsFromItsAnchor(t *testing.T) {
 	anchor := at(t, "2026-03-02 10:07:30 +0000")
 	s := parse(t, "@every 1h30m", "UTC").From(anchor.Add(700 * time.Millisecond))
@@ -95,7 +95,7 @@ func TestEveryCountsFromItsAnchor(t *testing.T) {
 	}
 }
 
-// TestBetween counts what was missed, also over thousands of years.
+// TestBetween counts missed ticks, also over thousands of years.
 func TestBetween(t *testing.T) {
 	for _, c := range []struct {
 		text, zone, after, through string
@@ -125,7 +125,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestShortest says how close ticks may come.
+// TestShortest checks the shortest time between ticks.
 func TestShortest(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"* * * * *":        time.Minute,
@@ -149,7 +149,7 @@ func TestShortest(t *testing.T) {
 	}
 }
 
-// TestSpread: what "?" stands for is the same for ever, and many rules share the hour out.
+// TestSpread checks that "?" never changes for a seed, and that many rules share the hour evenly.
 func TestSpread(t *testing.T) {
 	const rules = 60000
 	var minutes [60]int

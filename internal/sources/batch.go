@@ -39,7 +39,7 @@ func (b *batch) answer(f checks.Finding) {
 func (b *batch) noteOversized() {
 	b.answer(checks.Finding{Err: errTooLong})
 	if b.vast++; b.vast == maxOversized {
-		b.giveUp(fmt.Errorf("not asked: %d keys before it found more than %d KiB each; ask for the few fields that the rule reads", b.vast, mostMessage>>10))
+		b.giveUp(fmt.Errorf("not queried: %d keys before it returned more than %d KiB each; select only the fields that the rule reads", b.vast, mostMessage>>10))
 	}
 }
 
@@ -51,7 +51,7 @@ func (b *batch) lose(err error) {
 	}
 	b.answer(checks.Finding{Err: err})
 	if b.lost++; b.lost == mostLost {
-		b.giveUp(fmt.Errorf("not asked: at %d keys before it, %w", b.lost, err))
+		b.giveUp(fmt.Errorf("not queried: for %d keys before it, %w", b.lost, err))
 	}
 }
 

@@ -57,7 +57,7 @@ func keys(values ...any) []lookup.KeyQuery {
 	return asks
 }
 
-// lines formats findings: the value, nobody, or an error.
+// lines formats findings: the value, absent, or an error.
 func lines(found []checks.Finding, err error) []string {
 	if err != nil {
 		return []string{whole + err.Error()}
@@ -68,7 +68,7 @@ func lines(found []checks.Finding, err error) []string {
 		case f.Err != nil:
 			said[i] = "error: " + f.Err.Error()
 		case f.Value == nil:
-			said[i] = "nobody"
+			said[i] = "absent"
 		default:
 			said[i] = string(f.Value)
 		}
@@ -147,18 +147,18 @@ func refused(t *testing.T, err error, says string) {
 	}
 }
 
-// TestWhatIsWrittenWrong checks invalid specs. Their errors contain no secrets.
-func TestWhatIsWrittenWrong(t *testing.T) {
+// TestInvalidSpecs checks invalid specs. Their errors contain no secrets.
+func TestInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		spec sources.Spec
 		says string
 	}{
-		{sources.Spec{}, "it says nothing about what it is"},
-		{sources.Spec{Postgres: &sources.Postgres{URL: "postgres://u:s3cret@[::1:5432/shop"}}, "its URL cannot be read"},
-		{sources.Spec{HTTP: &sources.HTTP{}}, "not the address of a service"},
-		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "ftp://shop/s3cret")}}, "not the address of a service"},
-		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://u:s3cret@shop")}}, "has a user in it"},
+		{sources.Spec{}, "the kind of the source is missing"},
+		{sources.Spec{Postgres: &sources.Postgres{URL: "postgres://u:s3cret@[::1:5432/shop"}}, "the URL is invalid"},
+		{sources.Spec{HTTP: &sources.HTTP{}}, "not the URL of a service"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "ftp://shop/s3cret")}}, "not the URL of a service"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://u:s3cret@shop")}}, "has a user"},
 		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://shop?token=s3cret")}}, "has a query"},
 		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://shop"), CA: []byte("s3cret")}}, "no certificate"},
 	} {

@@ -50,7 +50,7 @@ func Parse(data []byte, file string, env func(name string) string) ([]Spec, erro
 			specs = append(specs, r.spec(one))
 		}
 		if len(specs) > MaxSources {
-			named.Problem("there are %d sources, and the limit is %d; leave out those that no rule names", len(specs), MaxSources)
+			named.Problem("there are %d sources, and the limit is %d; remove those that no rule uses", len(specs), MaxSources)
 		}
 	})
 	if err != nil {
@@ -91,9 +91,9 @@ func (r reader) spec(v configfile.Value) Spec {
 	}
 	switch {
 	case len(is) == 0 && !v.HasProblem():
-		v.ProblemAtName("it does not say what it is; write postgres, sqlite, http or nats into it")
+		v.ProblemAtName("the kind of the source is missing; write postgres, sqlite, http or nats into it")
 	case len(is) > 1:
-		v.ProblemAtName("it is %s at once; keep one, and give the other a name of its own", strings.Join(is, " and "))
+		v.ProblemAtName("the source has several kinds, %s; keep one, and define the other under another name", strings.Join(is, " and "))
 	}
 	return s
 }
@@ -111,7 +111,7 @@ func readLimits(fields map[string]configfile.Value) lookup.Limits {
 func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
 	d := v.Duration(otherwise, most)
 	if d == 0 && v.Present() && !v.HasProblem() {
-		v.Problem("0s is no time to do anything in; write more, or leave it out")
+		v.Problem("the duration must be greater than 0s; write a longer one, or leave it out")
 	}
 	return d
 }
@@ -202,13 +202,13 @@ func (r reader) url(v configfile.Value, fields map[string]configfile.Value) stri
 func (r reader) secret(v, file, env configfile.Value) string {
 	switch {
 	case file.Present() && env.Present():
-		env.ProblemAtName("%s is there, too; keep one of the two", file.Name)
+		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
 		return file.Secret(os.ReadFile)
 	case env.Present():
 		return env.Variable(r.env)
 	case !v.HasProblem():
-		v.ProblemAtName("%s is missing; name a file that holds it, or with %s a variable of the environment", file.Name, env.Name)
+		v.ProblemAtName("%s is missing; name a file with the secret, or with %s an environment variable", file.Name, env.Name)
 	}
 	return ""
 }

@@ -47,5 +47,5 @@ func permitted(address string, allow []netip.Prefix) error {
 type addressError struct{ ip netip.Addr }
 
 func (f addressError) Error() string {
-	return fmt.Sprintf("%s is not a public address; if it is the right one, the source has to allow it, as in allow: [%s]", f.ip, netip.PrefixFrom(f.ip, f.ip.BitLen()))
+	return fmt.Sprintf("%s is not a public address; if it is correct, allow it in the source, as in allow: [%s]", f.ip, netip.PrefixFrom(f.ip, f.ip.BitLen()))
 }

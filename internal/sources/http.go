@@ -46,7 +46,7 @@ func openHTTP(name string, o HTTP) (lookup.Client, error) {
 	if o.CA != nil {
 		s.tls.RootCAs = x509.NewCertPool()
 		if !s.tls.RootCAs.AppendCertsFromPEM(o.CA) {
-			return nil, fmt.Errorf("source %s: its CA has no certificate; it is a file in PEM, with -----BEGIN CERTIFICATE-----", name)
+			return nil, fmt.Errorf("source %s: the CA file has no certificate; write PEM, with -----BEGIN CERTIFICATE-----", name)
 		}
 	}
 	s.client = &http.Client{

@@ -21,7 +21,7 @@ const maxHeaders = 20
 func (r reader) http(s *Spec, v configfile.Value) {
 	fields := v.Fields("url", "headers", "allow", "ca_file")
 	s.HTTP = &HTTP{
-		Base: base(fields["url"].Require("write the one that the paths of rules are added to")), Headers: r.headers(fields["headers"]),
+		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
 		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
 	}
 }
@@ -35,9 +35,9 @@ func base(v configfile.Value) *url.URL {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		v.Problem("it is no web address; write it in full, such as https://shop.example.org/api")
+		v.Problem("not a web address; write the full URL, such as https://shop.example.org/api")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		v.Problem("a user, a query or a fragment does not belong in it; write secrets into headers, and queries into the paths of rules")
+		v.Problem("a user, a query or a fragment is not allowed; write secrets into headers, and queries into the paths of rules")
 	default:
 		return u
 	}
@@ -59,7 +59,7 @@ func (r reader) headers(v configfile.Value) map[string]string {
 		name := http.CanonicalHeaderKey(one.Name)
 		switch _, twice := headers[name]; {
 		case !headerName.MatchString(one.Name):
-			one.ProblemAtName("%q is no name of a header; it has letters, digits, _ and -", configfile.Truncate(one.Name, 80))
+			one.ProblemAtName("%q is not a header name; use letters, digits, _ and -", configfile.Truncate(one.Name, 80))
 		case reservedHeader(name):
 			one.ProblemAtName("deadman sets %s itself; leave it out", name)
 		case twice:
@@ -70,7 +70,7 @@ func (r reader) headers(v configfile.Value) map[string]string {
 		headers[name] = value
 	}
 	if len(headers) > maxHeaders {
-		v.Problem("there are %d headers, and the limit is %d; leave out what the service does not need", len(headers), maxHeaders)
+		v.Problem("there are %d headers, and the limit is %d; remove those that the service does not need", len(headers), maxHeaders)
 	}
 	return headers
 }
@@ -101,7 +101,7 @@ func readAllow(v configfile.Value) []netip.Prefix {
 			}
 		}
 		if err != nil || !prefix.IsValid() {
-			one.Problem("%q is no address and no range of them; write one such as 10.0.0.0/8 or 127.0.0.1", configfile.Truncate(text, 80))
+			one.Problem("%q is not an address or an address range; write one such as 10.0.0.0/8 or 127.0.0.1", configfile.Truncate(text, 80))
 			continue
 		}
 		all = append(all, prefix.Masked())

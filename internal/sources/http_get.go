@@ -56,18 +56,18 @@ func body(res *http.Response) ([]byte, error) {
 // statusError returns the error of an unsuccessful status.
 func statusError(res *http.Response, alone bool) error {
 	code := res.StatusCode
-	says := fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))
+	says := fmt.Sprintf("the response status is %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusInternalServerError && alone:
 		return errors.New(says)
 	case code >= 500, code == http.StatusTooManyRequests:
 		return serviceError{errors.New(says)}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return serviceError{fmt.Errorf("%s; are the source's headers right?", says)}
+		return serviceError{fmt.Errorf("%s; check the source's headers", says)}
 	case code == http.StatusNotFound, code == http.StatusGone:
-		return fmt.Errorf("%s; if that means that there is no such entity, write absent: [%d] in the lookup", says, code)
+		return fmt.Errorf("%s; if it means that the entity does not exist, write absent: [%d] in the lookup", says, code)
 	case code >= 300 && code < 400:
-		return fmt.Errorf("%s%s; redirects are not followed, so the source has to have the final address", says, redirectHost(res))
+		return fmt.Errorf("%s%s; redirects are not followed; configure the final address in the source", says, redirectHost(res))
 	}
 	return errors.New(says)
 }

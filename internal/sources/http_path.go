@@ -18,27 +18,27 @@ func below(base *url.URL, path string) (*url.URL, error) {
 	way, query, asks := strings.Cut(path, "?")
 	switch {
 	case !strings.HasPrefix(way, "/"), strings.HasPrefix(way, "//"):
-		return nil, fmt.Errorf("%q is not a path; it begins with one slash", path)
+		return nil, fmt.Errorf("%q is not a path; a path begins with one slash", path)
 	case len(path) > mostPath:
-		return nil, fmt.Errorf("the path has %d bytes, the most is %d", len(path), mostPath)
+		return nil, fmt.Errorf("the path has %d bytes, the limit is %d", len(path), mostPath)
 	case strings.ContainsFunc(path, func(r rune) bool { return r == '#' || r == '\\' || unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return nil, fmt.Errorf("%q has a character that has to be escaped", path)
+		return nil, fmt.Errorf("%q has a character that must be escaped", path)
 	}
 	plain, err := url.PathUnescape(way)
 	if err != nil {
-		return nil, fmt.Errorf("%q has a wrong escape", path)
+		return nil, fmt.Errorf("%q has an invalid escape", path)
 	}
 	if slices.ContainsFunc(strings.FieldsFunc(plain, func(r rune) bool { return r == '/' || r == '\\' }), isDots) {
-		return nil, fmt.Errorf("%q leads elsewhere by a segment of dots", path)
+		return nil, fmt.Errorf("%q has a dot segment", path)
 	}
 	if _, err := url.ParseQuery(query); err != nil {
-		return nil, fmt.Errorf("%q has a query that can't be read", path)
+		return nil, fmt.Errorf("%q has an invalid query", path)
 	}
 	u := *base
 	u.Path = strings.TrimSuffix(base.Path, "/") + plain
 	u.RawPath = strings.TrimSuffix(base.EscapedPath(), "/") + way
 	if u.EscapedPath() != u.RawPath { // it would be escaped again, and an escaped slash would be decoded
-		return nil, fmt.Errorf("%q has a character that has to be escaped", path)
+		return nil, fmt.Errorf("%q has a character that must be escaped", path)
 	}
 	u.RawQuery, u.ForceQuery = query, asks && query == ""
 	return &u, nil
@@ -54,11 +54,11 @@ func isDots(segment string) bool {
 func checkBase(base *url.URL) error {
 	switch {
 	case base == nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return errors.New("its base is not the address of a service; write one like https://shop.example.com/api")
+		return errors.New("the base is not the URL of a service; write one such as https://shop.example.com/api")
 	case base.RawQuery != "" || base.ForceQuery || base.Fragment != "":
-		return errors.New("its base has a query or a fragment; write the address up to the path")
+		return errors.New("the base has a query or a fragment; write the URL up to the path")
 	case base.User != nil:
-		return errors.New("its base has a user in it; write a header Authorization instead")
+		return errors.New("the base has a user; write a header Authorization instead")
 	}
 	return nil
 }

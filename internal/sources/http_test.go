@@ -95,9 +95,9 @@ func TestManyKeysByHTTP(t *testing.T) {
 	}
 }
 
-// TestFaultsOfHTTP checks the errors of one key beside a successful one. They contain neither the secret nor the
+// TestHTTPErrors checks the errors of one key beside a successful one. They contain neither the secret nor the
 // path.
-func TestFaultsOfHTTP(t *testing.T) {
+func TestHTTPErrors(t *testing.T) {
 	t.Parallel()
 	read := &flood{}
 	t.Cleanup(func() {
@@ -109,26 +109,26 @@ func TestFaultsOfHTTP(t *testing.T) {
 		does http.HandlerFunc
 		want string
 	}{
-		"gone":            {status(410), "error: the answer is 410 Gone; if that means that there is no such entity, write absent: [410] in the lookup"},
-		"none":            {status(404), "nobody"},
-		"teapot":          {status(418), "error: the answer is 418 I'm a teapot"},
-		"refused":         {status(401), "error: the answer is 401 Unauthorized; are the source's headers right?"},
-		"500":             {status(500), "error: the answer is 500 Internal Server Error"},
-		"busy":            {status(429), "error: the answer is 429 Too Many Requests"},
-		"nothing":         {status(204), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
-		"metadata":        {redirect("http://169.254.169.254/latest/meta-data?x=" + token), "error: the answer is 302 Found, to http://169.254.169.254; redirects are not followed, so the source has to have the final address"},
-		"home":            {redirect("/elsewhere/" + token), "error: the answer is 302 Found, to http://…; redirects are not followed, so the source has to have the final address"},
-		"html":            {answer("<html>"), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
-		"half":            {answer(`{"a": [1`), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
-		"list":            {answer(`[1]`), `error: the answer is JSON and not an object; an object such as {"status": "SHIPPED"} is wanted`},
-		"null":            {answer(`null`), `error: the answer is JSON and not an object; an object such as {"status": "SHIPPED"} is wanted`},
-		"two":             {answer(`{} {}`), "error: there is more behind the object that is answered"},
+		"gone":            {status(410), "error: the response status is 410 Gone; if it means that the entity does not exist, write absent: [410] in the lookup"},
+		"none":            {status(404), "absent"},
+		"teapot":          {status(418), "error: the response status is 418 I'm a teapot"},
+		"refused":         {status(401), "error: the response status is 401 Unauthorized; check the source's headers"},
+		"500":             {status(500), "error: the response status is 500 Internal Server Error"},
+		"busy":            {status(429), "error: the response status is 429 Too Many Requests"},
+		"nothing":         {status(204), `error: the answer is not JSON; answer with an object such as {"status": "SHIPPED"}`},
+		"metadata":        {redirect("http://169.254.169.254/latest/meta-data?x=" + token), "error: the response status is 302 Found, to http://169.254.169.254; redirects are not followed; configure the final address in the source"},
+		"home":            {redirect("/elsewhere/" + token), "error: the response status is 302 Found, to http://…; redirects are not followed; configure the final address in the source"},
+		"html":            {answer("<html>"), `error: the answer is not JSON; answer with an object such as {"status": "SHIPPED"}`},
+		"half":            {answer(`{"a": [1`), `error: the answer is not JSON; answer with an object such as {"status": "SHIPPED"}`},
+		"list":            {answer(`[1]`), `error: the answer is JSON but not an object; answer with an object such as {"status": "SHIPPED"}`},
+		"null":            {answer(`null`), `error: the answer is JSON but not an object; answer with an object such as {"status": "SHIPPED"}`},
+		"two":             {answer(`{} {}`), "error: the answer has data after the object"},
 		"deep":            {answer(`{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + "}"), "error: the answer has more than 64 levels of JSON"},
 		"as deep as most": {answer(`{"a":` + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}"), `{"a":…}`},
 		"as long as most": {answer(`{"a":"` + strings.Repeat("x", 64<<10-8) + `"}`), `{"a":"…x"}`},
-		"too long":        {answer(`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`), "error: more than 64 KiB are answered; …"},
-		"1 GB said":       {pgError(1 << 30), "error: more than 64 KiB are answered; …"},
-		"1 GB":            {read.endless(1 << 30), "error: more than 64 KiB are answered; …"},
+		"too long":        {answer(`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`), "error: the answer is larger than 64 KiB; …"},
+		"1 GB said":       {pgError(1 << 30), "error: the answer is larger than 64 KiB; …"},
+		"1 GB":            {read.endless(1 << 30), "error: the answer is larger than 64 KiB; …"},
 		"cut off":         {cutOff, "error: unexpected EOF"},
 		"hung up":         {hungUp, "error: EOF"},
 		"headers":         {wordy, "error: net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
@@ -200,23 +200,23 @@ func wordy(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Words", strings.Repeat("x", 100<<10))
 }
 
-// TestHTTPThatCannotBeAsked checks failures of the service as a whole: no key gets an answer, and not all keys are
+// TestUnavailableHTTP checks failures of the service as a whole: no key gets an answer, and not all keys are
 // queried.
-func TestHTTPThatCannotBeAsked(t *testing.T) {
+func TestUnavailableHTTP(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]struct {
 		does http.HandlerFunc
 		want string
 	}{
-		"500s":         {status(500), "the answer is 500 Internal Server Error"},
-		"503s":         {status(503), "the answer is 503 Service Unavailable"},
-		"429s":         {status(429), "the answer is 429 Too Many Requests"},
-		"a wrong key":  {status(403), "the answer is 403 Forbidden; are the source's headers right?"},
+		"500s":         {status(500), "the response status is 500 Internal Server Error"},
+		"503s":         {status(503), "the response status is 503 Service Unavailable"},
+		"429s":         {status(429), "the response status is 429 Too Many Requests"},
+		"a wrong key":  {status(403), "the response status is 403 Forbidden; check the source's headers"},
 		"hanging up":   {hungUp, "EOF"},
 		"cutting off":  {cutOff, "unexpected EOF"},
-		"hanging":      {hanging, "nothing was answered in time"},
-		"a hung body":  {hangingBody, "nothing was answered in time"},
-		"a drip":       {dripping, "nothing was answered in time"},
+		"hanging":      {hanging, "no answer in time"},
+		"a hung body":  {hangingBody, "no answer in time"},
+		"a drip":       {dripping, "no answer in time"},
 		"no more HTTP": {gibberish, `net/http: HTTP/1.x transport connection broken: malformed HTTP response "gibberish"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,9 +254,9 @@ func TestHTTPThatCannotBeAsked(t *testing.T) {
 	t.Run("one key alone", func(t *testing.T) {
 		t.Parallel()
 		found, err := web(t, serve(t, status(500)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
-		same(t, []string{"error: the answer is 500 Internal Server Error"}, lines(found, err))
+		same(t, []string{"error: the response status is 500 Internal Server Error"}, lines(found, err))
 		found, err = web(t, serve(t, status(503)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
-		same(t, []string{whole + "the answer is 503 Service Unavailable"}, lines(found, err))
+		same(t, []string{whole + "the response status is 503 Service Unavailable"}, lines(found, err))
 	})
 	t.Run("one key hangs", func(t *testing.T) {
 		t.Parallel()
@@ -267,7 +267,7 @@ func TestHTTPThatCannotBeAsked(t *testing.T) {
 			answer("{}")(w, r)
 		})
 		found, err := web(t, s.URL).Ask(within(t, 3*time.Second), get, paths("/1", "/hangs", "/2"))
-		same(t, []string{"{}", "error: the time was over when 2 of 3 keys were answered; …", "{}"}, lines(found, err))
+		same(t, []string{"{}", "error: timeout after 2 of 3 keys; …", "{}"}, lines(found, err))
 	})
 }
 
@@ -311,10 +311,10 @@ func TestHostsThatAreNotPublic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const says = "127.0.0.1 is not a public address; if it is the right one, the source has to allow it, as in allow: [127.0.0.1/32]"
+	const says = "127.0.0.1 is not a public address; if it is correct, allow it in the source, as in allow: [127.0.0.1/32]"
 	for host, want := range map[string]string{
 		"127.0.0.1": says, "[::ffff:127.0.0.1]": says, "[::ffff:7f00:1]": says,
-		"[::1]":   "::1 is not a public address; if it is the right one, the source has to allow it, as in allow: [::1/128]",
+		"[::1]":   "::1 is not a public address; if it is correct, allow it in the source, as in allow: [::1/128]",
 		"0.0.0.0": "0.0.0.0 is not a public address; …",
 		"[::]":    ":: is not a public address; …",
 		// The resolver may or may not resolve these.
@@ -354,7 +354,7 @@ func TestHTTPS(t *testing.T) {
 	found, err = wary.Ask(within(t, 5*time.Second), get, paths("/1"))
 	same(t, []string{whole + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
 	if err := wary.Reach(within(t, 5*time.Second)); err == nil {
-		t.Error("it trusts whoever is there")
+		t.Error("an unknown certificate is trusted")
 	}
 }
 
@@ -370,14 +370,14 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestQuestionsForOthers checks that a service rejects questions for other kinds.
-func TestQuestionsForOthers(t *testing.T) {
+// TestHTTPRejectsOtherKinds checks that a service rejects questions for other kinds.
+func TestHTTPRejectsOtherKinds(t *testing.T) {
 	t.Parallel()
 	c := web(t, "http://127.0.0.1:1")
 	_, asked := c.Ask(context.Background(), lookup.Question{SQL: byID}, keys(1))
 	_, verified := c.Verify(context.Background(), lookup.Question{KV: "orders"}, 0)
 	for _, err := range []error{asked, verified} {
-		if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "the source is an HTTP service; ask it with http") {
+		if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "the source is an HTTP service; query it with http") {
 			t.Error(err)
 		}
 	}
@@ -386,9 +386,9 @@ func TestQuestionsForOthers(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsBackIsAskedAgain lets a service fail for many batches that are given up early: this must not leak
+// TestRecoveredServiceIsQueriedAgain lets a service fail for many batches that are given up early: this must not leak
 // request slots.
-func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
+func TestRecoveredServiceIsQueriedAgain(t *testing.T) {
 	t.Parallel()
 	var back atomic.Bool
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -411,7 +411,7 @@ func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
 }
 
 // If a service recovers while the rest of a round is given up, the remaining keys are not absent.
-func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
+func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 	t.Parallel()
 	const inVain, keys = 16, 60
 	var asked atomic.Int32
@@ -440,7 +440,7 @@ func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
 		switch {
 		case line == "{}":
 			answered++
-		case strings.Contains(line, "was not asked about it, as it failed for 16 others: EOF"):
+		case strings.Contains(line, "was not queried for this key, as it failed for 16 others: EOF"):
 			left++
 		case line != "error: EOF":
 			t.Errorf("said %q", line)

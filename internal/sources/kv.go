@@ -34,7 +34,7 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, b.name)
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrInvalidBucketName):
-		return nil, fmt.Errorf("%w: there is no such bucket: %s; make it with nats kv add, or correct its name", lookup.ErrQuestion, b.name)
+		return nil, fmt.Errorf("%w: bucket %s does not exist; create it with nats kv add, or correct the name", lookup.ErrQuestion, b.name)
 	case err != nil:
 		return nil, fmt.Errorf("bucket %s: %w", b.name, err)
 	}
@@ -48,7 +48,7 @@ func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Findi
 	wanted := make(map[string][]int, len(asks)) // indexes in asks, by key
 	for i, ask := range asks {
 		if !entryKey.MatchString(ask.Key) {
-			found[i].Err = fmt.Errorf("%q can't be a key of bucket %s: that has letters, digits, / _ = - and single dots between", clip(ask.Key), b.name)
+			found[i].Err = fmt.Errorf("%q is not a valid key of bucket %s; a key has letters, digits, / _ = - and single dots between them", clip(ask.Key), b.name)
 			continue
 		}
 		wanted[ask.Key] = append(wanted[ask.Key], i)
@@ -97,7 +97,7 @@ func (b bucket) tell(found []checks.Finding, of []int, value []byte, err error) 
 }
 
 // errNoDirect means that the bucket does not support reading many entries at once.
-var errNoDirect = errors.New("the bucket can't be read many entries at once")
+var errNoDirect = errors.New("the bucket does not support batched reads")
 
 // The limits of one direct get. The server returns at most 1,024 subjects, and stops after directBytes; the remaining
 // entries are requested again.
@@ -155,7 +155,7 @@ func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string
 			break
 		}
 		if len(left) == before {
-			return fmt.Errorf("bucket %s: the server says that there is more, and gives nothing", b.name)
+			return fmt.Errorf("bucket %s: the server announces more entries and sends none", b.name)
 		}
 	}
 	for key := range left { // all of them are missing
@@ -191,7 +191,7 @@ func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func
 			return false, errNoDirect // no bucket, no allow_direct, or no JetStream
 		}
 		if err != nil {
-			return false, fmt.Errorf("bucket %s: no answer in time; the server hangs, or the NATS user may not publish on $JS.API.DIRECT.GET.KV_%s: %w", b.name, b.name, err)
+			return false, fmt.Errorf("bucket %s: no response in time; the server hangs, or the NATS user lacks the permission to publish on $JS.API.DIRECT.GET.KV_%s: %w", b.name, b.name, err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
@@ -206,11 +206,11 @@ func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func
 			if m.Header.Get("Description") == noResults {
 				return false, nil // all of them are missing
 			}
-			return false, fmt.Errorf("bucket %s: the server can't read it: %s", b.name, clip(m.Header.Get("Description")))
+			return false, fmt.Errorf("bucket %s: the server failed to read it: %s", b.name, clip(m.Header.Get("Description")))
 		case "408": // from servers before 2.11
 			return false, errNoDirect
 		default:
-			return false, fmt.Errorf("bucket %s: the server says %s: %s", b.name, status, clip(m.Header.Get("Description")))
+			return false, fmt.Errorf("bucket %s: the server responded with %s: %s", b.name, status, clip(m.Header.Get("Description")))
 		}
 	}
 }

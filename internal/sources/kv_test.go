@@ -68,8 +68,8 @@ func TestBucketsAreRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told(t, found, `{"status":"OPEN"}`, `{}`, "nobody", "bucket orders: the answer is not JSON", "more than 64 KiB",
-				"nobody", "nobody", "nobody", `"a.*" can't be a key of bucket orders`, `"a b" can't be`, `"" can't be`, `{"status":"OPEN"}`)
+			told(t, found, `{"status":"OPEN"}`, `{}`, "absent", "bucket orders: the answer is not JSON", "larger than 64 KiB",
+				"absent", "absent", "absent", `"a.*" is not a valid key of bucket orders`, `"a b" is not a valid key`, `"" is not a valid key`, `{"status":"OPEN"}`)
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 		key := fmt.Sprintf("order-%d", i)
 		asks = append(asks, lookup.KeyQuery{Key: key})
 		if i%4 == 3 {
-			want = append(want, "nobody")
+			want = append(want, "absent")
 			continue
 		}
 		value := fmt.Sprintf(`{"n":%d,"padding":%q}`, i, padding)
@@ -115,7 +115,7 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 	}
 }
 
-func TestABucketThatIsNotThere(t *testing.T) {
+func TestMissingBucket(t *testing.T) {
 	conn := natsConn(t, natsServer(t))
 	makeBucket(t, conn, "orders", true)
 	client := natsSource(t, conn)

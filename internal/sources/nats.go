@@ -32,13 +32,13 @@ var _ lookup.Client = (*broker)(nil)
 
 func openNATS(name string, spec NATS, shared func() *nats.Conn) (lookup.Client, error) {
 	if spec.URL == "" && spec.Creds != "" {
-		return nil, fmt.Errorf("source %s: creds are for a server elsewhere, and there is no url; write both, or neither for the node's own connection", name)
+		return nil, fmt.Errorf("source %s: creds without a url; write both, or neither to use the node's NATS connection", name)
 	}
 	return &broker{spec: spec, shared: shared}, nil
 }
 
 // errNotNATS is the error of a question for another kind of source.
-var errNotNATS = fmt.Errorf("%w: a source over NATS answers nats and kv, nothing else", lookup.ErrQuestion)
+var errNotNATS = fmt.Errorf("%w: a NATS source supports only nats and kv lookups", lookup.ErrQuestion)
 
 // Ask queries a service or a bucket.
 func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
@@ -117,7 +117,7 @@ func (b *broker) connected() (*nats.Conn, error) {
 }
 
 // errNoNode means that the source uses the node's connection, and no node is running.
-var errNoNode = errors.New("it is asked over the node's own connection, and there is no node here")
+var errNoNode = errors.New("the source uses the node's NATS connection, which is not available here")
 
 func (b *broker) connection() (*nats.Conn, error) {
 	switch {
@@ -173,7 +173,7 @@ func (n NATS) dial() (*nats.Conn, error) {
 	var bad *url.Error
 	if errors.As(err, &bad) {
 		// bad quotes the URL, so it is left out.
-		return nil, errors.New("its url is none; write nats://user:password@host:4222, with %2F for a / in the password")
+		return nil, errors.New("the url is invalid; write nats://user:password@host:4222, with %2F for a / in the password")
 	}
 	return conn, err
 }
@@ -182,7 +182,7 @@ func (n NATS) dial() (*nats.Conn, error) {
 func decodeAnswer(data []byte) (json.RawMessage, error) {
 	switch text := bytes.TrimSpace(data); {
 	case len(text) == 0:
-		return nil, errors.New("the answer is empty; where there is no such entity it is null")
+		return nil, errors.New("the answer is empty; answer null if the entity does not exist")
 	case string(text) == "null":
 		return nil, nil
 	default:

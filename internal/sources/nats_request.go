@@ -27,7 +27,7 @@ const (
 const noStream = "-"
 
 // errStreamed means that a stream captures the subject of a request.
-var errStreamed = errors.New("a stream takes in this subject, and a lookup publishes no events; ask a service on a subject of its own")
+var errStreamed = errors.New("a stream stores this subject, and a lookup must not publish events; use a separate subject for the service")
 
 // requestsMost is the maximum number of concurrent requests of a batch.
 const requestsMost = 500
@@ -72,9 +72,9 @@ func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []b
 	answer, err := conn.RequestMsgWithContext(ctx, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, false, fmt.Errorf("nobody answers on %s: %w", subject, err)
+		return nil, false, fmt.Errorf("no service answers on %s: %w", subject, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, false, fmt.Errorf("no answer in time on %s; the service hangs, or the NATS user may not publish there: %w", subject, err)
+		return nil, false, fmt.Errorf("no answer in time on %s; the service hangs, or the NATS user lacks the permission to publish there: %w", subject, err)
 	case err != nil:
 		return nil, false, fmt.Errorf("request on %s: %w", subject, err)
 	}
@@ -111,7 +111,7 @@ func checkStreams(ctx context.Context, conn *nats.Conn, pattern string) error {
 	ctx, cancel := context.WithTimeout(ctx, streamTime)
 	defer cancel()
 	if stream, err := js.StreamNameBySubject(ctx, pattern); err == nil {
-		return fmt.Errorf("%w: the stream %s takes in %s; %w", lookup.ErrQuestion, stream, pattern, errStreamed)
+		return fmt.Errorf("%w: the stream %s stores %s; %w", lookup.ErrQuestion, stream, pattern, errStreamed)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func checkStreams(ctx context.Context, conn *nats.Conn, pattern string) error {
 // answered returns the value in a reply; nil: no such entity.
 func answered(m *nats.Msg) ([]byte, error) {
 	if code := m.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return nil, fmt.Errorf("the service says %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))
+		return nil, fmt.Errorf("the service responded with error %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))
 	}
 	switch absent := m.Header.Get(absentHeader); absent {
 	case "true":

@@ -88,27 +88,27 @@ func says(t *testing.T, to *nats.Msg, body string, header ...string) {
 	}
 }
 
-// told compares findings with expected ones: a value, "nobody", or a part of an error.
+// told compares findings with expected ones: a value, "absent", or a part of an error.
 func told(t *testing.T, found []checks.Finding, want ...string) {
 	t.Helper()
 	if len(found) != len(want) {
 		t.Fatalf("%d findings, want %d", len(found), len(want))
 	}
 	for i, f := range found {
-		got := "nobody"
+		got := "absent"
 		switch {
 		case f.Err != nil:
 			got = f.Err.Error()
 		case f.Value != nil:
 			got = string(f.Value)
 		}
-		if f.Err == nil && got != want[i] || f.Err != nil && (!strings.Contains(got, want[i]) || want[i] == "nobody") {
+		if f.Err == nil && got != want[i] || f.Err != nil && (!strings.Contains(got, want[i]) || want[i] == "absent") {
 			t.Errorf("finding %d is %.300q, want %q", i, got, want[i])
 		}
 	}
 }
 
-func TestServicesAreAsked(t *testing.T) {
+func TestRequestsToServices(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	until := make(chan string, 20)
@@ -139,21 +139,21 @@ func TestServicesAreAsked(t *testing.T) {
 	})
 	want := []struct{ key, told string }{
 		{"plain", `{"status": "OPEN"}`},
-		{"null", "nobody"},
-		{"absent", "nobody"},
+		{"null", "absent"},
+		{"absent", "absent"},
 		{"there", "{}"},
 		{"maybe", `on shop.orders.maybe: the header Deadman-Absent is "yes"`},
-		{"empty", "on shop.orders.empty: the answer is empty; where there is no such entity it is null"},
+		{"empty", "on shop.orders.empty: the answer is empty; answer null if the entity does not exist"},
 		{"html", "on shop.orders.html: the answer is not JSON"},
-		{"list", "is JSON and not an object"},
-		{"two", "there is more behind"},
+		{"list", "is JSON but not an object"},
+		{"two", "the answer has data after the object"},
 		{"full", `{"a":"` + strings.Repeat("x", lookup.MaxValue-8) + `"}`},
-		{"large", "more than 64 KiB are answered"},
+		{"large", "the answer is larger than 64 KiB"},
 		{"quoted", quoted},
 		{"deep", deep},
 		{"deeper", "more than 64 levels"},
-		{"refuse", "on shop.orders.refuse: the service says 500: no database"},
-		{"nobody.there", "nobody answers on shop.orders.nobody.there"},
+		{"refuse", "on shop.orders.refuse: the service responded with error 500: no database"},
+		{"missing.there", "no service answers on shop.orders.missing.there"},
 	}
 	var asks []lookup.KeyQuery
 	var all []string
@@ -173,7 +173,7 @@ func TestServicesAreAsked(t *testing.T) {
 }
 
 // A batch is sent concurrently, so that a slow service delays it once and not per entity.
-func TestServicesAreAskedAtOnce(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	const batch = 300
 	server := natsServer(t)
 	var mu sync.Mutex
@@ -201,11 +201,11 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 }
 
 // Without any reply the service is missing, not the entities.
-func TestAServiceThatIsNotThereIsAnErrorOfTheQuestion(t *testing.T) {
+func TestMissingServiceIsErrorOfTheQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
 	asks := []lookup.KeyQuery{{Subject: "shop.a"}, {Subject: "shop.b"}}
-	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "nobody answers on shop.a") {
+	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "no service answers on shop.a") {
 		t.Errorf("without a service: %v", err)
 	}
 	var asked atomic.Int32
@@ -216,11 +216,11 @@ func TestAServiceThatIsNotThereIsAnErrorOfTheQuestion(t *testing.T) {
 		t.Errorf("with one that hangs: %v, it was asked %d times", err, asked.Load())
 	}
 	if found, err := client.Ask(soon(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
-		t.Errorf("about nobody: %v, %v", found, err)
+		t.Errorf("an absent key: %v, %v", found, err)
 	}
 }
 
-func TestAServerThatIsGoneIsAnErrorOfTheSource(t *testing.T) {
+func TestLostServerIsErrorOfTheSource(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	client := natsSource(t, conn)
@@ -247,7 +247,7 @@ func TestAServerThatIsGoneIsAnErrorOfTheSource(t *testing.T) {
 	}
 }
 
-func TestASourceOverNATSTakesNoOtherQuestion(t *testing.T) {
+func TestNATSRejectsOtherKinds(t *testing.T) {
 	client := natsSource(t, natsConn(t, natsServer(t)))
 	for _, q := range []lookup.Question{{}, {SQL: "select 1"}, {HTTP: &lookup.HTTP{}}} {
 		if _, err := client.Ask(soon(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
@@ -270,10 +270,10 @@ func TestASourceConnectsByItself(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string]string{
-		"refused":  strings.Replace(at, "s3cret", "s3creT", 1),
-		"not one":  "nats://shop:s3cret@[::1",
-		"nobody":   "nats://shop:s3cret@127.0.0.1:1",
-		"no words": "nats://shop:s3cret/or@127.0.0.1",
+		"refused":     strings.Replace(at, "s3cret", "s3creT", 1),
+		"not one":     "nats://shop:s3cret@[::1",
+		"unreachable": "nats://shop:s3cret@127.0.0.1:1",
+		"no words":    "nats://shop:s3cret/or@127.0.0.1",
 	} {
 		err := opened(t, sources.NATS{URL: bad}, nil).Reach(t.Context())
 		if err == nil || strings.Contains(strings.ToLower(err.Error()), "s3cret") {
@@ -284,7 +284,7 @@ func TestASourceConnectsByItself(t *testing.T) {
 	if err := client.Reach(t.Context()); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if _, err := sources.Open(sources.Spec{Name: "shop", NATS: &sources.NATS{Creds: "shop.creds"}}, nil); err == nil || !strings.Contains(err.Error(), "there is no url") {
+	if _, err := sources.Open(sources.Spec{Name: "shop", NATS: &sources.NATS{Creds: "shop.creds"}}, nil); err == nil || !strings.Contains(err.Error(), "creds without a url; write both") {
 		t.Errorf("creds without a url: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ type roundTrip struct {
 
 var (
 	errStale       = errors.New("the query was prepared before the tables changed")
-	errTooMuchData = errors.New("too much to read")
+	errTooMuchData = errors.New("the result is too large")
 	errLost        = errors.New("the database ended the connection while it ran the query")
 )
 
@@ -238,7 +238,7 @@ func (t *roundTrip) read() (f checks.Finding, err error) {
 	}
 	reader, ok := got.(*pgconn.ResultReader)
 	if !ok {
-		return f, fmt.Errorf("rows were awaited, and a %T came", got)
+		return f, fmt.Errorf("expected rows, got a %T", got)
 	}
 	rows, size := 0, 0
 	for reader.NextRow() {

@@ -39,7 +39,7 @@ type postgres struct {
 func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil { // the error quotes the URL
-		return nil, fmt.Errorf("source %s: its URL cannot be read; a right one looks like postgres://user:password@host:5432/database", name)
+		return nil, fmt.Errorf("source %s: the URL is invalid; write one such as postgres://user:password@host:5432/database", name)
 	}
 	if !strings.Contains(o.URL, "pool_max_conns") {
 		cfg.MaxConns = int32(batches + lookConns)
@@ -56,7 +56,7 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 		return p.rights.look(ctx, c.PgConn())
 	}
 	if p.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil { // it connects on first use
-		return nil, fmt.Errorf("source %s: its pool of connections can't be made: %w", name, err)
+		return nil, fmt.Errorf("source %s: create the connection pool: %w", name, err)
 	}
 	return p, nil
 }

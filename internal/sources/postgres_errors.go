@@ -109,4 +109,4 @@ func unconnected(ctx context.Context, err error) error {
 }
 
 // errNoConnection is the error of a database that accepts no connection in time, or of an exhausted pool.
-var errNoConnection = errors.New("no connection could be made, and none came free, in time")
+var errNoConnection = errors.New("no connection was established or became free in time")

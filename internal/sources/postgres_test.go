@@ -81,7 +81,7 @@ func TestManyKeysInOneTrip(t *testing.T) {
 	for i := range asks {
 		asks[i].Params, want[i] = []any{fmt.Sprint(2*i + 1)}, `{"status":"UNSHIPPED"}`
 		if 2*i+1 > 3000 {
-			want[i] = "nobody"
+			want[i] = "absent"
 		}
 	}
 	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, asks)
@@ -117,8 +117,8 @@ func TestAFarPostgres(t *testing.T) {
 	same(t, want, lines(found, err))
 }
 
-// TestWhatPostgresFinds checks the JSON of all column types, and the types reported by Verify.
-func TestWhatPostgresFinds(t *testing.T) {
+// TestPostgresResults checks the JSON of all column types, and the types reported by Verify.
+func TestPostgresResults(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	d.run(`CREATE TYPE mood AS ENUM ('sad', 'ok')`)
@@ -159,7 +159,7 @@ func TestWhatPostgresFinds(t *testing.T) {
 		same(t, []string{`{"v":` + k.value + `}`}, lines(found, err))
 	}
 	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select id, 'NaN'::float8 / $1::int as v from orders where id = 1"}, keys(1))
-	same(t, []string{"error: column v is NaN, which is no number of JSON"}, lines(found, err))
+	same(t, []string{"error: column v is NaN, which is not a JSON number"}, lines(found, err))
 }
 
 // TestParametersOfPostgres checks parameters for columns of other types.
@@ -191,8 +191,8 @@ func TestParametersOfPostgres(t *testing.T) {
 	}
 }
 
-// TestWhatPostgresRefuses checks queries that are invalid for every key, with the position of the error.
-func TestWhatPostgresRefuses(t *testing.T) {
+// TestPostgresRejectsQueries checks queries that are invalid for every key, with the position of the error.
+func TestPostgresRejectsQueries(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()
@@ -200,18 +200,18 @@ func TestWhatPostgresRefuses(t *testing.T) {
 		{"select statu from orders where id = $1", `line 1, column 8: column "statu" does not exist (SQLSTATE 42703); Perhaps you meant to reference the column "orders.status".`},
 		{"select 'é', status\nfrom  order where id = $1", `line 2, column 7: syntax error at or near "order"`},
 		{"select status from orders where id = $1; delete from orders", "cannot insert multiple commands into a prepared statement"},
-		{"select status from orders where id = 1", "it has 0 parameters and is given 1"},
-		{"select status from orders where id = $1 and status = $2", "it has 2 parameters and is given 1"},
+		{"select status from orders where id = 1", "the query has 0 parameters and gets 1"},
+		{"select status from orders where id = $1 and status = $2", "the query has 2 parameters and gets 1"},
 		{"select 1, $1::text as a", "column 1 has no name"},
 		{"select $1::text as a, 2 as a", "two columns are named a"},
-		{"delete from orders where id = $1", "it finds nothing"},
-		{"set transaction read write", "it finds nothing"},
-		{"commit", "it finds nothing"},
-		{"", "it finds nothing"},
+		{"delete from orders where id = $1", "the statement returns no columns"},
+		{"set transaction read write", "the statement returns no columns"},
+		{"commit", "the statement returns no columns"},
+		{"", "the statement returns no columns"},
 		{"select 'a'::bytea as raw, $1::int as id", "column raw is bytes (bytea); write encode(raw, 'hex') as raw"},
-		{"select array[$1::int] as list", "column list is of several values (_int4); write to_jsonb(list) as list"},
-		{"select row(1, $1::int) as pair", "column pair is of several values (record); write to_jsonb(pair) as pair"},
-		{"select int4range(1, $1::int) as span", "column span is of several values (int4range); write to_jsonb(span) as span"},
+		{"select array[$1::int] as list", "column list has several values (_int4); write to_jsonb(list) as list"},
+		{"select row(1, $1::int) as pair", "column pair has several values (record); write to_jsonb(pair) as pair"},
+		{"select int4range(1, $1::int) as span", "column span has several values (int4range); write to_jsonb(span) as span"},
 	} {
 		q := lookup.Question{SQL: k.query}
 		if k.query == "" {
@@ -225,15 +225,15 @@ func TestWhatPostgresRefuses(t *testing.T) {
 	if _, err := c.Verify(t.Context(), lookup.Question{HTTP: &lookup.HTTP{}}, 1); err == nil {
 		t.Error("a database takes a path")
 	} else {
-		refused(t, err, "the source is a database; ask it with sql")
+		refused(t, err, "the source is a database; query it with sql")
 	}
 	if n := d.number("SELECT count(*) FROM orders"); n != 3000 {
 		t.Errorf("%d orders are left", n)
 	}
 }
 
-// TestFaultsOfPostgres checks failures caused by a query. An error of one key does not affect the other keys.
-func TestFaultsOfPostgres(t *testing.T) {
+// TestPostgresErrors checks failures caused by a query. An error of one key does not affect the other keys.
+func TestPostgresErrors(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	d.run(`CREATE FUNCTION sneak(id int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders WHERE orders.id = sneak.id; RETURN 1; END $$`)
@@ -245,11 +245,11 @@ func TestFaultsOfPostgres(t *testing.T) {
 		query string
 		want  []string // of the keys 1, 2 and 3
 	}{
-		"nobody":           {"select 1 as v where $1::int <> 2", []string{beside, "nobody", beside}},
-		"several rows":     {"select 1 as v from generate_series(1, case $1::int when 2 then 3 else 1 end)", []string{beside, "error: the query finds 3 rows for one key; …", beside}},
-		"many rows":        {"select 1 as v from generate_series(1, case $1::int when 2 then 400000 else 1 end)", []string{beside, "error: more than 64 KiB are answered; …", beside}},
-		"64 KiB":           {"select case $1::int when 2 then to_jsonb(repeat('x', 70000)) else '1' end as v", []string{beside, "error: more than 64 KiB are answered; …", beside}},
-		"50 MB":            {"select case $1::int when 2 then to_json(repeat(repeat('x', 1000), 50000)) else '1' end as v", []string{beside, "error: more than 64 KiB are answered; …", beside}},
+		"absent":           {"select 1 as v where $1::int <> 2", []string{beside, "absent", beside}},
+		"several rows":     {"select 1 as v from generate_series(1, case $1::int when 2 then 3 else 1 end)", []string{beside, "error: the query returned 3 rows for one key; …", beside}},
+		"many rows":        {"select 1 as v from generate_series(1, case $1::int when 2 then 400000 else 1 end)", []string{beside, "error: the answer is larger than 64 KiB; …", beside}},
+		"64 KiB":           {"select case $1::int when 2 then to_jsonb(repeat('x', 70000)) else '1' end as v", []string{beside, "error: the answer is larger than 64 KiB; …", beside}},
+		"50 MB":            {"select case $1::int when 2 then to_json(repeat(repeat('x', 1000), 50000)) else '1' end as v", []string{beside, "error: the answer is larger than 64 KiB; …", beside}},
 		"too deep":         {"select case $1::int when 2 then (repeat('[', 70) || repeat(']', 70))::json else '1'::json end as v", []string{beside, "error: the answer has more than 64 levels of JSON", beside}},
 		"a wrong value":    {"select 1/(2-$1::int)::int * 0 + 1 as v", []string{beside, "error: division by zero (SQLSTATE 22012)", beside}},
 		"pg_sleep":         {"select case when pg_sleep(case $1::int when 2 then 60 else 0 end) is null then 0 else 1 end as v", []string{beside, timeout, beside}},
@@ -272,12 +272,12 @@ func TestFaultsOfPostgres(t *testing.T) {
 	})
 }
 
-// TestBatchesThatFindTooMuch checks keys that cost a connection each: their number is limited.
-func TestBatchesThatFindTooMuch(t *testing.T) {
+// TestOversizedBatches checks keys that cost a connection each: their number is limited.
+func TestOversizedBatches(t *testing.T) {
 	t.Parallel()
 	c := newDatabase(t).source()
 	found, err := c.Ask(within(t, 30*time.Second), lookup.Question{SQL: "select repeat('x', $1::int) as v"}, keys(1, 3<<20, 2, 3<<20, 3<<20, 3))
-	tooLong, notAsked := "error: more than 64 KiB are answered; …", "error: not asked: 3 keys before it found more than 1024 KiB each; …"
+	tooLong, notAsked := "error: the answer is larger than 64 KiB; …", "error: not queried: 3 keys before it returned more than 1024 KiB each; …"
 	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
 
@@ -288,7 +288,7 @@ func TestConnectionsThatAQueryEnds(t *testing.T) {
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
 	const lost, notAsked = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
-		"error: not asked: at 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
+		"error: not queried: for 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
 	found, err := d.source().Ask(within(t, 30*time.Second), q, keys(1, 2, 3))
 	same(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
 	found, err = d.alone().Ask(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
@@ -297,8 +297,8 @@ func TestConnectionsThatAQueryEnds(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestOneQueryChangesNothingForTheNext queries on one connection after a query that changed all possible settings.
-func TestOneQueryChangesNothingForTheNext(t *testing.T) {
+// TestQueriesAreIsolated queries on one connection after a query that changed all possible settings.
+func TestQueriesAreIsolated(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.alone()
@@ -336,8 +336,8 @@ func TestManyQueriesOnAConnection(t *testing.T) {
 	same(t, []string{`{"v":200}`}, lines(found, err))
 }
 
-// TestTimeThatRunsOut keeps the findings before a timeout, and continues from there.
-func TestTimeThatRunsOut(t *testing.T) {
+// TestPostgresTimeout keeps the findings before a timeout, and continues from there.
+func TestPostgresTimeout(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()
@@ -345,7 +345,7 @@ func TestTimeThatRunsOut(t *testing.T) {
 	found, err := c.Ask(within(t, 20*time.Second), slow, keys(0))
 	same(t, []string{`{"v":""}`}, lines(found, err))
 	found, err = c.Ask(within(t, 2*time.Second), slow, keys(0, 0, 0.9, 0.9, 0.9, 0.9))
-	late := "error: the time was over when … of 6 keys were answered; make the question quicker (has its column an index?) or guards.timeout longer"
+	late := "error: timeout after … of 6 keys; make the query faster (does its column have an index?) or increase guards.timeout"
 	got := lines(found, err)
 	same(t, []string{`{"v":""}`, `{"v":""}`}, got[:2])
 	same(t, []string{late}, got[5:])
@@ -354,8 +354,8 @@ func TestTimeThatRunsOut(t *testing.T) {
 	})
 }
 
-// TestPostgresThatCannotBeAsked checks failures of the source as a whole, never of one key.
-func TestPostgresThatCannotBeAsked(t *testing.T) {
+// TestUnavailablePostgres checks failures of the source as a whole, never of one key.
+func TestUnavailablePostgres(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	at, err := url.Parse(d.dsn)
@@ -394,7 +394,7 @@ func TestPostgresThatCannotBeAsked(t *testing.T) {
 		t.Parallel()
 		proxy := between(t, at.Host)
 		poison(t, proxy, "timeout", `{"timeout": 0}`)
-		fails(t, with(func(u *url.URL) { u.Host = proxy.Listen }), "no connection could be made, and none came free, in time")
+		fails(t, with(func(u *url.URL) { u.Host = proxy.Listen }), "no connection was established or became free in time")
 	})
 	t.Run("hang later", func(t *testing.T) {
 		t.Parallel()
@@ -433,7 +433,7 @@ func TestPostgresThatCannotBeAsked(t *testing.T) {
 			return d.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%as busy%' AND state = 'active' AND pid <> pg_backend_pid()") == 1
 		})
 		found, err := c.Ask(within(t, 500*time.Millisecond), lookup.Question{SQL: byID}, keys(1, 2))
-		same(t, []string{whole + "no connection could be made, and none came free, in time"}, lines(found, err))
+		same(t, []string{whole + "no connection was established or became free in time"}, lines(found, err))
 		stop()
 		busy.Wait()
 	})

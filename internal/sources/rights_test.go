@@ -70,7 +70,7 @@ func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
 }
 
 // A user with excess permissions causes a warning once a connection exists.
-func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
+func TestExcessivePermissionsAreReported(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	for grants, says := range map[string][]string{

@@ -14,7 +14,7 @@ import (
 // checkColumns returns an error for invalid result columns. The names are as reported by the database.
 func checkColumns(columns []lookup.Column) error {
 	if len(columns) == 0 {
-		return fmt.Errorf("%w: it finds nothing; write one that does, such as select status from orders where id = $1", lookup.ErrQuestion)
+		return fmt.Errorf("%w: the statement returns no columns; write a query such as select status from orders where id = $1", lookup.ErrQuestion)
 	}
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -59,12 +59,12 @@ func quoted(text string) json.RawMessage {
 
 // severalRows returns the error of a key with more than one row, as the intended row is ambiguous.
 func severalRows(rows string) error {
-	return fmt.Errorf("the query finds %s rows for one key; narrow it down, or say which one is meant with order by … limit 1", rows)
+	return fmt.Errorf("the query returned %s rows for one key; narrow it down, or select one row with order by … limit 1", rows)
 }
 
 // wrongCount returns the error of a question with a wrong number of parameters.
 func wrongCount(has, given int) error {
-	return fmt.Errorf("%w: it has %d parameters and is given %d; params has one expression for each of $1, $2 and so on, and without params $1 is the key", lookup.ErrQuestion, has, given)
+	return fmt.Errorf("%w: the query has %d parameters and gets %d; write an expression in params for each of $1, $2 and so on; without params $1 is the key", lookup.ErrQuestion, has, given)
 }
 
 // object validates a response as one JSON object within the limits of package lookup.
@@ -80,11 +80,11 @@ func object(answer []byte) (json.RawMessage, error) {
 		case errors.Is(err, io.EOF) && !first && depth == 0:
 			return answer, nil
 		case err != nil:
-			return nil, errors.New("the answer is not JSON; an object such as {\"status\": \"SHIPPED\"} is wanted")
+			return nil, errors.New("the answer is not JSON; answer with an object such as {\"status\": \"SHIPPED\"}")
 		case first && token != json.Delim('{'):
-			return nil, errors.New("the answer is JSON and not an object; an object such as {\"status\": \"SHIPPED\"} is wanted")
+			return nil, errors.New("the answer is JSON but not an object; answer with an object such as {\"status\": \"SHIPPED\"}")
 		case !first && depth == 0:
-			return nil, errors.New("there is more behind the object that is answered")
+			return nil, errors.New("the answer has data after the object")
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
@@ -99,4 +99,4 @@ func object(answer []byte) (json.RawMessage, error) {
 }
 
 // errTooLong is the error of a key with a result above the limit.
-var errTooLong = fmt.Errorf("more than %d KiB are answered; ask for the few fields that the rule reads", lookup.MaxValue>>10)
+var errTooLong = fmt.Errorf("the answer is larger than %d KiB; select only the fields that the rule reads", lookup.MaxValue>>10)

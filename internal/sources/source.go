@@ -42,5 +42,5 @@ func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
 	case s.NATS != nil:
 		return openNATS(s.Name, *s.NATS, conn)
 	}
-	return nil, fmt.Errorf("source %s: it says nothing about what it is", s.Name)
+	return nil, fmt.Errorf("source %s: the kind of the source is missing", s.Name)
 }

@@ -20,13 +20,13 @@ func singleStatement(text string) (statement string, params int, err error) {
 		switch {
 		case blank:
 		case end >= 0:
-			return "", 0, fmt.Errorf("%w: there is more behind its first statement; write one", lookup.ErrQuestion)
+			return "", 0, fmt.Errorf("%w: the query has more than one statement; write one", lookup.ErrQuestion)
 		case token == ";":
 			end = i
 		case token[0] == '$':
 			n, err := strconv.Atoi(token[1:])
 			if err != nil || n < 1 {
-				return "", 0, fmt.Errorf("%w: %q is not a parameter; they are $1, $2 and so on", lookup.ErrQuestion, token)
+				return "", 0, fmt.Errorf("%w: %q is not a parameter; parameters are $1, $2 and so on", lookup.ErrQuestion, token)
 			}
 			params = max(params, n)
 		case token == "?", token[0] == ':' && size > 1, token[0] == '@':
@@ -101,5 +101,5 @@ func asText(param any) ([]byte, error) {
 	case time.Time:
 		return v.UTC().AppendFormat(nil, time.RFC3339Nano), nil
 	}
-	return nil, fmt.Errorf("a %T can't be a parameter; text, a number, true or false, or an instant can", param)
+	return nil, fmt.Errorf("a %T cannot be a parameter; use text, a number, a boolean or an instant", param)
 }

@@ -170,7 +170,7 @@ func compiled(c *sql.Conn, query string) (columns []sqlitedriver.ColumnInfo, err
 			ColumnInfo(query string) ([]sqlitedriver.ColumnInfo, error)
 		})
 		if !ok {
-			return fmt.Errorf("the driver of SQLite (%T) tells no columns of a query", connection)
+			return fmt.Errorf("the SQLite driver (%T) does not report the columns of a query", connection)
 		}
 		columns, err = compiler.ColumnInfo(query)
 		return err
@@ -282,7 +282,7 @@ func (v *sqliteQuery) field(i int, value any) (json.RawMessage, error) {
 	}
 	b, err := json.Marshal(value)
 	if err != nil { // an infinity
-		return nil, fmt.Errorf("column %s is %v, which is no number of JSON", name, value)
+		return nil, fmt.Errorf("column %s is %v, which is not a JSON number", name, value)
 	}
 	return b, nil
 }

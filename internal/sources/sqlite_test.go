@@ -48,7 +48,7 @@ func (f *file) source() lookup.Client {
 	return open(f.t, sources.Spec{SQLite: &sources.SQLite{Path: f.path}})
 }
 
-func TestWhatSQLiteFinds(t *testing.T) {
+func TestSQLiteResults(t *testing.T) {
 	t.Parallel()
 	c := newFile(t).source()
 	q := lookup.Question{SQL: "select *, 'a\"b' as said from orders where id = $1; -- one of them"}
@@ -59,24 +59,24 @@ func TestWhatSQLiteFinds(t *testing.T) {
 	}
 	first := `{"id":1,"status":"UNSHIPPED","eta":"2026-03-02T12:00:00Z","paid":true,"total":12.5,"said":"a\"b"}`
 	found, err := c.Ask(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
-	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "nobody", "nobody", "nobody"}, lines(found, err))
+	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "absent", "absent", "absent"}, lines(found, err))
 	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.KeyQuery{{Params: []any{"first", 2.5}}})
 	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
 }
 
-// TestWhatSQLiteRefuses checks queries that are invalid for every key, and statements that are not queries.
-func TestWhatSQLiteRefuses(t *testing.T) {
+// TestSQLiteRejectsQueries checks queries that are invalid for every key, and statements that are not queries.
+func TestSQLiteRejectsQueries(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	c := f.source()
 	for _, k := range []struct{ query, says string }{
 		{"select statu from orders where id = $1", "no such column: statu"},
 		{"select status form orders where id = $1", "syntax error"},
-		{"select status from orders where id = $1; delete from orders", "there is more behind its first statement"},
-		{"select 1 as a, $1 as b) ; delete from orders; select * from (select 1", "there is more behind its first statement"},
+		{"select status from orders where id = $1; delete from orders", "the query has more than one statement"},
+		{"select 1 as a, $1 as b) ; delete from orders; select * from (select 1", "the query has more than one statement"},
 		{"select 1 as a where $1) limit 1 offset (1", "syntax error"},
-		{"select status from orders where id = 1", "it has 0 parameters and is given 1"},
-		{"select status from orders where id = $1 and status = $2", "it has 2 parameters and is given 1"},
+		{"select status from orders where id = 1", "the query has 0 parameters and gets 1"},
+		{"select status from orders where id = $1 and status = $2", "the query has 2 parameters and gets 1"},
 		{"select status from orders where id = ?", `"?" is not a parameter here`},
 		{"select status from orders where id = :id", `":id" is not a parameter here`},
 		{"select status from orders where id = $id", `"$id" is not a parameter`},
@@ -123,18 +123,18 @@ func TestSQLiteRunsNothingToVerify(t *testing.T) {
 	}
 }
 
-// TestFaultsOfSQLite checks errors of the second of three keys.
-func TestFaultsOfSQLite(t *testing.T) {
+// TestSQLiteErrors checks errors of the second of three keys.
+func TestSQLiteErrors(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	const beside = `{"v":1}`
 	for name, k := range map[string]struct{ query, second string }{
-		"nobody":            {"select 1 as v where $1 <> 2", "nobody"},
-		"several rows":      {"select 1 as v from orders where id = 1 or $1 = 2", "error: the query finds more than one rows for one key; …"},
-		"a long value":      {"select iif($1 = 2, hex(zeroblob(40000)), 1) as v", "error: more than 64 KiB are answered; …"},
-		"1 GB":              {"select iif($1 = 2, hex(zeroblob(500000000)), 1) as v", "error: more than 64 KiB are answered; …"},
+		"absent":            {"select 1 as v where $1 <> 2", "absent"},
+		"several rows":      {"select 1 as v from orders where id = 1 or $1 = 2", "error: the query returned more than one rows for one key; …"},
+		"a long value":      {"select iif($1 = 2, hex(zeroblob(40000)), 1) as v", "error: the answer is larger than 64 KiB; …"},
+		"1 GB":              {"select iif($1 = 2, hex(zeroblob(500000000)), 1) as v", "error: the answer is larger than 64 KiB; …"},
 		"bytes":             {"select iif($1 = 2, x'00ff', 1) as v", "error: column v is bytes (a blob); write hex(v) as v"},
-		"no number of JSON": {"select iif($1 = 2, 9e999, 1) as v", "error: column v is +Inf, which is no number of JSON"},
+		"no number of JSON": {"select iif($1 = 2, 9e999, 1) as v", "error: column v is +Inf, which is not a JSON number"},
 		"a wrong value":     {"select json_extract(iif($1 = 2, '{', '[1]'), '$[0]') as v", "error: SQL logic error: malformed JSON (1)"},
 		"without end":       {"with recursive n(i) as (select 1 union all select i + 1 from n where $1 = 2) select max(i) as v from n", "error: the query took longer than 2s"},
 	} {
@@ -146,8 +146,8 @@ func TestFaultsOfSQLite(t *testing.T) {
 	}
 }
 
-// TestSQLiteThatCannotBeAsked checks failures of the file.
-func TestSQLiteThatCannotBeAsked(t *testing.T) {
+// TestUnavailableSQLite checks failures of the file.
+func TestUnavailableSQLite(t *testing.T) {
 	t.Parallel()
 	q := lookup.Question{SQL: byID}
 	fails := func(c lookup.Client, says string) {
@@ -180,8 +180,8 @@ func TestSQLiteThatCannotBeAsked(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestTimeThatRunsOutOfSQLite keeps the findings before a timeout.
-func TestTimeThatRunsOutOfSQLite(t *testing.T) {
+// TestSQLiteTimeout keeps the findings before a timeout.
+func TestSQLiteTimeout(t *testing.T) {
 	t.Parallel()
 	c := newFile(t).source()
 	endless := "with recursive n(i) as (select 1 union all select i + 1 from n where $1 > 1) select max(i) as v from n"
@@ -192,7 +192,7 @@ func TestTimeThatRunsOutOfSQLite(t *testing.T) {
 	found, err := c.Ask(within(t, time.Second), lookup.Question{SQL: endless}, asks)
 	got := lines(found, err)
 	same(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
-	same(t, []string{fmt.Sprintf("error: the time was over when … of %d keys were answered; make the question quicker (has its column an index?) or guards.timeout longer", len(asks))}, got[30:])
+	same(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(asks))}, got[30:])
 }
 
 // TestABatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued

@@ -91,7 +91,7 @@ func kindOf(f pgconn.FieldDescription) (lookup.Type, error) {
 	if t, ok := typesOf.TypeForOID(f.DataTypeOID); ok {
 		switch t.Codec.(type) {
 		case *pgtype.ArrayCodec, *pgtype.RangeCodec, *pgtype.MultirangeCodec, pgtype.RecordCodec, *pgtype.RecordCodec:
-			return "", fmt.Errorf("%w: column %[2]s is of several values (%[3]s); write to_jsonb(%[2]s) as %[2]s", lookup.ErrQuestion, f.Name, t.Name)
+			return "", fmt.Errorf("%w: column %[2]s has several values (%[3]s); write to_jsonb(%[2]s) as %[2]s", lookup.ErrQuestion, f.Name, t.Name)
 		}
 	}
 	return lookup.Text, nil
@@ -133,7 +133,7 @@ func (s *statement) field(i int, v []byte) (json.RawMessage, error) {
 		return strconv.AppendBool(nil, string(v) == "t"), nil
 	case lookup.Number:
 		if !json.Valid(v) { // NaN and the infinities
-			return nil, fmt.Errorf("column %s is %s, which is no number of JSON", s.columns[i].Name, v)
+			return nil, fmt.Errorf("column %s is %s, which is not a JSON number", s.columns[i].Name, v)
 		}
 		return v, nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // A lookup publishes no event: a stream that captures its subject rejects the request and stores nothing.
-func TestALookupIsNoEvent(t *testing.T) {
+func TestLookupPublishesNoEvent(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	js, err := jetstream.New(conn)
@@ -28,7 +28,7 @@ func TestALookupIsNoEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, "a stream takes in this subject", "a stream takes in this subject")
+	told(t, found, "a stream stores this subject", "a stream stores this subject")
 	info, err := stream.Info(soon(t))
 	if err != nil || info.State.Msgs != 0 {
 		t.Errorf("the stream has %d messages, %v", info.State.Msgs, err)

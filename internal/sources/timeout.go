@@ -10,7 +10,7 @@ import (
 )
 
 // errNotAsked is the error of a key that was not queried.
-var errNotAsked = errors.New("the source was not asked about it")
+var errNotAsked = errors.New("the source was not queried for this key")
 
 // unknown returns the initial findings, all with errNotAsked. A finding without a value and an error means that the
 // entity does not exist, so unanswered keys must have an error.
@@ -19,7 +19,7 @@ func unknown(asks []lookup.KeyQuery) []checks.Finding {
 }
 
 // errNoAnswer is the error of a source that did not answer in time.
-var errNoAnswer = errors.New("nothing was answered in time")
+var errNoAnswer = errors.New("no answer in time")
 
 // finish sets a timeout error for the unanswered keys. If no key is answered, it returns why, an error of the source;
 // otherwise the next attempt continues with the unanswered keys.
@@ -33,7 +33,7 @@ func finish(found []checks.Finding, answered func(i int) bool, why error) error 
 	if count == 0 {
 		return why
 	}
-	err := fmt.Errorf("the time was over when %d of %d keys were answered; make the question quicker (has its column an index?) or guards.timeout longer", count, len(found))
+	err := fmt.Errorf("timeout after %d of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", count, len(found))
 	for i := range found {
 		if !answered(i) {
 			found[i] = checks.Finding{Err: err}
@@ -44,5 +44,5 @@ func finish(found []checks.Finding, answered func(i int) bool, why error) error 
 
 // wrapSourceKind returns the error of a question for another kind of source.
 func wrapSourceKind(is, way string) error {
-	return fmt.Errorf("%w: the source is %s; ask it with %s", lookup.ErrQuestion, is, way)
+	return fmt.Errorf("%w: the source is %s; query it with %s", lookup.ErrQuestion, is, way)
 }

@@ -6,11 +6,11 @@ import (
 	"deadman/internal/configfile"
 )
 
-// MaxHooks is the most hooks of a file.
+// MaxHooks is the maximum number of hooks in a file.
 const MaxHooks = 100
 
-// Parse reads a file of hooks, in YAML; file is its name. The secrets are elsewhere: see
-// Hook.Keep. The error is configfile.Problems.
+// Parse parses a YAML file of hooks; file is its name. The secrets are loaded separately by Webhook.LoadSecrets. The
+// error is configfile.Problems.
 func Parse(data []byte, file string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) { set.read(v.Fields("hooks")["hooks"]) })
@@ -23,25 +23,25 @@ func Parse(data []byte, file string) (Set, error) {
 func (set Set) read(v configfile.Value) {
 	items := v.List("hook")
 	if len(items) > MaxHooks {
-		v.Problem("there are %d hooks, and the limit is %d; leave out those that nobody calls", len(items), MaxHooks)
+		v.Problem("there are %d hooks, and the limit is %d; remove unused ones", len(items), MaxHooks)
 		return
 	}
 	for _, item := range items {
 		fields := item.Fields("name", "subject", "scheme", "secret_file")
 		h := readHook(fields)
 		if h.Name != "" && set[h.Name] != nil {
-			fields["name"].Problem("there are two hooks %s; names are different", h.Name)
+			fields["name"].Problem("there are two hooks %s; use unique names", h.Name)
 		}
 		set[h.Name] = h
 	}
 }
 
-// readHook reads one hook. That anybody is believed has to be said in so many words.
+// readHook parses one hook. Accepting unsigned requests requires the explicit scheme none.
 func readHook(fields map[string]configfile.Value) *Webhook {
 	name, subject, scheme, secret := fields["name"], fields["subject"], fields["scheme"], fields["secret_file"]
 	h := &Webhook{
-		Name:    name.Require("write the one that its address ends in").Text(),
-		Subject: subject.Require("name the one that its events are published on").Text(),
+		Name:    name.Require("write the name that its URL ends with").Text(),
+		Subject: subject.Require("write the subject that its events are published on").Text(),
 		Scheme:  Scheme(scheme.Require("write " + schemes).Text()),
 	}
 	if wrong := configfile.CheckName(h.Name); h.Name != "" && wrong != "" {
@@ -51,30 +51,30 @@ func readHook(fields map[string]configfile.Value) *Webhook {
 		subject.Problem("%q cannot be published on: %s", h.Subject, wrong)
 	}
 	if h.Scheme != "" && verifiers[h.Scheme] == nil {
-		scheme.Problem("there is no scheme %q; write %s", h.Scheme, schemes)
+		scheme.Problem("unknown scheme %q; write %s", h.Scheme, schemes)
 	}
 	if h.Scheme == None {
 		secret.Problem("the scheme none has no secret; leave secret_file out, or name another scheme")
 		return h
 	}
-	h.SecretFile = secret.Require("name the file that holds the secret").Path()
+	h.SecretFile = secret.Require("name the file with the secret").Path()
 	return h
 }
 
 const schemes = "stripe, github, standard or none"
 
-// wrongSubject says why nothing can be published on a subject, or "".
+// wrongSubject returns the reason why a subject is invalid, or "".
 func wrongSubject(subject string) string {
 	switch head, _, _ := strings.Cut(subject, "."); {
 	case strings.HasPrefix(head, "$") || head == "_INBOX" || head == "deadman":
-		return "subjects that begin so are not for events"
+		return "subjects with this prefix are reserved"
 	case strings.ContainsFunc(subject, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return "it has a space or a control character"
 	}
 	for part := range strings.SplitSeq(subject, ".") {
 		switch part {
 		case "":
-			return "a part between its dots is empty"
+			return "a token between its dots is empty"
 		case "*", ">":
 			return "it is a wildcard; name one subject"
 		}

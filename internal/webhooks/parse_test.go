@@ -32,8 +32,8 @@ hooks:
 	}
 }
 
-// All that is wrong is said at once, each with its place.
-func TestEveryProblemIsSaid(t *testing.T) {
+// All problems are reported at once, each with its place.
+func TestAllProblemsAreReported(t *testing.T) {
 	_, err := Parse([]byte(`hooks:
   - name: Payments
     subject: payments.*
@@ -46,15 +46,15 @@ func TestEveryProblemIsSaid(t *testing.T) {
   - shop
 hook: {}
 `), "hooks.yaml")
-	want := `hooks.yaml:2:5: hooks[0]: secret_file is missing; name the file that holds the secret
+	want := `hooks.yaml:2:5: hooks[0]: secret_file is missing; name the file with the secret
 hooks.yaml:2:11: hooks[0].name: "Payments" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit
 hooks.yaml:3:14: hooks[0].subject: "payments.*" cannot be published on: it is a wildcard; name one subject
-hooks.yaml:4:13: hooks[0].scheme: there is no scheme "paypal"; write stripe, github, standard or none
+hooks.yaml:4:13: hooks[0].scheme: unknown scheme "paypal"; write stripe, github, standard or none
 hooks.yaml:5:5: hooks[0].secret: unknown field "secret"; the fields here are name, subject, scheme, secret_file
-hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file that holds the secret
-hooks.yaml:7:14: hooks[1].subject: "$JS.API" cannot be published on: subjects that begin so are not for events
-hooks.yaml:9:12: hooks[2].name: there are two hooks code; names are different
-hooks.yaml:9:27: hooks[2].subject: "deadman.alerts" cannot be published on: subjects that begin so are not for events
+hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file with the secret
+hooks.yaml:7:14: hooks[1].subject: "$JS.API" cannot be published on: subjects with this prefix are reserved
+hooks.yaml:9:12: hooks[2].name: there are two hooks code; use unique names
+hooks.yaml:9:27: hooks[2].subject: "deadman.alerts" cannot be published on: subjects with this prefix are reserved
 hooks.yaml:9:70: hooks[2].secret_file: the scheme none has no secret; leave secret_file out, or name another scheme
 hooks.yaml:10:5: hooks[3]: expected a mapping with the fields name, subject, scheme, secret_file, not text
 hooks.yaml:11:1: hook: unknown field "hook"; did you mean "hooks"?`
@@ -63,7 +63,7 @@ hooks.yaml:11:1: hook: unknown field "hook"; did you mean "hooks"?`
 	}
 }
 
-func TestWhatIsNoFileOfHooks(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	many := "hooks:\n"
 	for i := range MaxHooks + 1 {
 		many += fmt.Sprintf("  - {name: h%d, subject: s, scheme: none}\n", i)

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxSignatures is how many signatures of a request are looked at.
+// maxSignatures is the maximum number of signatures checked per request.
 const maxSignatures = 8
 
-// stripe is Stripe's scheme: a header with the time and signatures of the time and the body.
+// stripe verifies Stripe's scheme: a header with the time and signatures of the time and the body.
 // https://docs.stripe.com/webhooks#verify-manually
 func stripe(h *Webhook, header func(string) string, body []byte, now time.Time) (string, error) {
 	const name = "Stripe-Signature"
@@ -42,8 +42,8 @@ func stripe(h *Webhook, header func(string) string, body []byte, now time.Time) 
 	return event.ID, nil
 }
 
-// github is GitHub's scheme: a signature of the body. It has no time; its delivery's id is not
-// signed, and a repeat is known by its body.
+// github verifies GitHub's scheme: a signature of the body. The scheme has no time and does not sign the delivery id,
+// so a repeat is recognized by its body.
 // https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
 func github(h *Webhook, header func(string) string, body []byte, _ time.Time) (string, error) {
 	const name = "X-Hub-Signature-256"
@@ -57,13 +57,13 @@ func github(h *Webhook, header func(string) string, body []byte, _ time.Time) (s
 	return digest(body), nil
 }
 
-// standard is the scheme of Standard Webhooks: signatures of an id, the time and the body.
+// standard verifies the scheme of Standard Webhooks: signatures of an id, the time and the body.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 func standard(h *Webhook, header func(string) string, body []byte, now time.Time) (string, error) {
 	const name = "webhook-signature"
 	id, at := header("webhook-id"), header("webhook-timestamp")
 	if id == "" || at == "" {
-		return "", fmt.Errorf("%w: the headers webhook-id and webhook-timestamp are needed", ErrDenied)
+		return "", fmt.Errorf("%w: the headers webhook-id and webhook-timestamp are required", ErrDenied)
 	}
 	var given []string
 	for part := range strings.FieldsSeq(header(name)) {
@@ -79,11 +79,11 @@ func standard(h *Webhook, header func(string) string, body []byte, now time.Time
 
 func none(*Webhook, func(string) string, []byte, time.Time) (string, error) { return "", nil }
 
-// checkHMAC makes sure that one of the signatures of a header is that of the parts under one of
-// the secrets. How long it takes says nothing of how much of a signature is right.
+// checkHMAC verifies that a signature in the header matches the parts under one of the secrets. Its duration does not
+// depend on the number of matching bytes.
 func (h *Webhook) checkHMAC(name string, given []string, decode func(string) ([]byte, error), parts ...[]byte) error {
 	if len(given) == 0 || len(given) > maxSignatures {
-		return fmt.Errorf("%w: the header %s has no signature of %s, or more than %d", ErrDenied, name, h.Scheme, maxSignatures)
+		return fmt.Errorf("%w: the header %s has no %s signature, or more than %d", ErrDenied, name, h.Scheme, maxSignatures)
 	}
 	good := false
 	for _, secret := range h.secrets {
@@ -98,19 +98,19 @@ func (h *Webhook) checkHMAC(name string, given []string, decode func(string) ([]
 		}
 	}
 	if !good {
-		return fmt.Errorf("%w: the signature is not that of this body with the hook's secret", ErrDenied)
+		return fmt.Errorf("%w: the signature does not match the body and the hook's secret", ErrDenied)
 	}
 	return nil
 }
 
-// withinTolerance makes sure of the time of a request, in seconds since 1970, which it was signed with.
+// withinTolerance checks the signed time of a request, in seconds since 1970.
 func withinTolerance(at string, now time.Time) error {
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return fmt.Errorf("%w: its time is not in seconds since 1970", ErrDenied)
 	}
 	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > Tolerance {
-		return fmt.Errorf("%w: it was signed more than %s from now; send it anew, and look at the clocks", ErrDenied, Tolerance)
+		return fmt.Errorf("%w: it was signed more than %s from now; send it again, and check the clocks", ErrDenied, Tolerance)
 	}
 	return nil
 }

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// signedAt is when the requests were signed that the schemes' own documents show.
+// signedAt is the signing time in the examples of the schemes' documentation.
 var signedAt = time.Unix(1614265330, 0)
 
-// proof is a request that its hook believes.
+// proof is a request that its hook accepts.
 type proof struct {
 	scheme Scheme
 	secret string
 	body   string
 	header map[string]string
-	id     string // what a repeat is known by
+	id     string // the id of a repeat
 }
 
-// proofs are requests with signatures that others made: GitHub's and Standard Webhooks' own
-// documents; the one of Stripe's scheme was made by hand, as its document says.
+// proofs are requests with third-party signatures: those of GitHub and Standard Webhooks are from their documentation;
+// the one of Stripe was made by hand, following its documentation.
 var proofs = []proof{
 	{GitHub, "It's a Secret to Everybody", "Hello, World!", map[string]string{
 		"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
@@ -56,7 +56,7 @@ func reading(header map[string]string) func(string) string {
 	return h.Get
 }
 
-func TestProofs(t *testing.T) {
+func TestValidSignatures(t *testing.T) {
 	for _, p := range proofs {
 		t.Run(string(p.scheme), func(t *testing.T) {
 			for _, secrets := range []string{p.secret, p.secret + "\r\n", "\nb2xk\n" + p.secret + "\n"} {
@@ -69,7 +69,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoProof(t *testing.T) {
+func TestInvalidSignatures(t *testing.T) {
 	for _, p := range proofs {
 		denied := func(what string, h *Webhook, header map[string]string, body string, now time.Time) {
 			t.Helper()
@@ -95,7 +95,7 @@ func TestWhatIsNoProof(t *testing.T) {
 			}
 			for _, other := range []string{"", "x", value[:len(value)-1], strings.ReplaceAll(value, "4", "5"), strings.Repeat(value+",", 20), strings.Repeat(value+" ", 20)} {
 				if other == value || p.scheme == Stripe && strings.Contains(other, "v1=347e9afe3d74ec4c5cbefd270edc9246513ae3da7b375223e302560fbd4146eb") && !strings.Contains(other, ",t=") {
-					continue // what is cut is a signature of another version, which nobody reads
+					continue // the cut part is a signature of another version, which is ignored
 				}
 				changed[name] = other
 				denied(name+": "+other, h, changed, p.body, signedAt)
@@ -109,8 +109,8 @@ func TestWhatIsNoProof(t *testing.T) {
 	}
 }
 
-// A time and a body that are signed are believed only if they are what they have to be.
-func TestWhatIsSignedAndWrong(t *testing.T) {
+// A correctly signed time or body is still validated.
+func TestSignedButInvalid(t *testing.T) {
 	sign := func(secret, text string) []byte {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte(text))
@@ -123,7 +123,7 @@ func TestWhatIsSignedAndWrong(t *testing.T) {
 			t.Errorf("signed at %q: %v", at, err)
 		}
 	}
-	// Without an id of its own an event is known by its body.
+	// An event without an id is identified by its body.
 	for _, body := range []string{`{}`, `not JSON`, `{"id":7}`} {
 		header := map[string]string{"Stripe-Signature": "t=1614265330,v1=" + hex.EncodeToString(sign("s", "1614265330."+body))}
 		if id, err := h.Verify(reading(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
@@ -140,7 +140,7 @@ func TestWhatIsSignedAndWrong(t *testing.T) {
 	}
 }
 
-func TestNobodyHasToProveAnything(t *testing.T) {
+func TestSchemeNoneAcceptsEverything(t *testing.T) {
 	h := &Webhook{Name: "h", Scheme: None}
 	if id, err := h.Verify(reading(nil), []byte("x"), signedAt); id != "" || err != nil {
 		t.Errorf("%q, %v", id, err)
@@ -152,11 +152,11 @@ func TestSecretFiles(t *testing.T) {
 		scheme      Scheme
 		file, wrong string
 	}{
-		{Stripe, "", "holds no secret"},
-		{GitHub, "\n \n", "holds no secret"},
-		{Standard, "whsec_", "no base64"},
-		{Standard, "whsec_%%%", "no base64"},
-		{Stripe, strings.Repeat("s\n", 9), "holds 9 secrets, and the limit is 8"},
+		{Stripe, "", "has no secret"},
+		{GitHub, "\n \n", "has no secret"},
+		{Standard, "whsec_", "is not base64"},
+		{Standard, "whsec_%%%", "is not base64"},
+		{Stripe, strings.Repeat("s\n", 9), "has 9 secrets, and the limit is 8"},
 	} {
 		h := &Webhook{Name: "shop", Scheme: c.scheme, SecretFile: "secret.txt"}
 		if err := h.LoadSecrets([]byte(c.file)); err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "hook shop") ||

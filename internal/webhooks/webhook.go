@@ -1,4 +1,4 @@
-// Package webhooks says whose webhooks are taken in, and proves that they are theirs.
+// Package webhooks configures incoming webhooks and verifies their signatures.
 package webhooks
 
 import (
@@ -10,47 +10,47 @@ import (
 	"time"
 )
 
-// ErrDenied means that a request does not prove that it comes from whom the hook is for.
-var ErrDenied = errors.New("the webhook is not proven")
+// ErrDenied means that the signature of a request is missing or invalid.
+var ErrDenied = errors.New("webhook signature verification failed")
 
-// Tolerance is how far the time that a webhook was signed at may be from now.
+// Tolerance is the maximum difference between the signed time of a webhook and now.
 const Tolerance = 5 * time.Minute
 
-// Webhook is an address that somebody else's webhooks are taken in at.
+// Webhook is an endpoint for the webhooks of another service.
 type Webhook struct {
 	Name       string
-	Subject    string // what they are published on
+	Subject    string // of the published events
 	Scheme     Scheme
 	SecretFile string // its path; empty: the scheme has no secret
 
 	secrets [][]byte
 }
 
-// Set is hooks by their names.
+// Set is a set of hooks by name.
 type Set map[string]*Webhook
 
-// Scheme is how a webhook is signed.
+// Scheme is the signature scheme of a webhook.
 type Scheme string
 
-// The schemes that there are.
+// The signature schemes.
 const (
 	Stripe   Scheme = "stripe"
 	GitHub   Scheme = "github"
 	Standard Scheme = "standard" // Standard Webhooks, https://www.standardwebhooks.com
-	None     Scheme = "none"     // whoever reaches the address is believed
+	None     Scheme = "none"     // every request is accepted
 )
 
-// verifier checks a request's signatures against a hook's secrets, and returns what is the same
-// in a repeat of the request and cannot be forged. It reads a header by its name.
+// verifier checks the signatures of a request against a hook's secrets. It returns an id that is the same for a repeat
+// of the request and cannot be forged. header returns a header by name.
 type verifier func(h *Webhook, header func(string) string, body []byte, now time.Time) (id string, err error)
 
 var verifiers = map[Scheme]verifier{Stripe: stripe, GitHub: github, Standard: standard, None: none}
 
-// maxSecrets is how many secrets a hook can have: an old one, a new one, and some more.
+// maxSecrets is the maximum number of secrets of a hook, to allow overlapping rotation.
 const maxSecrets = 8
 
-// LoadSecrets gives the hook what its file of secrets holds: one on each line, of which any is good,
-// so that one can be replaced by the next.
+// LoadSecrets sets the hook's secrets from the contents of its secret file: one secret per line, each of them valid, so
+// that secrets can be rotated.
 func (h *Webhook) LoadSecrets(file []byte) error {
 	h.secrets = nil
 	for line := range bytes.Lines(file) {
@@ -66,27 +66,27 @@ func (h *Webhook) LoadSecrets(file []byte) error {
 	}
 	switch n := len(h.secrets); {
 	case n == 0:
-		return fmt.Errorf("hook %s: %s holds no secret; write one on each line", h.Name, h.SecretFile)
+		return fmt.Errorf("hook %s: %s has no secret; write one per line", h.Name, h.SecretFile)
 	case n > maxSecrets:
-		return fmt.Errorf("hook %s: %s holds %d secrets, and the limit is %d; leave out the old ones", h.Name, h.SecretFile, n, maxSecrets)
+		return fmt.Errorf("hook %s: %s has %d secrets, and the limit is %d; remove the old ones", h.Name, h.SecretFile, n, maxSecrets)
 	}
 	return nil
 }
 
-// secret is what a line stands for. Standard Webhooks writes bytes as base64 after a prefix.
+// secret decodes a line of the file. Standard Webhooks encodes bytes as base64 after a prefix.
 func (h *Webhook) secret(text string) ([]byte, error) {
 	if h.Scheme != Standard {
 		return []byte(text), nil
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_"))
 	if err != nil || len(secret) == 0 {
-		return nil, errors.New("a secret is no base64; Standard Webhooks writes it as whsec_ and base64")
+		return nil, errors.New("a secret is not base64; Standard Webhooks encodes it as whsec_ and base64")
 	}
 	return secret, nil
 }
 
-// Verify makes sure of a request, whose headers are read by their names, and returns what tells
-// it from others but not from its repeats; empty where nothing does. It returns ErrDenied.
+// Verify verifies a request and returns an id that is the same for its repeats; empty if the scheme has none. header
+// returns a header by name. It returns ErrDenied.
 func (h *Webhook) Verify(header func(string) string, body []byte, now time.Time) (id string, err error) {
 	return verifiers[h.Scheme](h, header, body, now)
 }

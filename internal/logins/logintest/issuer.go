@@ -18,23 +18,23 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Issuer is a provider that does as a test says. It holds clients to PKCE, and knows each code once.
+// Issuer is a provider whose responses are set by tests. It enforces PKCE and accepts each code once.
 type Issuer struct {
 	*httptest.Server
 	tb  testing.TB
-	Key *ecdsa.PrivateKey // whose public half it shows
+	Key *ecdsa.PrivateKey // its public key is published
 
 	mu       sync.Mutex
-	begun    map[string]url.Values // by code, what the browser was sent with
-	claims   map[string]any        // that differ from those of an honest ID token; nil: the claim is left out
+	begun    map[string]url.Values // by code: the query that the browser was sent with
+	claims   map[string]any        // replace those of an honest ID token; nil: the claim is left out
 	sign     func(claims []byte) string
 	info     map[string]any // user info
-	document map[string]any // that differs in the discovery document
+	document map[string]any // replaces fields of the discovery document
 	asked    map[string]int // by path
 	broken   http.HandlerFunc
 }
 
-// NewIssuer starts an honest one.
+// NewIssuer starts an honest issuer.
 func NewIssuer(tb testing.TB) *Issuer {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -48,19 +48,19 @@ func NewIssuer(tb testing.TB) *Issuer {
 	return i
 }
 
-// Claims has ID tokens differ from honest ones.
+// Claims sets claims that replace those of honest ID tokens.
 func (i *Issuer) Claims(claims map[string]any) { i.change(func() { i.claims = claims }) }
 
-// Signs has ID tokens be made otherwise.
+// Signs sets the function that signs ID tokens.
 func (i *Issuer) Signs(sign func(claims []byte) string) { i.change(func() { i.sign = sign }) }
 
-// Info is what the endpoint of the user info answers.
+// Info sets the response of the user info endpoint.
 func (i *Issuer) Info(info map[string]any) { i.change(func() { i.info = info }) }
 
-// Document has the discovery document differ.
+// Document sets fields that replace those of the discovery document.
 func (i *Issuer) Document(of map[string]any) { i.change(func() { i.document = of }) }
 
-// Break has every request be answered by a handler; nil: as before.
+// Break makes a handler answer every request; nil restores the normal responses.
 func (i *Issuer) Break(by http.HandlerFunc) { i.change(func() { i.broken = by }) }
 
 func (i *Issuer) change(do func()) {
@@ -69,14 +69,14 @@ func (i *Issuer) change(do func()) {
 	do()
 }
 
-// Asked is how often a path was asked for.
+// Asked returns the number of requests to a path.
 func (i *Issuer) Asked(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.asked[path]
 }
 
-// Authorize is a browser that goes to the address of a login and comes back: it returns where to.
+// Authorize opens the URL of a login as a browser does and returns the redirect target.
 func (i *Issuer) Authorize(at string) string {
 	i.tb.Helper()
 	u, err := url.Parse(at)
@@ -123,7 +123,7 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exchange gives an ID token for a code. i.mu is held.
+// exchange returns an ID token for a code. The caller holds i.mu.
 func (i *Issuer) exchange(w http.ResponseWriter, r *http.Request) {
 	begun, known := i.begun[r.PostFormValue("code")]
 	delete(i.begun, r.PostFormValue("code"))
@@ -157,7 +157,7 @@ func (i *Issuer) exchange(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have left
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
 // Sign signs claims with a key of the curve P-256.
@@ -165,12 +165,12 @@ func Sign(tb testing.TB, key *ecdsa.PrivateKey, claims []byte) string {
 	return signed(tb, jose.SigningKey{Algorithm: jose.ES256, Key: key}, claims)
 }
 
-// SignShared signs claims with a secret that the client has, too.
+// SignShared signs claims with a secret that the client knows.
 func SignShared(tb testing.TB, secret, claims []byte) string {
 	return signed(tb, jose.SigningKey{Algorithm: jose.HS256, Key: secret}, claims)
 }
 
-// Unsigned is claims with the algorithm none.
+// Unsigned returns claims with the algorithm none.
 func Unsigned(claims []byte) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims) + "."
 }

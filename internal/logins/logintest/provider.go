@@ -1,4 +1,5 @@
-// Package logintest has OpenID providers for tests: a real one, which is another program, and one that lies.
+// Package logintest provides OpenID providers for tests: a real one in another process, and one that sends wrong data
+// on request.
 package logintest
 
 import (
@@ -11,17 +12,17 @@ import (
 	"testing"
 )
 
-// The client of the real provider, and the one whose ID tokens have no claims but those that they need. Of both the secret is
-// Secret. The users are ann (of the groups staff and sre), bob (staff, acme), eve (visitors) and ned (sre; his address is not verified).
-// Their passwords are their names.
+// The clients of the real provider. The ID tokens of the second one have only the required claims. The secret of both
+// is Secret. The users are ann (groups staff and sre), bob (staff, acme), eve (visitors) and ned (sre; his address is
+// not verified). Their passwords are their names.
 const (
 	Client = "deadman"
 	Thin   = "deadman-thin"
 	Secret = "the secret of deadman"
 )
 
-// Provider runs the provider of internal/tools/provider until the test ends, and returns its issuer. Its clients may be led back to the
-// redirect URIs.
+// Provider runs internal/tools/provider until the test ends and returns its issuer. redirects are the allowed redirect
+// URIs.
 func Provider(tb testing.TB, redirects ...string) (issuer string) {
 	tb.Helper()
 	tool := exec.CommandContext(tb.Context(), filepath.Join(root(tb), "internal", "tools", "tool"), "provider")
@@ -44,7 +45,7 @@ func Provider(tb testing.TB, redirects ...string) (issuer string) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		_ = in.Close() // it ends then
+		_ = in.Close() // closing its input ends it
 		if err := cmd.Wait(); err != nil {
 			tb.Errorf("the provider ends with %v", err)
 		}
@@ -56,7 +57,7 @@ func Provider(tb testing.TB, redirects ...string) (issuer string) {
 	return strings.TrimSpace(line)
 }
 
-// root is the folder of the module.
+// root returns the folder of the module.
 func root(tb testing.TB) string {
 	tb.Helper()
 	at, err := os.Getwd()

@@ -1,4 +1,4 @@
-// Sends what healthchecks-io-client can send to a node: node client.js BASE UUID.
+// Sends all signals of healthchecks-io-client to a node. Usage: node client.js BASE UUID.
 "use strict";
 const { HealthChecksPingClient } = require("healthchecks-io-client");
 
@@ -16,7 +16,7 @@ async function main(baseUrl, uuid) {
   const stranger = new HealthChecksPingClient({ uuid: "07c2f548-9850-4b27-af5d-6c9dc157ec02", baseUrl });
   const refused = await stranger.success().then(() => undefined, (err) => err);
   if (refused?.statusCode !== 404) {
-    throw new Error(`a ping to nobody is ${refused}`);
+    throw new Error(`a ping with an unknown UUID returns ${refused}`);
   }
 }
 

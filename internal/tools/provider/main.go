@@ -1,5 +1,6 @@
-// Command provider is an OpenID provider for tests: that of github.com/zitadel/oidc, which is certified, with users who are in
-// groups. It listens on a free port of loopback, prints its issuer on a line, and ends when its standard input does.
+// Command provider is an OpenID provider for tests: that of github.com/zitadel/oidc, which is certified, with users who
+// have groups. It listens on a free loopback port, prints its issuer on a line, and ends when its standard input is
+// closed.
 package main
 
 import (
@@ -22,16 +23,15 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// people are the users: their passwords are their names, and their groups are claims.
+// people maps users to groups. The password of a user is the name, and the groups are claims.
 var people = map[string][]string{
 	"ann": {"staff", "sre"},
 	"bob": {"staff", "acme"},
 	"eve": {"visitors"},
-	"ned": {"sre"}, // whose address the provider did not verify
+	"ned": {"sre"}, // his address is not verified
 }
 
-// Clients of the provider. Of thin, the ID token has no claims but those that it needs, and the rest is at the endpoint of the
-// user info.
+// The clients of the provider. The ID token of thin has only the required claims; the others are in the user info.
 const (
 	web    = "deadman"
 	thin   = "deadman-thin"
@@ -55,7 +55,7 @@ func serve(redirects []string) error {
 	issuer := "http://" + listener.Addr().String()
 	storage.RegisterClients(storage.WebClient(web, secret, redirects...), storage.WebClient(thin, secret, redirects...))
 	handler := exampleop.SetupServer(issuer, store{storage.NewStorage(users{})}, slog.New(slog.DiscardHandler), true)
-	handler.Get("/favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
+	handler.Get("/favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers request it
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
@@ -87,7 +87,7 @@ func (users) GetUserByID(id string) *storage.User {
 
 func (u users) GetUserByUsername(name string) *storage.User { return u.GetUserByID("id-of-" + name) }
 
-// store is the storage of the library's example, and knows groups.
+// store is the storage of the library's example, extended with groups.
 type store struct{ *storage.Storage }
 
 func (s store) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string) error {
@@ -112,7 +112,7 @@ func (s store) GetClientByClientID(ctx context.Context, id string) (op.Client, e
 	return client{c, id != thin}, nil
 }
 
-// client is one of the library's example.
+// client is a client of the library's example.
 type client struct {
 	op.Client
 	claims bool // its ID token has all claims
