@@ -177,21 +177,29 @@ func (s *Sweeper) check(ctx context.Context, chunk []*task, decided chan<- []*ta
 			ready = append(ready, v)
 			continue
 		}
-		v.Job.Last.StartedAt = now
 		if isInline(v.rule) {
-			answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
-			now = s.decideTask(v, answer, err) // the start time of the next one: deciding takes less than a microsecond
-			if err != nil {
-				now = s.clock.Now() // but logging a stack takes longer
-			}
+			now = s.checkInline(ctx, v, now)
 			ready = append(ready, v)
 			continue
 		}
+		v.Job.Last.StartedAt = now
 		s.checkAsync(ctx, v, decided)
 	}
 	if len(ready) > 0 {
 		decided <- ready
 	}
+}
+
+// checkInline runs an inline handler at the time now and decides. It returns the start time of the next one: deciding
+// takes less than a microsecond.
+func (s *Sweeper) checkInline(ctx context.Context, v *task, now time.Time) time.Time {
+	v.Job.Last.StartedAt = now
+	answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
+	now = s.decideTask(v, answer, err)
+	if err != nil {
+		now = s.clock.Now() // logging a stack takes longer
+	}
+	return now
 }
 
 // checkAsync runs a handler that may wait for I/O, in a lane of its own.

@@ -41,10 +41,11 @@ type Action interface {
 // CloseAlert drafts the alert that resolves a job's alerts. If nil, no alert is raised.
 type CloseAlert func(Job) alerts.Draft
 
-// Refusal is an event that a rule rejected.
+// Refusal is an event that a rule rejected, or several rules of a tenant for the same reason.
 type Refusal struct {
-	Rule   string // empty: not caused by a rule
-	Part   Part   // of the rule; empty: the whole rule
+	Rule   string   // empty: not caused by a rule; with Several at its end: the prefix of Rules
+	Rules  []string // names of the rules, if they are several
+	Part   Part     // of the rule; empty: the whole rule
 	Reason string
 }
 

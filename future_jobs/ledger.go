@@ -36,38 +36,6 @@ type Cursor struct {
 	LostSince       time.Time // the stream's time of the last event applied before the lost ones
 }
 
-// DeadLetter is an event that could not be processed.
-type DeadLetter struct {
-	ID     int64
-	Event  Event
-	Rule   string // empty: not caused by a rule
-	Part   Part   // of the rule; empty: the whole rule
-	Reason string
-	Size   int // bytes of the body if only its start is stored; 0: the body is complete
-	At     time.Time
-
-	Omitted bool // only in lists: the headers and the body are larger than ListedMost and left out
-
-	Tries       int // number of retries
-	LastTriedAt time.Time
-}
-
-// DeadLetterReason counts the dead letters of one rule and reason.
-type DeadLetterReason struct {
-	Rule    string // empty: not caused by a rule
-	Reason  string
-	Letters int64
-	Newest  int64 // the id of the newest one
-	At      time.Time
-}
-
-// DeadLetterReasons lists the reasons of dead letters, most frequent first.
-type DeadLetterReasons struct {
-	Reasons []DeadLetterReason
-	Letters int64 // counted letters: the newest
-	More    bool  // there may be older letters that were not counted
-}
-
 // Audit actions of packages that do not import the audit log. access.Actions describes them.
 const (
 	DeedMove  = "job.move"
@@ -133,6 +101,8 @@ type ApplyResult struct {
 	Over   []int  // indexes of the effects that would begin a job beyond a quota, of an action by hand
 	Before bool   // the request in the batch's Once was carried out before; nothing was written now
 	Again  string // the reason why the batch's Letter stays; empty: it was deleted, or there was none
+
+	RefusedBy map[string]int // refusals of the batch's effects, by the name of the rule; nil: none
 }
 
 // Cursors keeps how far each stream is applied and read. Implementations are safe for concurrent use.

@@ -22,6 +22,9 @@ type Rule struct {
 	// Finder does the lookup before the handler is called; nil: none.
 	Finder checks.Finder
 
+	// Allowance bounds what checks cost the node over time; nil: nothing does.
+	Allowance Allowance
+
 	// Labels returns the labels of alerts about a job; nil: none.
 	Labels func(Job) map[string]string
 	// CatchUp configures late jobs.

@@ -21,7 +21,7 @@ type TickingRule interface {
 	// Next returns the first tick after a time; false: none.
 	Next(after time.Time) (time.Time, bool)
 	// Due returns the ticks in (after, now]; ok is false if the range has none. An error means that a version cannot
-	// be run at the moment.
+	// be run at the moment, ErrPutOff that it may not.
 	Due(after, now time.Time) (d DueTicks, ok bool, err error)
 }
 
@@ -83,6 +83,9 @@ const tickStreams = "schedule/"
 
 // HoldTickFor is how long changes of a rule wait at most for an event that one of its ticks publishes.
 const HoldTickFor = 3 * time.Second
+
+// ErrPutOff means that ticks wait because the allowance of the rule's tenant is used up.
+var ErrPutOff = errors.New("the rules of this rule's tenant used up what their conditions may cost on this node; make them simpler")
 
 // ErrHeld means that an event of the rule may still be in transit from an earlier attempt. It is temporary.
 var ErrHeld = errors.New("an earlier event of the rule may still be on its way")

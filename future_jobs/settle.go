@@ -63,7 +63,7 @@ func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil ||
 // were too slow on their own before are passed to alone, to be settled one after the other, beside the settlers.
 func (s *Sweeper) settleBatch(ctx context.Context, batch []*task, alone func(settle func())) {
 	for _, v := range batch {
-		if v.waitsForIO() {
+		if v.waitsForIO() || v.takesTurn() {
 			v.shard.answered(v.Job.ID)
 		}
 	}

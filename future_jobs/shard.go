@@ -85,6 +85,7 @@ type inFlight struct {
 	rule   int32
 	asks   bool // needs a lookup in a source
 	out    bool // waits for a source or an asynchronous handler
+	queued bool // waits for the turn of its tenant
 	landed bool // decided; stays here until the next read begins
 	rests  bool // its decision takes too long to settle
 }
@@ -150,20 +151,20 @@ func (s *Shard) isInFlight(id int64) bool {
 func (s *Shard) begin(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[v.Job.ID] = inFlight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.needsLookup(), out: v.waitsForIO()}
+	s.flights[v.Job.ID] = inFlight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.needsLookup(), out: v.waitsForIO(), queued: v.takesTurn()}
 	if set, is := s.setBack[v.Job.ID]; is {
 		set.sweep, v.isSlow = s.sweeps, set.isSlow
 		s.setBack[v.Job.ID] = set
 	}
 }
 
-// answered marks the source or handler of a job in flight as having answered: the job now waits for its settlement
-// only.
+// answered marks the source or handler of a job in flight as having answered, or its turn as over: the job now waits
+// for its settlement only.
 func (s *Shard) answered(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f, flies := s.flights[id]; flies {
-		f.out, f.asks = false, false
+		f.out, f.asks, f.queued = false, false, false
 		s.flights[id] = f
 	}
 }
@@ -228,7 +229,7 @@ func (s *Shard) dropFinished() {
 }
 
 // oldest returns the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits
-// for no source and no handler; zero: none.
+// for no source, no handler and no turn; zero: none.
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +238,7 @@ func (s *Shard) oldest() (slot, own time.Time) {
 			continue
 		}
 		slot = earliest(slot, f.slot())
-		if !f.out {
+		if !f.out && !f.queued {
 			own = earliest(own, f.slot())
 		}
 	}
@@ -323,7 +324,7 @@ func (s *Shard) lease() Lease {
 }
 
 // settledThrough returns the sweep progress of the shard: all jobs due by then were read, and settled unless they
-// wait for a stream, a source or a handler. It may go back if a job appears late or a round of reads is still open.
+// wait for a stream, a source, a handler or a turn. It may go back if a job appears late or a round of reads is still open.
 //
 // A job of the last slot that was not refused before may be settled at this moment: it counts only after a second.
 func (s *Shard) settledThrough() time.Time {
@@ -335,7 +336,7 @@ func (s *Shard) settledThrough() time.Time {
 	}
 	var left time.Time
 	for _, f := range s.flights {
-		if slot := f.slot(); !f.landed && !f.out && !slot.After(through.Add(-maxRetry)) {
+		if slot := f.slot(); !f.landed && !f.out && !f.queued && !slot.After(through.Add(-maxRetry)) {
 			left = earliest(left, slot)
 		}
 	}

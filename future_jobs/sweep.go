@@ -103,6 +103,8 @@ func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
 //  1. Read one page of parked jobs that need not wait any more. Otherwise newer jobs would always be first.
 //  2. Read the jobs that became due since the last sweep, and the rest of a round of reads that is still open.
 //  3. Read parked jobs on, until the next slot: jobs that become due need not wait for them.
+//
+// Checks of tenants' rules are queued by tenant. Jobs of a tenant with a full queue or a used-up allowance are parked.
 func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards, leaving := s.owner.Open(), s.owner.Leaving()
@@ -159,6 +161,7 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard)
 		p.shards[sh.Shard] = sh
 		sh.beginSweep()
 	}
+	s.holdBack(p)
 	slot := s.book.NextSlot(p.now)
 	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
 	if err := s.readParked(ctx, p, s.horizons(p), nil); err != nil {
@@ -367,6 +370,10 @@ func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 			p.addToLookup(v)
 			continue
 		}
+		if v.takesTurn() {
+			s.turns.put(v)
+			continue
+		}
 		chunk, bytes = append(chunk, v), bytes+j.Size()
 		if len(chunk) == maxChunk || bytes >= chunkBytes {
 			if err := p.belt.submit(ctx, chunk); err != nil {
@@ -408,6 +415,9 @@ func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time)
 	}
 	if p.isLeaving && v.waitsForIO() {
 		p.horizons[made] = horizon{isBusy: true}
+		return nil, false
+	}
+	if !s.mayCheck(p, v, now) {
 		return nil, false
 	}
 	if v.needsLookup() {

@@ -69,6 +69,8 @@ type Sweeper struct {
 	outages     outageCache
 	unsettled   answerCache
 	unreadable  unreadable
+	turns       *turns
+	putOff      putOff
 	waiting     map[VersionRef]unready // versions with waiting jobs; used by Run alone
 	behindSince map[string]time.Time   // by stream; used by Run alone
 	paused      bool                   // the clock cannot be trusted; used by Run alone
@@ -96,6 +98,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 	}
 	s.settleMost.Store(maxSettleBatch)
 	s.slow = newLimiter(workers, s.capacityFreed)
+	s.turns, s.putOff.log = newTurns(), log
 	return s
 }
 
@@ -151,11 +154,14 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 		})
 	}
 
+	checkers.Go(func() { s.checkInTurns(ctx, belt) })
+
 	writers.Go(func() { s.closeOutages(ctx) })
 	search := func(batch []*task) { searches.Go(func() { s.lookUp(ctx, batch, belt.decided) }) }
 
 	s.loop(ctx, belt, search)
 	close(belt.due)
+	s.turns.close()
 	checkers.Wait()
 	searches.Wait()
 	s.slow.wait()

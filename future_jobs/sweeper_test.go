@@ -68,6 +68,9 @@ func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rul
 	if f, is := other.Handler.(checks.Finder); is {
 		other.Finder = f
 	}
+	if a, is := other.Handler.(futurejobs.Allowance); is {
+		other.Allowance = a
+	}
 	return &other, nil
 }
 

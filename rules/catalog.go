@@ -38,6 +38,7 @@ type Catalog struct {
 	current  atomic.Pointer[snapshot]
 	costs    costs
 	drawn    allowances // the allowances of tenants for ingest
+	checked  allowances // their allowances for checks and ticks
 	foreseen allowances // their allowances for the senders of events
 	cache    *ruleCache
 
@@ -65,7 +66,17 @@ func (b *Catalog) Revision() int64 { return b.current.Load().revision }
 
 // environment returns the environment of the rules.
 func (b *Catalog) environment() environment {
-	return environment{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
+	return environment{
+		calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache, checks: &checkCosts{&b.checked, b.prefixOf},
+	}
+}
+
+// prefixOf returns the prefix of a rule's tenant; empty: it has none, or none is known yet.
+func (b *Catalog) prefixOf(rule string) string {
+	if b.Tenant == nil {
+		return ""
+	}
+	return b.Tenant(rule)
 }
 
 // ChangedAt returns the revision of the last change of the rules that a stream is read for.
@@ -169,7 +180,8 @@ func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version,
 //     newer than its resolve.
 //  3. A rule whose expressions cost too much on several events is not evaluated any more, so that it delays no other
 //     rule.
-//  4. The cost of the rules of a tenant beyond the free part of an event is drawn from the tenant's allowance.
+//  4. The cost of the rules of a tenant beyond the free part of an event is drawn from the tenant's allowance, that of
+//     their effects and refusals included. While it is used up, the rules that it is too much for are refused together.
 //
 // The result is kept until it is applied, with the events themselves; intermediate results are not.
 func (b *Catalog) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
@@ -182,7 +194,7 @@ func (b *Catalog) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.R
 // used up.
 func (b *Catalog) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
 	m := b.match(e, &b.foreseen)
-	return m.effects, m.refusals, !m.tenants.refused
+	return m.effects, m.refusals, !m.tenants.isUsedUp()
 }
 
 func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
@@ -199,14 +211,28 @@ func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 		case err != nil:
 			m.effects, m.refusals = nil, []futurejobs.Refusal{{Reason: err.Error()}}
 			return m
+		case b.isCostly(now, r, v) && v.saved.Bounds != nil:
+			m.tenants.turnAway(m.tenants.owner(v.saved), v.saved.Name, errCostly, errCostly)
 		case b.isCostly(now, r, v):
 			m.refuse(v.saved.Name, "", errCostly)
 		case m.matchRule(r, v):
 			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
 		}
 	}
+	for _, t := range m.tenants.turnedAway {
+		m.refusals = append(m.refusals, t.refusal())
+	}
 	m.body.forget()
 	return m
+}
+
+// ChargeRefused draws the refusals of a rule that were not known when its event was matched: those of quotas.
+func (b *Catalog) ChargeRefused(rule string, refusals int) {
+	r := b.current.Load().names[rule]
+	if r == nil || r.versions[0].saved.Bounds == nil || b.Now == nil {
+		return
+	}
+	b.drawn.draw(tenantOf(b.Tenant, rule, r.versions[0].saved.Bounds.Token), refusals*roundsToWrite)
 }
 
 // MatchDeadLetter is Match for the event of a dead letter, by the rules as they are now: for the part of the rule that
@@ -225,12 +251,20 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 		}
 		return m.effects, m.refusals
 	}
-	r := now.names[l.Rule]
-	if r == nil {
-		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
-		return nil, m.refusals
+	names := l.Several()
+	if names == nil {
+		names = []string{l.Rule}
 	}
-	m.matchRule(r, r.versions[0])
+	isThere := false
+	for _, name := range names {
+		if r := now.names[name]; r != nil {
+			isThere = true
+			m.matchRule(r, r.versions[0])
+		}
+	}
+	if !isThere {
+		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
+	}
 	return m.effects, m.refusals
 }
 

@@ -29,12 +29,17 @@ func (h handler) Prompt() {}
 //     within that while, as after a snooze, does not extend it.
 //  5. Before the next step the rule may request a check in between.
 //  6. Steps that are due while the alert is acknowledged are not taken. After that the highest of them raises an alert.
+//  7. What the check of a tenant's rule costs is drawn from the tenant's allowance.
 //
 // An expression that cannot be evaluated is an error: the check is undetermined. A manual check takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	r := h.rule
 	w := waitOfCheck(c)
 	w.spend = r.purse(w.spend)
+	if r.allowance != nil {
+		given := w.spend.left
+		defer func() { r.allowance.pay(given-w.spend.left, len(c.Event)+len(c.State)+len(c.Found)) }()
+	}
 	if r.while != nil {
 		still, err := r.while.holds(w.scope)
 		if err != nil {

@@ -62,13 +62,9 @@ func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 	h.spend = &own
 	if v.saved.Bounds == nil {
 		h.match()
-		return h.over != nil
+	} else {
+		h.matchForTenant(v.saved)
 	}
-	t := m.tenants.tab(v.saved, own.left, m.body.size())
-	given := t.lower(&own)
-	h.match()
-	m.tenants.pay(t, given-own.left)
-	m.tenants.refused = m.tenants.refused || errors.Is(h.over, errUsedUp)
 	return h.over != nil
 }
 
@@ -78,7 +74,7 @@ func (m *matcher) budget() budget { return budgetFor(m.body.size()) }
 // match plays the event to the rule, or to the requested part of it. If the expressions of the rule would cost too
 // much, the only result for the rule is one refusal.
 func (h *ruleMatch) match() {
-	effects, refusals := len(h.effects), len(h.refusals)
+	before := h.place()
 	if h.asks(futurejobs.Triggers) {
 		h.addRefusal(futurejobs.Triggers, "trigger", h.matchTrigger())
 	}
@@ -97,9 +93,14 @@ func (h *ruleMatch) match() {
 		h.matchResolves()
 	}
 	if h.over != nil {
-		h.effects, h.refusals = slices.Delete(h.effects, effects, len(h.effects)), h.refusals[:refusals]
-		h.refuse(h.engine.Name, h.only, h.over)
+		h.refuseAll(before)
 	}
+}
+
+// refuseAll replaces what came of the rule since a place by one refusal.
+func (h *ruleMatch) refuseAll(before matchPlace) {
+	h.effects, h.refusals = slices.Delete(h.effects, before.effects, len(h.effects)), h.refusals[:before.refusals]
+	h.refuse(h.engine.Name, h.only, h.over)
 }
 
 // asks reports whether a part of the rule is to be matched.

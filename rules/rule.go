@@ -41,6 +41,8 @@ type Rule struct {
 
 	spend *budget // the budget of all expressions together; nil: one for each event or check
 
+	allowance *checkAllowance // bounds what its checks and ticks cost over time; nil: nothing does
+
 	own *atomic.Pointer[ownEngine] // the last one that was requested
 
 	weight int // the approximate memory of the rule, in bytes
@@ -134,6 +136,9 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	}
 	if r.beats != nil {
 		r.offsets = r.offsetsOf()
+	}
+	if r.allowance = world.checkAllowance(saved); r.allowance != nil {
+		r.engine.Allowance = r.allowance
 	}
 	if d.Handler != "" {
 		r.engine.Handler = newNamedHandler(r, world.handlers.Lookup(d.Handler))

@@ -129,6 +129,9 @@ func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) er
 	if err != nil {
 		return err
 	}
+	if r.allowance != nil && r.allowance.IsUsedUp(now) {
+		return futurejobs.ErrPutOff
+	}
 	r.tick(s.edition.engineRule(id{r.engine.ID, r.engine.Version}, r), now, s.shards, d)
 	return nil
 }

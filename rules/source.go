@@ -44,6 +44,7 @@ type environment struct {
 	handlers  *checks.Handlers // nil: unknown
 	bounds    *access.Bounds   // of the rule; nil: unlimited
 	cache     *ruleCache       // holds the compiled rules; nil: only the caller does
+	checks    *checkCosts      // bounds what checks of tenants cost over time; nil: nothing does
 	// ended is closed once the caller of a compilation has left; nil: the caller stays.
 	ended <-chan struct{}
 }

@@ -1,9 +1,12 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // The cost limits, in rounds, of the rules of one tenant together. They are rules with bounds.
@@ -14,21 +17,17 @@ const (
 	// costs. A hundred ordinary rules cost less: see TestOrdinaryRulesAreFree.
 	leastFree    = 10_000
 	bytesForFree = 4
-	// tenantGrowth is by how much the allowance of a tenant on the node grows in a second: about 15 % of a core. The
-	// cost beyond the free part is drawn from it. A full allowance pays for five events of the largest size; after
-	// that the rule is paused.
-	tenantGrowth    = 1_500_000
-	tenantAllowance = 30 * tenantGrowth
-	// allGrowth is by how much the allowances of all tenants grow together, in a second.
-	allGrowth = 2 * tenantGrowth
+	// roundsToWrite is the cost of an effect or a refusal: the database takes about 40 µs for it, and a round about
+	// 0.16 µs.
+	roundsToWrite = 250
 )
 
 var (
 	errTenantSpent = fmt.Errorf("the rules of this rule's tenant take too long together on one event: beside the others, %w", errSpent)
 	errUsedUp      = fmt.Errorf("the rules of this rule's tenant used up what they may cost on this node: "+
-		"beyond %d rounds, and one for each %d bytes, an event is paid from an allowance that grows by %d rounds a second at the most; "+
-		"make the expressions simpler, then retry the dead letter: %w",
-		leastFree, bytesForFree, tenantGrowth, errSpent)
+		"beyond %d rounds, and one for each %d bytes, an event is paid from an allowance that grows by %d rounds a second at the most, and each effect costs %d; "+
+		"make the expressions simpler or the rules fewer, then retry the dead letter: %w",
+		leastFree, bytesForFree, tenantGrowth, roundsToWrite, errSpent)
 )
 
 // tenant is the owner of a rule with bounds: a prefix of names, or a token without a prefix.
@@ -39,8 +38,8 @@ type tenancy struct {
 	of         func(rule string) string // returns the prefix of a rule; nil: none is known
 	allowances *allowances              // nil: costs are not drawn, and no rule is refused
 	now        func() time.Time
-	refused    bool // rules were refused because an allowance is used up
 	tabs       map[tenant]*tab
+	turnedAway []turnedAway // in the order of the first rule
 }
 
 // tab is the remaining cost limit of one tenant's rules on the event.
@@ -52,21 +51,33 @@ type tab struct {
 	drawn bool
 }
 
-// tab returns the remaining limit of a rule's tenant on an event with the given bytes, if the rule has a budget.
-func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
-	whose := tenant{token: of.Bounds.Token}
-	if t.of != nil {
-		if prefix := t.of(of.Name); prefix != "" {
-			whose = tenant{prefix: prefix}
+// owner returns the tenant of a rule with bounds.
+func (t *tenancy) owner(of RuleVersion) tenant { return tenantOf(t.of, of.Name, of.Bounds.Token) }
+
+// tenantOf returns the tenant of a rule: its prefix, or the token of its bounds.
+func tenantOf(prefixOf func(rule string) string, rule, token string) tenant {
+	if prefixOf != nil {
+		if prefix := prefixOf(rule); prefix != "" {
+			return tenant{prefix: prefix}
 		}
 	}
+	return tenant{token: token}
+}
+
+// tab returns the remaining limit of a rule's tenant on an event with the given bytes, if the rule has a budget.
+func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
+	whose := t.owner(of)
 	known := t.tabs[whose]
 	if known != nil {
 		return known
 	}
 	known = &tab{tenant: whose, left: tenantShare * budget}
 	if t.allowances != nil {
-		known.drawn, known.free, known.stock = true, leastFree+bytes/bytesForFree, t.allowances.left(whose, t.now())
+		var isOverdrawn bool
+		known.stock, isOverdrawn = t.allowances.left(whose, t.now())
+		if known.drawn = true; !isOverdrawn {
+			known.free = leastFree + bytes/bytesForFree
+		}
 	}
 	if t.tabs == nil {
 		t.tabs = make(map[tenant]*tab)
@@ -86,9 +97,14 @@ func (t *tab) lower(own *budget) int {
 	return own.left
 }
 
-// pay deducts the cost of a rule from the tab, and the part that is not free from the allowance of the tenant.
-func (t *tenancy) pay(of *tab, cost int) {
+// affords reports whether the free part and the allowance suffice for a cost.
+func (t *tab) affords(cost int) bool { return !t.drawn || cost <= t.free+t.stock }
+
+// pay deducts the cost of a rule's expressions from the tab, and the part of it and of its writes that is not free from
+// the allowance of the tenant.
+func (t *tenancy) pay(of *tab, cost, writes int) {
 	of.left -= cost
+	cost += writes * roundsToWrite
 	free := min(cost, of.free)
 	of.free -= free
 	beyond := cost - free
@@ -99,55 +115,62 @@ func (t *tenancy) pay(of *tab, cost int) {
 	t.allowances.draw(of.tenant, beyond)
 }
 
-// allowances hold the amounts that the rules of tenants may cost a node beyond the free part. They grow up to their
-// size. If many are not full, each grows more slowly. It is safe for concurrent use.
-type allowances struct {
-	mu    sync.Mutex
-	drawn map[tenant]int // from the allowances that are not full
-	at    time.Time      // when they grew last
+// turnedAway has the rules of one tenant that an event was refused for without a fault of the event: their allowance is
+// used up, or they are halted. They are refused together: a dead letter for each would cost as much as their effects.
+type turnedAway struct {
+	tenant
+	why   error
+	rules []string
+	first error // of the first rule
 }
 
-// The shortest and the longest time that allowances grow by at once: long enough to give many rounds, and short enough
-// not to overflow an int.
-const (
-	leastGrowing = time.Millisecond
-	mostGrowing  = time.Hour
-)
-
-// left returns the rest of an allowance at now; 0 if it was overdrawn.
-func (a *allowances) left(of tenant, now time.Time) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.grow(now)
-	return max(0, tenantAllowance-a.drawn[of])
-}
-
-// draw takes rounds from an allowance. Concurrent events may overdraw it.
-func (a *allowances) draw(of tenant, rounds int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.drawn == nil {
-		a.drawn = make(map[tenant]int)
-	}
-	a.drawn[of] += rounds
-}
-
-func (a *allowances) grow(now time.Time) {
-	passed := now.Sub(a.at)
-	switch {
-	case len(a.drawn) == 0 || passed < 0: // the clock was put back
-		a.at = now
-		return
-	case passed < leastGrowing:
-		return
-	}
-	a.at = now
-	growth := int(min(passed, mostGrowing).Microseconds()) * min(tenantGrowth, allGrowth/len(a.drawn)) / 1e6
-	for of, drawn := range a.drawn {
-		if drawn -= growth; drawn > 0 {
-			a.drawn[of] = drawn
-		} else {
-			delete(a.drawn, of)
+// turnAway refuses the event for a rule of a tenant; err wraps or equals why.
+func (t *tenancy) turnAway(whose tenant, rule string, why, err error) {
+	for i := range t.turnedAway {
+		if known := &t.turnedAway[i]; known.tenant == whose && known.why == why { //nolint:errorlint // it is a constant
+			known.rules = append(known.rules, rule)
+			return
 		}
 	}
+	t.turnedAway = append(t.turnedAway, turnedAway{whose, why, []string{rule}, err})
+}
+
+// isUsedUp reports whether rules were refused because an allowance is used up.
+func (t *tenancy) isUsedUp() bool {
+	return slices.ContainsFunc(t.turnedAway, func(a turnedAway) bool { return a.why == errUsedUp }) //nolint:errorlint // the same
+}
+
+// refusal returns the refusal of one rule, or of several.
+func (a turnedAway) refusal() futurejobs.Refusal {
+	if len(a.rules) == 1 {
+		return futurejobs.Refusal{Rule: a.rules[0], Reason: a.first.Error()}
+	}
+	return futurejobs.Refusal{Rule: a.prefix + futurejobs.Several, Rules: a.rules, Reason: a.why.Error()}
+}
+
+// matchForTenant matches the event against a rule with bounds, within the limits of its tenant.
+func (h *ruleMatch) matchForTenant(of RuleVersion) {
+	t := h.tenants.tab(of, h.spend.left, h.body.size())
+	given, before := t.lower(h.spend), h.place()
+	h.match()
+	cost, writes := given-h.spend.left, h.place().since(before)
+	if h.over == nil && !t.affords(cost+writes*roundsToWrite) {
+		h.over = errUsedUp
+		h.refuseAll(before)
+	}
+	if errors.Is(h.over, errUsedUp) {
+		writes, h.refusals = 0, h.refusals[:before.refusals]
+		h.tenants.turnAway(t.tenant, of.Name, errUsedUp, h.over)
+	}
+	h.tenants.pay(t, cost, writes)
+}
+
+// matchPlace is how many effects and refusals the rules before a rule had.
+type matchPlace struct{ effects, refusals int }
+
+func (m *matcher) place() matchPlace { return matchPlace{len(m.effects), len(m.refusals)} }
+
+// since returns the number of effects and refusals since a place.
+func (p matchPlace) since(before matchPlace) int {
+	return p.effects - before.effects + p.refusals - before.refusals
 }

@@ -53,7 +53,7 @@ func (ts *tenants) add(text, name, token string) {
 		}
 		ts.saved = append(ts.saved, s)
 	}
-	ts.current.Store(newSnapshot(1, ts.saved, nil, environment{calendars: ts.Calendars}))
+	ts.current.Store(newSnapshot(1, ts.saved, nil, ts.environment()))
 }
 
 // event returns an event that came after all rules.
@@ -62,7 +62,7 @@ func (ts *tenants) event(subject string, data []byte) futurejobs.Event {
 	return futurejobs.Event{Stream: "S", Subject: subject, Seq: ts.seq, At: tenPast(30), Data: data}
 }
 
-// match matches an event, and returns by the first word of their names the rules that processed it, and the reasons of
+// match matches an event, and returns by the first word of their names how many rules processed it, and the reasons of
 // the others.
 func (ts *tenants) match(
 	by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event,
@@ -77,25 +77,29 @@ func (ts *tenants) match(
 		took[first(effect.Rule.Name)]++
 	}
 	for _, r := range refusals {
-		refused[first(r.Rule)] = r.Reason
+		for _, name := range refusedRules([]futurejobs.Refusal{r}) {
+			refused[first(name)] = r.Reason
+		}
 	}
 	return took, refused
 }
 
-// draws returns how much a match draws from all allowances.
-func (ts *tenants) draws(e futurejobs.Event) (rounds int) {
+// draws returns how much a match draws from all allowances, and how much of it its effects cost.
+func (ts *tenants) draws(e futurejobs.Event) (rounds, toWrite int) {
 	ts.Catalog.drawn = allowances{}
-	if _, refusals := ts.Match(e); len(refusals) > 0 {
+	effects, refusals := ts.Match(e)
+	if len(refusals) > 0 {
 		ts.Errorf("%+v", refusals[0])
 	}
-	for _, n := range ts.Catalog.drawn.drawn {
-		rounds += n
+	for _, d := range ts.Catalog.drawn.debts {
+		rounds += d.drawn
 	}
-	return rounds
+	return rounds, len(effects) * roundsToWrite
 }
 
-// A hundred rules like the examples, of one tenant, that listen to the same events are paid by the free part: no
-// backlog of such events, even at full speed, uses up an allowance.
+// A hundred rules like the examples, of one tenant, that listen to the same events are paid by the free part, but for
+// their effects: no backlog of such events, even at full speed, uses up an allowance by its expressions. Ten of them are
+// free with their effects, too.
 func TestOrdinaryRulesAreFree(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -106,8 +110,14 @@ func TestOrdinaryRulesAreFree(t *testing.T) {
 		for _, known := range must(filepath.Glob(filepath.Join(filepath.Dir(file), "*.calendars"))) {
 			ts.Calendars = must(calendars.Parse(must(os.ReadFile(known)), known))
 		}
+		few := newTenants(t)
+		few.Calendars = ts.Calendars
+		text := string(must(os.ReadFile(file)))
 		for i := range 100 {
-			ts.add(string(must(os.ReadFile(file))), fmt.Sprintf("acme-%d", i), "acme")
+			ts.add(text, fmt.Sprintf("acme-%d", i), "acme")
+		}
+		for i := range 10 / strings.Count(text, "\nentity:") {
+			few.add(text, fmt.Sprintf("acme-%d", i), "acme")
 		}
 		events := string(must(os.ReadFile(filepath.Join(filepath.Dir(file), "events.jsonl"))))
 		for line := range strings.Lines(events) {
@@ -118,8 +128,11 @@ func TestOrdinaryRulesAreFree(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Fatal(err)
 			}
-			if drawn := ts.draws(ts.event(e.Subject, e.Data)); drawn > 0 {
-				t.Errorf("%s: %s draws %d rounds", file, line, drawn)
+			if drawn, toWrite := ts.draws(ts.event(e.Subject, e.Data)); drawn > toWrite {
+				t.Errorf("%s: %s draws %d rounds, %d of them for effects", file, line, drawn, toWrite)
+			}
+			if drawn, _ := few.draws(few.event(e.Subject, e.Data)); drawn > 0 {
+				t.Errorf("%s: %s draws %d rounds of 10 rules", file, line, drawn)
 			}
 		}
 	}
@@ -154,8 +167,8 @@ func TestOrdinaryRulesAreFreeOnLargeEvents(t *testing.T) {
 		ts.add(ordinary, fmt.Sprintf("acme-%d", i), "acme")
 	}
 	for _, bytes := range []int{0, 1_000, 10_000, 100_000, 260_000} {
-		if drawn := ts.draws(ts.event("orders.changed", order(bytes))); drawn > 0 {
-			t.Errorf("an event of %d bytes draws %d rounds", bytes, drawn)
+		if drawn, toWrite := ts.draws(ts.event("orders.changed", order(bytes))); drawn > toWrite {
+			t.Errorf("an event of %d bytes draws %d rounds, %d of them for effects", bytes, drawn, toWrite)
 		}
 	}
 }
@@ -179,7 +192,7 @@ func TestATenantHasAnAllowance(t *testing.T) {
 	ts.add(greedy, "beta", "beta")
 	ts.add(greedy, "plain", "")
 	data := bulky(t, 8_000, 10)
-	drawn := ts.draws(ts.event("orders.changed", data))
+	drawn, _ := ts.draws(ts.event("orders.changed", data))
 	if drawn < 500_000 || drawn > 2_000_000 {
 		t.Fatalf("an event draws %d rounds", drawn)
 	}
@@ -233,7 +246,7 @@ func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
 		ts.add(greedy, fmt.Sprintf("acme-%d", i), "acme")
 	}
 	data := bulky(t, 8_000, 10)
-	drawn := ts.draws(ts.event("orders.changed", data))
+	drawn, _ := ts.draws(ts.event("orders.changed", data))
 	ts.Catalog.drawn = allowances{}
 	told := 0
 	for ; told < 2*tenantAllowance/drawn; told++ {
@@ -248,8 +261,8 @@ func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
 	if told != tenantAllowance/drawn {
 		t.Errorf("told of %d events, want %d", told, tenantAllowance/drawn)
 	}
-	if len(ts.Catalog.drawn.drawn) != 0 {
-		t.Errorf("drawn of the intake: %v", ts.Catalog.drawn.drawn)
+	if len(ts.Catalog.drawn.debts) != 0 {
+		t.Errorf("drawn of the intake: %v", ts.Catalog.drawn.debts)
 	}
 	if took, refused := ts.match(ts.Match, ts.event("orders.changed", data)); took["acme"] != 20 {
 		t.Errorf("the intake: %v, %v", took, refused)
@@ -271,7 +284,7 @@ func TestATenantIsAPrefix(t *testing.T) {
 	}
 	ts.Match(ts.event("orders.changed", bulky(t, 8_000, 10)))
 	var prefixes, tokens int
-	for of := range ts.Catalog.drawn.drawn {
+	for of := range ts.Catalog.drawn.debts {
 		switch {
 		case of == tenant{prefix: "acme-"}:
 			prefixes++
@@ -279,50 +292,9 @@ func TestATenantIsAPrefix(t *testing.T) {
 			tokens++
 		}
 	}
-	if prefixes != 1 || tokens != 8 || len(ts.Catalog.drawn.drawn) != 9 {
-		t.Errorf("drawn: %v", ts.Catalog.drawn.drawn)
+	if prefixes != 1 || tokens != 8 || len(ts.Catalog.drawn.debts) != 9 {
+		t.Errorf("drawn: %v", ts.Catalog.drawn.debts)
 	}
-}
-
-// An allowance grows up to its size, and with that of many others more slowly. Rounds drawn beyond it are paid back
-// first.
-func TestAllowancesGrow(t *testing.T) {
-	var a allowances
-	now := tenPast(0)
-	acme := tenant{prefix: "acme-"}
-	has := func(of tenant, want int) {
-		t.Helper()
-		if left := a.left(of, now); left != want {
-			t.Errorf("%v has %d, want %d", of, left, want)
-		}
-	}
-	has(acme, tenantAllowance)
-	a.draw(acme, tenantAllowance+tenantGrowth)
-	has(acme, 0)
-	now = now.Add(time.Second)
-	has(acme, 0)
-	for range 10_000 {
-		now = now.Add(100 * time.Microsecond)
-		a.left(acme, now)
-	}
-	has(acme, tenantGrowth)
-	now = now.Add(-time.Hour)
-	has(acme, tenantGrowth)
-	now = now.Add(time.Second)
-	has(acme, 2*tenantGrowth)
-	now = now.Add(1000 * time.Hour)
-	has(acme, tenantAllowance)
-	if len(a.drawn) != 0 {
-		t.Errorf("kept: %v", a.drawn)
-	}
-	for i := range 10 {
-		a.draw(tenant{token: fmt.Sprint(i)}, tenantAllowance)
-	}
-	now = now.Add(time.Second)
-	for i := range 10 {
-		has(tenant{token: fmt.Sprint(i)}, allGrowth/10)
-	}
-	has(acme, tenantAllowance)
 }
 
 func must[T any](v T, err error) T {
@@ -330,4 +302,162 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// updating is a rule that writes each event into a job, at no cost of expressions.
+const updating = `
+name: updating
+entity: order
+trigger: {event: orders.created, key: event.id}
+update: {event: orders.changed, key: event.id}
+resolve: {event: orders.done, key: event.id}
+escalate: [{after: 3h}]
+`
+
+// refusing is a rule that refuses each event.
+const refusing = `
+name: refusing
+entity: order
+trigger: {event: orders.changed, key: event.no_such_field}
+escalate: [{after: 3h}]
+`
+
+// What the rules of a tenant write for an event costs as much as it costs the database: two hundred effects or refusals
+// on each of ninety events a second use up a tenth of an allowance within seconds, while a hundred on each of fifty never
+// do.
+// Beyond it the rules are refused as one dead letter.
+func TestEffectsAndRefusalsAreDrawn(t *testing.T) {
+	for _, c := range []struct {
+		name, text    string
+		rules, events int // events a second
+		lasts         int // seconds; 0: for ever
+	}{
+		{"effects", updating, 200, 90, 3},
+		{"refusals", refusing, 200, 90, 3},
+		{"few effects", updating, 100, 50, 0},
+		{"few rules", updating, 20, 1000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ts := newTenants(t)
+			for i := range c.rules {
+				ts.add(c.text, fmt.Sprintf("acme-%d", i), "acme")
+			}
+			ts.Tenant = func(string) string { return "acme-" }
+			ts.Catalog.drawn.has(t, tenant{prefix: "acme-"}, ts.now, tenantAllowance)
+			ts.Catalog.drawn.draw(tenant{prefix: "acme-"}, tenantAllowance*9/10)
+			for second := range 8 {
+				for range c.events {
+					ts.now = ts.now.Add(time.Second / time.Duration(c.events))
+					_, refusals := ts.Match(ts.event("orders.changed", []byte(`{"id": "1"}`)))
+					at := slices.IndexFunc(refusals, func(r futurejobs.Refusal) bool { return strings.Contains(r.Reason, errUsedUp.Error()) })
+					switch {
+					case at < 0:
+						continue
+					case c.lasts == 0 || second > c.lasts:
+						t.Fatalf("used up after %d seconds", second)
+					case refusals[at].Rule != "acme-*" && len(refusals[at].Rules) != 0, len(ts.Catalog.drawn.debts) != 1:
+						t.Errorf("refused: %+v", refusals[at])
+					}
+					return
+				}
+			}
+			if c.lasts > 0 {
+				t.Errorf("not used up")
+			}
+		})
+	}
+}
+
+// The rules that a used-up allowance or a pause keeps from an event are named in one refusal, and the retry of its dead
+// letter is for each of them, and for no other rule.
+func TestRulesThatAreTurnedAwayAreOneDeadLetter(t *testing.T) {
+	ts := newTenants(t)
+	ts.Tenant = func(rule string) string { return map[bool]string{true: "acme-"}[strings.HasPrefix(rule, "acme-")] }
+	for i := range 100 {
+		ts.add(updating, fmt.Sprintf("acme-%d", i), "acme")
+	}
+	ts.add(updating, "acme-x", "")
+	ts.add(updating, "beta", "beta")
+	acme := tenant{prefix: "acme-"}
+	left, _ := ts.Catalog.drawn.left(acme, ts.now)
+	ts.Catalog.drawn.draw(acme, left)
+	e := ts.event("orders.changed", []byte(`{"id": "1"}`))
+	effects, refusals := ts.Match(e)
+	took := len(effects) - 2
+	if took < leastFree/roundsToWrite*9/10 || took > leastFree/roundsToWrite || len(refusals) != 1 || refusals[0].Rule != "acme-*" || len(refusals[0].Rules) != 100-took || refusals[0].Reason != errUsedUp.Error() {
+		t.Fatalf("%d effects, refused %+v", len(effects), refusals)
+	}
+	letter := futurejobs.NewDeadLetter(e, refusals[0], ts.now)
+	again, refused := ts.MatchDeadLetter(letter)
+	if len(again) != 100-took || len(refused) != 0 {
+		t.Errorf("retried: %d effects, refused %+v", len(again), refused)
+	}
+	for _, effect := range again {
+		if !slices.Contains(refusals[0].Rules, effect.Rule.Name) {
+			t.Errorf("retried: %s", effect.Rule.Name)
+		}
+	}
+	if alone := futurejobs.NewDeadLetter(letter.Event, futurejobs.Refusal{Rule: "beta", Reason: "bad"}, ts.now); alone.Several() != nil || len(alone.Event.Header) != 0 {
+		t.Errorf("the letter of one rule: %+v", alone)
+	}
+	for range costlyMost {
+		ts.Match(ts.event("orders.changed", []byte(`{"id": "1"}`)))
+	}
+	ts.now = ts.now.Add(time.Hour)
+	effects, refusals = ts.Match(ts.event("orders.changed", []byte(`{"id": "1"}`)))
+	if len(effects) != took+2 || len(refusals) != 1 || len(refusals[0].Rules) != 100-took || refusals[0].Reason != errCostly.Error() {
+		t.Errorf("to be paused: %d effects, refused %+v", len(effects), refusals)
+	}
+}
+
+// Refusals of quotas are known after an event was matched. A tenant that owes too many of them has no free part.
+func TestRefusalsOfQuotasAreDrawn(t *testing.T) {
+	ts := newTenants(t)
+	ts.add(updating, "acme", "acme")
+	ts.add(updating, "plain", "")
+	acme := tenant{token: "acme"}
+	ts.ChargeRefused("plain-0", 1000)
+	ts.ChargeRefused("gone", 1000)
+	ts.Catalog.drawn.has(t, acme, ts.now, tenantAllowance)
+	ts.ChargeRefused("acme-0", 1000)
+	ts.Catalog.drawn.has(t, acme, ts.now, tenantAllowance-1000*roundsToWrite)
+	ts.ChargeRefused("acme-0", tenantAllowance/roundsToWrite)
+	e := ts.event("orders.changed", []byte(`{"id": "1"}`))
+	if took, refused := ts.match(ts.Match, e); len(refused) != 0 || took["acme"] != 1 {
+		t.Errorf("with a free part: %v, refused %v", took, refused)
+	}
+	ts.ChargeRefused("acme-0", tenantAllowance/roundsToWrite)
+	if took, refused := ts.match(ts.Match, e); refused["acme"] == "" || took["plain"] != 1 {
+		t.Errorf("in debt: %v, refused %v", took, refused)
+	}
+}
+
+// Ten tenants that used up all they may draw at once leave an ordinary tenant its reserve.
+func TestVirtualNeighboursThatDrawRefuseNobody(t *testing.T) {
+	ts := newTenants(t)
+	for i := range 20 {
+		ts.add(ordinary, fmt.Sprintf("good-%d", i), "good")
+	}
+	for i := range 10 {
+		ts.add(greedy, fmt.Sprintf("bad%d", i), fmt.Sprintf("bad%d", i))
+	}
+	data := bulky(t, 8_000, 10)
+	for second := range 120 {
+		for i := range 10 {
+			of := tenant{token: fmt.Sprintf("bad%d", i)}
+			left, _ := ts.Catalog.drawn.left(of, ts.now)
+			ts.Catalog.drawn.draw(of, left)
+		}
+		for range 20 {
+			if took, refused := ts.match(ts.Match, ts.event("orders.changed", order(100))); took["good"] < 20 || refused["good"] != "" {
+				t.Fatalf("in second %d: %v, refused %v", second, took, refused)
+			}
+		}
+		if second < costlyMost {
+			if took, refused := ts.match(ts.Match, ts.event("orders.changed", data)); len(refused) == 0 {
+				t.Fatalf("nobody is refused in second %d: %v", second, took)
+			}
+		}
+		ts.now = ts.now.Add(time.Second)
+	}
 }

@@ -24,6 +24,7 @@ func (t tickEvent) json() (json.RawMessage, error) { return json.Marshal(t) }
 //     alert.
 //  2. It emits an event, or creates a job for each of the rule's keys. Without keys the tick is the key.
 //  3. A job that cannot be created raises an alert: otherwise no user would notice.
+//  4. What the tick of a tenant's rule costs is drawn from the tenant's allowance for checks.
 func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.DueTicks) {
 	late, reason := r.tickExpired(*d, now)
 	if late == Skip {
@@ -50,9 +51,9 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 		return
 	}
 	var refused []error
+	all := tickBudget(len(body))
 	for _, key := range r.keysAt(d.At) {
-		spend := budgetFor(len(body))
-		start, err := r.start(key, d.At, d.At, keptBody(body), r.purse(&spend))
+		start, err := r.startAt(key, d.At, body, &all)
 		if err != nil {
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue
@@ -69,6 +70,28 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 		d.Remarks = append(d.Remarks, r.remark("refused", alerts.Firing, d.At,
 			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
 	}
+}
+
+// tickBudget returns the budget of all keys of a tick of a tenant's rule together.
+func tickBudget(bytes int) budget {
+	all := budgetFor(bytes)
+	all.left *= tenantShare
+	return all
+}
+
+// startAt returns the start of the job of a key at a tick. A tenant's rule pays for it, within the budget of all keys.
+func (r *Rule) startAt(key string, tick time.Time, body json.RawMessage, all *budget) (futurejobs.Start, error) {
+	spend := budgetFor(len(body))
+	if r.allowance == nil {
+		return r.start(key, tick, tick, keptBody(body), r.purse(&spend))
+	}
+	given := min(spend.left, all.left)
+	spend.left = given
+	start, err := r.start(key, tick, tick, keptBody(body), &spend)
+	cost := given - spend.left
+	all.left -= cost
+	r.allowance.pay(cost, len(body))
+	return start, err
 }
 
 // expiredAlert returns the alert for an overdue job that a tick found at now restarts.

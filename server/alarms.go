@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ const (
 	unreadableStep = "unreadable"
 	overdueStep    = "overdue"
 	costlyStep     = "costly"
+	putOffStep     = "allowance"
 )
 
 // unreadableAfter is the time that a job must be due before an unreadable rule version raises an alert: while nodes
@@ -74,7 +76,7 @@ func (a *alarms) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := slices.Concat(s.unfit(), s.unreadable(), s.costly(), s.overQuota(a.quotas.Uses("")), s.overdueJobs(a.after))
+	found := slices.Concat(s.unfit(), s.unreadable(), s.putOff(), s.costly(), s.overQuota(a.quotas.Uses("")), s.overdueJobs(a.after))
 	for _, f := range found {
 		if !f.raise || slices.ContainsFunc(standing, f.is) {
 			continue
@@ -114,6 +116,9 @@ var overTexts = map[string]func(topic string) string{
 	costlyStep: func(topic string) string {
 		return strings.Replace(topic, "rule/", "rule ", 1) + " is resumed, or gone; what it could not take in is among the dead letters"
 	},
+	putOffStep: func(topic string) string {
+		return strings.Replace(topic, "rule/", "rule ", 1) + ": no due check of it is put off any more"
+	},
 	quotaStep: quotaOver,
 	overdueStep: func(string) string {
 		return "no due job waits for longer than it may, but where another alert names the cause"
@@ -127,6 +132,7 @@ type situation struct {
 	leases    []futurejobs.Lease
 	late      backlog // at overdueAfter
 	claims    map[futurejobs.VersionRef]claim
+	delayed   backlog                      // overdue because their checks are put off
 	explained map[int32]bool               // rules with delayed jobs that another alert explains
 	halted    []rules.Costly               // rules paused because their expressions cost too much
 	refusals  map[string][]access.LimitUse // of quotas, by prefix
@@ -139,7 +145,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if s.nodes, err = a.liveNodes(ctx); err != nil {
 		return s, err
 	}
-	s.claims = claimsOf(s.nodes)
+	s.claims = unreadableOf(claimsOf(s.nodes))
 	if err := a.overdue.book.Refresh(ctx); err != nil {
 		return s, err
 	}
@@ -147,7 +153,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if s.refusals, err = a.store.Refusals(ctx); err != nil {
 		return s, err
 	}
-	if s.late, err = a.overdue.look(ctx); err != nil || len(s.late.parts) == 0 {
+	if s.late, s.delayed, err = a.overdue.lookApart(ctx); err != nil || len(s.late.parts) == 0 {
 		return s, err
 	}
 	if s.leases, err = a.store.Leases(ctx); err != nil {
@@ -223,6 +229,27 @@ func (s situation) unreadable() (all []alarm) {
 	return all
 }
 
+// putOff returns an alarm for each rule with overdue jobs whose checks are put off.
+func (s situation) putOff() (all []alarm) {
+	claims := claimsOf(s.nodes)
+	rules := make(map[string]bool)
+	for _, part := range s.delayed.parts {
+		c := claims[part.VersionRef]
+		if rules[c.Rule] {
+			continue
+		}
+		rules[c.Rule] = true
+		late := s.delayed.without(func(e futurejobs.VersionRef) bool { return e.RuleID != part.RuleID })
+		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
+			Topic: "rule/" + c.Rule, Step: putOffStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
+			Text: fmt.Sprintf("rule %s: %s of it wait, the oldest since %s: %s. They are checked as the allowance grows; make the conditions simpler",
+				c.Rule, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
+			Labels: map[string]string{"rule": c.Rule},
+		}})
+	}
+	return all
+}
+
 // overdueJobs returns an alarm if jobs are overdue without another explanation. The alert is raised late and resolved
 // early, so that brief delays raise none.
 func (s situation) overdueJobs(after time.Duration) []alarm {
@@ -248,18 +275,25 @@ func cutVersion(topic string) (rule, version string) {
 	return strings.TrimPrefix(topic[:at], "rule/"), topic[at+1:]
 }
 
-// claim is a node's report, in its database row, that it cannot read a version of a rule.
+// claim is a node's report, in its database row, that it cannot read a version of a rule, or puts its checks off.
 type claim struct {
 	RuleID   int32           `json:"rule_id"`
 	Version  int32           `json:"version"`
 	Rule     string          `json:"rule"`
 	Severity alerts.Severity `json:"severity"` // highest known severity of the rule
 	Reason   string          `json:"reason"`
+	PutOff   bool            `json:"put_off,omitempty"` // the version can be read, and its checks are put off
 
 	node string
 }
 
-// claimsOf returns the unreadable versions, each with the claim of the first node that reports it. Rows in the format
+// unreadableOf returns the claims about unreadable versions.
+func unreadableOf(claims map[futurejobs.VersionRef]claim) map[futurejobs.VersionRef]claim {
+	maps.DeleteFunc(claims, func(_ futurejobs.VersionRef, c claim) bool { return c.PutOff })
+	return claims
+}
+
+// claimsOf returns the claimed versions, each with the claim of the first node that reports it. Rows in the format
 // of another deadman version are ignored.
 func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
 	all := make(map[futurejobs.VersionRef]claim)
@@ -279,16 +313,22 @@ func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
 	return all
 }
 
-// unreadable encodes the versions that this node cannot read for its database row.
+// reasonPutOff is why checks are put off.
+const reasonPutOff = "the rules of its tenant used up what their conditions may cost on this node"
+
+// unreadable encodes the versions that this node cannot read, and those whose checks it puts off, for its database row.
 func (n *node) unreadable(ctx context.Context) string {
-	found := n.sweeper.Unreadable()
-	if len(found) == 0 {
-		return ""
-	}
-	claims := make([]claim, len(found))
-	for i, u := range found {
+	var claims []claim
+	for _, u := range n.sweeper.Unreadable() {
 		name, severity := n.book.About(ctx, u.RuleID, u.Version)
-		claims[i] = claim{RuleID: u.RuleID, Version: u.Version, Rule: name, Severity: severity, Reason: fmt.Sprintf("%.500s", u.Reason)}
+		claims = append(claims, claim{RuleID: u.RuleID, Version: u.Version, Rule: name, Severity: severity, Reason: fmt.Sprintf("%.500s", u.Reason)})
+	}
+	for _, p := range n.sweeper.PutOff() {
+		_, severity := n.book.About(ctx, p.RuleID, p.Version)
+		claims = append(claims, claim{RuleID: p.RuleID, Version: p.Version, Rule: p.Rule, Severity: severity, Reason: reasonPutOff, PutOff: true})
+	}
+	if len(claims) == 0 {
+		return ""
 	}
 	text, err := json.Marshal(claims)
 	if err != nil {

@@ -160,7 +160,7 @@ func (n *node) due(ctx context.Context) web.Condition {
 func (n *node) readable(ctx context.Context) web.Condition {
 	nodes, err := n.alarms.liveNodes(ctx)
 	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
-	if unread := names(claimsOf(nodes)); len(unread) > 0 {
+	if unread := names(unreadableOf(claimsOf(nodes))); len(unread) > 0 {
 		const most = 5
 		c.OK = false
 		c.Detail = strings.Join(unread[:min(len(unread), most)], ", ")

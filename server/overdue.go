@@ -30,9 +30,32 @@ type backlog struct {
 	more  bool // more may exist beyond the query limit
 }
 
-// look returns the overdue jobs. If jobs within their patience fill the query limit, it repeats the query without
-// them.
+// look returns the overdue jobs, without those whose checks are put off: their tenant is at fault, and no node.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
+	late, _, err := o.lookApart(ctx)
+	return late, err
+}
+
+// lookApart returns the overdue jobs, and apart from them those whose checks are put off.
+func (o *overdue) lookApart(ctx context.Context) (late, putOff backlog, err error) {
+	late, err = o.lookAll(ctx)
+	if err != nil || len(late.parts) == 0 {
+		return late, putOff, err
+	}
+	nodes, err := o.store.Nodes(ctx)
+	if err != nil {
+		return late, putOff, err
+	}
+	now := o.now()
+	claims := claimsOf(slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }))
+	isPutOff := func(made futurejobs.VersionRef) bool { return claims[made].PutOff }
+	putOff = late.without(func(made futurejobs.VersionRef) bool { return !isPutOff(made) })
+	return late.without(isPutOff), putOff, nil
+}
+
+// lookAll returns all overdue jobs. If jobs within their patience fill the query limit, it repeats the query without
+// them.
+func (o *overdue) lookAll(ctx context.Context) (backlog, error) {
 	now := o.now()
 	patience := make(map[futurejobs.VersionRef]time.Duration)
 	may := make(map[futurejobs.VersionRef]time.Duration) // patience of the versions that have any

@@ -113,6 +113,9 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 		t.counted(b.Lost)
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
 		t.losses.gone = after(t.losses.gone, b.Last)
+		for rule, n := range done.RefusedBy {
+			t.in.Book.ChargeRefused(rule, n)
+		}
 		observe(t.in.Observer, done, len(b.DeadLetters), ignored)
 		return nil
 	case errors.Is(err, futurejobs.ErrCursorMoved):
@@ -123,7 +126,7 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 
 // deadLetter returns the dead letter of a rejected event with a body of size bytes.
 func (t *streamReader) deadLetter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
-	l := futurejobs.DeadLetter{Event: e, Rule: r.Rule, Part: r.Part, Reason: r.Reason, At: t.in.Now()}
+	l := futurejobs.NewDeadLetter(e, r, t.in.Now())
 	if size > len(e.Data) {
 		l.Size = size
 	}

@@ -149,7 +149,12 @@ func bodyGone(letter futurejobs.DeadLetter) string {
 
 // again returns the dead letter of an event that was rejected again.
 func again(letter futurejobs.DeadLetter, r futurejobs.Refusal, now time.Time) futurejobs.DeadLetter {
-	return futurejobs.DeadLetter{Event: letter.Event, Rule: r.Rule, Part: r.Part, Reason: r.Reason, Size: letter.Size, At: now}
+	if r.Rule == letter.Rule {
+		r.Rules = letter.Several()
+	}
+	fresh := futurejobs.NewDeadLetter(letter.Event, r, now)
+	fresh.Size = letter.Size
+	return fresh
 }
 
 func retried(done futurejobs.ApplyResult) Retried {

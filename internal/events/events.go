@@ -61,6 +61,8 @@ type Reader interface {
 type Book interface {
 	// Match returns the effects of an event, and the refusals of rules that could not process it.
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
+	// ChargeRefused adds refusals that were found when the effects of a rule were applied to the cost of the rule.
+	ChargeRefused(rule string, refusals int)
 	// SubjectsByStream returns the subjects to read, by stream.
 	SubjectsByStream() map[string][]string
 	// RulesReading returns the names of the rules that read a stream.

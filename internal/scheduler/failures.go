@@ -74,6 +74,10 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 	switch {
 	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), ctx.Err() != nil:
 		return err // that is not the rule's
+	case errors.Is(err, futurejobs.ErrPutOff) && !behind:
+		return err
+	case errors.Is(err, futurejobs.ErrPutOff): // people learn of it by the alert; the node itself is fine
+		return errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 	case err != nil:
 		w.failures.note(l.Name(), true)
 		if behind {

@@ -146,6 +146,8 @@ func (w *worker) round(ctx context.Context) error {
 				l.held = now
 			}
 			w.lines.put(l, now.Add(dueRetryInterval))
+		case errors.Is(err, futurejobs.ErrPutOff): // the node is not at fault
+			w.lines.put(l, now.Add(retryAfter))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("rule %s: %w", l.Name(), err))
 			w.lines.put(l, now.Add(retryAfter))

@@ -54,7 +54,21 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 // applied returns the result of a net effect.
 func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
 	again, _ := sortLetters(b, net.DeadLetters)
-	return futurejobs.ApplyResult{EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again}
+	return futurejobs.ApplyResult{
+		EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again, RefusedBy: refusedBy(net.DeadLetters),
+	}
+}
+
+// refusedBy counts dead letters by rule; nil: there are none.
+func refusedBy(letters []futurejobs.DeadLetter) map[string]int {
+	if len(letters) == 0 {
+		return nil
+	}
+	by := make(map[string]int)
+	for i := range letters {
+		by[letters[i].Rule]++
+	}
+	return by
 }
 
 // refs returns the jobs that effects name, each once, in lock order.

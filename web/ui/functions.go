@@ -13,6 +13,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -21,6 +22,7 @@ func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":        u.assets.Path,
 		"visible":      escapeControls,
+		"several":      func(rule string) bool { return strings.HasSuffix(rule, futurejobs.Several) },
 		"addInts":      func(a, b int) int { return a + b },
 		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
 		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },

@@ -1,0 +1,98 @@
+package scheduler_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/scheduler"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// shortBook is a catalog of rules whose tenants may have used up their allowances.
+type shortBook struct {
+	*rules.Catalog
+	isShort atomic.Bool
+}
+
+func (b *shortBook) Scheduled() (int64, []futurejobs.TickingRule) {
+	revision, all := b.Catalog.Scheduled()
+	for i := range all {
+		all[i] = shortRule{all[i], b}
+	}
+	return revision, all
+}
+
+type shortRule struct {
+	futurejobs.TickingRule
+	book *shortBook
+}
+
+func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
+	if r.book.isShort.Load() {
+		return d, false, futurejobs.ErrPutOff
+	}
+	return r.TickingRule.Due(after, now)
+}
+
+// Ticks that are put off because the allowance of a tenant is used up are alerted after a minute and made up for later.
+// The node itself is fine meanwhile.
+func TestTicksThatArePutOffAreAlerted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(`
+name: import
+entity: import
+trigger: {schedule: "@every 30s", keys: [customers]}
+escalate: [{after: 1h}]
+again: keep
+`)
+	book := &shortBook{Catalog: rules.NewCatalog(w.store, w.store.Shards())}
+	book.isShort.Store(true)
+	if err := book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ticker := scheduler.New(scheduler.Options{
+		Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
+		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
+			_, _, err := w.store.WriteSystemAlert(ctx, r)
+			return err
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := ticker.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	said := func() []alerts.Alert {
+		t.Helper()
+		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	w.eventually("it is said that the ticks are put off", func() bool { return len(said()) == 1 })
+	if all := said(); all[0].Key != "rule/import" || !strings.Contains(all[0].Text, futurejobs.ErrPutOff.Error()) {
+		t.Errorf("said: %+v", all)
+	}
+	if failing := ticker.Failing(); len(failing) > 0 || ticker.Err() != nil || len(w.jobs()) != 0 {
+		t.Errorf("failing %v, %v; %d jobs", failing, ticker.Err(), len(w.jobs()))
+	}
+	book.isShort.Store(false)
+	w.eventually("they are made up for", func() bool { return len(w.jobs()) == 1 && len(said()) == 2 })
+	if all := said(); all[1].Status != alerts.Resolved {
+		t.Errorf("said: %+v", all[1])
+	}
+}
