@@ -66,7 +66,7 @@ func TestWhatIsRefusedIsGoneAround(t *testing.T) {
 	w.of("fine")
 	w.decide(10)
 	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, slog.New(said))
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
 	w.run(relay)
 	eventually(t, "what may be said is said", func() bool { return w.waiting()["fine"] == 0 })
 	w.decide(10)
@@ -96,7 +96,7 @@ func TestARefusedAlertKeepsItsPlace(t *testing.T) {
 	held := w.jobs()[:3]
 	w.again("critical", held...)
 	w.again("warning", held...) // behind the rejected ones
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 	for more := true; more; {
 		var err error
 		if more, err = relay.Step(t.Context()); err != nil {
@@ -117,7 +117,7 @@ func TestARefusedAlertKeepsItsPlace(t *testing.T) {
 	if n := len(w.unpublished()); n != 6 {
 		t.Errorf("%d wait: what was refused is tried again with each batch", n)
 	}
-	w.run(alerts.NewRelay(w.store, w.bus, w.shards, quietly()))
+	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly()))
 	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
 	last := make(map[string]alerts.Severity)
 	for _, a := range w.follow(1206) {

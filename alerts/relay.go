@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deadman/internal/failpoints"
+	"deadman/internal/periodic"
 )
 
 // The concurrency and timing of a relay.
@@ -35,13 +36,14 @@ type Relay struct {
 	lanes     [relayLanes]relayWorker
 	all       relayWorker // used by Step
 
+	status *periodic.Status // of all lanes
 	mu     sync.Mutex
 	failed [relayLanes]error
 }
 
 // NewRelay returns a relay for the outbox. shards returns the shards held at the time of the call.
 func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
-	r := &Relay{outbox: o, publisher: p, shards: shards, log: log}
+	r := &Relay{outbox: o, publisher: p, shards: shards, log: log, status: periodic.NewStatus(log, slog.LevelError, "outbox")}
 	for i := range r.lanes {
 		r.lanes[i] = relayWorker{Relay: r, number: i, wake: make(chan struct{}, 1)}
 	}
@@ -105,19 +107,13 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	return nil
 }
 
-// setErr logs the beginning and the end of publishing failures.
+// setErr records the result of a lane.
 func (r *Relay) setErr(ctx context.Context, lane int, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.err()
 	r.failed[lane] = err
-	switch after := r.err(); {
-	case after != nil && before == nil:
-		r.log.Error("alerts wait in the database; publishing is tried again", "err", err)
-	case after == nil && before != nil:
-		r.log.Info("alerts are published again")
-	}
+	r.status.Set(ctx, r.err())
 }

@@ -38,7 +38,7 @@ func TestQuotasGetBackWhatIsNotSent(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
 	w.decide(500)
 	q := &tally{withholds: func(alerts.Alert) bool { return false }}
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 	relay.Quotas = q
 	if _, err := relay.Step(t.Context()); err == nil {
 		t.Error("a full stream takes all alerts")
@@ -55,7 +55,7 @@ func TestWithheldAlertsAreNotPublished(t *testing.T) {
 	w.decide(40)
 	seen := 0
 	q := &tally{outbox: w.store, withholds: func(alerts.Alert) bool { seen++; return seen%2 == 0 }}
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 	relay.Quotas = q
 	for range 2 {
 		if _, err := relay.Step(t.Context()); err != nil {

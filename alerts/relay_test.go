@@ -202,7 +202,7 @@ func (w *world) heard(n int) map[string]int {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	keys := make(map[string]int)
-	info, err := w.bus.Info(ctx, bus.AlertsStream)
+	info, err := w.bus.Streams.Info(ctx, bus.AlertsStream)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func (w *world) follow(n int) (seen []alerts.Alert) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
-	for a, err := range w.bus.Follow(ctx, n) {
+	for a, err := range w.bus.AlertReader.Follow(ctx, n) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -297,9 +297,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestEachAlertGetsOutOnce(t *testing.T) {
 	w := newWorld(t)
 	w.decide(1500) // more than one batch
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 	w.run(relay)
-	w.run(alerts.NewRelay(w.store, w.bus, w.shards, quietly())) // a node that lost its shards and has not noticed yet
+	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())) // a node that lost its shards and has not noticed yet
 	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
 	w.decide(10)
 	relay.Wake()
@@ -315,10 +315,10 @@ func TestEachAlertGetsOutOnce(t *testing.T) {
 func TestPublishedAndNotMarked(t *testing.T) {
 	w := newWorld(t)
 	w.decide(50)
-	if sent, err := w.bus.Publish(t.Context(), w.unpublished()[:30]); err != nil || len(sent) != 30 {
+	if sent, err := w.bus.AlertPublisher.Publish(t.Context(), w.unpublished()[:30]); err != nil || len(sent) != 30 {
 		t.Fatal(len(sent), err)
 	}
-	more, err := alerts.NewRelay(w.store, w.bus, w.shards, quietly()).Step(t.Context())
+	more, err := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly()).Step(t.Context())
 	if more || err != nil {
 		t.Error(more, err)
 	}
@@ -335,7 +335,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.Window = 100 * time.Millisecond })
 	w.decide(1200) // some in each lane, and more than a batch in total
 	waiting := w.unpublished()
-	if sent, err := w.bus.Publish(t.Context(), waiting); err != nil || len(sent) != len(waiting) {
+	if sent, err := w.bus.AlertPublisher.Publish(t.Context(), waiting); err != nil || len(sent) != len(waiting) {
 		t.Fatal(len(sent), err)
 	}
 	// The window is over once an id is accepted again: on another subject nothing else rejects it. Until then the bus
@@ -343,14 +343,14 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	other := waiting[len(waiting)-1]
 	other.Severity = alerts.Info
 	stored := func() uint64 {
-		info, err := w.bus.Info(t.Context(), bus.AlertsStream)
+		info, err := w.bus.Streams.Info(t.Context(), bus.AlertsStream)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return info.LastSeq
 	}
 	eventually(t, "the broker has forgotten the ids", func() bool {
-		sent, err := w.bus.Publish(t.Context(), []alerts.Alert{other})
+		sent, err := w.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{other})
 		var refusal *alerts.RejectedError
 		if err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)
@@ -360,7 +360,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 		}
 		return err == nil
 	})
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 	w.run(relay)
 	eventually(t, "all are marked", func() bool { return len(w.unpublished()) == 0 })
 	if n := stored(); n != uint64(len(waiting)+1) {
@@ -377,7 +377,7 @@ func TestFullStream(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
 	w.decide(500)
 	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, slog.New(said))
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
 	w.run(relay)
 	eventually(t, "the relay says that it cannot", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
@@ -418,7 +418,7 @@ func TestOnlyTheHolderRelays(t *testing.T) {
 	w.decide(100)
 	half := w.shards()[:len(w.held)/2]
 	var mine []int16
-	relay := alerts.NewRelay(w.store, w.bus, func() []int16 { return mine }, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, func() []int16 { return mine }, quietly())
 	for _, mine = range [][]int16{nil, half} {
 		if _, err := relay.Step(t.Context()); err != nil {
 			t.Fatal(err)
@@ -439,7 +439,7 @@ func TestBrokerAway(t *testing.T) {
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
 	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus, w.shards, slog.New(said))
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
 	w.run(relay)
 	eventually(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
 	if n := len(w.unpublished()); n != 20 {

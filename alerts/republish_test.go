@@ -51,7 +51,7 @@ func (w *world) half(rest int16) func() []int16 {
 func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
 	var stops []func()
 	for _, rest := range []int16{0, 1, 1} {
-		r := alerts.NewRelay(w.store, w.bus, w.half(rest), quietly())
+		r := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.half(rest), quietly())
 		nodes, stops = append(nodes, r), append(stops, w.run(r))
 	}
 	return nodes, func() {
@@ -89,7 +89,7 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 			w := newWorldOn(t, o)
 			w.decide(2500) // more than a batch in each shard
 			jobs := w.jobs()
-			relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+			relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
 			w.drain(relay)
 			w.again(alerts.Error, jobs...)
 			w.drain(relay)

@@ -98,20 +98,20 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if err := answers(ctx, b, operator.Conn()); err != nil {
 		return err
 	}
-	if _, err := b.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := b.Messages.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("request to a missing handler"), err)
 	}
-	if _, err := remotehandlers.NewServices(b).Discover(ctx); err != nil {
+	if _, err := remotehandlers.NewServices(b.Messages).Discover(ctx); err != nil {
 		return err
 	}
 	// The first subject creates DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
 	for _, subject := range []string{"payments.started", "payments.confirmed", "orders.created"} {
-		if _, err := b.Bind(ctx, []string{subject}); err != nil {
+		if _, err := b.Binder.Bind(ctx, []string{subject}); err != nil {
 			return err
 		}
 	}
 	for _, subject := range []string{"payments.started", "orders.created"} {
-		stream, _, _, err := b.PublishEvent(ctx, subject, []byte("{}"), nil, "")
+		stream, _, _, err := b.EventPublisher.PublishEvent(ctx, subject, []byte("{}"), nil, "")
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
 	ctx, done := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Respond(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
+		ended <- b.Messages.Respond(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
 	}()
 	var err error
 	for tries := 0; tries == 0 || tries < 30 && errors.Is(err, nats.ErrNoResponders); tries++ {
@@ -174,11 +174,11 @@ func sayAlerts(ctx context.Context, b *bus.Bus) error {
 		Rule: "late", Key: "1", DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
 	}
 	for range 2 { // the stream rejects the second, after which deadman checks whether the stream has it
-		if _, err := b.Publish(ctx, []alerts.Alert{a}); err != nil {
+		if _, err := b.AlertPublisher.Publish(ctx, []alerts.Alert{a}); err != nil {
 			return err
 		}
 	}
-	for _, err := range b.Follow(ctx, 1) {
+	for _, err := range b.AlertReader.Follow(ctx, 1) {
 		return err
 	}
 	return errors.New("no alert is read")
@@ -186,7 +186,7 @@ func sayAlerts(ctx context.Context, b *bus.Bus) error {
 
 // readAll reads a stream as ingest and previews do.
 func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
-	r, err := b.Read(ctx, stream, 0, []string{subject})
+	r, err := b.Streams.Read(ctx, stream, 0, []string{subject})
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 	if _, err := r.Drained(ctx, 0, 1); err != nil {
 		return err
 	}
-	for _, err := range b.Replay(ctx, stream, []string{subject}, time.Now().Add(-time.Hour), 1) {
+	for _, err := range b.Binder.Replay(ctx, stream, []string{subject}, time.Now().Add(-time.Hour), 1) {
 		if err != nil {
 			return err
 		}

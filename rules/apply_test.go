@@ -34,7 +34,7 @@ func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 
 // registry returns a registry over a store and a broker of the test's own.
 func registry(b *bus.Bus, s *store.Store) *rules.Registry {
-	return &rules.Registry{Store: s, Binder: b, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
+	return &rules.Registry{Store: s, Binder: b.Binder, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
 }
 
 // folder writes files and returns their folder.

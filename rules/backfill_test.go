@@ -56,7 +56,7 @@ func newBefore(t *testing.T) *before {
 	s := &meddled{Store: opened(t)}
 	r := registry(b, s.Store)
 	r.Jobs = s
-	if _, err := b.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream stores the events
+	if _, err := b.Binder.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream stores the events
 		t.Fatal(err)
 	}
 	return &before{t, r, b, s}
@@ -64,7 +64,7 @@ func newBefore(t *testing.T) *before {
 
 func (b *before) publish(subject, body string) (stream string, seq uint64) {
 	b.Helper()
-	stream, seq, _, err := b.bus.PublishEvent(b.Context(), subject, []byte(body), nil, "")
+	stream, seq, _, err := b.bus.EventPublisher.PublishEvent(b.Context(), subject, []byte(body), nil, "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/google/uuid"
@@ -43,20 +45,28 @@ type ackAnswer struct {
 	Status       int               `json:"status,omitempty"`
 }
 
-// serveAcks serves acknowledgements over NATS until ctx ends. The broker's publish permission on the subject
+// natsAcks serves acknowledgements over NATS.
+type natsAcks struct {
+	acks     *acks
+	messages *bus.Messages
+	now      func() time.Time // the database's time
+	log      *slog.Logger
+}
+
+// Run serves acknowledgements until ctx ends. The broker's publish permission on the subject
 // authorizes the client; the name is only a label given by the client.
-func (n *node) serveAcks(ctx context.Context) error {
-	return n.bus.Respond(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
-		job, err := n.handleAck(ctx, subject, body)
+func (a *natsAcks) Run(ctx context.Context) error {
+	return a.messages.Respond(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
+		job, err := a.handleAck(ctx, subject, body)
 		if err != nil {
-			return n.ackError(err)
+			return a.ackError(err)
 		}
-		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, n.clock.Now())}.reply()
+		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, a.now())}.reply()
 	})
 }
 
 // handleAck executes a request.
-func (n *node) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
+func (a *natsAcks) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
 	id, err := uuid.Parse(strings.TrimPrefix(subject, ackSubject))
 	if err != nil {
 		return futurejobs.ListedJob{}, badAckRequest("the subject %s does not end with the id of an alert: %v", subject, err)
@@ -73,11 +83,11 @@ func (n *node) handleAck(ctx context.Context, subject string, body []byte) (futu
 	if i := strings.IndexFunc(of.By, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return futurejobs.ListedJob{}, badAckRequest("by has a character at byte %d that cannot be printed; leave it out", i)
 	}
-	ack, err := of.Ack(n.clock.Now())
+	ack, err := of.Ack(a.now())
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	return n.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
+	return a.acks.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
 }
 
 // read decodes a request strictly: unknown fields and trailing data are errors.
@@ -107,7 +117,7 @@ func badAckRequest(format string, args ...any) error {
 }
 
 // ackError returns the reply for an error. Client errors are returned in full; internal errors are only logged.
-func (n *node) ackError(err error) bus.Reply {
+func (a *natsAcks) ackError(err error) bus.Reply {
 	answer := ackAnswer{Error: err.Error()}
 	var p *web.Problem
 	switch {
@@ -119,7 +129,7 @@ func (n *node) ackError(err error) bus.Reply {
 		answer.Status = http.StatusConflict
 	default:
 		answer.Status, answer.Error = http.StatusInternalServerError, "the node could not do it; its log says why"
-		n.log.Error("an alert is not acknowledged", "err", err)
+		a.log.Error("an alert is not acknowledged", "err", err)
 	}
 	return answer.reply()
 }

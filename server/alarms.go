@@ -2,10 +2,9 @@ package server
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 	"deadman/rules"
 )
@@ -50,12 +50,7 @@ type alarm struct {
 
 // Run runs rounds until ctx ends.
 func (a *alarms) Run(ctx context.Context) error {
-	r := rounds{
-		every: stallCheckInterval, do: a.round, log: a.log, level: slog.LevelWarn,
-		failed: "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas cannot be looked for",
-		works:  "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas are looked for again",
-	}
-	return r.Run(ctx)
+	return periodic.RunAfter(ctx, stallCheckInterval, a.log, "system alerts", a.round)
 }
 
 // round is one pass:
@@ -117,26 +112,12 @@ var overTexts = map[string]func(topic string) string{
 		return strings.Replace(topic, "rule/", "rule ", 1) + " is resumed, or gone; what it could not take in is among the dead letters"
 	},
 	putOffStep: func(topic string) string {
-		return strings.Replace(topic, "rule/", "rule ", 1) + ": no due check of it is put off any more"
+		return strings.Replace(topic, "rule/", "rule ", 1) + ": no due check is put off any more"
 	},
 	quotaStep: quotaOver,
 	overdueStep: func(string) string {
 		return "no due job waits for longer than it may, but where another alert names the cause"
 	},
-}
-
-// situation is the state of all nodes and shards in the database at one time.
-type situation struct {
-	now       time.Time
-	nodes     []futurejobs.Node // live ones
-	leases    []futurejobs.Lease
-	late      backlog // at overdueAfter
-	claims    map[futurejobs.VersionRef]claim
-	delayed   backlog                      // overdue because their checks are put off
-	explained map[int32]bool               // rules with delayed jobs that another alert explains
-	halted    []rules.Costly               // rules paused because their expressions cost too much
-	refusals  map[string][]access.LimitUse // of quotas, by prefix
-	blind     bool                         // the sweep has stalled: another alert reports all late jobs
 }
 
 // see reads the situation.
@@ -190,159 +171,19 @@ func (a *alarms) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
 	return slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }), err
 }
 
-// isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
-func (s situation) isYoung() bool {
-	return slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return s.now.Sub(n.StartedAt) < unreadableAfter })
-}
-
-// unfit returns an alarm for each node that reports itself unfit.
-func (s situation) unfit() (all []alarm) {
-	fit := slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return n.Unfit == "" })
-	for _, n := range s.nodes {
-		if n.Unfit == "" {
-			continue
-		}
-		r := alerts.SystemAlert{Topic: "node/" + n.Name, Step: unfitStep, Status: alerts.Firing, Severity: alerts.Warning, Since: s.now, Labels: map[string]string{"node": n.Name}}
-		r.Text = fmt.Sprintf("node %s is unfit and hands its shards over: %s", n.Name, n.Unfit)
-		if !fit {
-			r.Severity, r.Text = alerts.Error, fmt.Sprintf("node %s is unfit, and no other node is fit to take its shards: %s", n.Name, n.Unfit)
-		}
-		all = append(all, alarm{SystemAlert: r, raise: true})
-	}
-	return all
-}
-
-// unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs.
-func (s situation) unreadable() (all []alarm) {
-	for made, c := range s.claims {
-		late := s.late.of(made)
-		if len(late.parts) == 0 && !s.late.more {
-			continue
-		}
-		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
-			Topic: versionTopic(c.Rule, made.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
-			Text: fmt.Sprintf("version %d of rule %s cannot be read by node %s; %s of it wait, the oldest since %s: %.500s",
-				made.Version, c.Rule, c.node, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
-			Labels: map[string]string{"rule": c.Rule},
-		}})
-	}
-	return all
-}
-
-// putOff returns an alarm for each rule with overdue jobs whose checks are put off.
-func (s situation) putOff() (all []alarm) {
-	claims := claimsOf(s.nodes)
-	rules := make(map[string]bool)
-	for _, part := range s.delayed.parts {
-		c := claims[part.VersionRef]
-		if rules[c.Rule] {
-			continue
-		}
-		rules[c.Rule] = true
-		late := s.delayed.without(func(e futurejobs.VersionRef) bool { return e.RuleID != part.RuleID })
-		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
-			Topic: "rule/" + c.Rule, Step: putOffStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
-			Text: fmt.Sprintf("rule %s: %s of it wait, the oldest since %s: %s. They are checked as the allowance grows; make the conditions simpler",
-				c.Rule, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
-			Labels: map[string]string{"rule": c.Rule},
-		}})
-	}
-	return all
-}
-
-// overdueJobs returns an alarm if jobs are overdue without another explanation. The alert is raised late and resolved
-// early, so that brief delays raise none.
-func (s situation) overdueJobs(after time.Duration) []alarm {
-	late := s.late.without(func(e futurejobs.VersionRef) bool {
-		_, claimed := s.claims[e]
-		return claimed || s.explained[e.RuleID]
-	})
-	if len(late.parts) == 0 || s.blind {
-		return nil
-	}
-	oldest := late.oldest()
-	return []alarm{{raise: s.now.Sub(oldest) > after, SystemAlert: alerts.SystemAlert{
-		Topic: sweepTopic, Step: overdueStep, Status: alerts.Firing, Severity: alerts.Error, Since: s.now, Count: late.jobs(),
-		Text: fmt.Sprintf("%s are not decided, the oldest since %s, for %s; in %s", late.count(), oldest.UTC().Format(time.RFC3339),
-			s.now.Sub(oldest).Round(time.Second), where(late.shards(), s.leases, s.nodes)),
-	}}}
-}
-
-func versionTopic(rule string, version int32) string { return fmt.Sprintf("rule/%s/%d", rule, version) }
-
-func cutVersion(topic string) (rule, version string) {
-	at := strings.LastIndexByte(topic, '/')
-	return strings.TrimPrefix(topic[:at], "rule/"), topic[at+1:]
-}
-
-// claim is a node's report, in its database row, that it cannot read a version of a rule, or puts its checks off.
-type claim struct {
-	RuleID   int32           `json:"rule_id"`
-	Version  int32           `json:"version"`
-	Rule     string          `json:"rule"`
-	Severity alerts.Severity `json:"severity"` // highest known severity of the rule
-	Reason   string          `json:"reason"`
-	PutOff   bool            `json:"put_off,omitempty"` // the version can be read, and its checks are put off
-
-	node string
-}
-
-// unreadableOf returns the claims about unreadable versions.
-func unreadableOf(claims map[futurejobs.VersionRef]claim) map[futurejobs.VersionRef]claim {
-	maps.DeleteFunc(claims, func(_ futurejobs.VersionRef, c claim) bool { return c.PutOff })
-	return claims
-}
-
-// claimsOf returns the claimed versions, each with the claim of the first node that reports it. Rows in the format
-// of another deadman version are ignored.
-func claimsOf(nodes []futurejobs.Node) map[futurejobs.VersionRef]claim {
-	all := make(map[futurejobs.VersionRef]claim)
-	for _, n := range nodes {
-		var claims []claim
-		if n.Unreadable == "" || json.Unmarshal([]byte(n.Unreadable), &claims) != nil {
-			continue
-		}
-		for _, c := range claims {
-			made := futurejobs.VersionRef{RuleID: c.RuleID, Version: c.Version}
-			if _, known := all[made]; !known {
-				c.node = n.Name
-				all[made] = c
-			}
+// pauseCostly pauses rules with expressions that cost too much on several events ingested by this node, so that they
+// delay no other rule on any node. It skips a rule that was changed or deleted meanwhile.
+func (a *alarms) pauseCostly(ctx context.Context) error {
+	ctx = access.As(ctx, access.Actor{Name: access.NodeItself})
+	for _, c := range a.overdue.book.Costly() {
+		err := a.store.Halt(ctx, c.Rule, c.Version, "its expressions took too long on several events")
+		switch {
+		case errors.Is(err, rules.ErrConflict), errors.Is(err, futurejobs.ErrNotFound):
+		case err != nil:
+			return err
+		default:
+			a.log.Warn("rule paused: its expressions take too long", "rule", c.Rule, "version", c.Version)
 		}
 	}
-	return all
-}
-
-// reasonPutOff is why checks are put off.
-const reasonPutOff = "the rules of its tenant used up what their conditions may cost on this node"
-
-// unreadable encodes the versions that this node cannot read, and those whose checks it puts off, for its database row.
-func (n *node) unreadable(ctx context.Context) string {
-	var claims []claim
-	for _, u := range n.sweeper.Unreadable() {
-		name, severity := n.book.About(ctx, u.RuleID, u.Version)
-		claims = append(claims, claim{RuleID: u.RuleID, Version: u.Version, Rule: name, Severity: severity, Reason: fmt.Sprintf("%.500s", u.Reason)})
-	}
-	for _, p := range n.sweeper.PutOff() {
-		_, severity := n.book.About(ctx, p.RuleID, p.Version)
-		claims = append(claims, claim{RuleID: p.RuleID, Version: p.Version, Rule: p.Rule, Severity: severity, Reason: reasonPutOff, PutOff: true})
-	}
-	if len(claims) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(claims)
-	if err != nil {
-		return "" // unreachable: numbers and strings
-	}
-	return string(text)
-}
-
-// names returns descriptions of the claimed versions, sorted.
-func names(claims map[futurejobs.VersionRef]claim) []string {
-	var all []string
-	for made, c := range claims {
-		all = append(all, fmt.Sprintf("version %d of rule %s", made.Version, c.Rule))
-	}
-	slices.Sort(all)
-	return all
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"deadman/alerts"
 	"deadman/internal/bus"
+	"deadman/internal/periodic"
+	"deadman/internal/store"
 )
 
 // monitorInterval is the interval of the checks of the streams. They read memory only.
@@ -16,7 +18,13 @@ const monitorInterval = time.Second
 // alertsStreamMonitor raises alerts about the state of the streams of alerts and events, on the maintenance node.
 // Notifications carry these alerts too, as they work even while the stream is full.
 type alertsStreamMonitor struct {
-	*node
+	store *store.Store
+	bus   *bus.Bus
+	holds func() bool      // this node does the maintenance
+	now   func() time.Time // the database's time
+	said  func(alerts.Alert, bool, error) error
+	log   *slog.Logger
+
 	last alertsStreamState // the state that was last reported, or needed no report
 	fill fillLevel         // the last reported fill level of the stream of events
 }
@@ -39,16 +47,12 @@ const (
 
 // Run runs steps until ctx ends.
 func (l *alertsStreamMonitor) Run(ctx context.Context) error {
-	r := rounds{
-		every: monitorInterval, atOnce: true, do: l.step, log: l.log, level: slog.LevelError,
-		failed: "alerts about the streams of alerts and events cannot be written", works: "alerts about the streams of alerts and events are written again",
-	}
-	return r.Run(ctx)
+	return periodic.Run(ctx, monitorInterval, l.log, "stream monitor", l.step)
 }
 
 // step reports changes. The database holds the open alerts, so a node that takes over raises none twice.
 func (l *alertsStreamMonitor) step(ctx context.Context) error {
-	if !l.owner.Holds(maintenanceShard) {
+	if !l.holds() {
 		l.last, l.fill = alertsStreamState{}, fillUnknown // another node may have raised alerts meanwhile
 		return nil
 	}
@@ -59,7 +63,7 @@ func (l *alertsStreamMonitor) step(ctx context.Context) error {
 	if now.level == fillUnknown || now == l.last {
 		return nil
 	}
-	if err := l.observeAlert(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), streamRecreated(now.madeAt))); err != nil {
+	if err := l.said(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), streamRecreated(now.madeAt))); err != nil {
 		return err
 	}
 	if err := l.reportFill(ctx, now.level, l.fillAlerts()); err != nil {
@@ -71,8 +75,8 @@ func (l *alertsStreamMonitor) step(ctx context.Context) error {
 
 // read returns the state known to the bus. The warning ends below fillOKBelow.
 func (l *alertsStreamMonitor) read() alertsStreamState {
-	share, err := l.bus.AlertsStreamUsage()
-	now := alertsStreamState{madeAt: l.bus.AlertsStreamCreatedAt(), level: fillOK}
+	share, err := l.bus.AlertsStream.Usage()
+	now := alertsStreamState{madeAt: l.bus.AlertsStream.CreatedAt(), level: fillOK}
 	switch {
 	case err != nil || now.madeAt.IsZero():
 		return l.last
@@ -86,7 +90,7 @@ func (l *alertsStreamMonitor) read() alertsStreamState {
 
 // stepEvents reports that the stream of events fills up, or that it no longer does.
 func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
-	share, known := l.bus.EventsFilled()
+	share, known := l.bus.EventsStream.Usage()
 	now := fillOK
 	if share >= fillWarnAt || share >= fillOKBelow && l.fill == fillWarning {
 		now = fillWarning
@@ -94,7 +98,7 @@ func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 	if !known || now == l.fill {
 		return nil
 	}
-	fills := alerts.SystemAlert{Topic: "stream/" + bus.EventsStream, Step: "filling", Status: alerts.Firing, Severity: alerts.Warning, Since: l.clock.Now()}
+	fills := alerts.SystemAlert{Topic: "stream/" + bus.EventsStream, Step: "filling", Status: alerts.Firing, Severity: alerts.Warning, Since: l.now()}
 	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, its oldest events go before their time, also those that "+
 		"were not read yet: raise its max_bytes, or lower its max_age to what you need", bus.EventsStream, 100*fillWarnAt)
 	if err := l.reportFill(ctx, now, []fillAlert{{fills, fillWarning, fmt.Sprintf("the stream %s has room again", bus.EventsStream)}}); err != nil {
@@ -116,7 +120,7 @@ func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all 
 			r.Status, r.Text = alerts.Resolved, r.over
 			say = l.store.CloseSystemAlert
 		}
-		if err := l.observeAlert(say(ctx, r.SystemAlert)); err != nil {
+		if err := l.said(say(ctx, r.SystemAlert)); err != nil {
 			return err
 		}
 	}
@@ -131,7 +135,7 @@ type fillAlert struct {
 }
 
 func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
-	about := alerts.SystemAlert{Topic: alertsTopic, Status: alerts.Firing, Since: l.clock.Now()}
+	about := alerts.SystemAlert{Topic: alertsTopic, Status: alerts.Firing, Since: l.now()}
 	fills, is := about, about
 	fills.Step, fills.Severity = "filling", alerts.Warning
 	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deadman/checks/lookup"
+	"deadman/internal/periodic"
 )
 
 // cautionsEvery is the interval of the checks for excess permissions of sources. They read memory, except for sources
@@ -22,8 +23,7 @@ type cautions struct {
 
 // Run runs steps until ctx ends.
 func (c *cautions) Run(ctx context.Context) error {
-	r := rounds{every: cautionsEvery, atOnce: true, do: c.step, log: c.log}
-	return r.Run(ctx)
+	return periodic.Run(ctx, cautionsEvery, c.log, "source permissions check", c.step)
 }
 
 // step connects to sources that can report their permissions and were not reached yet. An unreachable source is

@@ -8,7 +8,9 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
+	"deadman/web"
 )
 
 // corrected is a store with the engine's corrected time instead of the database's clock.
@@ -16,50 +18,6 @@ type corrected struct{ *store.Store }
 
 // Now implements futurejobs.GapStore.
 func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(ctx) }
-
-// place returns the engine's time of an event with the given broker time. A broker in this process shares its clock
-// with the database in its folder.
-func (n *node) place(at time.Time) time.Time {
-	if n.server != nil && n.store.SingleProcess() {
-		return n.clock.PlaceShared(context.Background(), at) // it blocks for at most one second
-	}
-	return n.clock.Place(at, false)
-}
-
-// learnTime initializes the clock from the running nodes. If they follow a step meanwhile, it is learned too.
-func (n *node) learnTime(ctx context.Context) error {
-	nodes := n.store.Nodes
-	if n.store.SingleProcess() {
-		nodes = func(context.Context) ([]futurejobs.Node, error) { return nil, nil }
-	}
-	for isNew := true; isNew; {
-		if err := n.clock.Learn(ctx, nodes, n.owner.Interval()); err != nil {
-			return err
-		}
-		var err error
-		if isNew, err = n.store.KnowSteps(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// follow records a clock step before the engine applies it, and finds the jobs to move.
-func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error {
-	if err := n.store.FollowStep(ctx, by, isBack); err != nil {
-		return err
-	}
-	return n.shifter.Refresh(ctx)
-}
-
-// listening returns nil once detected gaps are in the database, and no job of a held shard only seems to be due after a
-// clock step.
-func (n *node) listening(ctx context.Context) error {
-	if err := n.shifter.Ready(); err != nil {
-		return err
-	}
-	return n.hearing.Flush(ctx)
-}
 
 // shifting describes the progress of moving jobs after a clock step.
 func shifting(open []futurejobs.Shift) string {
@@ -100,11 +58,7 @@ type clockWatch struct {
 
 // Run runs steps until ctx ends.
 func (w *clockWatch) Run(ctx context.Context) error {
-	r := rounds{
-		every: watchEvery, atOnce: true, do: w.step, log: w.log, level: slog.LevelError,
-		failed: "an alert about the database's clock cannot be written", works: "alerts about the database's clock are written again",
-	}
-	return r.Run(ctx)
+	return periodic.Run(ctx, watchEvery, w.log, "clock watch", w.step)
 }
 
 // step raises an alert for a new clock step, and resolves it once the clock runs evenly.
@@ -163,4 +117,18 @@ func stepped(s futurejobs.Step, status alerts.Status) alerts.SystemAlert {
 		r.Text = "the database's clock runs evenly and is back; checks did not follow it: " + what
 	}
 	return r
+}
+
+// condition returns the condition of the database's clock.
+func (w *clockWatch) condition() web.Condition {
+	err := w.clock.Err()
+	c := condition("clock", err, "the database's clock runs evenly", "")
+	open := w.shifts.Open()
+	switch {
+	case err != nil:
+		c.Detail = err.Error()
+	case len(open) > 0:
+		c.OK, c.Detail = false, shifting(open)
+	}
+	return c
 }

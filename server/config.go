@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	"deadman/checks"
@@ -156,3 +157,9 @@ func (c Config) identity() bus.Identity {
 
 // embedded reports whether the node keeps any state in its data folder.
 func (c Config) embedded() bool { return c.DatabaseURL == "" || c.NATSURL == "" }
+
+// natsDir returns the folder of the embedded broker's streams.
+func (c Config) natsDir() string { return filepath.Join(c.DataDir, "nats") }
+
+// natsUsersDir returns the folder of the secrets of its users.
+func (c Config) natsUsersDir() string { return filepath.Join(c.DataDir, bus.UsersDir) }

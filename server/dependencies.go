@@ -7,17 +7,19 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/store"
 	"deadman/rules"
 )
 
 // The database, the broker and the sources as seen by the sweep, the intake, the ticks, the relay and rules. The
 // fault campaign's build injects its bugs here.
-func (n *node) queue() futurejobs.Queue { return n.store }
-func (n *node) ledger() jobStore        { return n.store }
-func (n *node) outbox() alerts.Outbox   { return n.store }
+func queue(s *store.Store) futurejobs.Queue { return s }
+func ledger(s *store.Store) jobStore        { return s }
+func outbox(s *store.Store) alerts.Outbox   { return s }
 
-func (n *node) publisher() alerts.Publisher { return n.bus }
+func publisher(p *bus.AlertPublisher) alerts.Publisher { return p }
 
-func (n *node) databaseClock() func() time.Time { return n.Clock }
+func databaseClock(c Config) func() time.Time { return c.Clock }
 
-func (n *node) lookups() rules.Sources { return n.sources }
+func lookups(s sourceSet) rules.Sources { return s }

@@ -22,18 +22,18 @@ import (
 // The database, the broker and the sources as seen by the sweep, the intake, the ticks, the relay and rules, with the
 // injected bugs. Each bug breaks a promise on purpose: the fault campaign proves with them that its checks detect
 // violations.
-func (n *node) queue() futurejobs.Queue { return buggyQueue{n.store} }
-func (n *node) ledger() jobStore        { return buggyLedger{n.store} }
-func (n *node) outbox() alerts.Outbox   { return buggyOutbox{n.store} }
+func queue(s *store.Store) futurejobs.Queue { return buggyQueue{s} }
+func ledger(s *store.Store) jobStore        { return buggyLedger{s} }
+func outbox(s *store.Store) alerts.Outbox   { return buggyOutbox{s} }
 
-func (n *node) publisher() alerts.Publisher { return buggyPublisher{n.bus} }
+func publisher(p *bus.AlertPublisher) alerts.Publisher { return buggyPublisher{p} }
 
 // databaseClock returns the clock of the database in the node's folder, shifted by the campaign's offset.
-func (n *node) databaseClock() func() time.Time {
+func databaseClock(Config) func() time.Time {
 	return func() time.Time { return time.Now().Add(failpoints.Offset()) }
 }
 
-func (n *node) lookups() rules.Sources { return buggySources{n.sources} }
+func lookups(s sourceSet) rules.Sources { return buggySources{s} }
 
 type buggyLedger struct{ *store.Store }
 
@@ -136,11 +136,11 @@ func (o buggyOutbox) Unpublished(ctx context.Context, shards []int16, limit int,
 	return batch, err
 }
 
-type buggyPublisher struct{ *bus.Bus }
+type buggyPublisher struct{ *bus.AlertPublisher }
 
 // Publish implements alerts.Publisher.
 func (p buggyPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
-	sent, err := p.Bus.Publish(ctx, batch)
+	sent, err := p.AlertPublisher.Publish(ctx, batch)
 	if err != nil && failpoints.BugEnabled(failpoints.ForgetsUnacked) {
 		return batch, nil
 	}

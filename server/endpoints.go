@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,25 +19,29 @@ import (
 // taken default port moves.
 const endpointsFile = "endpoints.json"
 
-func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
+// endpointPublisher publishes the addresses of the running node.
+type endpointPublisher struct {
+	Config
+	server *bus.Server // nil: external broker
+	open   func() bool // requests without a token have full access
+	log    *slog.Logger
+}
 
-func (n *node) natsUsersDir() string { return filepath.Join(n.DataDir, bus.UsersDir) }
-
-// publishEndpoints writes the node's addresses to the data folder and passes them to Config.Ready.
-func (n *node) publishEndpoints(addr net.Addr) error {
-	at := Endpoints{HTTP: "http://" + clientAddress(addr), NATS: redactUserinfo(n.NATSURL), Open: n.open.Load()}
-	if n.server != nil {
-		at.NATS = n.server.ClientURL()
-		if n.server.Guarded() {
-			at.NATSUsers = n.natsUsersDir()
+// publish writes the node's addresses to the data folder and passes them to Config.Ready.
+func (e *endpointPublisher) publish(addr net.Addr) error {
+	at := Endpoints{HTTP: "http://" + clientAddress(addr), NATS: redactUserinfo(e.NATSURL), Open: e.open()}
+	if e.server != nil {
+		at.NATS = e.server.ClientURL()
+		if e.server.Guarded() {
+			at.NATSUsers = e.natsUsersDir()
 		}
 	}
-	if n.embedded() {
+	if e.embedded() {
 		text, err := json.MarshalIndent(at, "", "  ")
 		if err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
-		file := filepath.Join(n.DataDir, endpointsFile)
+		file := filepath.Join(e.DataDir, endpointsFile)
 		if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
@@ -44,8 +49,8 @@ func (n *node) publishEndpoints(addr net.Addr) error {
 			return fmt.Errorf("endpoints: %w", err)
 		}
 	}
-	n.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
-	n.Ready(at)
+	e.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
+	e.Ready(at)
 	return nil
 }
 
@@ -73,12 +78,12 @@ func clientAddress(addr net.Addr) string {
 	return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 }
 
-// removeEndpoints removes the file.
-func (n *node) removeEndpoints() error {
-	if !n.embedded() {
+// remove removes the file.
+func (e *endpointPublisher) remove() error {
+	if !e.embedded() {
 		return nil
 	}
-	err := os.Remove(filepath.Join(n.DataDir, endpointsFile))
+	err := os.Remove(filepath.Join(e.DataDir, endpointsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 	"deadman/web"
 )
@@ -35,7 +36,7 @@ type Heartbeat struct {
 // reason. One node sends it for all: the holder of progressShard.
 type heartbeat struct {
 	to    string // its name in the log, at /readyz and in metrics
-	send  func(context.Context, Heartbeat) error
+	send  heartbeatSender
 	every time.Duration
 	count func(to, outcome string)
 
@@ -46,27 +47,22 @@ type heartbeat struct {
 	overdue *overdue
 	now     func() time.Time // the database's time
 	stale   time.Duration    // maximum age of the progress reported by other nodes
-	log     *slog.Logger
+	status  *periodic.Status // its error is the reason that the last one was not sent
 
 	mu   sync.Mutex
 	sent time.Time // by this node; zero: never
-	err  error     // reason that the last one was not sent; nil: it was sent
 }
 
-// heartbeats returns the configured heartbeats.
-func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
-	add := func(to string, send func(context.Context, Heartbeat) error) {
-		all = append(all, &heartbeat{
-			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
-			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
-			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, log: n.log,
-		})
+// heartbeatSender sends a heartbeat.
+type heartbeatSender func(context.Context, Heartbeat) error
+
+// newHeartbeats returns the configured heartbeats.
+func newHeartbeats(c Config, m *bus.Messages, create func(to string, send heartbeatSender) *heartbeat) (all []*heartbeat) {
+	if c.HeartbeatURL != "" {
+		all = append(all, create("http", newHTTPHeartbeat(c.HeartbeatURL).send))
 	}
-	if n.HeartbeatURL != "" {
-		add("http", newHTTPHeartbeat(n.HeartbeatURL).send)
-	}
-	if n.HeartbeatSubject != "" {
-		add("nats", natsHeartbeat{n.HeartbeatSubject, n.bus}.send)
+	if c.HeartbeatSubject != "" {
+		all = append(all, create("nats", natsHeartbeat{c.HeartbeatSubject, m}.send))
 	}
 	return all
 }
@@ -103,13 +99,13 @@ func (h *heartbeat) Run(ctx context.Context) error {
 // sendIfDue sends a heartbeat if this node is the sender, and returns the delay to the next call.
 func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	if !h.owner.Holds(progressShard) {
-		h.setErr(ctx, nil)
+		h.status.Reset() // another node sends it
 		return min(h.every, time.Second)
 	}
 	beat, err := h.build(ctx)
 	if err != nil {
 		h.count(h.to, beatWithheld)
-		h.setErr(ctx, fmt.Errorf("withheld: %w", err))
+		h.status.Set(ctx, fmt.Errorf("withheld: %w", err))
 		return min(h.every, withheldRetryInterval)
 	}
 	sending, cancel := context.WithTimeout(ctx, heartbeatTimeout)
@@ -118,14 +114,14 @@ func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 		if ctx.Err() == nil {
 			h.count(h.to, beatFailed)
 		}
-		h.setErr(ctx, err)
+		h.status.Set(ctx, err)
 		return h.every
 	}
 	h.count(h.to, beatSent)
 	h.mu.Lock()
 	h.sent = beat.At
 	h.mu.Unlock()
-	h.setErr(ctx, nil)
+	h.status.Set(ctx, nil)
 	return h.every
 }
 
@@ -187,30 +183,13 @@ func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time
 	}
 }
 
-// setErr records the last error, and logs the beginning and the end of failures.
-func (h *heartbeat) setErr(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	h.mu.Lock()
-	before := h.err
-	h.err = err
-	h.mu.Unlock()
-	switch {
-	case err != nil && before == nil:
-		h.log.Warn("the heartbeat does not go out; trying again", "to", h.to, "err", err)
-	case err == nil && before != nil:
-		h.log.Info("the heartbeat goes out again", "to", h.to)
-	}
-}
-
 // condition returns the condition of the heartbeat.
 func (h *heartbeat) condition() web.Condition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := web.Condition{Name: "heartbeat", OK: h.err == nil}
+	c := web.Condition{Name: "heartbeat", OK: h.status.Err() == nil}
 	switch {
-	case h.err != nil:
+	case !c.OK:
 		c.Detail = "the heartbeat over " + h.to + " does not go out; trying again"
 	case !h.owner.Holds(progressShard):
 		c.Detail = "another node sends the heartbeat over " + h.to

@@ -86,7 +86,7 @@ func withoutURL(err error) error {
 // natsHeartbeat sends heartbeats over NATS.
 type natsHeartbeat struct {
 	subject string
-	bus     *bus.Bus
+	bus     *bus.Messages
 }
 
 func (s natsHeartbeat) send(ctx context.Context, beat Heartbeat) error {
@@ -94,5 +94,5 @@ func (s natsHeartbeat) send(ctx context.Context, beat Heartbeat) error {
 	if err != nil {
 		return err
 	}
-	return s.bus.PublishCore(ctx, s.subject, body)
+	return s.bus.Publish(ctx, s.subject, body)
 }

@@ -178,11 +178,11 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
 	})
-	n.eventually("it goes out again", func() bool { return strings.Contains(n.log.String(), "the heartbeat goes out again") })
+	n.eventually("it goes out again", func() bool { return strings.Contains(n.log.String(), "heartbeat recovered") })
 	r.CloseClientConnections()
 	r.Close()
 	n.eventually("it says that nobody is there", func() bool { return strings.Contains(n.log.String(), "connection refused") })
-	if got := strings.Count(n.log.String(), "the heartbeat does not go out"); got != 2 {
+	if got := strings.Count(n.log.String(), "heartbeat failed, retrying"); got != 2 {
 		t.Errorf("it is said %d times, want twice", got)
 	}
 	for _, hidden := range []string{secret, strings.TrimPrefix(r.URL, "http://")} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 )
 
@@ -25,11 +26,7 @@ type loadRecorder struct {
 
 // Run saves check counts until ctx ends.
 func (s *loadRecorder) Run(ctx context.Context) error {
-	r := rounds{
-		every: loadFlushInterval, do: s.flush, log: s.log, level: slog.LevelWarn,
-		failed: "how many jobs were checked cannot be written down", works: "how many jobs were checked is written down again",
-	}
-	return r.Run(ctx)
+	return periodic.RunAfter(ctx, loadFlushInterval, s.log, "load recorder", s.flush)
 }
 
 // flush saves check counts. Counts that can't be saved are added to the next attempt.

@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 	"deadman/rules"
 	"deadman/web"
@@ -39,7 +40,8 @@ type maintenance struct {
 	tenant func(rule string) string   // tenant of a rule; empty: none
 	log    *slog.Logger
 
-	versionsAt time.Time // last pruning of rule versions; used by Run alone
+	results    map[string]*periodic.Status // by part of a step; used by Run alone
+	versionsAt time.Time                   // last pruning of rule versions; used by Run alone
 }
 
 // Wake starts the next round at once.
@@ -67,25 +69,31 @@ func (u *maintenance) Run(ctx context.Context) error {
 	}
 }
 
-// step does all parts of the maintenance. The failure of one is logged and does not stop the others.
+// step does all parts of the maintenance. The failure of one does not stop the others.
 func (u *maintenance) step(ctx context.Context) {
 	for _, part := range []struct {
-		failed string // logged with the error
-		do     func(context.Context) error
+		name string // noun of the log messages
+		do   func(context.Context) error
 	}{
-		{"what a clock that was ahead wrote is not put back", u.putBack},
-		{"upkeep failed", u.prune},
-		{"the state of the history tables cannot be read or reported", u.watchHistory},
-		{"dead letters cannot be capped", u.capLetters},
-		{"early resolves cannot be capped", u.capEarly},
-		{"old versions of rules are still there", u.pruneVersions},
-		{"not all that rules expect to beat is waited for", u.expect},
-		{"the jobs of a deleted rule are still there", u.sweepDeleted},
+		{"clock correction", u.putBack},
+		{"pruning", u.prune},
+		{"history watch", u.watchHistory},
+		{"dead letter cap", u.capLetters},
+		{"early resolve cap", u.capEarly},
+		{"pruning of rule versions", u.pruneVersions},
+		{"sync of expected keys", u.expect},
+		{"end of jobs of deleted rules", u.sweepDeleted},
 	} {
-		if err := part.do(ctx); err != nil && ctx.Err() == nil {
-			u.log.Error(part.failed+"; trying again", "again_in", maintenanceInterval, "err", err)
-		}
+		u.result(part.name).Set(ctx, part.do(ctx), "again_in", maintenanceInterval)
 	}
+}
+
+// result returns the status of a part of the maintenance.
+func (u *maintenance) result(part string) *periodic.Status {
+	if u.results[part] == nil {
+		u.results[part] = periodic.NewStatus(u.log, slog.LevelError, part)
+	}
+	return u.results[part]
 }
 
 // putBack corrects times that a fast clock wrote, even if no node detected the step.

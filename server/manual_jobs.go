@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/store"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -15,47 +17,57 @@ import (
 // maxConflictRetries bounds the retries of an action after concurrent changes of the rules or the job.
 const maxConflictRetries = 5
 
+// manualJobs creates, checks, snoozes and cancels jobs for a person.
+type manualJobs struct {
+	store   *store.Store
+	book    *rules.Catalog
+	quotas  *access.Quotas
+	sweeper *futurejobs.Sweeper
+	alerted func(alerts.Alert) // observes a written alert
+	now     func() time.Time   // the database's time
+}
+
 // applyEffects applies the effects returned by ask, and calls ask again if the rules changed meanwhile.
-func (n *node) applyEffects(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
-	return n.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, ask)
+func (m *manualJobs) applyEffects(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+	return m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, ask)
 }
 
 // applyBatch is applyEffects for a prepared batch; it fills in the effects and the rule revision.
-func (n *node) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+func (m *manualJobs) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
 	for range maxConflictRetries {
 		var err error
-		b.RuleSet = n.book.Revision()
+		b.RuleSet = m.book.Revision()
 		if b.Effects, err = ask(); err != nil || len(b.Effects) == 0 {
 			return futurejobs.ApplyResult{}, err
 		}
-		applied, err := n.store.Apply(ctx, b)
+		applied, err := m.store.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
-			if err := n.book.Refresh(ctx); err != nil {
+			if err := m.book.Refresh(ctx); err != nil {
 				return futurejobs.ApplyResult{}, err
 			}
 			continue
 		}
-		n.observeApplied(applied)
+		m.observeApplied(applied)
 		return applied, err
 	}
 	return futurejobs.ApplyResult{}, futurejobs.ErrRulesChanged
 }
 
 // observeApplied reports the result of effects to metrics, the log and the sweep.
-func (n *node) observeApplied(done futurejobs.ApplyResult) {
+func (m *manualJobs) observeApplied(done futurejobs.ApplyResult) {
 	for _, a := range done.Said {
-		n.witness.Alerted(a)
+		m.alerted(a)
 	}
 	if done.Created+done.Changed > 0 {
-		n.sweeper.Wake() // a job may be due before all others
+		m.sweeper.Wake() // a job may be due before all others
 	}
 }
 
 // applyToJob is applyEffects for the pending job of a rule and key; it calls ask again if the job changed meanwhile.
 // It returns futurejobs.ErrNotFound if no job is pending. If ask returns nil, it applies nothing.
-func (n *node) applyToJob(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
+func (m *manualJobs) applyToJob(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
 	for range maxConflictRetries {
-		applied, err := n.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOnJob(ctx, rule, key, ask) })
+		applied, err := m.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return m.effectOnJob(ctx, rule, key, ask) })
 		if err != nil || applied.Missed == 0 {
 			return err
 		}
@@ -64,12 +76,12 @@ func (n *node) applyToJob(ctx context.Context, what access.Action, rule, key str
 }
 
 // effectOnJob calls ask with the pending job of a rule and key.
-func (n *node) effectOnJob(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
-	job, err := n.store.Job(ctx, rule, key)
+func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
+	job, err := m.store.Job(ctx, rule, key)
 	if err != nil {
 		return nil, err
 	}
-	made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+	made, err := m.book.Rule(ctx, job.RuleID, job.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -81,27 +93,27 @@ func (n *node) effectOnJob(ctx context.Context, rule, key string, ask func(*futu
 }
 
 // Create creates a job by hand, like the rule's trigger. It returns futurejobs.ErrExists if one is pending.
-func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob, error) {
-	now := n.clock.Now()
+func (m *manualJobs) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob, error) {
+	now := m.now()
 	batch := futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Once: access.OnceOf(ctx)}
-	applied, err := n.applyBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
-		rule, err := n.newestRule(ctx, job.Rule)
+	applied, err := m.applyBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
+		rule, err := m.newestRule(ctx, job.Rule)
 		if err != nil {
 			return nil, err
 		}
-		effect, err := rule.Start(job.Key, job.Since, now, job.Event, n.store.Shards())
+		effect, err := rule.Start(job.Key, job.Since, now, job.Event, m.store.Shards())
 		return []futurejobs.Effect{effect}, err
 	})
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
 	if len(applied.Over) > 0 {
-		return futurejobs.ListedJob{}, n.overQuota(job.Rule)
+		return futurejobs.ListedJob{}, m.overQuota(job.Rule)
 	}
 	if applied.Kept > 0 {
 		return futurejobs.ListedJob{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
-	listed, err := n.store.Job(ctx, job.Rule, job.Key)
+	listed, err := m.store.Job(ctx, job.Rule, job.Key)
 	if applied.Before && errors.Is(err, futurejobs.ErrNotFound) {
 		return listed, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, access.ErrDone)
 	}
@@ -109,28 +121,28 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob
 }
 
 // CreateAll creates jobs by hand, like Create, in one transaction.
-func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
-	now := n.clock.Now()
+func (m *manualJobs) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
+	now := m.now()
 	var all rules.BulkStart
-	applied, err := n.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
-		if all = n.book.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
-			if err := n.book.Refresh(ctx); err != nil {
+	applied, err := m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
+		if all = m.book.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
+			if err := m.book.Refresh(ctx); err != nil {
 				return nil, err
 			}
-			all = n.book.StartAll(jobs, now)
+			all = m.book.StartAll(jobs, now)
 		}
 		return all.Effects, nil
 	})
 	for _, place := range applied.Over {
 		of := all.Places[place]
-		all.Refused[of] = n.overQuota(jobs[of].Rule)
+		all.Refused[of] = m.overQuota(jobs[of].Rule)
 	}
 	return web.NewStartResult(all, applied), err
 }
 
 // overQuota returns the error of a job that was not created because of a quota.
-func (n *node) overQuota(rule string) error {
-	quotas := n.allowances.OfJobs(rule)
+func (m *manualJobs) overQuota(rule string) error {
+	quotas := m.quotas.OfJobs(rule)
 	for _, q := range quotas {
 		if q.Room() <= 0 {
 			return q.Refusal(rule)
@@ -143,36 +155,36 @@ func (n *node) overQuota(rule string) error {
 }
 
 // newestRule returns the newest version of a rule, including one saved just now.
-func (n *node) newestRule(ctx context.Context, name string) (*rules.Rule, error) {
-	rule, err := n.book.Newest(name)
+func (m *manualJobs) newestRule(ctx context.Context, name string) (*rules.Rule, error) {
+	rule, err := m.book.Newest(name)
 	if !errors.Is(err, futurejobs.ErrNotFound) {
 		return rule, err
 	}
-	if err := n.book.Refresh(ctx); err != nil {
+	if err := m.book.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return n.book.Newest(name)
+	return m.book.Newest(name)
 }
 
 // Cancel ends a job by hand. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
-func (n *node) Cancel(ctx context.Context, rule, key string) error {
-	return n.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+func (m *manualJobs) Cancel(ctx context.Context, rule, key string) error {
+	return m.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
 		return &effect, nil
 	})
 }
 
 // CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
-func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
+func (m *manualJobs) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
 	for {
-		applied, err := n.applyEffects(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
-			page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
+		applied, err := m.applyEffects(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
+			page, err := m.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 			if err != nil {
 				return nil, err
 			}
 			var effects []futurejobs.Effect
 			for _, job := range page.Items {
-				made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+				made, err := m.book.Rule(ctx, job.RuleID, job.Version)
 				if err != nil {
 					return nil, err
 				}
@@ -188,10 +200,10 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 
 // Check checks a job now. The job ends if its condition no longer holds; no step is taken. The audit log records the
 // check, whatever its result.
-func (n *node) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
-	err = n.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		now := n.clock.Now()
-		next := web.NextLook(n.book, rule, j, now)
+func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
+	err = m.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		now := m.now()
+		next := web.NextLook(m.book, rule, j, now)
 		effect, ends, err := r.CheckNow(ctx, j, now)
 		switch {
 		case err != nil:
@@ -212,7 +224,7 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.CheckResult
 	if saw.Unknown {
 		came = "could not find out"
 	}
-	return saw, n.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
+	return saw, m.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
 }
 
 // reasonStillPending is the audit text of a manual check that left the job pending.
@@ -220,12 +232,12 @@ const reasonStillPending = "still waiting"
 
 // Snooze postpones a job's next check to the given time; a later check is not moved. It returns rules.Problems for a
 // time beyond the rule's horizon, because the job could then stay unchecked without notice.
-func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
-	err := n.applyToJob(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+func (m *manualJobs) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
+	err := m.applyToJob(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		if !j.PausedAt().IsZero() {
 			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
 		}
-		if until.Sub(n.clock.Now()) > r.Limits.Horizon {
+		if until.Sub(m.now()) > r.Limits.Horizon {
 			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
 				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}
 		}
@@ -234,5 +246,5 @@ func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (f
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	return n.store.Job(ctx, rule, key)
+	return m.store.Job(ctx, rule, key)
 }

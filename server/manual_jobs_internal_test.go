@@ -29,16 +29,16 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	if _, err := n.rules.Save(t.Context(), []byte(text), "", rules.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Create(t.Context(), web.NewJob{Rule: "late", Key: "1"}); err != nil {
+	if _, err := n.jobs.Create(t.Context(), web.NewJob{Rule: "late", Key: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	var wrong rules.Problems
-	if _, err := n.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
+	if _, err := n.jobs.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
 		t.Errorf("a job that nobody looks at any more: %v", err)
 	}
 	// asked ends the job as read, after concurrent changes during the first attempts.
 	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
-		err = n.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		err = n.jobs.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 			if asks++; asks <= times {
 				if err := meanwhile(); err != nil {
 					return nil, err
@@ -49,7 +49,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 		return asks, err
 	}
 	snooze := func() error {
-		_, err := n.Snooze(t.Context(), "late", "1", time.Now().Add(time.Hour))
+		_, err := n.jobs.Snooze(t.Context(), "late", "1", time.Now().Add(time.Hour))
 		return err
 	}
 	if asks, err := asked(t.Context(), snooze, 99); asks != maxConflictRetries || !errors.Is(err, futurejobs.ErrCursorMoved) {

@@ -1,88 +1,85 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"slices"
+	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 	_ "time/tzdata" // zones of rules and calendars, for machines without a zone database
 
-	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/bus"
-	"deadman/internal/calendars"
 	"deadman/internal/events"
-	"deadman/internal/logins"
 	"deadman/internal/notify"
+	"deadman/internal/periodic"
+	"deadman/internal/pings"
 	"deadman/internal/remotehandlers"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
-	"deadman/internal/webhooks"
 	"deadman/rules"
 	"deadman/web"
 	"deadman/web/ui"
 )
 
-// startRetryInterval is the interval at which a starting node retries an unavailable database or broker.
-const startRetryInterval = 2 * time.Second
-
-// msgDatabaseLost is logged while a starting node retries a lost database.
-const msgDatabaseLost = "the database is not there any more"
-
 // node holds all components of one process.
 type node struct {
 	Config
-	log     *slog.Logger
-	store   *store.Store
-	server  *bus.Server // nil: external broker
-	bus     *bus.Bus
-	book    *rules.Catalog
-	rules   *rules.Registry
-	keeper  *access.Tokens
-	clock   *futurejobs.Clock
-	owner   *futurejobs.Owner
-	sweeper *futurejobs.Sweeper
-	intake  *events.Intake
-	letters *events.DeadLetters
-	hooks   atomic.Pointer[webhooks.Set]
-	logins  atomic.Pointer[logins.Config] // nil: login with tokens only
-	hearing *futurejobs.GapDetector
-	relay   *alerts.Relay
-	people  *notify.Notifier // nil: no channels file is configured
-	metrics *web.Metrics
-	pages   *ui.UI
-	sources sourceSet
-	answers *handlerDirectory
-	witness observer
-	upkeep  *maintenance
-	blind   *stallDetector
-	overdue *overdue
-	alarms  *alarms
-	quotas  *quotas
-	slots   *loadRecorder
-	beats   []*heartbeat // empty: no heartbeat is configured
-	binding *rebinder
-	ticker  *scheduler.Scheduler
-	lookout *alertsStreamMonitor
-	caution *cautions
-	watch   *clockWatch
-	shifter *futurejobs.Shifter
-	compare *comparison
-	pings   *pingHandler
-	schema  *schemaWatch
+	log       *slog.Logger
+	store     *store.Store
+	server    *bus.Server // nil: external broker
+	bus       *bus.Bus
+	book      *rules.Catalog
+	rules     *rules.Registry
+	keeper    *access.Tokens
+	gate      *accessGate
+	clock     *futurejobs.Clock
+	sync      *clockSync
+	owner     *futurejobs.Owner
+	sweeper   *futurejobs.Sweeper
+	intake    *events.Intake
+	letters   *events.DeadLetters
+	hooks     *hookFile
+	login     *loginFile
+	hearing   *futurejobs.GapDetector
+	relay     *alerts.Relay
+	people    *notifications
+	metrics   *web.Metrics
+	gauges    *gauges
+	pages     *ui.UI
+	sources   sourceSet
+	answers   *handlerDirectory
+	witness   *observer
+	jobs      *manualJobs
+	acks      *acks
+	upkeep    *maintenance
+	blind     *stallDetector
+	overdue   *overdue
+	alarms    *alarms
+	quotas    *quotas
+	slots     *loadRecorder
+	beats     []*heartbeat // empty: no heartbeat is configured
+	binding   *rebinder
+	ticker    *scheduler.Scheduler
+	lookout   *alertsStreamMonitor
+	caution   *cautions
+	watch     *clockWatch
+	shifter   *futurejobs.Shifter
+	compare   *comparison
+	pings     *pingHandler
+	schema    *schemaWatch
+	readiness *readiness
+	endpoints *endpointPublisher
 
 	allowances *access.Quotas // of quotas
-
-	open     atomic.Bool // requests without a token have full access
-	draining atomic.Bool
+	draining   atomic.Bool
 }
 
 // newNode connects to the database and the broker, retrying while they are unavailable, applies the rules, and
@@ -93,10 +90,9 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	if err := n.check(); err != nil {
 		return n, err
 	}
-	if err := n.readHooks(ctx); err != nil {
-		return n, err
-	}
-	if err := n.readLogin(ctx); err != nil {
+	n.hooks = &hookFile{path: n.Config.Hooks}
+	n.login = &loginFile{path: n.Login, env: n.Env, proxies: n.TrustedProxies, publicURL: n.PublicURL, log: n.log}
+	if err := errors.Join(n.hooks.read(ctx), n.login.read(ctx)); err != nil {
 		return n, err
 	}
 	defer func() {
@@ -104,197 +100,201 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 			err = errors.Join(err, n.close())
 		}
 	}()
-	if n.store, err = n.openStore(ctx); err != nil {
+	if n.store, err = openStore(ctx, n.Config, n.log); err != nil {
 		return n, err
 	}
-	if err := n.openBus(ctx); err != nil {
+	if n.server, err = openServer(n.Config, n.log); err != nil {
 		return n, err
 	}
-	n.metrics = web.NewMetrics(n.Version, n.gauges)
+	if n.bus, err = openBus(ctx, n.Config, n.server, n.log); err != nil {
+		return n, err
+	}
+	n.gauges = new(gauges)
+	n.metrics = web.NewMetrics(n.Version, n.gauges.read)
 	if n.pages, err = ui.New(ui.Options{Version: n.Version, Log: n.log, Now: func() time.Time { return n.clock.Now() }}); err != nil {
 		return n, err
 	}
-	if err := n.openSources(); err != nil {
+	if n.sources, err = openSources(n.Config, n.bus.Conn, n.metrics, n.log); err != nil {
 		return n, err
 	}
 	openRules := func() error { return n.openRules(ctx) }
-	if err := n.retryWhile(ctx, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
+	if err := retryWhile(ctx, n.log, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
 		return n, err
 	}
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
 	lastLooks := func() error {
-		if err := n.openNotifier(ctx); err != nil {
+		if err := n.people.open(ctx, notify.Options{Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.witness.announce}); err != nil {
 			return err
 		}
-		if err := n.learnTime(ctx); err != nil {
+		if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
 			return err
 		}
 		return n.quotas.refresh(ctx)
 	}
-	err = n.retryWhile(ctx, msgDatabaseLost, lastLooks, store.ErrUnavailable)
+	err = retryWhile(ctx, n.log, msgDatabaseLost, lastLooks, store.ErrUnavailable)
 	return n, err
 }
 
 // wire connects the components. Calls between them are only hints; the data is in the database.
 func (n *node) wire() {
-	now := time.Now
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	id := uuid.Must(uuid.NewV7()).String()
-	self := futurejobs.Node{ID: id, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: n.Version, StartedAt: now().UTC()}
+	self := newSelf(n.Version)
+	n.wireEngine(self)
+	n.wireAlerts()
+	n.wireInputs()
+	n.wireMonitors(self)
+	n.wireAPI()
+	n.wireHints()
+}
 
+// maintains reports whether this node does the maintenance.
+func (n *node) maintains() bool { return n.owner.Holds(maintenanceShard) }
+
+// wireEngine creates the components that check jobs.
+func (n *node) wireEngine(self futurejobs.Node) {
+	now := time.Now
 	n.clock = futurejobs.NewClock(n.store.Now, now)
-	n.clock.Follow = n.follow
-	n.store.GoBy(n.clock.Correct)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
-	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
+	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.book, n.owner, n.clock, n.Workers, n.log)
 	n.shifter = futurejobs.NewShifter(n.store, n.book, n.owner, n.clock, n.log)
-	n.hearing = futurejobs.NewGapDetector(corrected{n.store}, id, now, n.log)
+	n.hearing = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.log)
+	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, hearing: n.hearing, sharesBroker: n.server != nil && n.store.SingleProcess()}
+	n.clock.Follow = n.sync.follow
+	n.store.GoBy(n.clock.Correct)
+	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
+}
+
+// wireAlerts creates the components that publish alerts and notify people.
+func (n *node) wireAlerts() {
+	n.people = &notifications{path: n.Notify, store: n.store, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
+	n.witness = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
 	n.compare = &comparison{
-		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.announce,
-		raised: func(a alerts.Alert) { n.witness.Alerted(a) }, log: n.log,
+		store: n.store, stream: n.bus.AlertReader, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.witness.announce,
+		raised: n.witness.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
-	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(maintenanceShard) }, known: n.prefixesOfPeople, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
-	n.relay = alerts.NewRelay(n.outbox(), n.compare.publisher(n.publisher()), n.owner.Holding, n.log)
-	n.relay.Quotas = n.quotas
-	n.witness = observer{Metrics: n.metrics, relay: n.relay, news: n.wakeNotifier, log: n.log}
+	n.quotas = &quotas{Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
+	n.relay = alerts.NewRelay(outbox(n.store), n.compare.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
+	n.relay.Quotas, n.witness.relay = n.quotas, n.relay
+}
+
+// wireInputs creates the components that create and change jobs.
+func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus, Book: n.book, Store: n.ledger(), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.place,
+		Streams: n.bus.Streams, Book: n.book, Store: ledger(n.store), Shards: n.owner, Now: n.clock.Now,
+		Announce: n.witness.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
 	})
-	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.announce, n.clock.Now, n.allowances.Tenant, now
-	n.answers.now = n.clock.Now
 	n.ticker = scheduler.New(scheduler.Options{
-		Book: n.book, Ledger: n.ledger(), Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
-		Announce: n.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
+		Book: n.book, Ledger: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
+		Announce: n.witness.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
 	})
-	n.binding = &rebinder{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
-	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.observeAlert, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
+	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.witness.announce, n.clock.Now, n.allowances.Tenant, time.Now
+	n.answers.now = n.clock.Now
+	n.jobs = &manualJobs{store: n.store, book: n.book, quotas: n.allowances, sweeper: n.sweeper, alerted: n.witness.Alerted, now: n.clock.Now}
+	n.acks = &acks{n.store, n.jobs}
+	writer := &pings.LogWriter{Store: n.store, Log: n.log}
+	n.pings = &pingHandler{
+		Resolver: &pings.Resolver{Store: n.store, Book: n.book, Now: n.clock.Now},
+		Receiver: pings.NewTaker(pings.Receiver{
+			Book: n.book, Ledger: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
+		}),
+		writer: writer, missed: n.hearing.MarkMissed,
+	}
+}
+
+// wireMonitors creates the components that observe the node, the database and the broker.
+func (n *node) wireMonitors(self futurejobs.Node) {
+	n.binding = newRebinder(n.rules, n.maintains, n.log)
+	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.witness.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
-
-	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.observeAlert, log: n.log}
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.witness.observe, log: n.log}
 	n.overdue = &overdue{store: n.store, book: n.book, now: n.clock.Now}
 	n.blind = &stallDetector{
 		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
-		after: stallAfter + n.Lease/3, remark: n.announce, log: n.log,
+		after: stallAfter + n.Lease/3, remark: n.witness.announce, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(maintenanceShard) }, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, said: n.observeAlert, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, remark: n.observeAlert, log: n.log}
-	n.beats = n.heartbeats(self)
-	n.lookout = &alertsStreamMonitor{node: n}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, said: n.witness.observe, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, remark: n.witness.observe, log: n.log}
+	n.beats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
+		return &heartbeat{
+			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
+			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
+			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, status: periodic.NewStatus(n.log.With("to", to), slog.LevelWarn, "heartbeat"),
+		}
+	})
+	n.lookout = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, said: n.witness.observe, log: n.log}
 	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
-	n.pings = n.openPings()
+}
 
-	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.RunningJSON, n.unfitness().reason, n.unreadable
+// wireAPI creates the components behind the HTTP API.
+func (n *node) wireAPI() {
+	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.log}
+	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
+	n.readiness = &readiness{
+		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, book: n.book, intake: n.intake,
+		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, binding: n.binding, compare: n.compare, sources: n.sources,
+		people: n.people, beats: n.beats, draining: &n.draining, now: n.clock.Now,
+	}
+	*n.gauges = gauges{
+		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
+		intake: n.intake, overdue: n.overdue, sources: n.sources, people: n.people, now: n.clock.Now,
+	}
+}
+
+// wireHints connects the components that wake each other.
+func (n *node) wireHints() {
+	unfit := unfitness{n.schema.Unfit, func() string { return n.sweeper.Unfit(n.Lease) }}
+	if n.server == nil { // an embedded broker fails with its node and is not usable by others
+		unfit = append(unfit, newBrokerless(n.bus, n.Lease).reason)
+	}
+	n.owner.Doing, n.owner.Unfit = n.sweeper.RunningJSON, unfit.reason
+	n.owner.Unreadable = func(ctx context.Context) string {
+		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.book)
+	}
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the sweep's next one, and a deleted rule may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
-	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.listening
+	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.sync.isListening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.Moved = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
-	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
 }
 
 // brokerUptime returns the time for which the broker has received messages without interruption. An embedded broker
 // stops with its process.
 func (n *node) brokerUptime() time.Duration {
 	if n.server == nil {
-		return n.bus.ConnectedFor()
+		return n.bus.Conn.ConnectedFor()
 	}
-	return min(n.bus.ConnectedFor(), n.hearing.Uptime())
-}
-
-// openStore opens the database, retrying while it is unavailable.
-func (n *node) openStore(ctx context.Context) (*store.Store, error) {
-	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log, Clock: n.databaseClock()}
-	var s *store.Store
-	open := func() (err error) {
-		s, err = store.Open(ctx, options)
-		return err
-	}
-	err := n.retryWhile(ctx, "the schema cannot be migrated yet", func() error {
-		return n.retryWhile(ctx, "the database is not there yet", open, store.ErrUnavailable)
-	}, store.ErrNodeBehind)
-	if err != nil {
-		return nil, err
-	}
-	if s.SingleProcess() && n.NATSURL != "" {
-		n.log.Warn("this node keeps its jobs in its own folder; another one on the same broker would watch everything again (DEADMAN_DATABASE_URL lets them share)")
-	}
-	if s.SingleProcess() {
-		if err := s.Reclaim(ctx); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
-}
-
-// openBus starts the embedded broker, or connects to the configured one.
-func (n *node) openBus(ctx context.Context) (err error) {
-	options := bus.Options{URL: n.NATSURL, Identity: n.identity(), Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, EventsBytes: n.EventsBytes, Log: n.log}
-	if n.NATSURL == "" {
-		n.server, err = bus.StartServer(bus.ServerOptions{
-			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "",
-			Users: n.natsUsersDir(), TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
-		})
-		if err != nil {
-			return err
-		}
-		options.InProcess = n.server
-	}
-	return n.retryWhile(ctx, "the broker is not there yet", func() (err error) {
-		n.bus, err = bus.Connect(ctx, options)
-		return err
-	}, bus.ErrUnreachable)
-}
-
-// retryWhile retries until try succeeds, fails with an error other than the passing ones, or ctx ends.
-func (n *node) retryWhile(ctx context.Context, waiting string, try func() error, passing ...error) error {
-	for {
-		err := try()
-		if !slices.ContainsFunc(passing, func(reason error) bool { return errors.Is(err, reason) }) {
-			return err
-		}
-		n.log.Warn(waiting, "again_in", startRetryInterval, "err", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(startRetryInterval):
-		}
-	}
+	return min(n.bus.Conn.ConnectedFor(), n.hearing.Uptime())
 }
 
 // openRules applies the rules of the folder and reads all rules.
 func (n *node) openRules(ctx context.Context) error {
-	known, err := n.calendars()
+	known, err := readCalendars(n.Calendars)
 	if err != nil {
 		return err
 	}
 	// Names without a registered handler are served by services on the broker.
-	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus))
+	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages))
 	handlers := n.Handlers.With(n.answers.services.Named)
 	n.book = rules.NewCatalog(n.store, n.store.Shards())
 	if n.MemoryLimit > 0 {
 		n.book.LimitCompiled(n.MemoryLimit / 4)
 	}
-	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
+	n.book.Calendars, n.book.Sources, n.book.Handlers = known, lookups(n.sources), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Book: n.book, Jobs: ledger(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
 	}
 	n.answers.rules = n.rules
-	if err := n.applyRules(ctx); err != nil {
+	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
 		return err
 	}
 	if err := n.book.Refresh(ctx); err != nil {
@@ -303,43 +303,82 @@ func (n *node) openRules(ctx context.Context) error {
 	return nil
 }
 
-// calendars reads the configured calendars file; without one it returns none.
-func (n *node) calendars() (calendars.Set, error) {
-	if n.Calendars == "" {
-		return calendars.Set{}, nil
-	}
-	data, err := os.ReadFile(n.Calendars)
+// run runs the components. They stop in two phases, so that leases are held while running checks are settled. Any
+// other order would break no promise either.
+func (n *node) run(ctx context.Context) error {
+	listener, err := listen(n.HTTPAddr, n.log)
 	if err != nil {
-		return nil, fmt.Errorf("calendars: %w (--calendars names a file)", err)
+		return err
 	}
-	known, err := calendars.Parse(data, n.Calendars)
-	if err != nil {
-		return nil, fmt.Errorf("calendars: %w", err)
+	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
+		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
 	}
-	return known, nil
+	if err := n.login.checkWayBack(listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	if err := n.gate.setup(ctx, listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+
+	group, working := errgroup.WithContext(ctx)
+	context.AfterFunc(working, func() {
+		n.draining.Store(true)
+		time.AfterFunc(n.Drain, cut)
+	})
+	group.Go(func() error { return n.sweeper.Run(working, drain) })
+	for _, run := range n.parts() {
+		group.Go(func() error { return run(working) })
+	}
+	group.Go(func() error {
+		return web.Serve(working, bounded(listener, n.Config, n.log), n.handler(listener.Addr()), n.Drain)
+	})
+
+	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	held := make(chan error, 1)
+	go func() { held <- n.owner.Run(holding) }()
+
+	group.Go(func() error { return n.endpoints.publish(listener.Addr()) })
+	err = group.Wait()
+	n.slots.flushLast(drain)
+	letGo()
+	err = errors.Join(err, <-held, n.endpoints.remove())
+	n.log.Info("stopped")
+	return err
 }
 
-// applyRules applies the rules folder. Rejected rules are logged, and the others apply.
-func (n *node) applyRules(ctx context.Context) error {
-	if n.Rules == "" {
-		return nil
+// parts returns the Run methods of the components that stop in the first phase.
+func (n *node) parts() []func(context.Context) error {
+	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
+	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.people.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
+	all := []func(context.Context) error{
+		n.hearing.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
+		n.bus.AlertsStream.Maintain, n.lookout.Run, n.caution.Run, files.Run, n.people.Run, n.upkeep.Run, n.blind.Run, n.compare.Run,
+		n.schema.Run, n.alarms.Run, n.quotas.Run, n.slots.Run, n.binding.Run, n.pings.Run, n.pings.writer.Run,
 	}
-	report, err := n.rules.ApplyDir(ctx, n.Rules)
-	if err != nil {
-		return fmt.Errorf("apply the rules in %s: %w", n.Rules, err)
+	for _, h := range n.beats {
+		all = append(all, h.Run)
 	}
-	n.log.Info("rules applied", "folder", n.Rules, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", report.Refused)
-	if len(report.Others) > 0 {
-		n.log.Warn("rules are in force that no file of the folder has; they came with an earlier start", "rules", report.Others)
-	}
-	return nil
+	return all
+}
+
+// handler returns the node's HTTP handler.
+func (n *node) handler(addr net.Addr) http.Handler {
+	streams := &streamReport{store: n.store, book: n.book, taps: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
+	return web.New(web.Options{
+		Lists: n.store, Loads: n.store, Desk: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
+		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,
+		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": rules.Schema, "handler": remotehandlers.Schema},
+		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
+	})
 }
 
 // close releases the resources of newNode.
 func (n *node) close() error {
 	var errs []error
 	n.sources.Close()
-	n.useLogin(nil)
+	n.login.use(nil)
 	if n.bus != nil {
 		n.bus.Close()
 	}
@@ -350,11 +389,4 @@ func (n *node) close() error {
 		errs = append(errs, n.store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// jobStore creates and changes jobs for events, heartbeats, schedule ticks and rule changes.
-type jobStore interface {
-	futurejobs.EffectStore
-	scheduler.CursorStore
-	rules.Jobs
 }

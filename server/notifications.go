@@ -8,6 +8,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/internal/notify"
+	"deadman/internal/store"
 	"deadman/web"
 )
 
@@ -15,67 +16,81 @@ import (
 // channels.
 var errNoChannels = errors.New("alerts wait for people, and this node has no file of channels")
 
-// openNotifier reads the channels file. From then on every node of the database queues alerts for notification, until
-// a node reads a file without channels. A single-process node without a file turns notifications off.
-func (n *node) openNotifier(ctx context.Context) (err error) {
-	if n.Notify == "" {
-		if n.store.SingleProcess() {
-			return n.store.Notify(ctx, false)
+// notifications holds the notifier of a node, which may have none.
+type notifications struct {
+	path  string // channels file; empty: none
+	store *store.Store
+	holds func() bool // this node is responsible for notifications
+
+	notifier *notify.Notifier // nil: no channels file is configured
+}
+
+// open reads the channels file. From then on every node of the database queues alerts for notification, until a node
+// reads a file without channels. A single-process node without a file turns notifications off.
+func (p *notifications) open(ctx context.Context, o notify.Options) (err error) {
+	if p.path == "" {
+		if p.store.SingleProcess() {
+			return p.store.Notify(ctx, false)
 		}
 		return nil
 	}
-	n.people, err = notify.New(notify.Options{
-		Store: n.store, Holds: func() bool { return n.owner.Holds(notify.HolderShard) },
-		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.announce,
-	})
-	if err != nil {
+	o.Store, o.Holds = p.store, p.holds
+	if p.notifier, err = notify.New(o); err != nil {
 		return fmt.Errorf("channels: %w", err)
 	}
-	return n.reloadChannels(ctx)
+	return p.reload(ctx)
 }
 
-// reloadChannels reads the channels file and applies it.
-func (n *node) reloadChannels(ctx context.Context) error {
-	config, err := notify.Load(n.Notify)
+// Run delivers notifications until ctx ends.
+func (p *notifications) Run(ctx context.Context) error {
+	if p.notifier == nil {
+		return nil
+	}
+	return p.notifier.Run(ctx)
+}
+
+// reload reads the channels file and applies it.
+func (p *notifications) reload(ctx context.Context) error {
+	config, err := notify.Load(p.path)
 	if err != nil {
 		return fmt.Errorf("channels: %w (--notify names a file)", err)
 	}
-	if err := n.store.Notify(ctx, len(config.Channels) > 0); err != nil {
+	if err := p.store.Notify(ctx, len(config.Channels) > 0); err != nil {
 		return err
 	}
-	if err := n.people.SetConfig(config); err != nil {
+	if err := p.notifier.SetConfig(config); err != nil {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return nil
 }
 
-// wakeNotifier signals new alerts to the notifier.
-func (n *node) wakeNotifier() {
-	if n.people != nil {
-		n.people.Wake()
+// wake signals new alerts to the notifier.
+func (p *notifications) wake() {
+	if p.notifier != nil {
+		p.notifier.Wake()
 	}
 }
 
 // channels returns the channels for the API; nil without notifications.
-func (n *node) channels() web.Channels {
-	if n.people == nil {
+func (p *notifications) channels() web.Channels {
+	if p.notifier == nil {
 		return nil
 	}
-	return n.people
+	return p.notifier
 }
 
-// notifyConditions returns the condition of notifications, if any.
-func (n *node) notifyConditions(ctx context.Context) []web.Condition {
+// conditions returns the condition of notifications, if any.
+func (p *notifications) conditions(ctx context.Context) []web.Condition {
 	const broken = "alerts are decided and people are not told; messages wait in the database"
-	if n.people == nil || n.people.HasNoChannels() {
-		on, err := n.store.Notifying(ctx)
-		if err != nil || !on || !n.owner.Holds(notify.HolderShard) {
+	if p.notifier == nil || p.notifier.HasNoChannels() {
+		on, err := p.store.Notifying(ctx)
+		if err != nil || !on || !p.holds() {
 			return nil // the database has a condition of its own
 		}
 		return []web.Condition{condition("notify", errNoChannels, "", broken)}
 	}
-	c := condition("notify", n.people.Err(), "nothing held up", broken)
-	if states, err := n.people.Channels(ctx); err == nil && c.OK {
+	c := condition("notify", p.notifier.Err(), "nothing held up", broken)
+	if states, err := p.notifier.Channels(ctx); err == nil && c.OK {
 		var failing []string
 		for _, c := range states {
 			if !c.FailingSince.IsZero() {
@@ -89,12 +104,12 @@ func (n *node) notifyConditions(ctx context.Context) []web.Condition {
 	return []web.Condition{c}
 }
 
-// channelGauges returns the states of the channels for /metrics.
-func (n *node) channelGauges(ctx context.Context) []alerts.ChannelState {
-	if n.people == nil {
+// gauges returns the states of the channels for /metrics.
+func (p *notifications) gauges(ctx context.Context) []alerts.ChannelState {
+	if p.notifier == nil {
 		return nil
 	}
-	states, err := n.people.Channels(ctx)
+	states, err := p.notifier.Channels(ctx)
 	if err != nil {
 		return nil // other metrics report the database error
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"deadman/alerts"
+	"deadman/internal/store"
 	"deadman/web"
 )
 
@@ -12,13 +13,14 @@ import (
 // notifier ahead of their next poll.
 type observer struct {
 	*web.Metrics
+	store *store.Store
 	relay *alerts.Relay
 	news  func()
 	log   *slog.Logger
 }
 
 // Alerted processes a written alert.
-func (w observer) Alerted(a alerts.Alert) {
+func (w *observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
 	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()
@@ -26,14 +28,14 @@ func (w observer) Alerted(a alerts.Alert) {
 }
 
 // announce writes a system alert, once regardless of the number of nodes and attempts.
-func (n *node) announce(ctx context.Context, r alerts.SystemAlert) error {
-	return n.observeAlert(n.store.WriteSystemAlert(ctx, r))
+func (w *observer) announce(ctx context.Context, r alerts.SystemAlert) error {
+	return w.observe(w.store.WriteSystemAlert(ctx, r))
 }
 
-// observeAlert passes a written alert to the observer.
-func (n *node) observeAlert(a alerts.Alert, observeAlert bool, err error) error {
-	if observeAlert {
-		n.witness.Alerted(a)
+// observe processes an alert if it was written.
+func (w *observer) observe(a alerts.Alert, isWritten bool, err error) error {
+	if isWritten {
+		w.Alerted(a)
 	}
 	return err
 }

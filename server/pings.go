@@ -37,20 +37,8 @@ func (p *pingHandler) noteLost(err error) {
 	}
 }
 
-// openPings creates the ping handler.
-func (n *node) openPings() *pingHandler {
-	writer := &pings.LogWriter{Store: n.store, Log: n.log}
-	return &pingHandler{
-		Resolver: &pings.Resolver{Store: n.store, Book: n.book, Now: n.clock.Now},
-		Receiver: pings.NewTaker(pings.Receiver{
-			Book: n.book, Ledger: n.ledger(), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n}, Log: writer,
-		}),
-		writer: writer, missed: n.hearing.MarkMissed,
-	}
-}
-
 // pingObserver receives the results of pings.
-type pingObserver struct{ *node }
+type pingObserver struct{ *manualJobs }
 
 // Beaten implements pings.Observer.
 func (b pingObserver) Beaten(done futurejobs.ApplyResult) { b.observeApplied(done) }

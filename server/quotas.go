@@ -12,6 +12,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/access"
 	"deadman/internal/bus"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 )
 
@@ -32,13 +33,13 @@ const (
 // quotas keeps this node's view of prefix quotas up to date: the limits, and their use on all nodes.
 type quotas struct {
 	*access.Quotas
-	store *store.Store
-	bus   *bus.Bus
-	holds func() bool                 // this node does the maintenance
-	known func() []string             // prefixes of users that log in without tokens
-	count func(limit string, n int64) // counts refusals
-	now   func() time.Time
-	log   *slog.Logger
+	store  *store.Store
+	alerts *bus.StreamOfAlerts
+	holds  func() bool                 // this node does the maintenance
+	known  func() []string             // prefixes of users that log in without tokens
+	count  func(limit string, n int64) // counts refusals
+	now    func() time.Time
+	log    *slog.Logger
 
 	mu       sync.Mutex
 	countAt  time.Time // earliest time of the next job count
@@ -48,11 +49,7 @@ type quotas struct {
 
 // Run refreshes until ctx ends, and then saves the remaining use.
 func (q *quotas) Run(ctx context.Context) error {
-	r := rounds{
-		every: quotasEvery, do: q.refresh, log: q.log, level: slog.LevelWarn,
-		failed: "quotas cannot be read or their use written", works: "quotas are read and their use is written again",
-	}
-	err := r.Run(ctx)
+	err := periodic.RunAfter(ctx, quotasEvery, q.log, "quota refresh", q.refresh)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotasEvery)
 	defer cancel()
 	if err := q.keep(last); err != nil {
@@ -73,7 +70,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	room, since := q.bus.AlertsRoom()
+	room, since := q.alerts.Room()
 	q.Set(all, room)
 	if len(all) == 0 {
 		return nil
@@ -300,39 +297,6 @@ func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUs
 
 // quotaStep is the step of the alerts about quotas.
 const quotaStep = "quota"
-
-// overQuota returns alarms for the limits with recent refusals on any node. A refused rule is reported only to the
-// client.
-func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
-	for _, q := range known {
-		for _, use := range q.Use {
-			refusal := s.refusal(q.Prefix, use.Limited)
-			if use.Limited == access.LimitRules || refusal.RefusedAt.IsZero() || s.now.Sub(refusal.RefusedAt) > quotaRemarked {
-				continue
-			}
-			severity := alerts.Error
-			if use.Limited == access.LimitEvents || use.Limited == access.LimitEventBytes {
-				severity = alerts.Warning
-			}
-			all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
-				Topic: quotaTopic(q.Prefix, use.Limited), Step: quotaStep, Status: alerts.Firing, Severity: severity, Since: s.now,
-				Text:   q.Exceeded(use.Limited, use.Most).Error(),
-				Labels: map[string]string{"prefix": q.Prefix, "quota": string(use.Limited)},
-			}})
-		}
-	}
-	return all
-}
-
-// refusal returns the number and the last time of refusals by a limit of a prefix.
-func (s situation) refusal(prefix string, what access.Limited) access.LimitUse {
-	for _, use := range s.refusals[prefix] {
-		if use.Limited == what {
-			return use
-		}
-	}
-	return access.LimitUse{}
-}
 
 func quotaTopic(prefix string, what access.Limited) string {
 	return fmt.Sprintf("quota/%s*/%s", prefix, what)

@@ -29,7 +29,7 @@ func fill(t *testing.T, url string, bytes int64, most int) {
 			Rule: "late", Key: fmt.Sprint(i), DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
 		}
 	}
-	if _, err := wire.Publish(t.Context(), said); err != nil && !strings.Contains(err.Error(), "max_bytes") {
+	if _, err := wire.AlertPublisher.Publish(t.Context(), said); err != nil && !strings.Contains(err.Error(), "max_bytes") {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,9 @@
 package server
 
-import "context"
+import (
+	"context"
+	"log/slog"
+)
 
 // operatorFile is a configuration file that a running node can reload.
 type operatorFile struct {
@@ -9,31 +12,33 @@ type operatorFile struct {
 	read func(context.Context) error
 }
 
-// operatorFiles returns the reloadable files.
-func (n *node) operatorFiles() []operatorFile {
-	return []operatorFile{{n.Config.Hooks, n.readHooks}, {n.Notify, n.reloadChannels}, {n.Login, n.readLogin}}
+// reloader reloads the operator's files.
+type reloader struct {
+	files  []operatorFile
+	signal <-chan struct{} // Config.Reload
+	log    *slog.Logger
 }
 
-// reload reloads the files on each receive from Config.Reload, until ctx ends.
-func (n *node) reload(ctx context.Context) error {
+// Run reloads the files on each signal, until ctx ends.
+func (r *reloader) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, more := <-n.Reload:
+		case _, more := <-r.signal:
 			if !more {
 				return nil
 			}
 		}
-		for _, f := range n.operatorFiles() {
+		for _, f := range r.files {
 			if f.path == "" {
 				continue
 			}
 			if err := f.read(ctx); err != nil {
-				n.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
+				r.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
 				continue
 			}
-			n.log.Info("a file was read again", "file", f.path)
+			r.log.Info("a file was read again", "file", f.path)
 		}
 	}
 }

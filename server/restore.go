@@ -13,8 +13,8 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
-	"deadman/internal/bus"
 	"deadman/internal/events"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 	"deadman/rules"
 	"deadman/web"
@@ -30,8 +30,8 @@ const (
 
 // alertStream reads the stream of alerts for a comparison.
 type alertStream interface {
-	Info(ctx context.Context, stream string) (events.Info, error)
-	AlertsBetween(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error]
+	Info(ctx context.Context) (events.Info, error)
+	Between(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error]
 }
 
 // comparison detects that the database went back to an earlier state, through a failover that lost commits or a
@@ -57,6 +57,7 @@ type comparison struct {
 	remark func(context.Context, alerts.SystemAlert) error
 	raised func(alerts.Alert)
 	log    *slog.Logger
+	status *periodic.Status
 
 	seen alerts.Mark // the last one read or written by the node
 	own  bool        // written by the node
@@ -71,36 +72,22 @@ type comparison struct {
 
 // Run compares until ctx ends.
 func (c *comparison) Run(ctx context.Context) error {
-	tick := time.NewTicker(compareEvery)
-	defer tick.Stop()
-	for {
+	return c.status.Run(ctx, compareEvery, func(ctx context.Context) error {
 		err := c.round(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			c.note(err)
 		}
-		c.note(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
-// note records and logs the result of a round.
+// note records the result of a round.
 func (c *comparison) note(err error) {
 	c.sure = err == nil
 	c.mu.Lock()
-	before := c.failed
+	defer c.mu.Unlock()
 	c.failed, c.restore = err, c.seen.Restore
 	c.compared = c.compared || c.sure
-	c.mu.Unlock()
-	switch {
-	case err != nil && before == nil:
-		c.log.Warn("the alert stream cannot be compared with the database; trying again", "err", err)
-	case err == nil && before != nil:
-		c.log.Info("the alert stream is compared with the database again")
-	}
 }
 
 // round compares once:
@@ -109,7 +96,7 @@ func (c *comparison) note(err error) {
 //  2. It records a detected restore, once for all nodes.
 //  3. The holder of restoreShard advances the mark, reports a recorded restore and settles it.
 func (c *comparison) round(ctx context.Context) error {
-	info, err := c.stream.Info(ctx, bus.AlertsStream)
+	info, err := c.stream.Info(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,7 +161,7 @@ func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, fi
 		n, batch = n+len(unknown), batch[:0]
 		return err
 	}
-	for a, err := range c.stream.AlertsBetween(ctx, after, through) {
+	for a, err := range c.stream.Between(ctx, after, through) {
 		if err != nil {
 			return n, first, err
 		}
@@ -323,13 +310,13 @@ func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error)
 // ordered by id.
 func (c *comparison) open(ctx context.Context, r alerts.Restore, last uint64) ([]alerts.Alert, error) {
 	open := alerts.Open{}
-	for a, err := range c.stream.AlertsBetween(ctx, r.From, r.To) {
+	for a, err := range c.stream.Between(ctx, r.From, r.To) {
 		if err != nil {
 			return nil, err
 		}
 		open.Read(a)
 	}
-	for a, err := range c.stream.AlertsBetween(ctx, r.To, last) {
+	for a, err := range c.stream.Between(ctx, r.To, last) {
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 )
 
@@ -34,11 +35,7 @@ func (w *schemaWatch) Run(ctx context.Context) error {
 	if w.store.SingleProcess() {
 		return nil // no other program migrates the database
 	}
-	r := rounds{
-		every: w.every, atOnce: true, do: w.step, log: w.log, level: slog.LevelWarn,
-		failed: "the version of the schema cannot be read or reported", works: "the version of the schema is read and reported again",
-	}
-	return r.Run(ctx)
+	return periodic.Run(ctx, w.every, w.log, "schema watch", w.step)
 }
 
 // step reads the schema:

@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/google/uuid"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -25,86 +28,35 @@ func Run(ctx context.Context, c Config) error {
 	return errors.Join(n.run(ctx), n.close())
 }
 
-// run runs the components. They stop in two phases, so that leases are held while running checks are settled. Any
-// other order would break no promise either.
-func (n *node) run(ctx context.Context) error {
-	listener, err := n.listen()
+// newSelf returns this process as a node of the database.
+func newSelf(version string) futurejobs.Node {
+	host, err := os.Hostname()
 	if err != nil {
-		return err
+		host = "unknown host"
 	}
-	if err := n.setupAccess(ctx, listener.Addr()); err != nil {
-		return errors.Join(err, listener.Close())
+	return futurejobs.Node{
+		ID: uuid.Must(uuid.NewV7()).String(), Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: version, StartedAt: time.Now().UTC(),
 	}
-	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-
-	group, working := errgroup.WithContext(ctx)
-	context.AfterFunc(working, func() {
-		n.draining.Store(true)
-		time.AfterFunc(n.Drain, cut)
-	})
-	group.Go(func() error { return n.sweeper.Run(working, drain) })
-	group.Go(func() error { return n.hearing.Run(working) })
-	group.Go(func() error { return n.clock.Run(working) })
-	group.Go(func() error { return n.watch.Run(working) })
-	group.Go(func() error { return n.shifter.Run(working) })
-	group.Go(func() error { return n.intake.Run(working) })
-	group.Go(func() error { return n.ticker.Run(working) })
-	group.Go(func() error { return n.relay.Run(working) })
-	group.Go(func() error { return n.serveAcks(working) })
-	group.Go(func() error { return n.bus.MaintainAlertsStream(working) })
-	group.Go(func() error { return n.lookout.Run(working) })
-	group.Go(func() error { return n.caution.Run(working) })
-	group.Go(func() error { return n.reload(working) })
-	if n.people != nil {
-		group.Go(func() error { return n.people.Run(working) })
-	}
-	group.Go(func() error { return n.upkeep.Run(working) })
-	group.Go(func() error { return n.blind.Run(working) })
-	group.Go(func() error { return n.compare.Run(working) })
-	group.Go(func() error { return n.schema.Run(working) })
-	group.Go(func() error { return n.alarms.Run(working) })
-	group.Go(func() error { return n.quotas.Run(working) })
-	group.Go(func() error { return n.slots.Run(working) })
-	for _, h := range n.beats {
-		group.Go(func() error { return h.Run(working) })
-	}
-	group.Go(func() error { return n.binding.Run(working) })
-	group.Go(func() error { return n.pings.Run(working) })
-	group.Go(func() error { return n.pings.writer.Run(working) })
-	group.Go(func() error { return web.Serve(working, n.bounded(listener), n.handler(listener.Addr()), n.Drain) })
-
-	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
-	held := make(chan error, 1)
-	go func() { held <- n.owner.Run(holding) }()
-
-	group.Go(func() error { return n.publishEndpoints(listener.Addr()) })
-	err = group.Wait()
-	n.slots.flushLast(drain)
-	letGo()
-	err = errors.Join(err, <-held, n.removeEndpoints())
-	n.log.Info("stopped")
-	return err
 }
 
 // bounded bounds the incoming connections.
-func (n *node) bounded(listener net.Listener) net.Listener {
-	return web.Connections{Max: n.Connections, MaxPerAddr: n.ClientConnections, Proxies: n.TrustedProxies, Log: n.log}.Bound(listener)
+func bounded(listener net.Listener, c Config, log *slog.Logger) net.Listener {
+	return web.Connections{Max: c.Connections, MaxPerAddr: c.ClientConnections, Proxies: c.TrustedProxies, Log: log}.Bound(listener)
 }
 
 // listen opens the HTTP address. A taken default moves to a free port.
-func (n *node) listen() (net.Listener, error) {
-	listener, err := net.Listen("tcp", cmp.Or(n.HTTPAddr, DefaultHTTPAddr))
+func listen(addr string, log *slog.Logger) (net.Listener, error) {
+	listener, err := net.Listen("tcp", cmp.Or(addr, DefaultHTTPAddr))
 	if err == nil {
 		return listener, nil
 	}
-	if n.HTTPAddr != "" {
+	if addr != "" {
 		return nil, fmt.Errorf("listen for HTTP: %w (choose another address with --http-addr; port 0 picks a free one)", err)
 	}
 	moved, movedErr := net.Listen("tcp", "127.0.0.1:0")
 	if movedErr != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", errors.Join(err, movedErr))
 	}
-	n.log.Warn("the default HTTP address is taken; serving on another", "taken", DefaultHTTPAddr, "serving", moved.Addr().String())
+	log.Warn("the default HTTP address is taken; serving on another", "taken", DefaultHTTPAddr, "serving", moved.Addr().String())
 	return moved, nil
 }

@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"deadman/checks/lookup"
+	"deadman/internal/bus"
 	"deadman/internal/sources"
 	"deadman/rules"
 	"deadman/web"
 )
 
 // openSources creates the sources of the operator's file.
-func (n *node) openSources() error {
-	known, err := n.readSources()
+func openSources(c Config, conn *bus.Conn, o lookup.Observer, log *slog.Logger) (all sourceSet, err error) {
+	known, err := readSources(c)
 	if err == nil {
-		n.sources, err = newSourceSet(known, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, n.bus.Conn) }, n.metrics, n.log)
+		all, err = newSourceSet(known, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, conn.NATS) }, o, log)
 	}
 	if err != nil {
-		return fmt.Errorf("sources: %w (--sources names a file)", err)
+		return all, fmt.Errorf("sources: %w (--sources names a file)", err)
 	}
-	return nil
+	return all, nil
 }
 
 // OpenSources creates the sources of an operator's file to check rules against, without a node: sources over the
@@ -56,11 +57,11 @@ func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, 
 }
 
 // readSources reads the configured sources file; without one it returns none.
-func (n *node) readSources() ([]sources.Spec, error) {
-	if n.Sources == "" {
+func readSources(c Config) ([]sources.Spec, error) {
+	if c.Sources == "" {
 		return nil, nil
 	}
-	return sources.Load(n.Sources, n.Env)
+	return sources.Load(c.Sources, c.Env)
 }
 
 // sourceSet provides the sources of a node to rules.

@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/internal/events"
+	"deadman/internal/periodic"
 	"deadman/internal/store"
 	"deadman/rules"
 )
@@ -50,11 +51,7 @@ type stallDetector struct {
 
 // Run runs checks until ctx ends.
 func (b *stallDetector) Run(ctx context.Context) error {
-	r := rounds{
-		every: stallCheckInterval, do: b.check, log: b.log, level: slog.LevelWarn,
-		failed: "how far the sweep and the intake came cannot be written down", works: "how far the sweep and the intake came is written down again",
-	}
-	return r.Run(ctx)
+	return periodic.RunAfter(ctx, stallCheckInterval, b.log, "stall detector", b.check)
 }
 
 // Resuming reports the gap of the sweep before the sweep resumes, while the missed due jobs can still be counted.

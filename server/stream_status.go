@@ -1,11 +1,7 @@
 package server
 
 import (
-	"context"
 	"errors"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -30,97 +26,6 @@ type streamStatus struct {
 	tap      *events.Status // nil: read by another node
 	end      *events.Info   // nil: no reply from the broker
 	gone     bool           // the broker reports that it does not exist
-}
-
-// Streams implements web.Streams.
-func (n *node) Streams(ctx context.Context) ([]web.Stream, error) {
-	reads := n.book.SubjectsByStream()
-	all := make([]streamStatus, 0, len(reads))
-	for _, name := range slices.Sorted(maps.Keys(reads)) {
-		all = append(all, streamStatus{name: name})
-	}
-	if err := n.loadStreamStatus(ctx, all); err != nil {
-		return nil, err
-	}
-	n.fetchStreamEnds(ctx, all)
-	out := make([]web.Stream, len(all))
-	for i, s := range all {
-		out[i] = s.toAPI(n.clock.Now())
-		rules := n.book.RulesReading(s.name)
-		out[i].Rules = append([]string{}, rules[:min(len(rules), maxListedRules)]...)
-		out[i].RuleCount, out[i].Subjects = len(rules), len(reads[s.name])
-	}
-	return out, nil
-}
-
-// loadStreamStatus loads the state of the streams known to the database and this node's intake.
-func (n *node) loadStreamStatus(ctx context.Context, all []streamStatus) error {
-	cursors, err := n.store.Cursors(ctx)
-	if err != nil {
-		return err
-	}
-	progress, err := n.store.Progress(ctx)
-	if err != nil {
-		return err
-	}
-	holders, err := n.shardHolders(ctx)
-	if err != nil {
-		return err
-	}
-	taps := n.intake.Status()
-	for i := range all {
-		s := &all[i]
-		s.cursor, s.readBy = cursors[s.name], holders[futurejobs.ShardOf("stream", s.name, n.store.Shards())]
-		if at := slices.IndexFunc(progress, func(p store.Progress) bool { return p.Topic == intakeTopic+s.name }); at >= 0 {
-			s.progress = progress[at]
-		}
-		if at := slices.IndexFunc(taps, func(t events.Status) bool { return t.Stream == s.name }); at >= 0 {
-			s.tap = &taps[at]
-		}
-	}
-	return nil
-}
-
-// shardHolders returns the names of the nodes that hold shards, by shard.
-func (n *node) shardHolders(ctx context.Context) (map[int16]string, error) {
-	nodes, err := n.store.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	leases, err := n.store.Leases(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names, holders := make(map[string]string), make(map[int16]string)
-	for _, node := range nodes {
-		names[node.ID] = node.Name
-	}
-	for _, l := range leases {
-		if !l.Expired {
-			holders[l.Shard] = names[l.Node]
-		}
-	}
-	return holders, nil
-}
-
-// fetchStreamEnds queries the broker for the ends of the streams, concurrently.
-func (n *node) fetchStreamEnds(ctx context.Context, all []streamStatus) {
-	if !n.bus.Connected() {
-		return // reply at once without the ends
-	}
-	ctx, cancel := context.WithTimeout(ctx, streamInfoTimeout)
-	defer cancel()
-	var asked sync.WaitGroup
-	for i := range all {
-		asked.Go(func() {
-			info, err := n.bus.Info(ctx, all[i].name)
-			if err == nil {
-				all[i].end = &info
-			}
-			all[i].gone = errors.Is(err, events.ErrGone)
-		})
-	}
-	asked.Wait()
 }
 
 // toAPI returns the stream in its API form.

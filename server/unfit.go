@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"deadman/internal/bus"
 )
 
 // unfitness collects the reasons that this node should hold no shards. Each function returns a sentence without
@@ -42,20 +44,15 @@ func (b *brokerless) reason() string {
 	return ""
 }
 
-// unfitness returns the reasons of the node.
-func (n *node) unfitness() unfitness {
-	all := unfitness{n.schema.Unfit, func() string { return n.sweeper.Unfit(n.Lease) }}
-	if n.server == nil { // an embedded broker fails with its node and is not usable by others
-		broker := brokerless{err: n.brokerErr, now: time.Now, bound: n.Lease}
-		all = append(all, broker.reason)
-	}
-	return all
+// newBrokerless returns a detector that reports the broker unusable after a lease.
+func newBrokerless(b *bus.Bus, lease time.Duration) *brokerless {
+	return &brokerless{err: func() error { return brokerErr(b) }, now: time.Now, bound: lease}
 }
 
 // brokerErr returns the reason that this node cannot use the broker: it is not connected, or the last query of the
 // stream of alerts failed. A server may be reachable but not know the leader of the streams, have no JetStream, or
 // deny permissions to the node's user.
-func (n *node) brokerErr() error {
-	_, err := n.bus.AlertsStreamUsage()
-	return errors.Join(n.natsErr(), err)
+func brokerErr(b *bus.Bus) error {
+	_, err := b.AlertsStream.Usage()
+	return errors.Join(natsErr(b.Conn), err)
 }

@@ -7,21 +7,28 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"deadman/internal/webhooks"
 )
 
-// readHooks reads the webhooks file and applies it.
-func (n *node) readHooks(context.Context) error {
-	known, err := readHooks(n.Config.Hooks)
+// hookFile is the operator's file of webhooks.
+type hookFile struct {
+	path    string // empty: no webhooks
+	current atomic.Pointer[webhooks.Set]
+}
+
+// read reads the file and applies it.
+func (h *hookFile) read(context.Context) error {
+	known, err := readHooks(h.path)
 	if err == nil {
-		n.hooks.Store(&known)
+		h.current.Store(&known)
 	}
 	return err
 }
 
-// hookOf returns the webhook with the name, or nil.
-func (n *node) hookOf(name string) *webhooks.Webhook { return (*n.hooks.Load())[name] }
+// hook returns the webhook with the name, or nil.
+func (h *hookFile) hook(name string) *webhooks.Webhook { return (*h.current.Load())[name] }
 
 // readHooks reads a webhooks file and the secret files it names; without a file it returns none. The error covers all
 // invalid secrets.

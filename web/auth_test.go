@@ -232,7 +232,7 @@ func TestPrefixOfAStream(t *testing.T) {
 	s.alert("1", "of somebody else", time.Hour)
 	f := follow(t, s.URL, "?backlog=10", ours...)
 	acme := alerts.Alert{ID: alerts.ID{7}, Rule: "acme-late", Key: "2", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "ours"}}}
-	_, err := s.bus.Publish(t.Context(), []alerts.Alert{acme})
+	_, err := s.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{acme})
 	fatal(t, err)
 	if _, a := f.next(t); a.Rule != "acme-late" {
 		t.Errorf("it is told of %s", a.Rule)

@@ -52,7 +52,7 @@ func github(body string) []string { return []string{"X-Hub-Signature-256", "sha2
 // last returns the sequence of the last event.
 func (s *stand) last() uint64 {
 	s.t.Helper()
-	info, err := s.bus.Info(s.t.Context(), "DEADMAN_EVENTS")
+	info, err := s.bus.Streams.Info(s.t.Context(), "DEADMAN_EVENTS")
 	fatal(s.t, err)
 	return info.LastSeq
 }
@@ -93,7 +93,7 @@ func TestHooks(t *testing.T) {
 		t.Errorf("the stream ends at %d, want 5", got)
 	}
 
-	reader, err := s.bus.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
+	reader, err := s.bus.Streams.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
 	fatal(t, err)
 	defer reader.Close()
 	got, err := reader.Next(t.Context(), 10, 5*time.Second)

@@ -32,6 +32,12 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// published is the broker as the API uses it.
+type published struct {
+	*bus.EventPublisher
+	*bus.AlertReader
+}
+
 // stand is the handler over a real store and a real broker. The test itself does the work of the sweeper and the intake.
 type stand struct {
 	*httptest.Server
@@ -72,7 +78,7 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	fatal(t, err)
 	t.Cleanup(wire.Close)
 	book := rules.NewCatalog(db, db.Shards())
-	registry := &rules.Registry{Store: db, Binder: wire, Book: book, Jobs: db, Log: quiet}
+	registry := &rules.Registry{Store: db, Binder: wire.Binder, Book: book, Jobs: db, Log: quiet}
 	_, err = registry.Save(t.Context(), []byte(unshipped), "", rules.SaveOptions{})
 	fatal(t, err)
 	fatal(t, book.Refresh(t.Context()))
@@ -82,7 +88,7 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
 		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Book: book,
-		Letters: &events.DeadLetters{DeadLetterStore: db, Book: book, Now: time.Now}, Wire: wire, Memory: db, Mutes: db, Open: toEverybody,
+		Letters: &events.DeadLetters{DeadLetterStore: db, Book: book, Now: time.Now}, Wire: published{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: toEverybody,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
 		Log:     quiet,
@@ -151,7 +157,7 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
 	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
 	fatal(s.t, err)
-	sent, err := s.bus.Publish(ctx, waiting)
+	sent, err := s.bus.AlertPublisher.Publish(ctx, waiting)
 	fatal(s.t, err)
 	fatal(s.t, s.store.MarkPublished(ctx, sent))
 	return a

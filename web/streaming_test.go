@@ -64,7 +64,7 @@ func (s *stand) alertsComing() {
 			case <-time.After(20 * time.Millisecond):
 			}
 			a := alerts.Alert{ID: alerts.ID{byte(i), byte(i >> 8), 9}, Rule: "order-unshipped", Key: "1", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "news"}}}
-			if _, err := s.bus.Publish(ctx, []alerts.Alert{a}); err != nil {
+			if _, err := s.bus.AlertPublisher.Publish(ctx, []alerts.Alert{a}); err != nil {
 				return
 			}
 		}

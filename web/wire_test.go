@@ -72,7 +72,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%+v", other)
 	}
 
-	reader, err := s.bus.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
+	reader, err := s.bus.Streams.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
 	fatal(t, err)
 	defer reader.Close()
 	events, err := reader.Next(t.Context(), 10, 5*time.Second)
@@ -110,7 +110,7 @@ func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 		return taken
 	}
 	// A publisher on NATS has used the id already.
-	_, _, _, err := s.bus.PublishEvent(t.Context(), "orders.shipped", nil, nil, "order-77")
+	_, _, _, err := s.bus.EventPublisher.PublishEvent(t.Context(), "orders.shipped", nil, nil, "order-77")
 	fatal(t, err)
 	for i, c := range []struct {
 		subject, header string

@@ -144,7 +144,7 @@ func (r *relayRun) reset(ctx context.Context) error {
 	if err := r.js.DeleteStream(ctx, bus.AlertsStream); err != nil {
 		return err
 	}
-	return r.bus.InspectAlertsStream(ctx)
+	return r.bus.AlertsStream.Inspect(ctx)
 }
 
 // measure runs one way and checks that each alert is in the stream once.
@@ -177,7 +177,7 @@ func (r *relayRun) relay(ctx context.Context) error {
 	for i := range shards {
 		shards[i] = int16(i)
 	}
-	if err := alerts.NewRelay(marked, r.bus, func() []int16 { return shards }, slog.New(slog.DiscardHandler)).Run(working); err != nil {
+	if err := alerts.NewRelay(marked, r.bus.AlertPublisher, func() []int16 { return shards }, slog.New(slog.DiscardHandler)).Run(working); err != nil {
 		return err
 	}
 	return ctx.Err()

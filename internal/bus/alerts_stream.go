@@ -3,10 +3,25 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+	"deadman/internal/periodic"
+)
+
+// Streams created by deadman.
+const (
+	AlertsStream = "DEADMAN_ALERTS"
+	EventsStream = "DEADMAN_EVENTS"
+
+	alertSubjects = "deadman.alerts.>"
 )
 
 // Intervals and thresholds of maintaining the stream of alerts.
@@ -16,6 +31,18 @@ const (
 	fillsUp    = 0.8             // share of its limits that is logged
 	fillsAgain = 0.75            // share below which it may be logged again
 )
+
+// StreamOfAlerts maintains the stream DEADMAN_ALERTS.
+type StreamOfAlerts struct {
+	conn        *Conn
+	streams     *Streams
+	replication replication
+	events      *StreamOfEvents
+
+	batches  atomic.Bool  // the stream accepts batches
+	msgLimit atomic.Int64 // largest message of the stream; 0 or less: unlimited
+	usage    streamUsage
+}
 
 // streamUsage is the state of the stream of alerts at its last check.
 type streamUsage struct {
@@ -28,14 +55,84 @@ type streamUsage struct {
 	warned bool
 }
 
-// MaintainAlertsStream checks the stream of alerts periodically until ctx ends.
-func (b *Bus) MaintainAlertsStream(ctx context.Context) error {
+// ensure creates the stream of alerts unless it exists, and reports whether it did. An existing stream keeps its
+// operator's limits.
+func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
+	begun := time.Now()
+	_, err = a.conn.js.Stream(ctx, AlertsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = a.replication.create(ctx, a.conn.opts.alertsConfig())
+		made = err == nil
+	}
+	if err == nil {
+		err = a.replicate(ctx)
+	}
+	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
+		err = a.configure(ctx)
+	}
+	err = a.conn.denied.explain(err, begun, streamAPI("*", AlertsStream))
+	switch {
+	case err == nil:
+		return made, nil
+	case isCode(err, codeStorageExceeded):
+		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, a.conn.opts.AlertsBytes)
+	case unready(err):
+		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
+	case errors.Is(err, events.ErrGone): // the server lags behind the leader that created it for another node
+		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
+	}
+	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
+}
+
+// replicate adds the missing copies of both streams.
+func (a *StreamOfAlerts) replicate(ctx context.Context) error {
+	if err := a.replication.addReplicas(ctx, AlertsStream, nil); err != nil {
+		return err
+	}
+	return a.events.replicate(ctx)
+}
+
+// configure enables batches on the stream of alerts if the server supports them, and records the configuration.
+// Without batches alerts are published one by one.
+func (a *StreamOfAlerts) configure(ctx context.Context) error {
+	info, err := a.streams.ask(ctx, AlertsStream)
+	if err != nil {
+		return err
+	}
+	if cfg := info.Config; !cfg.AllowAtomicPublish {
+		cfg.AllowAtomicPublish = true
+		begun := time.Now()
+		if s, err := a.conn.js.UpdateStream(ctx, cfg); err == nil {
+			info = s.CachedInfo()
+		} else {
+			a.conn.log.Info("the stream of alerts takes no batches; alerts go one by one, which is slower",
+				"stream", AlertsStream, "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
+		}
+	}
+	a.noteConfig(info)
+	a.usage.mu.Lock()
+	defer a.usage.mu.Unlock()
+	a.fill(info)
+	return nil
+}
+
+// noteConfig records the configuration that publishing depends on.
+func (a *StreamOfAlerts) noteConfig(info *jetstream.StreamInfo) {
+	a.batches.Store(info.Config.AllowAtomicPublish)
+	a.msgLimit.Store(int64(info.Config.MaxMsgSize))
+}
+
+// Maintain checks the streams of alerts and events periodically until ctx ends.
+func (a *StreamOfAlerts) Maintain(ctx context.Context) error {
+	status := periodic.NewStatus(a.conn.log, slog.LevelWarn, "alerts stream check")
 	for {
 		next := keepEvery
-		if b.InspectAlertsStream(ctx) != nil { // AlertsStreamUsage returns the error
+		err := a.Inspect(ctx)
+		status.Set(ctx, err)
+		if err != nil {
 			next = keepAgain
 		}
-		b.LookAtEvents(ctx)
+		a.events.Inspect(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -44,32 +141,32 @@ func (b *Bus) MaintainAlertsStream(ctx context.Context) error {
 	}
 }
 
-// InspectAlertsStream checks the stream of alerts once. It recreates a deleted stream and applies configuration
-// changes by operators. A stream that is nearly full is logged once.
-func (b *Bus) InspectAlertsStream(ctx context.Context) error {
-	ctx, cancel := b.withTimeout(ctx)
+// Inspect checks the stream of alerts once. It recreates a deleted stream and applies configuration changes by
+// operators. A stream that is nearly full is logged once.
+func (a *StreamOfAlerts) Inspect(ctx context.Context) error {
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	begun := time.Now()
-	info, err := b.ask(ctx, AlertsStream)
+	info, err := a.streams.ask(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err = b.recreateAlerts(ctx); err == nil {
-			info, err = b.ask(ctx, AlertsStream)
+		if err = a.recreate(ctx); err == nil {
+			info, err = a.streams.ask(ctx, AlertsStream)
 		}
 	}
-	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
-	b.filling.mu.Lock()
-	defer b.filling.mu.Unlock()
-	if b.filling.err = err; err != nil {
+	err = a.conn.denied.explain(err, begun, streamAPI("*", AlertsStream))
+	a.usage.mu.Lock()
+	defer a.usage.mu.Unlock()
+	if a.usage.err = err; err != nil {
 		return err
 	}
-	b.noteStreamConfig(info)
-	b.fill(info)
+	a.noteConfig(info)
+	a.fill(info)
 	return nil
 }
 
 // fill records the usage of the stream. The caller holds the lock.
-func (b *Bus) fill(info *jetstream.StreamInfo) {
-	f := &b.filling
+func (a *StreamOfAlerts) fill(info *jetstream.StreamInfo) {
+	f := &a.usage
 	f.madeAt = info.Created.UTC()
 	f.cap, f.since = max(0, info.Config.MaxBytes), info.State.FirstTime.UTC()
 	if info.State.Msgs == 0 {
@@ -79,54 +176,48 @@ func (b *Bus) fill(info *jetstream.StreamInfo) {
 	switch {
 	case f.share >= fillsUp && !f.warned:
 		f.warned = true
-		b.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
+		a.conn.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
 			"stream", AlertsStream, "full_percent", int(f.share*100), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes)
 	case f.share < fillsAgain && f.warned:
 		f.warned = false
-		b.log.Info("the stream of alerts has room again", "stream", AlertsStream, "full_percent", int(f.share*100))
+		a.conn.log.Info("the stream of alerts has room again", "stream", AlertsStream, "full_percent", int(f.share*100))
 	}
 }
 
-// backlog is the state of DEADMAN_EVENTS at its last check.
-type backlog struct {
-	mu     sync.Mutex
-	share  float64
-	known  bool
-	warned bool
-}
-
-// LookAtEvents checks DEADMAN_EVENTS once, if it exists. It logs once if the stream has no limit, as one created by
-// an earlier version.
-func (b *Bus) LookAtEvents(ctx context.Context) {
-	ctx, cancel := b.withTimeout(ctx)
+// recreate creates the stream of alerts if it was deleted, and logs that.
+func (a *StreamOfAlerts) recreate(ctx context.Context) error {
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	info, err := b.ask(ctx, EventsStream)
-	b.backlog.mu.Lock()
-	defer b.backlog.mu.Unlock()
-	l := &b.backlog
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		l.share, l.known = 0, true
-		return
-	case err != nil: // ingest reports it
-		l.known = false
-		return
+	made, err := a.ensure(ctx)
+	if made {
+		a.conn.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it unless it is published again, and those of their own have to be made again",
+			"stream", AlertsStream, "remedy", "deadman alert republish --since 24h, or as far back as they miss it")
 	}
-	c := info.Config
-	l.share, l.known = max(share(info.State.Bytes, c.MaxBytes), share(info.State.Msgs, c.MaxMsgs)), true
-	if c.MaxBytes <= 0 && !l.warned {
-		b.log.Warn("the stream of events has no max_bytes, so that one publisher can fill the disk; set one that is larger than what it has",
-			"stream", EventsStream, "bytes", info.State.Bytes, "remedy", "nats stream edit "+EventsStream+" --max-bytes 4GiB")
-	}
-	l.warned = c.MaxBytes <= 0
+	return err
 }
 
-// EventsFilled returns the fill level of DEADMAN_EVENTS at the last check, 1 being full. It is 0 if the stream does
-// not exist or has no limit. ok is false if the level is unknown.
-func (b *Bus) EventsFilled() (share float64, ok bool) {
-	b.backlog.mu.Lock()
-	defer b.backlog.mu.Unlock()
-	return b.backlog.share, b.backlog.known
+// Usage returns the fill level of the stream of alerts at the last check, 1 being full, and the error of that
+// check.
+func (a *StreamOfAlerts) Usage() (share float64, err error) {
+	a.usage.mu.Lock()
+	defer a.usage.mu.Unlock()
+	return a.usage.share, a.usage.err
+}
+
+// Room returns the byte limit of the stream of alerts, 0 being unlimited, and the time of its oldest alert, at the
+// last check. The time is zero if the stream is empty or was not checked yet.
+func (a *StreamOfAlerts) Room() (most int64, since time.Time) {
+	a.usage.mu.Lock()
+	defer a.usage.mu.Unlock()
+	return a.usage.cap, a.usage.since
+}
+
+// CreatedAt returns the creation time of the stream of alerts at the last successful check, or zero before
+// that. A different time means a different stream.
+func (a *StreamOfAlerts) CreatedAt() time.Time {
+	a.usage.mu.Lock()
+	defer a.usage.mu.Unlock()
+	return a.usage.madeAt
 }
 
 // share returns used as a fraction of a limit. It is 0 if the limit is not over 0.
@@ -137,38 +228,10 @@ func share(used uint64, limit int64) float64 {
 	return float64(used) / float64(limit)
 }
 
-// AlertsStreamUsage returns the fill level of the stream of alerts at the last check, 1 being full, and the error of
-// that check.
-func (b *Bus) AlertsStreamUsage() (share float64, err error) {
-	b.filling.mu.Lock()
-	defer b.filling.mu.Unlock()
-	return b.filling.share, b.filling.err
-}
-
-// AlertsRoom returns the byte limit of the stream of alerts, 0 being unlimited, and the time of its oldest alert, at
-// the last check. The time is zero if the stream is empty or was not checked yet.
-func (b *Bus) AlertsRoom() (most int64, since time.Time) {
-	b.filling.mu.Lock()
-	defer b.filling.mu.Unlock()
-	return b.filling.cap, b.filling.since
-}
-
-// AlertsStreamCreatedAt returns the creation time of the stream of alerts at the last successful check, or zero
-// before that. A different time means a different stream.
-func (b *Bus) AlertsStreamCreatedAt() time.Time {
-	b.filling.mu.Lock()
-	defer b.filling.mu.Unlock()
-	return b.filling.madeAt
-}
-
-// recreateAlerts creates the stream of alerts if it was deleted, and logs that.
-func (b *Bus) recreateAlerts(ctx context.Context) error {
-	ctx, cancel := b.withTimeout(ctx)
-	defer cancel()
-	made, err := b.ensureAlerts(ctx)
-	if made {
-		b.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it unless it is published again, and those of their own have to be made again",
-			"stream", AlertsStream, "remedy", "deadman alert republish --since 24h, or as far back as they miss it")
-	}
-	return err
+// unready reports whether JetStream may answer later.
+func unready(err error) bool {
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, context.DeadlineExceeded) ||
+		isCode(err, codeNotAvailable)
 }

@@ -22,7 +22,7 @@ func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 		"by one alert":   func() { publishAlerts(t, b, some(1)) },
 		"by many alerts": func() { publishAlerts(t, b, some(20)) },
 		"by a look": func() {
-			if err := b.InspectAlertsStream(t.Context()); err != nil {
+			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -63,21 +63,21 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 	}
 	bind := func(subject string) {
 		t.Helper()
-		if _, err := b.Bind(t.Context(), []string{subject}); err != nil {
+		if _, err := b.Binder.Bind(t.Context(), []string{subject}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	filled := func(want float64) {
 		t.Helper()
-		b.LookAtEvents(t.Context())
-		if share, ok := b.EventsFilled(); !ok || math.Abs(share-want) > 0.06 {
+		b.EventsStream.Inspect(t.Context())
+		if share, ok := b.EventsStream.Usage(); !ok || math.Abs(share-want) > 0.06 {
 			t.Errorf("%.2f is filled, known %v; want %.2f", share, ok, want)
 		}
 	}
 	publish := func(n int) {
 		t.Helper()
 		for range n {
-			if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", make([]byte, 100<<10), nil, ""); err != nil {
+			if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", make([]byte, 100<<10), nil, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,11 +100,11 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 		bind(fmt.Sprintf("orders.more%d", most))
 		before := info().State
 		again := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 1<<20, slog.New(slog.NewTextHandler(said, nil)) })
-		if _, err := again.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", most)}); err != nil {
+		if _, err := again.Binder.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", most)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			again.LookAtEvents(t.Context())
+			again.EventsStream.Inspect(t.Context())
 		}
 		if got := info(); got.Config.MaxBytes != most || got.State.Msgs != before.Msgs {
 			t.Errorf("the operator set %d, and it is %d; %d messages of %d are left", most, got.Config.MaxBytes, got.State.Msgs, before.Msgs)
@@ -127,7 +127,7 @@ func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.Bind(t.Context(), []string{"orders.created"}); err != nil {
+	if _, err := b.Binder.Bind(t.Context(), []string{"orders.created"}); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := bustest.JetStream(t, s.ClientURL()).Stream(t.Context(), bus.EventsStream)
@@ -158,20 +158,20 @@ func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
 	look := func(warnings int, least, most float64) {
 		t.Helper()
 		for range 2 {
-			if err := b.InspectAlertsStream(t.Context()); err != nil {
+			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := strings.Count(said.String(), "level=WARN"); n != warnings {
 			t.Errorf("%d warnings, want %d:\n%s", n, warnings, said)
 		}
-		if full, err := b.AlertsStreamUsage(); err != nil || full < least || full > most {
+		if full, err := b.AlertsStream.Usage(); err != nil || full < least || full > most {
 			t.Errorf("full to %v, want from %v to %v: %v", full, least, most, err)
 		}
 	}
 	look(0, 0, 0)
 	batch := some(500)
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err == nil {
 		t.Fatal("it never was full")
 	}
@@ -190,10 +190,10 @@ func TestALookWithoutABroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
-	if err := b.InspectAlertsStream(t.Context()); err == nil {
+	if err := b.AlertsStream.Inspect(t.Context()); err == nil {
 		t.Fatal("nobody was asked, and it is well")
 	}
-	if _, err := b.AlertsStreamUsage(); err == nil {
+	if _, err := b.AlertsStream.Usage(); err == nil {
 		t.Error("how full it is is not known, and it is not said")
 	}
 }

@@ -45,7 +45,7 @@ func follow(t *testing.T, b *bus.Bus, backlog, n int) []alerts.Alert {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var got []alerts.Alert
-	for a, err := range b.Follow(ctx, backlog) {
+	for a, err := range b.AlertReader.Follow(ctx, backlog) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func storedMessage(t *testing.T, js jetstream.JetStream) uint64 {
 func TestAlertsArriveAsTheyWere(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	batch := some(2500) // more than fit in flight at once
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err != nil || len(sent) != len(batch) {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 	}
@@ -86,7 +86,7 @@ func TestAlertIsACloudEvent(t *testing.T) {
 	b := connect(t, s, func(o *bus.Options) { o.PublicURL = "https://deadman.example" })
 	a := alert(1)
 	a.Key = "größe 1\n%"
-	if _, err := b.Publish(t.Context(), []alerts.Alert{a}); err != nil {
+	if _, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{a}); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := bustest.JetStream(t, s.ClientURL()).Stream(t.Context(), bus.AlertsStream)
@@ -124,7 +124,7 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	batch := some(20)
 	publishAll := func() {
 		t.Helper()
-		if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
+		if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	other.Severity = alerts.Info
 	eventually(t, "the duplicate window is over", func() bool {
 		var refusal *alerts.RejectedError
-		if _, err := b.Publish(t.Context(), []alerts.Alert{other}); err != nil && !errors.As(err, &refusal) {
+		if _, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{other}); err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)
 		}
 		return storedMessage(t, js) == uint64(len(batch)+1)
@@ -154,7 +154,7 @@ func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
 	b := connect(t, server, func(o *bus.Options) { o.Window = 2 * time.Second })
 	js := bustest.JetStream(t, server.ClientURL())
 	batch := some(3)
-	if sent, err := b.Publish(t.Context(), batch[:2]); err != nil || len(sent) != 2 {
+	if sent, err := b.AlertPublisher.Publish(t.Context(), batch[:2]); err != nil || len(sent) != 2 {
 		t.Fatalf("%d of 2, %v", len(sent), err)
 	}
 	stream, err := js.Stream(t.Context(), bus.AlertsStream)
@@ -164,13 +164,13 @@ func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	var refusal *alerts.RejectedError
 	if !errors.As(err, &refusal) || len(refusal.Alerts) != 2 || len(sent) != 1 {
 		t.Errorf("%d of 3 are said to be published: %v", len(sent), err)
 	}
 	for begun := time.Now(); err != nil && time.Since(begun) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
-		_, err = b.Publish(t.Context(), batch)
+		_, err = b.AlertPublisher.Publish(t.Context(), batch)
 	}
 	if n := storedMessage(t, js); n != 3 || err != nil {
 		t.Errorf("%d of 3 alerts are in the stream: %v", n, err)
@@ -184,7 +184,7 @@ func TestTwoRelaysAtOnce(t *testing.T) {
 	for range 2 {
 		b := connect(t, s)
 		both.Go(func() {
-			if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
+			if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 				t.Errorf("%d of %d, %v", len(sent), len(batch), err)
 			}
 		})
@@ -199,7 +199,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s, func(o *bus.Options) { o.AlertsBytes = 20_000 })
 	batch := some(100)
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err == nil || len(sent) == 0 || len(sent) == len(batch) || !strings.Contains(err.Error(), "max_bytes") {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 	}
@@ -240,19 +240,19 @@ func TestOperatorsLimitsStay(t *testing.T) {
 func TestFollowIsLive(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	want := some(5)
-	if _, err := b.Publish(t.Context(), want[:2]); err != nil {
+	if _, err := b.AlertPublisher.Publish(t.Context(), want[:2]); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var got []alerts.Alert
-	for a, err := range b.Follow(ctx, 1) {
+	for a, err := range b.AlertReader.Follow(ctx, 1) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got = append(got, a); len(got) == 4 {
 			cancel()
-		} else if _, err := b.Publish(ctx, want[len(got)+1:len(got)+2]); err != nil {
+		} else if _, err := b.AlertPublisher.Publish(ctx, want[len(got)+1:len(got)+2]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,13 +278,13 @@ func TestFollowersHoldFew(t *testing.T) {
 	for i := range many {
 		many[i].Text = strings.Repeat("x", 200<<10)
 	}
-	if sent, err := b.Publish(t.Context(), many); err != nil || len(sent) != len(many) {
+	if sent, err := b.AlertPublisher.Publish(t.Context(), many); err != nil || len(sent) != len(many) {
 		t.Fatal(len(sent), err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := 0
-	for _, err := range b.Follow(ctx, len(many)) {
+	for _, err := range b.AlertReader.Follow(ctx, len(many)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestPublishWithoutABroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
-	sent, err := b.Publish(t.Context(), some(3))
+	sent, err := b.AlertPublisher.Publish(t.Context(), some(3))
 	if !errors.Is(err, bus.ErrUnreachable) || len(sent) > 0 {
 		t.Errorf("%d alerts were sent to nobody, %v", len(sent), err)
 	}

@@ -53,7 +53,7 @@ func batchesOf(messages []*jetstream.RawStreamMsg) (sizes []int, alone int) {
 
 func publishAlerts(t *testing.T, b *bus.Bus, batch []alerts.Alert) {
 	t.Helper()
-	if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
+	if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 func bind(t *testing.T, b *bus.Bus, subjects ...string) []rules.StreamBinding {
 	t.Helper()
-	reads, err := b.Bind(t.Context(), subjects)
+	reads, err := b.Binder.Bind(t.Context(), subjects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
 		t.Error(diff)
 	}
-	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	got := bind(t, b, "orders.created")
@@ -95,7 +95,7 @@ func TestBindFindsStreams(t *testing.T) {
 			t.Errorf("%s: %s", c.subject, diff)
 		}
 	}
-	roads, err := b.Routes(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
+	roads, err := b.Binder.Routes(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func TestBindRefuses(t *testing.T) {
 		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "orders..created",
 		".orders", "*.nobody", "orders.", "orders. created", "orders.\x00", strings.Repeat("a", 300),
 	} {
-		if _, err := b.Bind(t.Context(), []string{"fine", subject}); !errors.Is(err, rules.ErrSubject) {
+		if _, err := b.Binder.Bind(t.Context(), []string{"fine", subject}); !errors.Is(err, rules.ErrSubject) {
 			t.Errorf("%q: %v", subject, err)
 		}
 	}
-	if _, _, _, err := b.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
 		t.Errorf("a refused rule changed something: %v", err)
 	}
 }
@@ -133,13 +133,13 @@ func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
 	makeStream(t, js, jetstream.StreamConfig{Name: "MOVED", Subjects: []string{"moved.*"}, SubjectTransform: &jetstream.SubjectTransformConfig{Source: "moved.*", Destination: "elsewhere.{{wildcard(1)}}"}})
-	if _, err := b.Bind(t.Context(), []string{"moved.a"}); !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), "MOVED") {
+	if _, err := b.Binder.Bind(t.Context(), []string{"moved.a"}); !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), "MOVED") {
 		t.Errorf("what is stored under another subject: %v", err)
 	}
 	makeStream(t, js, jetstream.StreamConfig{Name: "FANS", Subjects: []string{"fans.>"}, Retention: jetstream.InterestPolicy})
 
 	for subject, stream := range map[string]string{"work.done": "WORK", "fans.*": "FANS"} {
-		_, err := b.Bind(t.Context(), []string{subject})
+		_, err := b.Binder.Bind(t.Context(), []string{subject})
 		if !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), stream) || !strings.Contains(err.Error(), "sources") {
 			t.Errorf("%s: %v", subject, err)
 		}
@@ -170,7 +170,7 @@ func TestNodesBindAtOnce(t *testing.T) {
 		}
 		all.Go(func() {
 			for i := range each {
-				if _, err := b.Bind(t.Context(), []string{fmt.Sprintf("node%d.event%d", n, i)}); err != nil {
+				if _, err := b.Binder.Bind(t.Context(), []string{fmt.Sprintf("node%d.event%d", n, i)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -195,7 +195,7 @@ func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roads, err := b.Routes(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
+	roads, err := b.Binder.Routes(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server)
 	server.Close()
-	if _, err := b.Routes(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := b.Binder.Routes(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("%v, want ErrUnreachable", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestStreamsThatGoWhileTheyAreLookedFor(t *testing.T) {
 	}()
 	found := map[int]int{}
 	for made.Load() < 500 {
-		reads, err := b.Find(t.Context(), []string{"orders.created"})
+		reads, err := b.Binder.Find(t.Context(), []string{"orders.created"})
 		if err != nil {
 			t.Error(err)
 			break

@@ -87,7 +87,7 @@ func TestRestartKeepsEvents(t *testing.T) {
 	b := connect(t, s)
 	bind(t, b, "orders.created")
 	for i := range 3 {
-		if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", fmt.Appendf(nil, "%d", i), nil, ""); err != nil {
+		if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", fmt.Appendf(nil, "%d", i), nil, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,8 +161,8 @@ func TestReconnects(t *testing.T) {
 	b := connectURL(t, s.ClientURL())
 	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
 	s.Close()
-	eventually(t, "the loss is noticed", func() bool { return !b.Connected() })
-	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); !errors.Is(err, bus.ErrUnreachable) {
+	eventually(t, "the loss is noticed", func() bool { return !b.Conn.Connected() })
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", nil, nil, ""); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("an event without a broker: %v", err)
 	}
 
@@ -171,7 +171,7 @@ func TestReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	eventually(t, "the connection is back", b.Connected)
+	eventually(t, "the connection is back", b.Conn.Connected)
 	bind(t, b, "orders.created")
 }
 
@@ -193,7 +193,7 @@ func TestUncleanStop(t *testing.T) {
 	bind(t, b, "orders.created")
 	publish := func(b *bus.Bus) {
 		t.Helper()
-		if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", []byte("1"), nil, ""); err != nil {
+		if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", []byte("1"), nil, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -90,7 +90,7 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 	}
 	batch := some(50)
 	for range 2 { // the second time they exist already
-		if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
+		if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 		}
 	}
@@ -101,13 +101,13 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 	stop(servers[1])
 	more := some(100)
 	eventually(t, "alerts are published with one server less", func() bool {
-		sent, err := b.Publish(t.Context(), more)
+		sent, err := b.AlertPublisher.Publish(t.Context(), more)
 		return err == nil && len(sent) == len(more)
 	})
 	if got := follow(t, b, 200, 100); len(got) != 100 {
 		t.Errorf("%d alerts", len(got))
 	}
-	info, err := b.Info(t.Context(), bus.AlertsStream)
+	info, err := b.Streams.Info(t.Context(), bus.AlertsStream)
 	if err != nil || info.LastSeq != 100 {
 		t.Errorf("%d alerts in the stream, want 100: %v", info.LastSeq, err)
 	}

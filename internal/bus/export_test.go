@@ -1,4 +1,4 @@
 package bus
 
 // UnlessThere is the first half of PublishTick.
-var UnlessThere = (*Bus).tickMessage
+var UnlessThere = (*TickPublisher).tickMessage

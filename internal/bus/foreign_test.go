@@ -35,7 +35,7 @@ func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
 		"deadman.alerts.a.warning.2": "", "deadman.alerts.a.warning.3": `{"id":7}`, "deadman.alerts.a.warning.4": string(elsewhere), "deadman.alerts.a.warning.5": "null",
 	}
 	for i, a := range want {
-		if _, err := b.Publish(t.Context(), []alerts.Alert{a}); err != nil {
+		if _, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{a}); err != nil {
 			t.Fatal(err)
 		}
 		if i != 1 {
@@ -50,7 +50,7 @@ func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
 	if diff := cmp.Diff(want, follow(t, b, 100, len(want))); diff != "" {
 		t.Errorf("followed (-want +got):\n%s", diff)
 	}
-	if got := b.Foreign(); got != uint64(len(foreign)) {
+	if got := b.AlertReader.Foreign(); got != uint64(len(foreign)) {
 		t.Errorf("%d were passed over, want %d", got, len(foreign))
 	}
 	if n := strings.Count(log.String(), "is passed over"); n != 1 || !strings.Contains(log.String(), "deadman.alerts.") {
@@ -72,7 +72,7 @@ func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 			}
 		}
 		for range 2 { // the second time they exist already
-			if sent, err := b.Publish(t.Context(), want); err != nil || len(sent) != batch {
+			if sent, err := b.AlertPublisher.Publish(t.Context(), want); err != nil || len(sent) != batch {
 				t.Fatalf("%s: %d sent, %v", name, len(sent), err)
 			}
 		}

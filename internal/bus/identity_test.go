@@ -292,7 +292,7 @@ func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
 				eventually(t, "it is said why the broker refuses", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.says)) })
 			}
 			c.rotate()
-			eventually(t, "the connection is back", b.Connected)
+			eventually(t, "the connection is back", b.Conn.Connected)
 		})
 	}
 }

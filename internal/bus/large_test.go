@@ -21,7 +21,7 @@ func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	large := alert(0)
 	large.Event = append(append([]byte{'"'}, bytes.Repeat([]byte("<"), 250<<10)...), '"')
-	sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
+	sent, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{large, alert(1)})
 	if err != nil || len(sent) != 2 {
 		t.Fatalf("%d of 2 alerts sent, %v", len(sent), err)
 	}
@@ -41,13 +41,13 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 			said := &bustest.Log{}
 			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
 			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
-			if err := b.InspectAlertsStream(t.Context()); err != nil {
+			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			large := alert(0)
 			large.Text = strings.Repeat("ä", 1<<20)
 			large.Labels = map[string]string{"team": strings.Repeat("x", 4000)}
-			sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
+			sent, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{large, alert(1)})
 			if err != nil || len(sent) != 2 {
 				t.Fatalf("%d of 2 alerts sent, %v", len(sent), err)
 			}
@@ -71,7 +71,7 @@ func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
 	b := connectURL(t, srv.ClientURL())
 	batch := some(10)
 	batch[4].Key = strings.Repeat("ä", 250)
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if !errors.Is(err, nats.ErrMaxPayload) || !strings.Contains(err.Error(), "max_payload") || len(sent) != 9 {
 		t.Errorf("%d of 9 sent beside one that is too large: %v", len(sent), err)
 	}

@@ -61,7 +61,7 @@ func TestAMissingPermissionToSayAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sent, err := b.Publish(t.Context(), some(100))
+	sent, err := b.AlertPublisher.Publish(t.Context(), some(100))
 	if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "publish on deadman.alerts.>") || len(sent) != 0 {
 		t.Errorf("%d sent, %v", len(sent), err)
 	}
@@ -80,7 +80,7 @@ func TestAnAlertThatIsHeldUp(t *testing.T) {
 		batch[i].Key = []string{"a", "b"}[i%2]
 	}
 	batch[2].Severity = alerts.Critical // of a
-	sent, err := b.Publish(t.Context(), batch)
+	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if !errors.Is(err, bus.ErrDenied) {
 		t.Error(err)
 	}
@@ -117,10 +117,10 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 	defer cancel()
 	for subject, publish := range map[string]func() error{
 		"orders.created": func() error {
-			_, _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "")
+			_, _, _, err := b.EventPublisher.PublishEvent(patient, "orders.created", nil, nil, "")
 			return err
 		},
-		"beats.deadman": func() error { return b.PublishCore(patient, "beats.deadman", nil) },
+		"beats.deadman": func() error { return b.Messages.Publish(patient, "beats.deadman", nil) },
 	} {
 		for range 10 {
 			answer := make(chan error, 1)
@@ -135,7 +135,7 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 			}
 		}
 	}
-	if err := b.PublishCore(patient, "others", nil); err != nil {
+	if err := b.Messages.Publish(patient, "others", nil); err != nil {
 		t.Errorf("what is permitted, after a denial: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestAMissingPermissionToBind(t *testing.T) {
 			defer cancel()
 			for range 3 {
 				answer := make(chan error, 1)
-				go func() { _, err := b.Bind(patient, []string{"orders.created"}); answer <- err }()
+				go func() { _, err := b.Binder.Bind(patient, []string{"orders.created"}); answer <- err }()
 				select {
 				case err := <-answer:
 					if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), permission) {

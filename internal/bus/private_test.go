@@ -18,7 +18,7 @@ func TestFilesOfStreamsAreOfThisUserAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	b := connect(t, serve(t, dir))
 	bind(t, b, "orders.created")
-	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", []byte("{}"), nil, ""); err != nil {
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", []byte("{}"), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	files := 0

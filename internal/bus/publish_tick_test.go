@@ -53,7 +53,7 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	e := due("imports.due")
 	for range 2 {
-		if err := b.PublishTick(t.Context(), e, unheld); err != nil {
+		if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
 			t.Fatal(err)
 		}
 		got := on(t, js, bus.EventsStream, e.Subject)
@@ -71,7 +71,7 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.PublishTick(t.Context(), due("imports.*"), unheld); !errors.Is(err, bus.ErrSubject) {
+	if err := b.TickPublisher.PublishTick(t.Context(), due("imports.*"), unheld); !errors.Is(err, bus.ErrSubject) {
 		t.Errorf("on a wildcard: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestEmittedEventsAreLookedForFirst(t *testing.T) {
 	publish(e.ID)
 	publish("import-due-2")
 	for range 2 {
-		if err := b.PublishTick(t.Context(), e, unheld); err != nil {
+		if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	for _, b := range nodes {
 		all.Go(func() {
 			for range 20 {
-				if err := b.PublishTick(t.Context(), e, unheld); err != nil {
+				if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
 					t.Error(err)
 				}
 			}
@@ -152,11 +152,11 @@ func TestEmittedEventsAreNotPublishedOnAnOldLook(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	e := due("imports.due")
-	stale, err := bus.UnlessThere(b, t.Context(), e)
+	stale, err := bus.UnlessThere(b.TickPublisher, t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.PublishTick(t.Context(), e, unheld); err != nil {
+	if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
 		t.Fatal(err)
 	}
 	stale.Header.Del("Nats-Msg-Id") // the window is over

@@ -79,7 +79,7 @@ func TestFollowPastWhatLooksLikeAStatus(t *testing.T) {
 	if diff := cmp.Diff(want, follow(t, b, 100, len(want))); diff != "" {
 		t.Errorf("followed (-want +got):\n%s", diff)
 	}
-	if got := b.Foreign(); got != uint64(len(all)) {
+	if got := b.AlertReader.Foreign(); got != uint64(len(all)) {
 		t.Errorf("%d were passed over, want %d", got, len(all))
 	}
 }

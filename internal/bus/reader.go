@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	futurejobs "deadman/future_jobs"
@@ -16,105 +15,24 @@ import (
 	"deadman/internal/failpoints"
 )
 
-var errReconnected = errors.New("the connection was made anew")
+var _ events.Reader = (*reader)(nil)
 
-var (
-	_ events.Streams = (*Bus)(nil)
-	_ events.Reader  = (*reader)(nil)
-)
+var errSubjects = errors.New("it takes in other subjects now")
 
-// Limits of one pull. Its bytes bound a reader's memory, and two missing heartbeats end the reader.
-const (
-	pullMessages  = 2000
-	pullBytes     = 8 << 20
-	followBytes   = 512 << 10 // for a follower, because hundreds of them may run
-	pullExpiry    = 30 * time.Second
-	pullHeartbeat = time.Second
-	idleConsumer  = time.Minute // the broker then deletes the consumer of a dead node
-)
-
-// reader reads a stream through its own consumer, without storage or acknowledgements, because the cursor is in the
-// database. Any irregularity, such as a delivery gap or a reconnect, ends the reader. A new reader continues from the
-// cursor, so no message is skipped.
+// reader reads a stream and accounts for the sequences that it does not return. A new reader continues from the cursor,
+// so no message is skipped.
 type reader struct {
-	bus      *Bus
-	stream   string
-	subjects []string // empty: all
-	match    bool     // the reader filters, because the broker could not
-	created  time.Time
-	takes    []string // subjects of the stream at opening
-	consumer jetstream.Consumer
-	name     string
-	most     int // bytes of a pull, or more if a single message may be larger
+	*consumer
+	streams *Streams
+	takes   []string // subjects of the stream at opening
 
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
-	batch      *pull     // nil: no open request
-	pulled     time.Time // time of the last request
-	delivered  uint64    // consumer sequence of the last message
-	reconnects uint64
-	clear      uint64 // no message on the subjects up to this sequence
-	pending    uint64 // messages on the subjects after the last one
-	quiet      bool   // the last Next returned no messages
-	closed     atomic.Bool
-
-	accounts bool          // tracks gaps
-	own      bool          // the stream takes in only the subjects of the reader
-	last     uint64        // last sequence that was returned or is in a gap
-	gaps     []events.Span // sequences not returned: on other subjects, or lost
-	until    time.Time     // time of the message after the last gap; zero: none yet
-	loss     events.Loss   // found but not yet returned by Lost
-}
-
-// Read opens a reader of a stream's messages on the subjects after a sequence. The reader returns ErrReaderLost if
-// reading was interrupted, ErrDenied if the broker's user lacks a permission, ErrStreamReplaced if the stream was
-// recreated, and jetstream's own error if it was deleted.
-func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
-	return b.read(ctx, stream, after, subjects, pullBytes)
-}
-
-// read is Read with a size of pulls.
-func (b *Bus) read(ctx context.Context, stream string, after uint64, subjects []string, most int) (*reader, error) {
-	ctx, cancel := b.withTimeout(ctx)
-	defer cancel()
-	r := &reader{bus: b, stream: stream, subjects: broadest(subjects), most: most, reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
-	info, err := b.leaderInfo(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	r.created, r.takes, r.own = createdAt(info), info.Config.Subjects, ownsAll(info, r.subjects)
-	if info.State.FirstSeq > after {
-		r.skip(info.State.FirstSeq, firstAt(info))
-		r.last = info.State.FirstSeq - 1
-	}
-	if err := r.openWith(ctx, func(cfg *jetstream.ConsumerConfig) {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
-	}); err != nil {
-		return nil, fmt.Errorf("read stream %s: %w", stream, err)
-	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r, nil
-}
-
-// openWith creates the consumer. begin sets its start.
-func (r *reader) openWith(ctx context.Context, begin func(*jetstream.ConsumerConfig)) (err error) {
-	cfg := jetstream.ConsumerConfig{
-		Description: "deadman",
-		AckPolicy:   jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
-		InactiveThreshold: idleConsumer, FilterSubjects: r.subjects,
-	}
-	begin(&cfg)
-	begun := time.Now()
-	r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
-	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
-		cfg.FilterSubjects, r.match = nil, true
-		r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
-	}
-	if err != nil {
-		return r.bus.denied.explain(err, begun, consumerAPI("CREATE", r.stream))
-	}
-	r.name, r.pending = r.consumer.CachedInfo().Name, r.consumer.CachedInfo().NumPending
-	return nil
+	clear uint64        // no message on the subjects up to this sequence
+	quiet bool          // the last Next returned no messages
+	own   bool          // the stream takes in only the subjects of the reader
+	last  uint64        // last sequence that was returned or is in a gap
+	gaps  []events.Span // sequences not returned: on other subjects, or lost
+	until time.Time     // time of the message after the last gap; zero: none yet
+	loss  events.Loss   // found but not yet returned by Lost
 }
 
 // Next implements events.Reader.
@@ -134,6 +52,7 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 		if err != nil {
 			return nil, err
 		}
+		r.skip(e.Seq, e.At)
 		if ok {
 			got = append(got, e)
 			failpoints.Point("reader.message")
@@ -143,122 +62,124 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 	return got, nil
 }
 
-// one returns the next message, or nil after the timeout. If the caller already has some messages, it does not wait.
-func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (*nats.Msg, error) {
-	for {
-		if err := r.pull(); err != nil {
-			return nil, err
-		}
-		if some && len(r.batch.messages) == 0 {
-			return nil, nil
-		}
-		select {
-		case msg, ok := <-r.batch.messages:
-			if ok {
-				return msg, nil
-			}
-			if err := r.ended(); err != nil {
-				return nil, err
-			}
-			if some {
-				return nil, r.pull() // a caller gets at most one pull's bytes at once
-			}
-		case <-timeout:
-			return nil, nil
-		case <-ctx.Done():
-			if some {
-				return nil, nil // otherwise the caller's messages would be lost
-			}
-			return nil, ctx.Err()
-		}
+// skip records that the sequences after r.last and before seq were not returned. Lost checks whether the stream still
+// has messages there.
+func (r *reader) skip(seq uint64, until time.Time) {
+	if seq > r.last+1 {
+		r.gaps = append(r.gaps, events.Span{First: r.last + 1, Last: seq - 1})
+		r.until = until
 	}
+	r.last = max(r.last, seq)
 }
 
-// pull ensures an open request.
-func (r *reader) pull() error {
-	if r.batch != nil && len(r.batch.messages) > 0 {
+// Left implements events.Reader.
+func (r *reader) Left() uint64 { return r.pending }
+
+// Lost implements events.Reader.
+//
+// 1. Without a gap nothing is lost, and the broker is not asked.
+// 2. The leader is asked after the last message was returned. So a message in a gap that the stream still has is on
+// another subject.
+// 3. A sequence in a gap is lost if the stream has no message at it.
+func (r *reader) Lost(ctx context.Context) (events.Loss, error) {
+	if err := r.settlePending(ctx); err != nil {
+		return events.Loss{}, err
+	}
+	loss := r.loss
+	if len(r.gaps) > 0 {
+		gone, err := r.deletions().gone(ctx, r.gaps)
+		if err != nil {
+			return events.Loss{}, err
+		}
+		loss.Gone = append(loss.Gone, gone...)
+		loss.Until = r.until
+	}
+	slices.SortFunc(loss.Gone, func(a, b events.Span) int { return cmp.Compare(a.First, b.First) })
+	loss.AtMost = !r.own
+	r.gaps, r.loss = nil, events.Loss{}
+	return loss, nil
+}
+
+// deletions returns the search for deleted messages of the stream.
+func (r *reader) deletions() deletions { return deletions{r.streams, r.stream, r.created} }
+
+// settlePending asks the consumer whether its pending messages still exist. A stream that lost all of them sends no
+// further message that would show it.
+func (r *reader) settlePending(ctx context.Context) error {
+	if !r.quiet || r.pending == 0 {
 		return nil
 	}
-	if r.closed.Load() || r.bus.nc.Stats().Reconnects != r.reconnects {
-		return r.lost(errReconnected)
+	done, err := r.exhausted(ctx)
+	if done {
+		r.pending = 0
 	}
-	if r.batch != nil {
-		return nil
-	}
-	r.pulled = time.Now()
-	batch, err := startPull(r.ctx, r.bus.nc, r.stream, r.name, max(r.most, int(r.bus.nc.MaxPayload())+r.most/8))
-	if err != nil {
-		return r.lost(err)
-	}
-	r.batch = batch
-	return nil
+	return err
 }
 
-// ended handles the end of a pull and clears it for the next one.
-func (r *reader) ended() error {
-	err := r.batch.err
-	r.batch.stop()
-	r.batch = nil
-	if err == nil {
-		return nil
-	}
-	return r.lost(r.bus.denied.explain(err, r.pulled, consumerAPI("MSG.NEXT", r.stream)))
-}
-
-// lost returns the error that ends the reader. After ErrDenied a new reader is pointless.
-func (r *reader) lost(why error) error {
-	if errors.Is(why, ErrDenied) {
-		return fmt.Errorf("read stream %s: %w", r.stream, why)
-	}
-	return fmt.Errorf("%w: stream %s: %w", ErrReaderLost, r.stream, why)
-}
-
-// event converts a message to an event. ok is false if the message is not on the reader's subjects.
-func (r *reader) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return e, false, r.lost(err)
-	}
-	if meta.Sequence.Consumer != r.delivered+1 {
-		return e, false, r.lost(fmt.Errorf("delivery %d came after %d", meta.Sequence.Consumer, r.delivered))
-	}
-	r.delivered, r.pending = meta.Sequence.Consumer, meta.NumPending
-	at := meta.Timestamp.UTC().Truncate(time.Microsecond)
-	if r.accounts {
-		r.skip(meta.Sequence.Stream, at)
-	}
-	if r.match && !covers(msg.Subject, r.subjects) {
-		return e, false, nil
-	}
-	return futurejobs.Event{
-		Stream: r.stream, Subject: msg.Subject, Seq: meta.Sequence.Stream, At: at,
-		ID: givenID(msg.Header), Header: msg.Header, Data: msg.Data, StreamCreatedAt: r.created,
-	}, true, nil
-}
-
-// senderIDHeader is the header with the sender's id of an event published over HTTP. The message id derives from it.
-const senderIDHeader = "idempotency-key"
-
-// givenID returns the producer's id of an event.
-func givenID(h nats.Header) string {
-	return cmp.Or(h.Get("ce-id"), h.Get(senderIDHeader), h.Get(jetstream.MsgIDHeader))
-}
-
-// Close implements events.Reader.
-func (r *reader) Close() {
-	if r.closed.Swap(true) {
-		return
-	}
-	r.cancel()
-	if r.batch != nil {
-		r.batch.stop()
-	}
-	if !r.bus.Connected() {
-		return // the broker deletes the consumer by itself
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// End implements events.Reader. It asks the stream's leader, because only the leader has every acknowledged message.
+// The consumer may run beside a copy that is behind.
+func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	if err := r.bus.js.DeleteConsumer(ctx, r.stream, r.name); err != nil {
-		r.bus.log.Debug("a consumer is left to the broker", "stream", r.stream, "err", err)
+	info, err := r.streams.ask(ctx, r.stream)
+	if err != nil {
+		return 0, false, err
 	}
+	if !createdAt(info).Equal(r.created) {
+		return 0, false, fmt.Errorf("%w: stream %s", ErrStreamReplaced, r.stream)
+	}
+	if !slices.Equal(r.takes, info.Config.Subjects) {
+		return 0, false, r.lost(errSubjects)
+	}
+	return info.State.LastSeq, leads(info.Cluster) && r.feedsAllSubjects(info), nil
+}
+
+// feedsAllSubjects reports whether the stream takes in all subjects that are read from it. If a subject moved to
+// another stream, the end of this stream is not the end of its events.
+func (r *reader) feedsAllSubjects(info *jetstream.StreamInfo) bool {
+	return !slices.ContainsFunc(r.subjects, func(s string) bool { return !carries(info, s) })
+}
+
+// Drained implements events.Reader. Most often the end is the reader's position, so no request is necessary.
+//
+// 1. The stream's leader is asked whether it has a message on the subjects.
+// 2. Then it is asked for the messages lost up to the end. A message that still exists existed before, so it is on
+// another subject.
+// 3. A lost message may still be on its way to the reader. The consumer is asked about that.
+func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	from := max(seq, r.clear)
+	if end <= from {
+		return true, nil
+	}
+	for _, subject := range r.querySubjects() {
+		next, err := r.streams.next(ctx, r.stream, subject, from+1)
+		if err != nil || next.Seq > 0 && next.Seq <= end {
+			return false, err
+		}
+	}
+	if end > r.last {
+		gone, err := r.deletions().gone(ctx, []events.Span{{First: r.last + 1, Last: end}})
+		if err != nil {
+			return false, err
+		}
+		if len(gone) > 0 {
+			if done, err := r.exhausted(ctx); !done || err != nil {
+				return false, err
+			}
+			r.loss.Gone = append(r.loss.Gone, gone...)
+		}
+		r.last = end
+	}
+	r.clear = end
+	return true, nil
+}
+
+// querySubjects returns the subjects to query.
+func (r *reader) querySubjects() []string {
+	if len(r.subjects) == 0 {
+		return []string{">"}
+	}
+	return r.subjects
 }

@@ -21,7 +21,7 @@ import (
 
 func read(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) events.Reader {
 	t.Helper()
-	r, err := b.Read(t.Context(), stream, after, subjects)
+	r, err := b.Streams.Read(t.Context(), stream, after, subjects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func drained(t *testing.T, r events.Reader, seq uint64) bool {
 
 func publish(t *testing.T, b *bus.Bus, subject string) uint64 {
 	t.Helper()
-	_, seq, _, err := b.PublishEvent(t.Context(), subject, nil, nil, "")
+	_, seq, _, err := b.EventPublisher.PublishEvent(t.Context(), subject, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestTheEndOfASubjectThatMoved(t *testing.T) {
 	b := connect(t, s)
 	bind(t, b, "a.*")
 	for subject, want := range map[string]bool{"a.x": true, "moved.x": false} {
-		r, err := b.Read(t.Context(), bus.EventsStream, 0, []string{subject})
+		r, err := b.Streams.Read(t.Context(), bus.EventsStream, 0, []string{subject})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestTheEndOfASubjectThatMoved(t *testing.T) {
 		}
 		r.Close()
 	}
-	r, err := b.Read(t.Context(), bus.EventsStream, 0, []string{"a.x"})
+	r, err := b.Streams.Read(t.Context(), bus.EventsStream, 0, []string{"a.x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestEventSaysWhatItIs(t *testing.T) {
 		{nil, "m1", "m1"},
 		{map[string][]string{"ce-id": {"c1"}, "traceparent": {"00-a-b-01"}}, "m2", "c1"},
 	} {
-		stream, seq, _, err := b.PublishEvent(t.Context(), "orders.created", []byte(`{"id":1}`), c.header, c.id)
+		stream, seq, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", []byte(`{"id":1}`), c.header, c.id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,16 +181,16 @@ func TestPublishEventRefuses(t *testing.T) {
 		"orders.*": bus.ErrSubject, ">": bus.ErrSubject, "deadman.alerts.x.info.1": bus.ErrSubject,
 		"$JS.API.INFO": bus.ErrSubject, "_INBOX.x": bus.ErrSubject, "": bus.ErrSubject, "orders.lost": bus.ErrNoStream,
 	} {
-		if _, _, _, err := b.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {
+		if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {
 			t.Errorf("%q: %v", subject, err)
 		}
 	}
 	large := make([]byte, 2<<20)
-	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", large, nil, ""); !errors.Is(err, bus.ErrTooLarge) || !strings.Contains(err.Error(), "2097152") {
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", large, nil, ""); !errors.Is(err, bus.ErrTooLarge) || !strings.Contains(err.Error(), "2097152") {
 		t.Errorf("an event of two megabytes: %v", err)
 	}
 	header := map[string][]string{"nats-Expected-Last-Sequence": {"7"}}
-	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, header, ""); !errors.Is(err, bus.ErrHeader) {
+	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", nil, header, ""); !errors.Is(err, bus.ErrHeader) {
 		t.Errorf("a header for the broker: %v", err)
 	}
 }
@@ -298,7 +298,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 	publish(t, b, "orders.a")
 	publish(t, b, "orders.b")
 	r := read(t, b, "ORDERS", 2, "orders.>")
-	first, err := b.Info(t.Context(), "ORDERS")
+	first, err := b.Streams.Info(t.Context(), "ORDERS")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 		}
 		return errors.Is(err, bus.ErrReaderLost)
 	})
-	second, err := b.Info(t.Context(), "ORDERS")
+	second, err := b.Streams.Info(t.Context(), "ORDERS")
 	if err != nil || second.CreatedAt.Equal(first.CreatedAt) || second.LastSeq != 3 {
 		t.Errorf("%+v, then %+v, %v", first, second, err)
 	}
@@ -334,7 +334,7 @@ func TestBeforeATime(t *testing.T) {
 	}
 	all := drain(t, b, bus.EventsStream, 0)
 	for i, at := range []time.Time{all[0].At.Add(-time.Second), all[0].At, all[1].At, all[2].At, all[2].At.Add(time.Hour)} {
-		got, err := b.Before(t.Context(), bus.EventsStream, at)
+		got, err := b.Streams.Before(t.Context(), bus.EventsStream, at)
 		if want := uint64(min(i, 3)); err != nil || got != want {
 			t.Errorf("before the first message after %v: %d, %v, want %d", at, got, err, want)
 		}
@@ -356,7 +356,7 @@ func TestReaderEndsWithTheConnection(t *testing.T) {
 	}
 	addr := s.ClientURL()[len("nats://"):]
 	s.Close()
-	eventually(t, "the connection is lost", func() bool { return !b.Connected() }) // the reader notices it earlier
+	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() }) // the reader notices it earlier
 	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestReaderEndsWithTheConnection(t *testing.T) {
 		_, err := r.Next(t.Context(), 1, 10*time.Millisecond)
 		return errors.Is(err, bus.ErrReaderLost)
 	})
-	eventually(t, "the connection is back", b.Connected)
+	eventually(t, "the connection is back", b.Conn.Connected)
 	publish(t, b, "x")
 	if diff := cmp.Diff([]uint64{2}, seqs(drain(t, b, bus.EventsStream, 1, "x"))); diff != "" {
 		t.Error(diff)

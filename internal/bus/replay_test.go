@@ -29,7 +29,7 @@ func TestThePastEndsWhereTheStreamForgets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n := 0
-	for _, err := range b.Replay(ctx, "ORDERS", []string{"orders.*"}, time.Time{}, all) {
+	for _, err := range b.Binder.Replay(ctx, "ORDERS", []string{"orders.*"}, time.Time{}, all) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func gather(t *testing.T, b *bus.Bus, subject string, most int, within, quiet ti
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	all, err := b.RequestMany(ctx, subject, most, quiet)
+	all, err := b.Messages.RequestMany(ctx, subject, most, quiet)
 	var said []string
 	for _, m := range all {
 		said = append(said, string(m.Data))
@@ -72,7 +72,7 @@ func TestGather(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := b.RequestMany(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
+	if _, err := b.Messages.RequestMany(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits any more: %v", err)
 	}
 }
@@ -90,7 +90,7 @@ func TestGatherWithoutABroker(t *testing.T) {
 		t.Errorf("silent: %v", err)
 	}
 	proxy.Stop()
-	eventually(t, "the connection is lost", func() bool { return !b.Connected() })
+	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
 	if _, err := gather(t, b, "nobody.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("away: %v", err)
 	}

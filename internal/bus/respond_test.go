@@ -26,7 +26,7 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			asked, ended := make(chan string, 100), make(chan error, 1)
 			go func() {
-				ended <- b.Respond(ctx, "deadman.acks.*", "deadman", func(_ context.Context, subject string, _ []byte) bus.Reply {
+				ended <- b.Messages.Respond(ctx, "deadman.acks.*", "deadman", func(_ context.Context, subject string, _ []byte) bus.Reply {
 					asked <- subject
 					return bus.Reply{Data: []byte("yes")}
 				})

@@ -38,7 +38,7 @@ func TestASlowWay(t *testing.T) {
 	batch := some(400)
 	left, silent := batch, 0
 	for len(left) > 0 {
-		sent, err := b.Publish(t.Context(), left)
+		sent, err := b.AlertPublisher.Publish(t.Context(), left)
 		if len(sent) > 0 && !cmp.Equal(left[:len(sent)], sent) {
 			t.Fatal("the order was not kept")
 		}
@@ -77,17 +77,17 @@ func TestAConnectionThatBreaks(t *testing.T) {
 	left, broken := batch, 0
 	for _, after := range []int{300_000, 900_000, 1_250_000, 2_100_000} {
 		cut(after)
-		sent, err := b.Publish(t.Context(), left)
+		sent, err := b.AlertPublisher.Publish(t.Context(), left)
 		if left = left[len(sent):]; err != nil {
 			broken++
 		}
 		if err := proxy.Toxics.RemoveToxic(t.Context(), "cut"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the connection is back", b.Connected)
+		eventually(t, "the connection is back", b.Conn.Connected)
 	}
 	eventually(t, "all is sent", func() bool {
-		sent, _ := b.Publish(t.Context(), left)
+		sent, _ := b.AlertPublisher.Publish(t.Context(), left)
 		left = left[len(sent):]
 		return len(left) == 0
 	})

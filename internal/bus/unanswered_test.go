@@ -28,8 +28,8 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	bind := func(ctx context.Context, subjects []string) error { _, err := b.Bind(ctx, subjects); return err }
-	find := func(ctx context.Context, subjects []string) error { _, err := b.Find(ctx, subjects); return err }
+	bind := func(ctx context.Context, subjects []string) error { _, err := b.Binder.Bind(ctx, subjects); return err }
+	find := func(ctx context.Context, subjects []string) error { _, err := b.Binder.Find(ctx, subjects); return err }
 
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 	asked("silent, bind", bind)
 	asked("silent, find", find)
 	proxy.Stop()
-	eventually(t, "the connection is lost", func() bool { return !b.Connected() })
+	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
 	asked("away, bind", bind)
 	asked("away, find", find)
 }
@@ -55,10 +55,13 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { _, _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "id"); answer <- err }()
+	go func() {
+		_, _, _, err := b.EventPublisher.PublishEvent(patient, "orders.created", nil, nil, "id")
+		answer <- err
+	}()
 	stored := connect(t, s)
 	eventually(t, "the event is stored", func() bool {
-		info, err := stored.Info(t.Context(), bus.EventsStream)
+		info, err := stored.Streams.Info(t.Context(), bus.EventsStream)
 		return err == nil && info.LastSeq == 1
 	})
 	proxy.Stop()

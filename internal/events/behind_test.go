@@ -66,7 +66,7 @@ func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	w.large(120)
-	_, last, err := w.bus.First(t.Context(), bus.EventsStream, 120)
+	_, last, err := w.bus.Streams.First(t.Context(), bus.EventsStream, 120)
 	if err != nil {
 		t.Fatal(err)
 	}

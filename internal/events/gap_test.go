@@ -37,9 +37,9 @@ func TestHeardSince(t *testing.T) {
 
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
-	eventually(t, "the broker is gone", func() bool { return w.bus.ConnectedFor() == 0 })
+	eventually(t, "the broker is gone", func() bool { return w.bus.Conn.ConnectedFor() == 0 })
 	w.server = w.serve(addr)
-	eventually(t, "the broker is back", func() bool { return w.bus.ConnectedFor() > 0 })
+	eventually(t, "the broker is back", func() bool { return w.bus.Conn.ConnectedFor() > 0 })
 	since := w.heard()
 	if !since.After(first) {
 		t.Errorf("the broker was away, and it is heard since %s", since)

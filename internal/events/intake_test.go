@@ -341,7 +341,7 @@ func TestBrokerComesBack(t *testing.T) {
 	through := w.cursor(bus.EventsStream).ReadThrough
 
 	w.server = w.serve(addr)
-	eventually(t, "the connection is back", w.bus.Connected)
+	eventually(t, "the connection is back", w.bus.Conn.Connected)
 	w.publishIDs("order.created", 5, 10)
 	w.caughtUp(bus.EventsStream, 10)
 	eventually(t, "the status is well", func() bool {

@@ -37,7 +37,7 @@ func (w *world) lost() (n int) {
 // drained waits until all messages of the stream are accounted for.
 func (w *world) drained(stream string) {
 	w.t.Helper()
-	info, err := w.bus.Info(w.t.Context(), stream)
+	info, err := w.bus.Streams.Info(w.t.Context(), stream)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestOverflowWhileReadingIsCounted(t *testing.T) {
 	w := newWorld(t)
 	w.stream(jetstream.StreamConfig{MaxMsgs: 100})
 	w.publishIDs("order.created", 0, 100)
-	r, err := w.bus.Read(t.Context(), "ORDERS", 0, []string{"order.>"})
+	r, err := w.bus.Streams.Read(t.Context(), "ORDERS", 0, []string{"order.>"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // trickling is a broker that receives an event right after each query of a stream's end, so the result does not
 // include it.
 type trickling struct {
-	*bus.Bus
+	*bus.Streams
 	w *world
 
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ type trickling struct {
 
 // Read implements events.Streams.
 func (b *trickling) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
-	r, err := b.Bus.Read(ctx, stream, after, subjects)
+	r, err := b.Streams.Read(ctx, stream, after, subjects)
 	return trickle{r, b}, err
 }
 
@@ -71,7 +71,7 @@ func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, throug
 func TestAMarkIsOlderThanWhatComesAfterTheEndItIsAbout(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
-	b := &trickling{Bus: w.bus, w: w, sent: make(map[uint64]time.Time)}
+	b := &trickling{Streams: w.bus.Streams, w: w, sent: make(map[uint64]time.Time)}
 	marks := make(chan string, 100)
 	w.startReading(b, marking{w.store, func(seq uint64, through time.Time) {
 		b.mu.Lock()

@@ -85,7 +85,7 @@ func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	w.publishIDs("order.created", 0, 30)
-	r, err := w.bus.Read(t.Context(), bus.EventsStream, 0, []string{"order.*"})
+	r, err := w.bus.Streams.Read(t.Context(), bus.EventsStream, 0, []string{"order.*"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestARestoredStreamIsSaid(t *testing.T) {
 		s.create(named("ORDERS", "order.*"))
 		w.publishIDs("order.created", 10, 22) // the same sequences, and more
 		old := w.cursor("ORDERS")
-		info, err := w.bus.Info(t.Context(), "ORDERS")
+		info, err := w.bus.Streams.Info(t.Context(), "ORDERS")
 		if err != nil {
 			t.Fatal(err)
 		}

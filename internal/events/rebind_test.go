@@ -225,7 +225,7 @@ func TestASubjectMovesToACopy(t *testing.T) {
 			w.publishIDs("order.created", 10, 20) // A is deleted before they are read, B has them
 			w.publishIDs("order.shipped", 0, 5)
 			eventually(t, "all is copied", func() bool {
-				info, err := w.bus.Info(t.Context(), "B")
+				info, err := w.bus.Streams.Info(t.Context(), "B")
 				return err == nil && info.LastSeq == 25
 			})
 			s.remove("A")

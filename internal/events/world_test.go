@@ -114,7 +114,7 @@ slot: 1s
 }
 
 func (w *world) registry() *rules.Registry {
-	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
+	return &rules.Registry{Store: w.store, Binder: w.bus.Binder, Book: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
 }
 
 func (w *world) publish(subject, body string) uint64 {
@@ -128,7 +128,7 @@ func (w *world) publish(subject, body string) uint64 {
 
 // send publishes an event from any goroutine.
 func (w *world) send(subject, body string) (uint64, error) {
-	_, seq, _, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
+	_, seq, _, err := w.bus.EventPublisher.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
 	return seq, err
 }
 
@@ -221,7 +221,7 @@ func (w *world) start() *node {
 // startOn is start with a wrapper around the database.
 func (w *world) startOn(ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
-	return w.startReading(w.bus, ledger)
+	return w.startReading(w.bus.Streams, ledger)
 }
 
 // startReading is startOn with a wrapper around the streams too.
@@ -236,7 +236,7 @@ func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectSto
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
 		Streams: streams, Book: book, Store: ledger, Shards: &n.shards,
-		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), BrokerUptime: w.bus.ConnectedFor,
+		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), BrokerUptime: w.bus.Conn.ConnectedFor,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

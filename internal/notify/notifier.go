@@ -15,6 +15,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 )
 
 // The limits and timing of a notifier.
@@ -62,12 +63,12 @@ type Notifier struct {
 	announce  func(context.Context, alerts.SystemAlert) error
 	wake      chan struct{}
 	sending   sync.WaitGroup
-	gaveUpAt  time.Time // used by Step
+	status    *periodic.Status // of routing alerts
+	gaveUpAt  time.Time        // used by Step
 
-	mu     sync.Mutex
-	failed error
-	busy   map[string]bool      // channels with a message in progress
-	rests  map[string]time.Time // failed channels, with the end of their pause
+	mu    sync.Mutex
+	busy  map[string]bool      // channels with a message in progress
+	rests map[string]time.Time // failed channels, with the end of their pause
 }
 
 // New returns a notifier, or an error for an invalid channel.
@@ -78,6 +79,7 @@ func New(o Options) (*Notifier, error) {
 	n := &Notifier{
 		store: o.Store, client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+		status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
 	}
 	if err := n.SetConfig(o.Config); err != nil {
 		return nil, err
@@ -120,11 +122,7 @@ func (n *Notifier) Wake() {
 }
 
 // Err returns the error of routing alerts, or nil. It does not include failing channels; Channels reports those.
-func (n *Notifier) Err() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.failed
-}
+func (n *Notifier) Err() error { return n.status.Err() }
 
 // Run routes alerts and sends messages until ctx ends, and then finishes the messages in progress.
 func (n *Notifier) Run(ctx context.Context) error {
@@ -139,7 +137,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-n.wake:
 		}
-		n.say(ctx, n.Step(ctx))
+		n.status.Set(ctx, n.Step(ctx))
 		timer.Reset(poll)
 	}
 }
@@ -208,23 +206,6 @@ func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	return len(news) == newsBatch, n.store.ApplyPlan(ctx, plan)
-}
-
-// say logs the beginning and the end of routing failures.
-func (n *Notifier) say(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	n.mu.Lock()
-	before := n.failed
-	n.failed = err
-	n.mu.Unlock()
-	switch {
-	case err != nil && before == nil:
-		n.log.Error("messages for people wait; making them is tried again", "err", err)
-	case err == nil && before != nil:
-		n.log.Info("messages for people are made again")
-	}
 }
 
 // Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending

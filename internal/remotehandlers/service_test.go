@@ -23,7 +23,7 @@ import (
 	"deadman/internal/remotehandlers"
 )
 
-var _ remotehandlers.Requester = (*bus.Bus)(nil)
+var _ remotehandlers.Requester = (*bus.Messages)(nil)
 
 // stand is a broker with the connections of a node and of a service.
 type stand struct {
@@ -51,7 +51,7 @@ func newStand(t *testing.T) stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return stand{server, b, remotehandlers.NewServices(b), conn}
+	return stand{server, b, remotehandlers.NewServices(b.Messages), conn}
 }
 
 // serves starts a service with micro that answers under a name until the test ends.
@@ -157,7 +157,7 @@ func TestUnreachableServiceIsOutage(t *testing.T) {
 		t.Error(o)
 	}
 	s.server.Close()
-	for deadline := time.Now().Add(2 * time.Minute); s.bus.Connected(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.bus.Conn.Connected(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the connection stays")
 		}

@@ -22,7 +22,7 @@ import (
 
 // changing is a broker that has something done before the first event may be published, and while it is on its way.
 type changing struct {
-	*bus.Bus
+	*bus.TickPublisher
 	before, during func()
 	once           sync.Once
 	tries          atomic.Int64
@@ -30,7 +30,7 @@ type changing struct {
 
 func (c *changing) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	defer c.tries.Add(1)
-	return c.Bus.PublishTick(ctx, e, func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+	return c.TickPublisher.PublishTick(ctx, e, func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		c.once.Do(c.before)
 		return held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
 			c.during()
@@ -102,7 +102,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/on its way %v", name, database, isOnItsWay), func(t *testing.T) {
 					t.Parallel()
 					w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4})
-					if _, err := w.bus.Bind(t.Context(), []string{"imports.due", "imports.ready"}); err != nil {
+					if _, err := w.bus.Binder.Bind(t.Context(), []string{"imports.due", "imports.ready"}); err != nil {
 						t.Fatal(err)
 					}
 					w.rule = w.save(importDue)
@@ -116,7 +116,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 						published, countErr := w.emitted("imports.due")
 						acknowledged <- answer{len(published), errors.Join(err, countErr)}
 					}
-					broker := &changing{Bus: w.bus, before: func() {}, during: func() {}}
+					broker := &changing{TickPublisher: w.bus.TickPublisher, before: func() {}, during: func() {}}
 					if isOnItsWay {
 						broker.during = sync.OnceFunc(func() {
 							go acknowledge()
@@ -158,12 +158,12 @@ func TestATickAfterASaveIsOfTheNewVersion(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4})
 			subjects := []string{"imports.due", "imports.v2", "imports.v3"}
-			if _, err := w.bus.Bind(t.Context(), subjects); err != nil {
+			if _, err := w.bus.Binder.Bind(t.Context(), subjects); err != nil {
 				t.Fatal(err)
 			}
 			w.rule = w.save(importDue)
 			var c count
-			w.ticker(scheduler.Options{Book: w.book(), Ledger: w.store, Emitter: w.bus, Observer: &c})
+			w.ticker(scheduler.Options{Book: w.book(), Ledger: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 			from, seen := []time.Time{w.rule.SavedAt}, make(map[time.Time]string)
 			for i, subject := range subjects {
 				if i > 0 {

@@ -39,7 +39,7 @@ again: keep
 			t.Fatal(err)
 		}
 		ticker = scheduler.New(scheduler.Options{
-			Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
+			Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus.TickPublisher, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
 			Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
 			Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 				_, _, err := w.store.WriteSystemAlert(ctx, r)

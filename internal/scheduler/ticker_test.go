@@ -123,7 +123,7 @@ func (w *world) book() *rules.Catalog {
 // node runs a ticker with a book of its own until the test ends, or stop.
 func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 	w.Helper()
-	return w.ticker(scheduler.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus, Observer: c})
+	return w.ticker(scheduler.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus.TickPublisher, Observer: c})
 }
 
 // ticker runs a ticker of some parts until the test ends, or stop.
@@ -321,7 +321,7 @@ func TestRulesAreListedOnce(t *testing.T) {
 	w.rule = w.save(eachSecond)
 	var c count
 	book := &listed{Catalog: w.book()}
-	w.ticker(scheduler.Options{Book: book, Ledger: w.store, Emitter: w.bus, Observer: &c})
+	w.ticker(scheduler.Options{Book: book, Ledger: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
 	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not
 		t.Errorf("listed %d times", n)

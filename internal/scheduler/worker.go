@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/periodic"
 )
 
 // shard is the shard whose holder applies ticks. Were two nodes to do so for a moment, the
@@ -29,17 +30,21 @@ type worker struct {
 	emits bool
 	wake  chan struct{}
 
+	status *periodic.Status
+
 	lines    *tickQueue // nil: where they stand is to be read
 	revision int64      // of the rules that the lines are of
 	looked   time.Time
 
-	mu       sync.Mutex
-	failed   error
 	failures failures
 }
 
 func newWorker(o Options, emits bool) *worker {
-	return &worker{Options: o, emits: emits, wake: make(chan struct{}, 1)}
+	name := "schedule ticks"
+	if emits {
+		name = "emitted ticks"
+	}
+	return &worker{Options: o, emits: emits, wake: make(chan struct{}, 1), status: periodic.NewStatus(o.Log, slog.LevelWarn, name)}
 }
 
 func (w *worker) wakeUp() {
@@ -49,11 +54,7 @@ func (w *worker) wakeUp() {
 	}
 }
 
-func (w *worker) err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.failed
-}
+func (w *worker) err() error { return w.status.Err() }
 
 // run applies ticks until ctx ends.
 func (w *worker) run(ctx context.Context) {
@@ -70,22 +71,8 @@ func (w *worker) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.setErr(err)
+		w.status.Set(ctx, err, "again_in", retryAfter)
 		timer.Reset(w.wait(err))
-	}
-}
-
-// setErr takes in how a round went.
-func (w *worker) setErr(err error) {
-	w.mu.Lock()
-	before := w.failed
-	w.failed = err
-	w.mu.Unlock()
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		w.Log.Warn("ticks of schedules cannot be applied; trying again", "again_in", retryAfter, "err", err)
-	case err == nil && before != nil:
-		w.Log.Info("ticks of schedules are applied again")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"deadman/internal/scheduler"
 )
 
-var _ scheduler.Emitter = (*Bus)(nil)
+var _ scheduler.Emitter = (*TickPublisher)(nil)
 
 // TickType is the CloudEvents type of a tick's event.
 const TickType = "dev.deadman.tick.v1"
@@ -28,6 +28,14 @@ const (
 	clocksApart = time.Hour
 )
 
+// TickPublisher publishes the events of schedules, each once.
+type TickPublisher struct {
+	conn    *Conn
+	streams *Streams
+	binder  *Binder
+	events  *EventPublisher
+}
+
 // PublishTick implements scheduler.Emitter. It does not depend on the stream's duplicate window, because the window
 // may have passed or another node may publish the same event:
 //
@@ -37,17 +45,17 @@ const (
 // 4. A subject that no stream takes in is captured.
 //
 // A subject with constant traffic may be too busy for that.
-func (b *Bus) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+func (p *TickPublisher) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	if err := checkLiteral(e.Subject); err != nil {
 		return err
 	}
 	for range emitTries {
-		msg, err := b.tickMessage(ctx, e)
+		msg, err := p.tickMessage(ctx, e)
 		if msg == nil || err != nil {
 			return err
 		}
 		err = held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
-			_, _, _, err = b.publishEvent(ctx, msg)
+			_, _, _, err = p.events.publish(ctx, msg)
 			var refused jetstream.JetStreamError
 			return err == nil || errors.As(err, &refused) && refused.APIError() != nil, err
 		})
@@ -59,22 +67,22 @@ func (b *Bus) PublishTick(ctx context.Context, e futurejobs.Emission, held sched
 }
 
 // tickMessage returns the message for the current state of the stream, or nil if the stream has the event.
-func (b *Bus) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
-	stream, err := b.streamFor(ctx, e.Subject)
+func (p *TickPublisher) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
+	stream, err := p.streamFor(ctx, e.Subject)
 	if err != nil {
 		return nil, err
 	}
-	last, there, err := b.emitted(ctx, stream, e)
+	last, there, err := p.emitted(ctx, stream, e)
 	if there && !skipTickSeqCheck() || err != nil {
 		return nil, err
 	}
-	return b.emission(e, stream, last), nil
+	return p.emission(e, stream, last), nil
 }
 
 // streamFor returns the stream that takes in a subject.
-func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
+func (p *TickPublisher) streamFor(ctx context.Context, subject string) (string, error) {
 	for range 2 {
-		streams, err := b.streams(ctx)
+		streams, err := p.streams.list(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -82,7 +90,7 @@ func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
 		if i >= 0 {
 			return streams[i].Config.Name, nil
 		}
-		if _, err := b.Bind(ctx, []string{subject}); err != nil {
+		if _, err := p.binder.Bind(ctx, []string{subject}); err != nil {
 			return "", err
 		}
 	}
@@ -90,13 +98,13 @@ func (b *Bus) streamFor(ctx context.Context, subject string) (string, error) {
 }
 
 // emitted reports whether a stream has an event, with the last sequence on its subject.
-func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission) (last uint64, there bool, err error) {
-	m, err := b.last(ctx, stream, e.Subject)
+func (p *TickPublisher) emitted(ctx context.Context, stream string, e futurejobs.Emission) (last uint64, there bool, err error) {
+	m, err := p.streams.last(ctx, stream, e.Subject)
 	since := e.At.Add(-clocksApart)
 	if err != nil || m.Seq == 0 || m.Time.Before(since) {
 		return m.Seq, false, unanswered(err)
 	}
-	for found, err := range b.Replay(ctx, stream, []string{e.Subject}, since, m.Seq) {
+	for found, err := range p.streams.Replay(ctx, stream, []string{e.Subject}, since, m.Seq) {
 		if err != nil {
 			return 0, false, unanswered(err)
 		}
@@ -109,18 +117,14 @@ func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission)
 
 // emission encodes a tick's event as a CloudEvent in binary mode, with the stream's last sequence on the subject as a
 // condition.
-func (b *Bus) emission(e futurejobs.Emission, stream string, last uint64) *nats.Msg {
-	source := defaultSource
-	if b.opts.PublicURL != "" {
-		source = b.opts.PublicURL
-	}
+func (p *TickPublisher) emission(e futurejobs.Emission, stream string, last uint64) *nats.Msg {
 	msg := nats.NewMsg(e.Subject)
 	msg.Data = e.Data
 	msg.Header = nats.Header{
 		"ce-specversion":                    {"1.0"},
 		"ce-id":                             {e.ID},
 		"ce-type":                           {TickType},
-		"ce-source":                         {source},
+		"ce-source":                         {p.conn.opts.source()},
 		"ce-subject":                        {headerText(e.Rule)},
 		"ce-time":                           {e.At.UTC().Format(time.RFC3339)},
 		"ce-missed":                         {strconv.Itoa(e.Missed)},

@@ -10,6 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// EventPublisher publishes events to the streams of their subjects.
+type EventPublisher struct{ conn *Conn }
+
 // PublishEvent publishes an event and returns once it is stored, with its stream and sequence. An id repeated within
 // the stream's duplicate window is stored once: repeated reports that the stream has an event with this id at seq,
 // regardless of its subject and body.
@@ -17,7 +20,7 @@ import (
 // It returns ErrSubject for invalid subjects, ErrHeader for reserved headers, ErrTooLarge, ErrNoStream if no stream
 // takes in the subject, ErrDenied if the broker's user lacks the permission, and ErrUnreachable without a connection
 // or an answer. Without an answer the event may be stored or not; with an id it can be published again.
-func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error) {
+func (p *EventPublisher) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error) {
 	if err := checkLiteral(subject); err != nil {
 		return "", 0, false, err
 	}
@@ -25,19 +28,32 @@ func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, hea
 	if err != nil {
 		return "", 0, false, err
 	}
-	return b.publishEvent(ctx, msg)
+	return p.publish(ctx, msg)
 }
 
-func (b *Bus) publishEvent(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, repeated bool, err error) {
-	ctx, cancel := b.withTimeout(ctx)
+func (p *EventPublisher) publish(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, repeated bool, err error) {
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	ctx, done := b.withConnection(ctx, msg.Subject)
+	ctx, done := p.conn.withConnection(ctx, msg.Subject)
 	defer done()
-	ack, err := b.js.PublishMsg(ctx, msg)
+	ack, err := p.conn.js.PublishMsg(ctx, msg)
 	if err != nil {
-		return "", 0, false, b.unpublished(msg.Subject, len(msg.Data), noAnswerError(ctx, err))
+		return "", 0, false, p.unpublished(msg.Subject, len(msg.Data), noAnswerError(ctx, err))
 	}
 	return ack.Stream, ack.Sequence, ack.Duplicate, nil
+}
+
+// unpublished adds the remedy to an error of publishing an event.
+func (p *EventPublisher) unpublished(subject string, size int, err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
+		return fmt.Errorf("%w: a body of %d bytes with its headers; the broker takes at most %d", ErrTooLarge, size, p.conn.nc.MaxPayload())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrDisconnected):
+		return fmt.Errorf("%w: no answer, the event may be stored or not; send it again with the same id", ErrUnreachable)
+	}
+	return fmt.Errorf("publish event: %w", offline(err))
 }
 
 func eventMsg(subject string, data []byte, header map[string][]string, id string) (*nats.Msg, error) {
@@ -60,15 +76,5 @@ func brokerHeader(name string) bool {
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// unpublished adds the remedy to an error of publishing an event.
-func (b *Bus) unpublished(subject string, size int, err error) error {
-	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
-	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
-		return fmt.Errorf("%w: a body of %d bytes with its headers; the broker takes at most %d", ErrTooLarge, size, b.nc.MaxPayload())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrDisconnected):
-		return fmt.Errorf("%w: no answer, the event may be stored or not; send it again with the same id", ErrUnreachable)
-	}
-	return fmt.Errorf("publish event: %w", offline(err))
-}
+// CheckLiteral returns ErrSubject for a subject that can't be published on.
+func CheckLiteral(subject string) error { return checkLiteral(subject) }

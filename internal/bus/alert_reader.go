@@ -16,23 +16,36 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/events"
 )
 
 // followWait is the longest wait of one read from a quiet stream.
 const followWait = time.Second
 
+// AlertReader reads the published alerts from their stream.
+type AlertReader struct {
+	streams *Streams
+	log     *slog.Logger
+	foreign foreign
+}
+
+// Info returns the state of the stream of alerts.
+func (r *AlertReader) Info(ctx context.Context) (events.Info, error) {
+	return r.streams.Info(ctx, AlertsStream)
+}
+
 // Follow yields alerts as a consumer receives them: the last backlog alerts, then new ones until ctx ends. It skips
 // other messages and waits for a lost connection. Any other error is yielded last.
-func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error] {
+func (r *AlertReader) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error] {
 	return func(yield func(alerts.Alert, error) bool) {
-		info, err := b.Info(ctx, AlertsStream)
+		info, err := r.Info(ctx)
 		if err != nil {
 			yield(alerts.Alert{}, err)
 			return
 		}
 		after := info.LastSeq - min(info.LastSeq, uint64(max(backlog, 0)))
 		for ctx.Err() == nil {
-			after, err = b.follow(ctx, after, yield)
+			after, err = r.follow(ctx, after, yield)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
@@ -49,21 +62,21 @@ func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, e
 }
 
 // follow reads until an interruption, and returns the last sequence. A nil error means that the consumer stopped.
-func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert, error) bool) (uint64, error) {
-	r, err := b.read(ctx, AlertsStream, after, nil, followBytes)
+func (r *AlertReader) follow(ctx context.Context, after uint64, yield func(alerts.Alert, error) bool) (uint64, error) {
+	reader, err := r.streams.read(ctx, AlertsStream, after, nil, followBytes)
 	if err != nil {
 		return after, err
 	}
-	defer r.Close()
+	defer reader.Close()
 	for {
-		got, err := r.Next(ctx, 1, followWait) // a slow consumer holds one alert, and the pull's buffer
+		got, err := reader.Next(ctx, 1, followWait) // a slow consumer holds one alert, and the pull's buffer
 		if err != nil {
 			return after, err
 		}
 		for _, e := range got {
 			a, err := alertOf(e)
 			if err != nil {
-				b.foreign.skip(b.log, err)
+				r.foreign.skip(r.log, err)
 			} else if !yield(a, nil) {
 				return after, nil
 			}
@@ -71,6 +84,51 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 		}
 	}
 }
+
+// Between yields the alerts of the stream after one sequence and up to another, in order. It skips other messages.
+// An error ends the sequence.
+func (r *AlertReader) Between(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error] {
+	return func(yield func(alerts.Alert, error) bool) {
+		if after >= through {
+			return
+		}
+		if err := r.between(ctx, after, through, yield); err != nil {
+			yield(alerts.Alert{}, err)
+		}
+	}
+}
+
+func (r *AlertReader) between(ctx context.Context, after, through uint64, yield func(alerts.Alert, error) bool) error {
+	reader, err := r.streams.read(ctx, AlertsStream, after, nil, pullBytes)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		got, err := reader.Next(ctx, pullMessages, followWait)
+		if err != nil {
+			return err
+		}
+		for _, e := range got {
+			if e.Seq > through {
+				return nil
+			}
+			if a, err := alertOf(e); err == nil && !yield(a, nil) || e.Seq == through {
+				return nil
+			}
+		}
+		if len(got) > 0 {
+			continue
+		}
+		if done, err := reader.exhausted(ctx); done || err != nil {
+			return err
+		}
+	}
+}
+
+// Foreign returns the number of skipped messages on the stream of alerts that were not alerts. Each follower counts
+// its own.
+func (r *AlertReader) Foreign() uint64 { return r.foreign.skipped.Load() }
 
 // errForeign means that a message on the stream of alerts is not an alert of deadman.
 var errForeign = errors.New("is not an alert")
@@ -100,10 +158,6 @@ func (f *foreign) skip(log *slog.Logger, err error) {
 		log.Warn("a message on the alert stream is no alert and is passed over; later ones are only counted; grant publishing to deadman alone on "+alertSubjects, "err", err)
 	})
 }
-
-// Foreign returns the number of skipped messages on the stream of alerts that were not alerts. Each follower counts
-// its own.
-func (b *Bus) Foreign() uint64 { return b.foreign.skipped.Load() }
 
 // passing reports whether reading can be retried after err.
 func passing(err error) bool {

@@ -16,9 +16,6 @@ import (
 // AlertType is the CloudEvents type of an alert.
 const AlertType = "dev.deadman.alert.v1"
 
-// defaultSource is the CloudEvents source if no public URL is set.
-const defaultSource = "deadman"
-
 // Sizes for shortening an alert that the broker would reject.
 const (
 	headerRoom = 4 << 10 // reserved for headers
@@ -29,41 +26,71 @@ const (
 // errUnfit means that an alert can't be encoded as a message.
 var errUnfit = errors.New("cannot be said")
 
-// alertMsg encodes an alert as a CloudEvent in binary mode. If the broker would reject it for its size, the event and
+// alertEncoder encodes alerts as messages within the broker's size limit.
+type alertEncoder struct {
+	conn   *Conn
+	stream *StreamOfAlerts
+}
+
+// encode encodes an alert as a CloudEvent in binary mode. If the broker would reject it for its size, the event and
 // the state are left out, and if that is not enough, the text is shortened. The database keeps the whole alert.
-func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
-	if b.opts.PublicURL != "" {
-		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
+func (e alertEncoder) encode(a alerts.Alert) (*nats.Msg, error) {
+	if e.conn.opts.PublicURL != "" {
+		a.URL = e.conn.opts.PublicURL + "/alerts/" + a.ID.String()
 	}
-	msg, err := b.wrap(a)
-	if err != nil || b.fits(msg) {
+	msg, err := e.wrap(a)
+	if err != nil || e.fits(msg) {
 		return msg, err
 	}
 	a.Event, a.State = nil, nil
-	if msg, err = b.wrap(a); err != nil || b.fits(msg) {
+	if msg, err = e.wrap(a); err != nil || e.fits(msg) {
 		return msg, err
 	}
 	size := len(msg.Data)
 	a.Text = prefix(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
 	a.Labels, a.Passed, a.Closes = nil, nil, nil
-	b.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
-		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", b.largest())
-	return b.wrap(a)
+	e.conn.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
+		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", e.largest())
+	return e.wrap(a)
 }
 
 // fits reports whether a message is within the broker's size limit.
-func (b *Bus) fits(m *nats.Msg) bool {
-	most := b.largest()
+func (e alertEncoder) fits(m *nats.Msg) bool {
+	most := e.largest()
 	return int64(len(m.Data)+headerRoom) <= most || int64(m.Size()-len(m.Subject)+batchRoom) <= most
 }
 
 // largest returns the largest size of a message's headers and body, in bytes.
-func (b *Bus) largest() int64 {
-	most := b.nc.MaxPayload()
-	if limit := b.msgLimit.Load(); limit > 0 {
+func (e alertEncoder) largest() int64 {
+	most := e.conn.nc.MaxPayload()
+	if limit := e.stream.msgLimit.Load(); limit > 0 {
 		most = min(most, limit)
 	}
 	return most
+}
+
+// wrap encodes an alert as it is.
+func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
+	data, err := a.JSON()
+	if err != nil {
+		return nil, fmt.Errorf("%w: alert %s: %w", errUnfit, a.ID, err)
+	}
+	msg := nats.NewMsg(a.Subject())
+	msg.Data = data
+	msg.Header = nats.Header{
+		"ce-specversion":                    {"1.0"},
+		"ce-id":                             {a.ID.String()},
+		"ce-type":                           {AlertType},
+		"ce-source":                         {e.conn.opts.source()},
+		"ce-subject":                        {headerText(a.Rule + "/" + a.Key)},
+		"ce-time":                           {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
+		"content-type":                      {"application/json"},
+		jetstream.MsgIDHeader:               {a.ID.String()},
+		jetstream.ExpectedStreamHeader:      {AlertsStream},
+		jetstream.ExpectedLastSubjSeqHeader: {"0"},
+	}
+	dropSeqCheck(msg)
+	return msg, nil
 }
 
 // prefix returns at most most bytes from the beginning of a text, in whole characters.
@@ -75,33 +102,6 @@ func prefix(s string, most int) string {
 		most--
 	}
 	return s[:most]
-}
-
-func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
-	source := defaultSource
-	if b.opts.PublicURL != "" {
-		source = b.opts.PublicURL
-	}
-	data, err := a.JSON()
-	if err != nil {
-		return nil, fmt.Errorf("%w: alert %s: %w", errUnfit, a.ID, err)
-	}
-	msg := nats.NewMsg(a.Subject())
-	msg.Data = data
-	msg.Header = nats.Header{
-		"ce-specversion":                    {"1.0"},
-		"ce-id":                             {a.ID.String()},
-		"ce-type":                           {AlertType},
-		"ce-source":                         {source},
-		"ce-subject":                        {headerText(a.Rule + "/" + a.Key)},
-		"ce-time":                           {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
-		"content-type":                      {"application/json"},
-		jetstream.MsgIDHeader:               {a.ID.String()},
-		jetstream.ExpectedStreamHeader:      {AlertsStream},
-		jetstream.ExpectedLastSubjSeqHeader: {"0"},
-	}
-	dropSeqCheck(msg)
-	return msg, nil
 }
 
 // headerText percent-encodes a text for a header of a CloudEvent in binary mode. It encodes non-ASCII and control

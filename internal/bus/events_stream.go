@@ -1,0 +1,169 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Settings of the lock for changes of DEADMAN_EVENTS. A change is a read and a write without compare-and-set in
+// JetStream, so two concurrent nodes would lose a subject. A consumer of this name is the lock. Its creation is
+// atomic in a cluster, and the broker deletes it when its owner is gone.
+const (
+	lockName  = "deadman-capture"
+	lockFor   = 10 * time.Second
+	lockRetry = 50 * time.Millisecond
+)
+
+// StreamOfEvents maintains the stream DEADMAN_EVENTS, which captures the events that no other stream takes in.
+type StreamOfEvents struct {
+	conn        *Conn
+	streams     *Streams
+	replication replication
+	usage       backlog
+}
+
+// backlog is the state of DEADMAN_EVENTS at its last check.
+type backlog struct {
+	mu     sync.Mutex
+	share  float64
+	known  bool
+	warned bool
+}
+
+// capture adds a subject to DEADMAN_EVENTS.
+func (e *StreamOfEvents) capture(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, lockFor)
+	defer cancel()
+	begun := time.Now()
+	err := e.conn.denied.explain(e.addSubject(ctx, subject), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
+	if err != nil {
+		return fmt.Errorf("capture %s in stream %s: %w", subject, EventsStream, err)
+	}
+	e.conn.log.Info("events are captured", "subject", subject, "stream", EventsStream)
+	return nil
+}
+
+func (e *StreamOfEvents) addSubject(ctx context.Context, subject string) error {
+	_, err := e.conn.js.Stream(ctx, EventsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = e.create(ctx, subject)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
+			return err
+		}
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return err
+	}
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	stream, err := e.conn.js.Stream(ctx, EventsStream)
+	if err != nil {
+		return err
+	}
+	cfg := stream.CachedInfo().Config
+	if covers(subject, cfg.Subjects) {
+		return nil
+	}
+	cfg.Subjects = broadest(append(slices.Clone(cfg.Subjects), subject))
+	_, err = e.conn.js.UpdateStream(ctx, cfg)
+	return err
+}
+
+// leastEventCap is the smallest limit of DEADMAN_EVENTS if the broker lacks storage.
+const leastEventCap = 64 << 20
+
+// create creates DEADMAN_EVENTS. The stream's limit reserves storage at the broker. If that is too much, the limit
+// is halved, so that rules are served.
+func (e *StreamOfEvents) create(ctx context.Context, subject string) error {
+	for most := e.conn.opts.EventsBytes; ; most /= 2 {
+		err := e.replication.create(ctx, e.conn.opts.eventsConfig([]string{subject}, most))
+		switch {
+		case err == nil && most < e.conn.opts.EventsBytes:
+			e.conn.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",
+				"stream", EventsStream, "max_bytes", most, "wanted", e.conn.opts.EventsBytes)
+			return nil
+		case !isCode(err, codeStorageExceeded):
+			return err
+		case most/2 < leastEventCap:
+			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, most)
+		}
+	}
+}
+
+// replicate adds the missing copies of the stream.
+func (e *StreamOfEvents) replicate(ctx context.Context) error {
+	return e.replication.addReplicas(ctx, EventsStream, e.lock)
+}
+
+// lock waits for the lock of DEADMAN_EVENTS.
+func (e *StreamOfEvents) lock(ctx context.Context) (unlock func(), err error) {
+	cfg := jetstream.ConsumerConfig{
+		Name: lockName, Description: uuid.NewString(), // unique, because creating an identical consumer twice is no error
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverNewPolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: lockFor,
+	}
+	for {
+		_, err := e.conn.js.CreateConsumer(ctx, EventsStream, cfg)
+		if err == nil {
+			return func() { e.unlock(ctx) }, nil
+		}
+		if !errors.Is(err, jetstream.ErrConsumerExists) {
+			return nil, err
+		}
+		select {
+		case <-time.After(lockRetry):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another node is changing it: %w", ctx.Err())
+		}
+	}
+}
+
+func (e *StreamOfEvents) unlock(ctx context.Context) {
+	if err := e.conn.js.DeleteConsumer(ctx, EventsStream, lockName); err != nil {
+		e.conn.log.Warn("a lock is left to the broker, which takes it away", "lock", lockName, "for", lockFor, "err", err)
+	}
+}
+
+// Inspect checks DEADMAN_EVENTS once, if it exists. It logs once if the stream has no limit, as one created by an
+// earlier version.
+func (e *StreamOfEvents) Inspect(ctx context.Context) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	info, err := e.streams.ask(ctx, EventsStream)
+	e.usage.mu.Lock()
+	defer e.usage.mu.Unlock()
+	l := &e.usage
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		l.share, l.known = 0, true
+		return
+	case err != nil: // ingest reports it
+		l.known = false
+		return
+	}
+	c := info.Config
+	l.share, l.known = max(share(info.State.Bytes, c.MaxBytes), share(info.State.Msgs, c.MaxMsgs)), true
+	if c.MaxBytes <= 0 && !l.warned {
+		e.conn.log.Warn("the stream of events has no max_bytes, so that one publisher can fill the disk; set one that is larger than what it has",
+			"stream", EventsStream, "bytes", info.State.Bytes, "remedy", "nats stream edit "+EventsStream+" --max-bytes 4GiB")
+	}
+	l.warned = c.MaxBytes <= 0
+}
+
+// Usage returns the fill level of DEADMAN_EVENTS at the last check, 1 being full. It is 0 if the stream does not
+// exist or has no limit. ok is false if the level is unknown.
+func (e *StreamOfEvents) Usage() (share float64, ok bool) {
+	e.usage.mu.Lock()
+	defer e.usage.mu.Unlock()
+	return e.usage.share, e.usage.known
+}

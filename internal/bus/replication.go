@@ -1,0 +1,71 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	replicas          = 3                     // of a new stream in a cluster
+	metaWantsReplicas = "deadman-owes-copies" // metadata key of a stream with too few copies
+)
+
+// replication creates streams with copies on several servers of a cluster.
+type replication struct{ conn *Conn }
+
+// create creates a stream, replicated if the cluster has enough servers. A stream with a single copy for lack of
+// servers records that in its metadata.
+func (r replication) create(ctx context.Context, cfg jetstream.StreamConfig) error {
+	cfg.Replicas = 1
+	if r.conn.clustered() {
+		cfg.Replicas = replicas
+	}
+	_, err := r.conn.js.CreateStream(ctx, cfg)
+	if cfg.Replicas > 1 && errTooFewServers(err) {
+		r.conn.log.Warn("too few NATS servers to replicate a stream; it has one copy until a node starts when there are enough", "stream", cfg.Name, "wanted", replicas)
+		cfg.Replicas, cfg.Metadata = 1, map[string]string{metaWantsReplicas: "true"}
+		_, err = r.conn.js.CreateStream(ctx, cfg)
+	}
+	return err
+}
+
+// addReplicas adds the missing copies of a stream that was created with too few servers. lock protects the change; nil:
+// no lock is necessary.
+func (r replication) addReplicas(ctx context.Context, name string, lock func(context.Context) (unlock func(), err error)) error {
+	if !r.conn.clustered() {
+		return nil
+	}
+	s, err := r.conn.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && s.CachedInfo().Config.Metadata[metaWantsReplicas] == "" {
+		return nil
+	}
+	if err != nil {
+		return replicateError(name, err)
+	}
+	if lock != nil {
+		unlock, err := lock(ctx)
+		if err != nil {
+			return replicateError(name, err)
+		}
+		defer unlock()
+		if s, err = r.conn.js.Stream(ctx, name); err != nil {
+			return replicateError(name, err)
+		}
+	}
+	cfg := s.CachedInfo().Config
+	delete(cfg.Metadata, metaWantsReplicas)
+	cfg.Replicas = replicas
+	if _, err = r.conn.js.UpdateStream(ctx, cfg); err != nil && !errTooFewServers(err) { // retried at the next start
+		return replicateError(name, err)
+	}
+	return nil
+}
+
+func replicateError(name string, err error) error {
+	return fmt.Errorf("replicate stream %s: %w", name, err)
+}
+
+func errTooFewServers(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }

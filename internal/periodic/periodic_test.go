@@ -1,0 +1,87 @@
+package periodic_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/internal/periodic"
+)
+
+var errCloudy = errors.New("it is cloudy")
+
+// messages returns the lines of a log, from their levels on.
+func messages(b *bytes.Buffer) []string {
+	return regexp.MustCompile(`level=.*`).FindAllString(b.String(), -1)
+}
+
+// The first of consecutive failures and the recovery are logged, but no failure caused by the shutdown.
+func TestRunLogsTheFirstFailureAndTheRecovery(t *testing.T) {
+	for name, c := range map[string]struct {
+		run   func(context.Context, time.Duration, *slog.Logger, string, func(context.Context) error) error
+		first time.Duration
+	}{
+		"at once": {periodic.Run, 0}, "after the interval": {periodic.RunAfter, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				fails := []bool{true, true, false, false, true, false, true}
+				var done []time.Duration
+				var log bytes.Buffer
+				begun := time.Now()
+				err := c.run(ctx, time.Minute, slog.New(slog.NewTextHandler(&log, nil)), "moon", func(context.Context) error {
+					done = append(done, time.Since(begun))
+					if len(done) == len(fails) {
+						cancel()
+					}
+					if fails[len(done)-1] {
+						return errCloudy
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				for i, after := range done {
+					if want := c.first + time.Duration(i)*time.Minute; after != want {
+						t.Errorf("step %d is after %s, want %s", i, after, want)
+					}
+				}
+				const failed, recovered = `level=WARN msg="moon failed, retrying" again_in=1m0s err="it is cloudy"`, `level=INFO msg="moon recovered"`
+				want := []string{failed, recovered, failed, recovered}
+				if diff := cmp.Diff(want, messages(&log)); diff != "" || len(done) != len(fails) {
+					t.Errorf("%d steps (-want +got):\n%s", len(done), diff)
+				}
+			})
+		})
+	}
+}
+
+// A reset forgets the failure: the next success is no recovery, and the next failure is logged.
+func TestResetForgetsTheFailure(t *testing.T) {
+	var log bytes.Buffer
+	s := periodic.NewStatus(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelError, "moon")
+	s.Set(t.Context(), errCloudy)
+	if !errors.Is(s.Err(), errCloudy) {
+		t.Errorf("the error is %v", s.Err())
+	}
+	s.Reset()
+	if s.Err() != nil {
+		t.Errorf("the error after the reset is %v", s.Err())
+	}
+	s.Set(t.Context(), nil)
+	s.Set(t.Context(), errCloudy)
+	const failed = `level=ERROR msg="moon failed, retrying" err="it is cloudy"`
+	if diff := cmp.Diff([]string{failed, failed}, messages(&log)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/calendars"
+	"deadman/internal/scheduler"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// jobStore creates and changes jobs for events, heartbeats, schedule ticks and rule changes.
+type jobStore interface {
+	futurejobs.EffectStore
+	scheduler.CursorStore
+	rules.Jobs
+}
+
+// openStore opens the database, retrying while it is unavailable.
+func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, error) {
+	options := store.Options{DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Shards: c.Shards, Log: log, Clock: databaseClock(c)}
+	var s *store.Store
+	open := func() (err error) {
+		s, err = store.Open(ctx, options)
+		return err
+	}
+	err := retryWhile(ctx, log, "the schema cannot be migrated yet", func() error {
+		return retryWhile(ctx, log, "the database is not there yet", open, store.ErrUnavailable)
+	}, store.ErrNodeBehind)
+	if err != nil {
+		return nil, err
+	}
+	if s.SingleProcess() && c.NATSURL != "" {
+		log.Warn("this node keeps its jobs in its own folder; another one on the same broker would watch everything again (DEADMAN_DATABASE_URL lets them share)")
+	}
+	if s.SingleProcess() {
+		if err := s.Reclaim(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// openServer starts the embedded broker; it returns nil if an external one is configured.
+func openServer(c Config, log *slog.Logger) (*bus.Server, error) {
+	if c.NATSURL != "" {
+		return nil, nil
+	}
+	return bus.StartServer(bus.ServerOptions{
+		Dir: c.natsDir(), Addr: cmp.Or(c.NATSAddr, DefaultNATSAddr), Move: c.NATSAddr == "",
+		Users: c.natsUsersDir(), TokenFile: c.NATSToken, Insecure: c.Insecure, Log: log,
+	})
+}
+
+// openBus connects to the embedded broker or, if that is nil, to the configured one.
+func openBus(ctx context.Context, c Config, embedded *bus.Server, log *slog.Logger) (b *bus.Bus, err error) {
+	options := bus.Options{
+		URL: c.NATSURL, Identity: c.identity(), Name: "deadman", InProcess: embedded,
+		PublicURL: c.PublicURL, AlertsBytes: c.AlertsBytes, EventsBytes: c.EventsBytes, Log: log,
+	}
+	err = retryWhile(ctx, log, "the broker is not there yet", func() (err error) {
+		b, err = bus.Connect(ctx, options)
+		return err
+	}, bus.ErrUnreachable)
+	return b, err
+}
+
+// readCalendars reads a calendars file; without one it returns none.
+func readCalendars(file string) (calendars.Set, error) {
+	if file == "" {
+		return calendars.Set{}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("calendars: %w (--calendars names a file)", err)
+	}
+	known, err := calendars.Parse(data, file)
+	if err != nil {
+		return nil, fmt.Errorf("calendars: %w", err)
+	}
+	return known, nil
+}
+
+// applyRules applies the rules folder. Rejected rules are logged, and the others apply.
+func applyRules(ctx context.Context, folder string, registry *rules.Registry, log *slog.Logger) error {
+	if folder == "" {
+		return nil
+	}
+	report, err := registry.ApplyDir(ctx, folder)
+	if err != nil {
+		return fmt.Errorf("apply the rules in %s: %w", folder, err)
+	}
+	log.Info("rules applied", "folder", folder, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", report.Refused)
+	if len(report.Others) > 0 {
+		log.Warn("rules are in force that no file of the folder has; they came with an earlier start", "rules", report.Others)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+// situation is the state of all nodes and shards in the database at one time.
+type situation struct {
+	now       time.Time
+	nodes     []futurejobs.Node // live ones
+	leases    []futurejobs.Lease
+	late      backlog // at overdueAfter
+	claims    map[futurejobs.VersionRef]claim
+	delayed   backlog                      // overdue because their checks are put off
+	explained map[int32]bool               // rules with delayed jobs that another alert explains
+	halted    []rules.Costly               // rules paused because their expressions cost too much
+	refusals  map[string][]access.LimitUse // of quotas, by prefix
+	blind     bool                         // the sweep has stalled: another alert reports all late jobs
+}
+
+// isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
+func (s situation) isYoung() bool {
+	return slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return s.now.Sub(n.StartedAt) < unreadableAfter })
+}
+
+// unfit returns an alarm for each node that reports itself unfit.
+func (s situation) unfit() (all []alarm) {
+	fit := slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return n.Unfit == "" })
+	for _, n := range s.nodes {
+		if n.Unfit == "" {
+			continue
+		}
+		r := alerts.SystemAlert{Topic: "node/" + n.Name, Step: unfitStep, Status: alerts.Firing, Severity: alerts.Warning, Since: s.now, Labels: map[string]string{"node": n.Name}}
+		r.Text = fmt.Sprintf("node %s is unfit and hands its shards over: %s", n.Name, n.Unfit)
+		if !fit {
+			r.Severity, r.Text = alerts.Error, fmt.Sprintf("node %s is unfit, and no other node is fit to take its shards: %s", n.Name, n.Unfit)
+		}
+		all = append(all, alarm{SystemAlert: r, raise: true})
+	}
+	return all
+}
+
+// unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs.
+func (s situation) unreadable() (all []alarm) {
+	for made, c := range s.claims {
+		late := s.late.of(made)
+		if len(late.parts) == 0 && !s.late.more {
+			continue
+		}
+		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
+			Topic: versionTopic(c.Rule, made.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
+			Text: fmt.Sprintf("version %d of rule %s cannot be read by node %s; %s of it wait, the oldest since %s: %.500s",
+				made.Version, c.Rule, c.node, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
+			Labels: map[string]string{"rule": c.Rule},
+		}})
+	}
+	return all
+}
+
+// putOff returns an alarm for each rule with overdue jobs whose checks are put off.
+func (s situation) putOff() (all []alarm) {
+	claims := claimsOf(s.nodes)
+	rules := make(map[string]bool)
+	for _, part := range s.delayed.parts {
+		c := claims[part.VersionRef]
+		if rules[c.Rule] {
+			continue
+		}
+		rules[c.Rule] = true
+		late := s.delayed.without(func(e futurejobs.VersionRef) bool { return e.RuleID != part.RuleID })
+		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
+			Topic: "rule/" + c.Rule, Step: putOffStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
+			Text: fmt.Sprintf("rule %s: %s of it wait, the oldest since %s: %s. They are checked as the allowance grows; make the conditions simpler",
+				c.Rule, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
+			Labels: map[string]string{"rule": c.Rule},
+		}})
+	}
+	return all
+}
+
+// overdueJobs returns an alarm if jobs are overdue without another explanation. The alert is raised late and resolved
+// early, so that brief delays raise none.
+func (s situation) overdueJobs(after time.Duration) []alarm {
+	late := s.late.without(func(e futurejobs.VersionRef) bool {
+		_, claimed := s.claims[e]
+		return claimed || s.explained[e.RuleID]
+	})
+	if len(late.parts) == 0 || s.blind {
+		return nil
+	}
+	oldest := late.oldest()
+	return []alarm{{raise: s.now.Sub(oldest) > after, SystemAlert: alerts.SystemAlert{
+		Topic: sweepTopic, Step: overdueStep, Status: alerts.Firing, Severity: alerts.Error, Since: s.now, Count: late.jobs(),
+		Text: fmt.Sprintf("%s are not decided, the oldest since %s, for %s; in %s", late.count(), oldest.UTC().Format(time.RFC3339),
+			s.now.Sub(oldest).Round(time.Second), where(late.shards(), s.leases, s.nodes)),
+	}}}
+}
+
+// costly returns alarms for rules that are paused because their expressions cost too much. An alert stays open until
+// its rule is resumed.
+func (s situation) costly() (all []alarm) {
+	for _, c := range s.halted {
+		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
+			Topic: "rule/" + c.Rule, Step: costlyStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now,
+			Text: fmt.Sprintf("rule %s is paused: its expressions took too long on several events. Its events are kept as dead letters. "+
+				"Make its expressions simpler, resume the rule, then retry its dead letters", c.Rule),
+			Labels: map[string]string{"rule": c.Rule},
+		}})
+	}
+	return all
+}
+
+// overQuota returns alarms for the limits with recent refusals on any node. A refused rule is reported only to the
+// client.
+func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
+	for _, q := range known {
+		for _, use := range q.Use {
+			refusal := s.refusal(q.Prefix, use.Limited)
+			if use.Limited == access.LimitRules || refusal.RefusedAt.IsZero() || s.now.Sub(refusal.RefusedAt) > quotaRemarked {
+				continue
+			}
+			severity := alerts.Error
+			if use.Limited == access.LimitEvents || use.Limited == access.LimitEventBytes {
+				severity = alerts.Warning
+			}
+			all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
+				Topic: quotaTopic(q.Prefix, use.Limited), Step: quotaStep, Status: alerts.Firing, Severity: severity, Since: s.now,
+				Text:   q.Exceeded(use.Limited, use.Most).Error(),
+				Labels: map[string]string{"prefix": q.Prefix, "quota": string(use.Limited)},
+			}})
+		}
+	}
+	return all
+}
+
+// refusal returns the number and the last time of refusals by a limit of a prefix.
+func (s situation) refusal(prefix string, what access.Limited) access.LimitUse {
+	for _, use := range s.refusals[prefix] {
+		if use.Limited == what {
+			return use
+		}
+	}
+	return access.LimitUse{}
+}
