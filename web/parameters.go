@@ -23,6 +23,9 @@ const maxText = 512
 // identifier is a name or a key in a request.
 type identifier string
 
+// Identifier is identifier, for clients that build the body of a request.
+type Identifier = identifier
+
 var _ huma.ResolverWithPath = identifier("")
 
 // Resolve implements huma.ResolverWithPath: it refuses invalid names and keys.

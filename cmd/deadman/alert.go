@@ -1,11 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
@@ -27,59 +29,59 @@ func wordsOf[W ~string](all ...W) []string {
 	return words
 }
 
-func (p *cli) alertCommand() *cobra.Command {
-	cmd := group("alert", "Look at what was said, and follow it")
-	addURL(cmd.PersistentFlags(), p)
+func newAlertCmd(io *cli) *cobra.Command {
+	cmd := group("alert", "List, follow and acknowledge alerts")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
 		listing[web.Alert]{
 			short: "List alerts, newest first", path: "/alerts",
 			filters: []filter{
 				byRule, byEntity, byKey,
-				{parameter: "open", does: "what goes on only: the newest alert of each pending job, and of each outage", kind: filterFlag},
-				{parameter: "status", does: "of this kind of news only: " + strings.Join(statuses, ", "), values: statuses},
-				{parameter: "severity", does: "of this severity only: " + strings.Join(severities, ", "), values: severities},
-				since("decided_after", "after", "said"), until("decided_before", "before", "said"),
+				{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage", kind: filterFlag},
+				{parameter: "status", does: "filter by status: " + strings.Join(statuses, ", "), values: statuses},
+				{parameter: "severity", does: "filter by severity: " + strings.Join(severities, ", "), values: severities},
+				since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
 			},
-			none:   "nothing was said yet",
-			header: []string{"id", "said", "severity", "rule", "entity", "key", "step", "text"},
-			row: func(p *cli, a web.Alert) []cell {
-				said := a.Said()
+			none:   "no alerts",
+			header: []string{"id", "raised", "severity", "rule", "entity", "key", "step", "summary"},
+			row: func(io *cli, a web.Alert) []cell {
+				alert := a.Said()
 				return []cell{
-					dimCell("%s", shortID(said.ID)), cellOf(web.Relative(said.DecidedAt, p.now())), colouredCell(newsColour(said), loudnessOf(p, a)),
-					cellOf(said.Rule), cellOf(said.Entity), cellOf(said.Key), cellOf(said.Step), cellOf(said.Text),
+					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newsColour(alert), severityText(io, a)),
+					cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
 				}
 			},
-		}.command(p),
-		&cobra.Command{Use: "get ID", Short: "Show one alert; the last letters of its id will do", Args: exactly("ID"), RunE: p.getAlert},
-		p.tailCommand(),
-		p.ackCommand(), p.unackCommand(),
-		p.republishCommand(),
+		}.command(io),
+		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
+		newAlertTailCmd(io),
+		newAlertAckCmd(io), newAlertUnackCmd(io),
+		newAlertRepublishCmd(io),
 	)
 	return cmd
 }
 
-// loudnessOf returns the loudness of an alert, marked if it is acknowledged.
-func loudnessOf(p *cli, a web.Alert) string {
-	if ackedUntil(p, a.Acknowledged) == "" {
-		return loudness(a.Said())
+// severityText returns the severity or status of an alert, marked if it is acknowledged.
+func severityText(io *cli, a web.Alert) string {
+	if ackedUntil(io, a.Acknowledged) == "" {
+		return severityOrStatus(a.Said())
 	}
-	return loudness(a.Said()) + ", acked"
+	return severityOrStatus(a.Said()) + ", acked"
 }
 
-// loudness returns the severity of a firing alert, and the status of any other.
-func loudness(a alerts.Alert) string {
+// severityOrStatus returns the severity of a firing alert, and the status of any other.
+func severityOrStatus(a alerts.Alert) string {
 	if a.Status == alerts.Firing {
 		return string(a.Severity)
 	}
 	return string(a.Status)
 }
 
-func (p *cli) getAlert(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func getAlert(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
-	id, err := c.alertOf(cmd.Context(), args[0])
+	id, err := findAlert(cmd.Context(), c, args[0])
 	if err != nil {
 		return err
 	}
@@ -87,16 +89,13 @@ func (p *cli) getAlert(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
-	}
-	return p.showAlert(a)
+	return io.write(raw, func() error { return printAlert(io, a) })
 }
 
-func (p *cli) showAlert(as web.Alert) error {
-	s, a := newSheet(p), as.Said()
+func printAlert(io *cli, as web.Alert) error {
+	s, a := newKeyValues(io), as.Said()
 	s.line("alert", "%s", a.ID)
-	s.painted("says", newsColour(a), a.Text)
+	s.painted("summary", newsColour(a), a.Text)
 	s.line("severity", "%s, %s", a.Severity, a.Status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
 	s.line(a.Entity, "%s", a.Key)
@@ -104,18 +103,18 @@ func (p *cli) showAlert(as web.Alert) error {
 		s.line("step", "%s", a.Step)
 	}
 	if len(a.Passed) > 0 {
-		s.line("passed over", "%s", strings.Join(a.Passed, ", "))
+		s.line("skipped", "%s", strings.Join(a.Passed, ", "))
 	}
-	s.instant("waits since", a.Since)
+	s.instant("started", a.Since)
 	s.instant("slot", a.Slot)
-	s.instant("decided", a.DecidedAt)
+	s.instant("raised", a.DecidedAt)
 	s.line("published", "%t", as.Published)
 	if as.Withheld {
-		s.line("withheld", "a quota of the rule had no room for it in the stream")
+		s.line("withheld", "not published: quota exceeded")
 	}
-	s.acknowledged(as.Acknowledged)
+	printAck(s, as.Acknowledged)
 	for _, d := range as.Deliveries {
-		s.line("told", "%s: %s", d.Channel, delivered(d))
+		s.line("delivery", "%s: %s", d.Channel, delivered(d))
 	}
 	for _, id := range a.Closes {
 		s.line("closes", "%s", id)
@@ -131,65 +130,57 @@ func delivered(d web.Delivery) string {
 	case d.Mute != 0:
 		return fmt.Sprintf("muted by mute %d", d.Mute)
 	case d.Error != "":
-		return fmt.Sprintf("%s, tried %s: %s", d.State, number(d.Tries, "time"), d.Error)
+		return fmt.Sprintf("%s after %s: %s", d.State, number(d.Tries, "attempt"), d.Error)
 	}
 	return d.State
 }
 
-func (p *cli) tailCommand() *cobra.Command {
-	var backlog int
-	cmd := &cobra.Command{
-		Use: "tail", Short: "Show alerts as they come, until Ctrl-C", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if backlog < 0 || backlog > futurejobs.MaxLimit {
-				return usage("--backlog is %d; it takes a whole number from 0 to %d", backlog, futurejobs.MaxLimit)
-			}
-			c, err := p.client()
-			if err != nil {
-				return err
-			}
-			for h, err := range c.follow(cmd.Context(), backlog, p.printTruncated) {
-				if err != nil {
-					return err
-				}
-				if err := p.showHeard(h); err != nil {
-					return err
-				}
-			}
-			return nil // Ctrl-C is the regular end
-		},
+// shownOfID is the number of trailing hex digits of an id in lists. An id begins with its time, which alerts of a
+// slot share, and ends with a hash.
+const shownOfID = 8
+
+func shortID(id alerts.ID) string {
+	s := id.String()
+	return s[len(s)-shownOfID:]
+}
+
+// findAlert returns the full id for an id or for a part that only one of the newest alerts contains.
+func findAlert(ctx context.Context, c *client, id string) (alerts.ID, error) {
+	full, err := uuid.Parse(id)
+	if err == nil {
+		return full, nil
 	}
-	cmd.Flags().IntVar(&backlog, "backlog", 10, "begin with so many that were said before, up to 500")
-	return cmd
-}
-
-func (p *cli) printTruncated(err error) {
-	fmt.Fprintf(p.err, "%s\ntrying again\n", plainLines(err.Error()))
-}
-
-// showHeard prints an alert on one line, as JSON or text.
-func (p *cli) showHeard(h streamedAlert) error {
-	if p.output == asJSON {
-		var b bytes.Buffer
-		if err := json.Compact(&b, h.raw); err != nil {
-			return err
+	if !alerts.IsPartialID(id) {
+		return full, usage("%q is not an alert id; give a full id or at least its last %d characters, as shown by deadman alert list", id, alerts.MinPartialID)
+	}
+	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}})
+	if err != nil {
+		return full, err
+	}
+	var found []string
+	for _, a := range page.Items {
+		if alerts.MatchesPartialID(a.ID, id) {
+			full, found = a.ID, append(found, a.ID.String())
 		}
-		_, err := fmt.Fprintf(p.out, "%s\n", plainJSON(b.Bytes()))
-		return err
 	}
-	_, err := fmt.Fprintln(p.out, p.alertLine(h.Alert))
-	return err
+	switch len(found) {
+	case 0:
+		return full, fmt.Errorf("no id of the newest %s ends with %s; give the full id", number(len(page.Items), "alert"), id)
+	case 1:
+		return full, nil
+	}
+	return full, usage("%d alerts have ids with %s; give more characters: %s", len(found), id, strings.Join(found[:min(len(found), 5)], ", "))
 }
 
-// alertLine formats an alert: time, id, severity, rule, entity and key, step, text.
-func (p *cli) alertLine(a alerts.Alert) string {
-	parts := []string{
-		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")), p.palette.paint(dim, shortID(a.ID)),
-		p.palette.paint(newsColour(a), fmt.Sprintf("%-8s", loudness(a))),
-		sanitize(a.Rule), p.palette.paint(bold, sanitize(a.Entity+" "+a.Key)),
+// findLastAlert returns the newest alert of the job of a rule and a key.
+func findLastAlert(ctx context.Context, c *client, of []string) (id alerts.ID, err error) {
+	path, query := jobPath(of)
+	j, _, err := get[web.Job](ctx, c, path, query)
+	switch {
+	case err != nil:
+		return id, err
+	case len(j.Alerts) == 0:
+		return id, fmt.Errorf("the job of rule %s for key %s has no alert to acknowledge; to postpone its checks, use deadman job snooze", of[0], of[1])
 	}
-	if a.Step != "" {
-		parts = append(parts, sanitize(a.Step))
-	}
-	return strings.Join(append(parts, sanitize(a.Text)), "  ")
+	return j.Alerts[len(j.Alerts)-1], nil
 }

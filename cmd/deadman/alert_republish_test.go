@@ -6,10 +6,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman/web"
-
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/web"
 )
 
 // TestRepublish checks that consumers get the alerts again, once, after the stream was lost.
@@ -64,7 +63,7 @@ func TestRepublish(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"--since is missing": {}, "is no time": {"--since", "yesterday"}, "not found": {"--since", "1d", "--rule", "nobody"},
+		"--since is required": {}, "invalid time": {"--since", "yesterday"}, "not found": {"--since", "1d", "--rule", "nobody"},
 	} {
 		if got := n.run(t, append([]string{"alert", "republish"}, args...)...); got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("%v: %+v", args, got)

@@ -23,7 +23,7 @@ func TestBench(t *testing.T) {
 	if text.code != 0 {
 		t.Fatalf("%+v", text)
 	}
-	for _, want := range []string{"RESULT deadman-finish floor n=200 ", "RESULT deadman-mixed engine n=200 ", "\nMeasured on SQLite, in a folder of /tmp:\nSHAPE ", "OF THE FIRST", "MEMORY"} {
+	for _, want := range []string{"RESULT deadman-finish floor n=200 ", "RESULT deadman-mixed engine n=200 ", "\nMeasured on SQLite in /tmp:\nSHAPE ", "RATIO", "MEMORY"} {
 		if !strings.Contains(text.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, text.out)
 		}
@@ -55,11 +55,11 @@ func TestBenchTable(t *testing.T) {
 		},
 		"another way": {
 			[]bench.Result{{Shape: bench.Finish, Way: bench.Floor, Jobs: 3, Took: 2 * time.Second}, idle},
-			"SHAPE JOBS/S OF THE FIRST IDLE PAGES/SHARD|finish 2 1 –|finish 1 0.67 4.0",
+			"SHAPE JOBS/S RATIO IDLE PAGES/SHARD|finish 2 1 –|finish 1 0.67 4.0",
 		},
 	} {
 		var out, errOut bytes.Buffer
-		if err := inProcess(&out, &errOut).showBench(bench.Summarize(c.rounds)); err != nil {
+		if err := printBench(inProcess(&out, &errOut), bench.Summarize(c.rounds)); err != nil {
 			t.Fatal(err)
 		}
 		rows := strings.Split(c.want, "|")
@@ -68,7 +68,7 @@ func TestBenchTable(t *testing.T) {
 			t.Fatalf("%s:\n%s", name, out.String())
 		}
 		for i, line := range lines {
-			// Drops the way, and the columns from and to, equal to the rate here.
+			// Drops the variant, and the columns min/s and max/s, equal to the rate here.
 			words := strings.Fields(line)
 			words = append(append(words[:1:1], words[2]), words[5:]...)
 			if got := strings.Join(words, " "); got != rows[i] {
@@ -85,12 +85,12 @@ func TestBenchTable(t *testing.T) {
 
 func TestBenchRefuses(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--shape=quick": `there is no "quick"`, "--jobs=1": "from 2 to", "--rounds=0": "from 1 to 100", "--nodes=3": "SQLite has one node", "--nodes=99": "from 1 to 16", "--shape=": "name one of",
-		"--pending=-1": "from 0 to", "--shape=due": "more than those with --pending", "--scattered": "--database-url", "--old-snapshot": "--database-url",
+		"--shape=quick": `unknown shape "quick"`, "--jobs=1": "from 2 to", "--rounds=0": "from 1 to 100", "--nodes=3": "SQLite supports one node", "--nodes=99": "from 1 to 16", "--shape=": "--shape is empty",
+		"--pending=-1": "from 0 to", "--shape=due": "set --pending to a larger number", "--scattered": "--database-url", "--old-snapshot": "--database-url",
 		"--jobs=3000000 --shape=finish,create":                                       "at most 2000000",
-		"--scattered --database-url=postgres://none":                                 "4,000,000 have to be pending",
-		"--nodes=3 --database-url=postgres://none --shape=create,events":             "--nodes: it is for the shapes finish, reschedule, mixed",
-		"--old-snapshot --database-url=postgres://none --shape=due --pending=400000": "--old-snapshot: it is for the shapes finish, reschedule, mixed",
+		"--scattered --database-url=postgres://none":                                 "require 4,000,000 pending jobs",
+		"--nodes=3 --database-url=postgres://none --shape=create,events":             "--nodes: supported only by the shapes finish, reschedule, mixed",
+		"--old-snapshot --database-url=postgres://none --shape=due --pending=400000": "--old-snapshot: supported only by the shapes finish, reschedule, mixed",
 	} {
 		if got := runs(t, nil, append([]string{"bench"}, strings.Fields(flag)...)...); got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: %+v", flag, got)
@@ -154,7 +154,7 @@ func TestBenchNamesWhatIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := runs(t, nil, "bench", "--jobs", "200", "--rounds", "1", "--database-url", cluster.DSN)
-	if want := "deadman_bench_0123abcd (1 MB) is of"; got.code != 0 || !strings.HasPrefix(got.err, want) || !strings.Contains(got.err, "DROP SCHEMA deadman_bench_0123abcd CASCADE\n") {
+	if want := "schema deadman_bench_0123abcd (1 MB) belongs to"; got.code != 0 || !strings.HasPrefix(got.err, want) || !strings.Contains(got.err, "DROP SCHEMA deadman_bench_0123abcd CASCADE\n") {
 		t.Errorf("%+v", got)
 	}
 	if want := fmt.Sprintf(" at 127.0.0.1:%d, database postgres:\nSHAPE ", cluster.Port); !strings.Contains(got.out, "\nMeasured on Postgres ") || !strings.Contains(got.out, want) {

@@ -10,15 +10,15 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) channelCommand() *cobra.Command {
-	cmd := group("channel", "See how alerts reach people, and try it")
-	addURL(cmd.PersistentFlags(), p)
+func newChannelCmd(io *cli) *cobra.Command {
+	cmd := group("channel", "List and test notification channels")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
 		listing[web.Channel]{
-			short: "List channels and how they do", path: "/channels",
-			none:   "there are no channels; serve --notify names a file of them",
-			header: []string{"name", "kind", "state", "waiting", "sent", "last", "failing since", "error"},
-			row: func(p *cli, c web.Channel) []cell {
+			short: "List channels and their state", path: "/channels",
+			none:   "no channels; configure them in the file of deadman serve --notify",
+			header: []string{"name", "kind", "state", "queued", "sent", "last sent", "failing since", "error"},
+			row: func(io *cli, c web.Channel) []cell {
 				state := cellOf(c.State)
 				switch c.State {
 				case "working":
@@ -27,35 +27,35 @@ func (p *cli) channelCommand() *cobra.Command {
 					state = colouredCell(red, c.State)
 				}
 				return []cell{
-					colouredCell(bold, c.Name), cellOf(c.Kind), state, sayNumber(c.Waiting), sayNumber(c.Sent),
-					p.sometime(c.SentAt, "never"), p.sometime(c.FailingSince, ""), cellOf(c.Error),
+					colouredCell(bold, c.Name), cellOf(c.Kind), state, numberCell(c.Waiting), numberCell(c.Sent),
+					relativeCell(io, c.SentAt, "never"), relativeCell(io, c.FailingSince, ""), cellOf(c.Error),
 				}
 			},
-		}.command(p),
+		}.command(io),
 		&cobra.Command{
-			Use: "test NAME", Short: "Send a channel a message that says that it is a test; exit code 3 where it does not take it",
-			Args: exactly("NAME"), RunE: p.testChannel,
+			Use: "test NAME", Short: "Send a test message to a channel; exit code 3 if it fails",
+			Args: exactly("NAME"), RunE: io.with(testChannel),
 		},
 	)
 	return cmd
 }
 
-func (p *cli) testChannel(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func testChannel(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
-	t, raw, err := tell[web.Tested](cmd.Context(), c, http.MethodPost, "/channels/"+url.PathEscape(args[0])+"/test", nil, nil)
+	t, raw, err := call[web.Tested](cmd.Context(), c, http.MethodPost, "/channels/"+url.PathEscape(args[0])+"/test", nil, nil)
 	if err != nil {
 		return err
 	}
 	switch {
-	case p.output == asJSON:
-		err = writeJSON(p.out, raw)
+	case io.output == asJSON:
+		err = writeJSON(io.out, raw)
 	case t.Taken:
-		_, err = fmt.Fprintf(p.out, "taken: the channel %s has the message\n", sanitize(t.Channel))
+		_, err = fmt.Fprintf(io.out, "sent: test message to channel %s\n", sanitize(t.Channel))
 	default:
-		_, err = fmt.Fprintf(p.err, "deadman: the channel %s did not take the message: %s\n", sanitize(t.Channel), sanitize(t.Reason))
+		_, err = fmt.Fprintf(io.err, "deadman: test message to channel %s failed: %s\n", sanitize(t.Channel), sanitize(t.Reason))
 	}
 	if err == nil && !t.Taken {
 		return silentError{exitCondition}

@@ -16,16 +16,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"deadman/server"
 	"deadman/web"
 )
 
 const (
-	askTime   = 30 * time.Second // timeout of a request
-	maxAnswer = 64 << 20         // limit of an answer, in bytes
-	tokenHint = "put a token into the variable DEADMAN_TOKEN; whoever has one with the scope admin makes others with deadman token create"
-	readyHint = "nothing is known of what became of it; look at what the node says of itself at /readyz, and in its log"
-	startHint = "is deadman running? start it with: make run; or name it with --url"
+	requestTimeout = 30 * time.Second // timeout of a request
+	maxResponse    = 64 << 20         // limit of a response, in bytes
+	tokenHint      = "set DEADMAN_TOKEN to a token; a token with the scope admin can create others with deadman token create"
+	readyHint      = "the request may have been executed; check /readyz and the log of the node"
+	startHint      = "is deadman running? start it with deadman serve, or give its address with --url"
 )
 
 // client calls a node over HTTP.
@@ -37,40 +36,20 @@ type client struct {
 	http  *http.Client
 }
 
-func addURL(flags *pflag.FlagSet, p *cli) {
-	flags.StringVar(&p.url, "url", "", "where the node is (else DEADMAN_URL, else the node of the data folder here)")
+// newClient returns a client for the node at base. The name of the source of base is for messages.
+func newClient(base, from, token string) (*client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, usage("%s (%s) is not a valid URL; write it in full, such as http://127.0.0.1:8080", withoutUser(base), from)
+	}
+	return &client{
+		base: strings.TrimRight(base, "/"), node: strings.TrimRight(u.Redacted(), "/"), from: from, token: token,
+		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}, nil
 }
 
-// client returns a client for the node of --url, of DEADMAN_URL, of the data folder, or at the default address. It
-// refuses to send a token to the default address, because another program may listen there.
-func (p *cli) client() (*client, error) {
-	c := &client{token: p.getenv("DEADMAN_TOKEN"), http: &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	switch {
-	case p.url != "":
-		c.base, c.from = p.url, "--url"
-	case p.getenv("DEADMAN_URL") != "":
-		c.base, c.from = p.getenv("DEADMAN_URL"), "DEADMAN_URL"
-	default:
-		announced, file, err := p.endpoints()
-		if err != nil {
-			return nil, err
-		}
-		c.base, c.from = announced.HTTP, file
-	}
-	if c.base == "" {
-		c.base, c.from = "http://"+server.DefaultHTTPAddr, "the default"
-		if c.token != "" {
-			return nil, usage("DEADMAN_TOKEN is set, and nothing says which node it is for; set DEADMAN_URL=%s too if it is that one, or %s", c.base, nameHint)
-		}
-	}
-	u, err := url.Parse(c.base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, usage("%s (%s) is no web address; write it in full, such as http://127.0.0.1:8080", withoutUser(c.base), c.from)
-	}
-	c.base, c.node = strings.TrimRight(c.base, "/"), strings.TrimRight(u.Redacted(), "/")
-	return c, nil
+func addURL(flags *pflag.FlagSet, io *cli) {
+	textFlagVar(flags, &io.url, "url", "url", "", "address of the node (default: DEADMAN_URL, or the node of the local data folder)")
 }
 
 // withoutUser removes a possible user and password from an address.
@@ -81,33 +60,33 @@ func withoutUser(address string) string {
 	return address
 }
 
-// ask sends a request to the API and returns the body of a successful answer.
-func (c *client) ask(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+// request sends a request to the API and returns the body of a successful response.
+func (c *client) request(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := c.send(ctx, method, path, query, body, header)
+	response, err := c.send(ctx, method, path, query, body, header)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer of %s broke off: %w", c.node, err)
-	case len(data) > maxAnswer:
-		return nil, fmt.Errorf("the answer of %s is over %d MiB; ask for less with --limit", c.node, maxAnswer>>20)
+		return nil, fmt.Errorf("response of %s interrupted: %w", c.node, err)
+	case len(data) > maxResponse:
+		return nil, fmt.Errorf("response of %s exceeds %d MiB; reduce --limit", c.node, maxResponse>>20)
 	}
 	return data, nil
 }
 
-// send sends a request and returns a successful answer. The caller closes its body.
+// send sends a request and returns a successful response. The caller closes its body.
 func (c *client) send(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
 	at := c.base + "/api/v1" + path
 	if len(query) > 0 {
 		at += "?" + query.Encode()
 	}
-	there := false
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { there = true }})
+	connected := false
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
 	request, err := http.NewRequestWithContext(traced, method, at, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -119,25 +98,25 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	answer, err := c.http.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.unreachable(ctx, err, there)
+		return nil, c.unreachable(ctx, err, connected)
 	}
-	if answer.StatusCode >= http.StatusMultipleChoices {
-		defer answer.Body.Close()
-		return nil, c.refused(answer)
+	if response.StatusCode >= http.StatusMultipleChoices {
+		defer response.Body.Close()
+		return nil, c.refused(response)
 	}
-	return answer, nil
+	return response, nil
 }
 
-// unreachable returns the error of a request without an answer. It distinguishes a silent node from an unreachable
-// one.
-func (c *client) unreachable(ctx context.Context, err error, there bool) error {
+// unreachable returns the error of a request without a response. It distinguishes a node that does not respond from
+// an unreachable one.
+func (c *client) unreachable(ctx context.Context, err error, connected bool) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
-	if there && ctx.Err() != nil {
-		return fmt.Errorf("%s (from %s) does not answer within %s\n%s", c.node, c.from, askTime, readyHint)
+	if connected && ctx.Err() != nil {
+		return fmt.Errorf("%s (from %s) did not respond within %s\n%s", c.node, c.from, requestTimeout, readyHint)
 	}
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -146,15 +125,15 @@ func (c *client) unreachable(ctx context.Context, err error, there bool) error {
 	return fmt.Errorf("cannot reach %s (from %s): %w\n%s", c.node, c.from, err, startHint)
 }
 
-// refused returns the error of an unsuccessful answer.
-func (c *client) refused(answer *http.Response) error {
-	data, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // an unparsable type is not a problem's
+// refused returns the error of an unsuccessful response.
+func (c *client) refused(response *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // an unparsable type is not the type of a problem
 	p := new(web.Problem)
 	if err == nil && kind == "application/problem+json" && json.Unmarshal(data, p) == nil {
 		return refusal{p}
 	}
-	return fmt.Errorf("%s (from %s) answers %s, but not as deadman does; is another program there?", c.node, c.from, answer.Status)
+	return fmt.Errorf("%s (from %s) responded with %s, but not in the format of deadman; is another program listening there?", c.node, c.from, response.Status)
 }
 
 // refusal is an error with the node's problem.
@@ -181,7 +160,7 @@ func (r refusal) Unwrap() error { return r.Problem }
 
 // get reads a resource, and returns it decoded and raw.
 func get[T any](ctx context.Context, c *client, path string, query url.Values) (v T, raw []byte, err error) {
-	raw, err = c.ask(ctx, http.MethodGet, path, query, nil, nil)
+	raw, err = c.request(ctx, http.MethodGet, path, query, nil, nil)
 	if err != nil {
 		return v, nil, err
 	}
@@ -192,11 +171,11 @@ func get[T any](ctx context.Context, c *client, path string, query url.Values) (
 }
 
 func (c *client) unreadable(err error) error {
-	return fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.node, err)
+	return fmt.Errorf("invalid response from %s: %w; do the versions of client and node match?", c.node, err)
 }
 
-// tell sends a request with v as JSON, unless it is nil, and returns the answer decoded and raw.
-func tell[T any](ctx context.Context, c *client, method, path string, query url.Values, v any) (out T, raw []byte, err error) {
+// call sends a request with v as JSON, unless it is nil, and returns the response decoded and raw.
+func call[T any](ctx context.Context, c *client, method, path string, query url.Values, v any) (out T, raw []byte, err error) {
 	var body []byte
 	header := http.Header{}
 	if v != nil {
@@ -205,7 +184,7 @@ func tell[T any](ctx context.Context, c *client, method, path string, query url.
 			return out, nil, err
 		}
 	}
-	raw, err = c.ask(ctx, method, path, query, body, header)
+	raw, err = c.request(ctx, method, path, query, body, header)
 	if err != nil {
 		return out, nil, err
 	}

@@ -38,12 +38,12 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 	}))
 	t.Cleanup(node.Close)
 	c := &client{base: node.URL, from: "--url", http: node.Client()}
-	_, err := c.ask(ctx, http.MethodGet, "/rules", nil, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "does not answer within 30s") || !strings.Contains(err.Error(), "/readyz") {
+	_, err := c.request(ctx, http.MethodGet, "/rules", nil, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "did not respond within 30s") || !strings.Contains(err.Error(), "/readyz") {
 		t.Errorf("silent: %v", err)
 	}
 	node.Close()
-	_, err = c.ask(t.Context(), http.MethodGet, "/rules", nil, nil, nil)
+	_, err = c.request(t.Context(), http.MethodGet, "/rules", nil, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "cannot reach") || !strings.Contains(err.Error(), startHint) {
 		t.Errorf("not there: %v", err)
 	}

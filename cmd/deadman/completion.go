@@ -60,25 +60,27 @@ func addSettingsTo(cmd *cobra.Command) {
 
 // completeRule completes the first argument of a command with rule names from the node. If the node does not answer,
 // it offers none.
-func (p *cli) completeRule(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeRule(io *cli) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 0 {
-		return nil, none
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, none
+		}
+		c, err := io.client()
+		if err != nil {
+			return nil, none
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
+		defer cancel()
+		page, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"limit": {"500"}, "prefix": {prefix}})
+		if err != nil {
+			return nil, none
+		}
+		var names []cobra.Completion
+		for _, r := range page.Items {
+			description, _, _ := strings.Cut(r.Description, "\n")
+			names = append(names, cobra.CompletionWithDesc(sanitize(r.Name), sanitize(description)))
+		}
+		return names, none
 	}
-	c, err := p.client()
-	if err != nil {
-		return nil, none
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
-	defer cancel()
-	page, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"limit": {"500"}, "prefix": {begun}})
-	if err != nil {
-		return nil, none
-	}
-	var names []cobra.Completion
-	for _, r := range page.Items {
-		about, _, _ := strings.Cut(r.Description, "\n")
-		names = append(names, cobra.CompletionWithDesc(sanitize(r.Name), sanitize(about)))
-	}
-	return names, none
 }

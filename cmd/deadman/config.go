@@ -2,44 +2,44 @@ package main
 
 import "github.com/spf13/cobra"
 
-func (p *cli) configCommand() *cobra.Command {
+func newConfigCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Show the settings that serve would run with, and where each comes from",
+		Use: "config", Short: "Show the effective settings of serve and their sources",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := resolve(cmd.Flags(), p.env); err != nil {
+			if _, err := resolve(cmd.Flags(), io.env); err != nil {
 				return err
 			}
-			all, err := choose(cmd.Flags(), p.env)
+			all, err := mergeSettings(cmd.Flags(), io.env)
 			if err != nil {
 				return err
 			}
-			return p.showSettings(all)
+			return printSettings(io, all)
 		},
 	}
 	addSettingsTo(cmd)
 	return cmd
 }
 
-func (p *cli) showSettings(all []resolvedSetting) error {
-	if p.output == asJSON {
+func printSettings(io *cli, all []resolvedSetting) error {
+	if io.output == asJSON {
 		type shown struct {
 			Value string `json:"value"`
 			From  string `json:"from"`
 		}
 		out := make(map[string]shown, len(all))
 		for _, c := range all {
-			out[c.name] = shown{c.shown(), c.origin}
+			out[c.name] = shown{shownValue(c), c.origin}
 		}
-		return writeValue(p.out, out)
+		return writeValue(io.out, out)
 	}
-	t := newTable(p.out, p.palette, "setting", "value", "from")
+	t := newTable(io.out, io.palette, "setting", "value", "source")
 	for _, c := range all {
 		from := dimCell("%s", c.origin)
 		if c.value != c.preset {
 			from.colour = normal
 		}
-		t.row(cellOf(c.name), cellOf(c.shown()), from)
+		t.row(cellOf(c.name), cellOf(shownValue(c)), from)
 	}
-	return t.fit(terminalWidth(p.out)).end()
+	return t.fit(terminalWidth(io.out)).end()
 }

@@ -18,7 +18,7 @@ func (h *here) answered(answer string, args ...string) ran {
 		h.t.Fatal(err)
 	}
 	var out, errOut bytes.Buffer
-	p := newProgram(terminal, &out, &errOut, h.env)
+	p := newCLI(terminal, &out, &errOut, h.env)
 	p.zone = time.UTC
 	code := p.run(h.t.Context(), args)
 	return ran{code, out.String(), errOut.String()}
@@ -39,7 +39,7 @@ func TestConfirm(t *testing.T) {
 	write(t, shop, "rules.yaml", ruleNamed("a")+"---"+strings.Replace(ruleNamed("b"), "1h", "2h", 1))
 	prune := []string{"rule", "apply", "-f", shop, "--prune"}
 	for _, no := range []string{"n\n", "\n", "yess\n", "\x04"} {
-		n.answered(no, prune...).check(t, prune, 1, "delete 1 rule that no file has (c), and end their jobs? [y/N]", "nothing was changed")
+		n.answered(no, prune...).check(t, prune, 1, "Delete 1 rule not in the files (c) and end their jobs? [y/N]", "cancelled; no changes made")
 	}
 	if v := read[web.Page[web.RuleVersion]](n, "rule", "versions", "b").Items; left() != "abc" || len(v) != 1 {
 		t.Errorf("no was no no: %s, %+v", left(), v)
@@ -49,16 +49,16 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("there are %s", left())
 	}
 	remove := []string{"rule", "delete", "b", "--bundle", "file:shop"}
-	n.answered("n\n", remove...).check(t, remove, 1, "delete rule b, and end all its jobs?")
+	n.answered("n\n", remove...).check(t, remove, 1, "Delete rule b and end all its jobs?")
 	n.answered("", append(remove, "--yes")...).check(t, remove, 0, "deleted")
 
 	n.does("job", "create", "a", "1")
 	all := []string{"job", "cancel", "--entity", "order", "1"}
-	n.answered("no\n", all...).check(t, all, 1, "end all waits for order 1?", "nothing was changed")
-	n.answered("YES\n", all...).check(t, all, 0, "cancelled: 1 wait for order 1")
+	n.answered("no\n", all...).check(t, all, 1, "Cancel all jobs of order 1?", "cancelled; no changes made")
+	n.answered("YES\n", all...).check(t, all, 0, "cancelled: 1 job of order 1")
 	n.env = append(n.env, "DEADMAN_TOKEN="+read[web.NewToken](n, "token", "create", "ci", "--scope", "admin").Secret)
 	revoke := []string{"token", "revoke", "ci"}
-	n.answered("n\n", revoke...).check(t, revoke, 1, "revoke token ci?")
+	n.answered("n\n", revoke...).check(t, revoke, 1, "Revoke token ci?")
 	n.answered("y\n", revoke...).check(t, revoke, 0, "revoked")
 }
 
@@ -67,7 +67,7 @@ func TestDiffColours(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	p.palette.on = true
-	if err := p.showDiff("--- a\n+++ b\n@@ -1 +1 @@\n same\n-old\x1b\n+new\n", "  "); err != nil {
+	if err := printDiff(p, "--- a\n+++ b\n@@ -1 +1 @@\n same\n-old\x1b\n+new\n", "  "); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), "  \x1b[01m--- a\x1b[00m\n  \x1b[01m+++ b\x1b[00m\n  \x1b[34m@@ -1 +1 @@\x1b[00m\n  \x1b[02m same\x1b[00m\n  \x1b[31m-old\\x1b\x1b[00m\n  \x1b[32m+new\x1b[00m\n")

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,111 +14,70 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) eventCommand() *cobra.Command {
-	cmd := group("event", "Tell that something happened, and see how far streams are read")
-	addURL(cmd.PersistentFlags(), p)
+func newEventCmd(io *cli) *cobra.Command {
+	cmd := group("event", "Publish events and show stream state")
+	addURL(cmd.PersistentFlags(), io)
 	var id string
 	send := &cobra.Command{
-		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event, and return when it is durable",
+		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event and wait until it is durable",
 		Example: `  deadman event send orders.shipped '{"id": "1234"}'
   deadman event send orders.created @order.json --id order-1234-created`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usage("%s takes SUBJECT and DATA; it got %s", cmd.CommandPath(), number(len(args), "argument"))
+				return usage("%s requires SUBJECT and accepts DATA; got %s", commandName(cmd), number(len(args), "argument"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := p.eventData(args[1:])
+			data, err := io.eventData(args[1:])
 			if err != nil {
 				return err
 			}
-			c, err := p.client()
+			c, err := io.client()
 			if err != nil {
 				return err
 			}
-			taken, err := c.sendEvent(cmd.Context(), args[0], id, data)
+			published, err := sendEvent(cmd.Context(), c, args[0], id, data)
 			if err != nil {
 				return err
 			}
-			if p.output == asJSON {
-				return writeValue(p.out, taken)
+			if io.output == asJSON {
+				return writeValue(io.out, published)
 			}
-			return p.showTaken(args[0], taken)
+			return printPublished(io, args[0], published)
 		},
 	}
-	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it on the subject with the same token is stored once")
-	cmd.AddCommand(send, p.streamsCommand())
+	send.Flags().StringVar(&id, "id", "", "event id for deduplication: events with the same id, subject and token are stored once")
+	cmd.AddCommand(send, newEventStreamsCmd(io))
 	return cmd
 }
 
-// showTaken prints the place of a published event, and warns about rules that would refuse it.
-func (p *cli) showTaken(subject string, taken web.PublishResult) error {
-	for _, r := range taken.WouldDeadLetter {
-		by := "no rule takes it in"
+// printPublished prints the place of a published event, and warns about rules that would refuse it.
+func printPublished(io *cli, subject string, published web.PublishResult) error {
+	for _, r := range published.WouldDeadLetter {
+		by := "event would be refused"
 		if r.Rule != "" {
-			by = "rule " + sanitize(r.Rule) + " does not take it in"
+			by = "rule " + sanitize(r.Rule) + " would refuse the event"
 		}
-		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, sanitize(r.Reason))
+		fmt.Fprintf(io.err, "warning: %s: %s; see deadman dead-letter list\n", by, sanitize(r.Reason))
 	}
-	if taken.Unmatched {
-		fmt.Fprintf(p.err, "the node is busy and does not say which rules take it in\n")
+	if published.Unmatched {
+		fmt.Fprintf(io.err, "warning: the node is busy and did not match the event against rules\n")
 	}
-	how := "taken in"
-	if taken.Duplicate {
-		how = "taken in before, and not again"
+	how := "published"
+	if published.Duplicate {
+		how = "duplicate, already published"
 	}
 	where := "a message"
-	if taken.Seq > 0 { // hidden from limited tokens
-		where = fmt.Sprint("message ", taken.Seq)
+	if published.Seq > 0 { // hidden from limited tokens
+		where = fmt.Sprint("message ", published.Seq)
 	}
-	_, err := fmt.Fprintf(p.out, "%s: %s is %s of stream %s\n", how, sanitize(subject), where, sanitize(taken.Stream))
+	_, err := fmt.Fprintf(io.out, "%s: %s, %s of stream %s\n", how, sanitize(subject), where, sanitize(published.Stream))
 	return err
 }
 
-// eventData returns the body given as an argument, as a file, or on standard input.
-func (p *cli) eventData(args []string) ([]byte, error) {
-	switch {
-	case len(args) == 0 && isTerminal(p.in):
-		return nil, usage("the event's data is missing; give it as JSON, as @FILE, or - for the standard input")
-	case len(args) == 0 || args[0] == "-":
-		data, err := io.ReadAll(io.LimitReader(p.in, web.MaxEventBytes+1))
-		return data, errors.Join(err, tooLarge(data))
-	case strings.HasPrefix(args[0], "@"):
-		data, err := readSmall(args[0][1:], web.MaxEventBytes)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, usageError{err}
-		}
-		return data, err
-	}
-	return []byte(args[0]), nil
-}
-
-// jsonFlag returns the JSON of a flag, given as a value, as a file, or on standard input. It returns nil for an empty
-// flag.
-func (p *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
-	if value == "" {
-		return nil, nil
-	}
-	data, err := p.eventData([]string{value})
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(data) {
-		return nil, usage(`--%s: %s is no JSON; write it as '{"id": "1"}', or @FILE for that of a file`, flag, clip(value, 60))
-	}
-	return data, nil
-}
-
-func tooLarge(data []byte) error {
-	if len(data) > web.MaxEventBytes {
-		return fmt.Errorf("the event is over the limit of %d KiB", web.MaxEventBytes>>10)
-	}
-	return nil
-}
-
-func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte) (web.PublishResult, error) {
-	var taken web.PublishResult
+func sendEvent(ctx context.Context, c *client, subject, id string, data []byte) (web.PublishResult, error) {
+	var published web.PublishResult
 	header := http.Header{}
 	if json.Valid(data) {
 		header.Set("Content-Type", "application/json")
@@ -128,12 +85,47 @@ func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte)
 	if id != "" {
 		header.Set("Nats-Msg-Id", id)
 	}
-	raw, err := c.ask(ctx, http.MethodPost, "/events/"+url.PathEscape(subject), nil, data, header)
+	raw, err := c.request(ctx, http.MethodPost, "/events/"+url.PathEscape(subject), nil, data, header)
 	if err != nil {
-		return taken, err
+		return published, err
 	}
-	if err := json.Unmarshal(raw, &taken); err != nil {
-		return taken, c.unreadable(err)
+	if err := json.Unmarshal(raw, &published); err != nil {
+		return published, c.unreadable(err)
 	}
-	return taken, nil
+	return published, nil
+}
+
+func newEventStreamsCmd(io *cli) *cobra.Command {
+	return listing[web.Stream]{
+		use: "streams", short: "List the streams with rule subjects and their ingest lag", path: "/streams",
+		none:   "no rule uses a stream",
+		header: []string{"stream", "state", "last event", "behind", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
+		row:    streamRow,
+	}.command(io)
+}
+
+func streamRow(io *cli, s web.Stream) []cell {
+	state := colouredCell(red, s.State)
+	switch s.State {
+	case web.StreamRead:
+		state = colouredCell(green, s.State)
+	case web.StreamBehind:
+		state = colouredCell(yellow, s.State)
+	}
+	behind, lag := dimCell("unknown"), dimCell("never read")
+	if s.Behind != nil {
+		behind = cellOf(strconv.FormatUint(*s.Behind, 10))
+	}
+	if s.Lag != nil {
+		lag = cellOf(fmt.Sprintf("%.1f s", *s.Lag))
+	}
+	named := s.Rules[:min(len(s.Rules), 3)]
+	rules := strings.Join(named, ", ")
+	if more := s.RuleCount - len(named); more > 0 {
+		rules += fmt.Sprintf(" and %d more", more)
+	}
+	return []cell{
+		colouredCell(bold, s.Name), state, relativeCell(io, s.LastAt, "none"), behind, lag, numberCell(s.Created),
+		cellOf(s.ReadBy), relativeCell(io, s.HeardSince, "always"), cellOf(s.Problem), cellOf(rules),
+	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+
+	"github.com/spf13/pflag"
 )
 
 // Exit codes.
@@ -24,15 +26,23 @@ type silentError struct{ code int }
 func (e silentError) Error() string { return fmt.Sprintf("exit %d", e.code) }
 
 func exitCode(err error) int {
-	var said silentError
+	var silent silentError
 	var misuse usageError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &said):
-		return said.code
+	case errors.As(err, &silent):
+		return silent.code
 	case errors.As(err, &misuse):
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// errDeclined ends a command after a question was answered with no. Nothing was changed.
+var errDeclined = silentError{exitFailure}
+
+// addYes adds the flag that skips the confirmation.
+func addYes(flags *pflag.FlagSet) *bool {
+	return flags.BoolP("yes", "y", false, "skip the confirmation")
 }

@@ -58,30 +58,30 @@ func TestExitCodes(t *testing.T) {
 		{"version", nil, []string{"version"}, 0, []string{"deadman dev (go"}},
 		{"--version", nil, []string{"--version"}, 0, []string{"deadman dev"}},
 		{"completion", nil, []string{"completion", "bash"}, 0, []string{"complete"}},
-		{"unknown command", nil, []string{"jov"}, 2, []string{"jov", "did you mean deadman job?"}},
-		{"unknown command of a group", nil, []string{"job", "lisst"}, 2, []string{"lisst", "did you mean deadman job list?"}},
+		{"unknown command", nil, []string{"jov"}, 2, []string{`unknown command "jov"`, "did you mean deadman job?"}},
+		{"unknown command of a group", nil, []string{"job", "lisst"}, 2, []string{`unknown command "job lisst"`, "did you mean deadman job list?"}},
 		{"unknown flag", nil, []string{"job", "list", "--colour"}, 2, []string{"--colour"}},
-		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY", "it got 1 argument\n"}},
-		{"a group without a verb", nil, []string{"job"}, 2, []string{"deadman job takes a command: cancel, check, create, get, list, slots, snooze", "deadman job --help"}},
+		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY", "got 1 argument\n"}},
+		{"a group without a verb", nil, []string{"job"}, 2, []string{"deadman: job requires a command: cancel, check, create, get, list, slots, snooze", "deadman job --help"}},
 		{"help about a command", nil, []string{"help", "job"}, 0, []string{"Usage:", "cancel", "--help"}},
 		{"help about a verb", nil, []string{"help", "job", "list"}, 0, []string{"deadman job list [flags]", "--limit"}},
 		{"help about everything", nil, []string{"help"}, 0, []string{"Usage:", "serve", "--version"}},
-		{"help about nothing there is", nil, []string{"help", "nope"}, 2, []string{`deadman has no command "nope"`}},
+		{"help about nothing there is", nil, []string{"help", "nope"}, 2, []string{`unknown command "nope"`}},
 		{"help about no verb there is", nil, []string{"help", "job", "lisst"}, 2, []string{"did you mean deadman job list?"}},
 		{"limit 0", nil, []string{"job", "list", "--limit", "0"}, 2, []string{"--limit is 0", "from 1 to 500"}},
 		{"limit below 0", nil, []string{"alert", "list", "--limit", "-1"}, 2, []string{"from 1 to 500"}},
 		{"limit over the most", nil, []string{"history", "list", "--limit", "501"}, 2, []string{"--limit is 501", "from 1 to 500"}},
 		{"backlog over the most", nil, []string{"alert", "tail", "--backlog", "501"}, 2, []string{"from 0 to 500"}},
 		{"too many arguments", nil, []string{"version", "now"}, 2, []string{"no arguments"}},
-		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "neither text nor json"}},
+		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "not text or json"}},
 		{"bad url", nil, []string{"job", "list", "--url", "localhost:8080"}, 2, []string{"localhost:8080", "--url", "in full"}},
-		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"id of an alert"}},
-		{"no data", nil, []string{"event", "send"}, 2, []string{"SUBJECT and DATA", "0 arguments"}},
+		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"not an alert id"}},
+		{"no data", nil, []string{"event", "send"}, 2, []string{"requires SUBJECT", "0 arguments"}},
 		{"no file of data", nil, []string{"event", "send", "a.b", "@nowhere.json"}, 2, []string{"nowhere.json"}},
-		{"nobody there", nil, []string{"job", "list", "--url", nobody}, 1, []string{nobody, "--url", "make run"}},
+		{"nobody there", nil, []string{"job", "list", "--url", nobody}, 1, []string{nobody, "--url", "deadman serve"}},
 		{"nobody there, by variable", []string{"DEADMAN_URL=" + nobody}, []string{"alert", "tail"}, 1, []string{nobody, "DEADMAN_URL"}},
 		{"another program there", nil, []string{"history", "list", "--url", web.URL}, 1, []string{"404", "another program"}},
-		{"lint", nil, []string{"rule", "lint", filepath.Join(dir, "good")}, 0, []string{"2 rules in 2 files", "nothing is wrong"}},
+		{"lint", nil, []string{"rule", "lint", filepath.Join(dir, "good")}, 0, []string{"2 rules in 2 files", "no errors"}},
 		{"lint a file", nil, []string{"rule", "lint", good}, 0, []string{"1 rule in 1 file"}},
 		{"lint finds something", nil, []string{"rule", "lint", bad}, 3, []string{bad + ":3:", "entitty", "1 file"}},
 		{"lint finds a name twice", nil, []string{"rule", "lint", filepath.Join(dir, "twice")}, 3, []string{"order-unshipped", "a.yaml", "b.yaml"}},
@@ -135,7 +135,7 @@ func TestEndpointsFile(t *testing.T) {
 		t.Errorf("a broken file: %+v", got)
 	}
 	c, err := inProcess(nil, nil, "DEADMAN_DATA_DIR="+t.TempDir()).client()
-	if err != nil || c.base != "http://127.0.0.1:8080" || c.from != "the default" {
+	if err != nil || c.base != "http://127.0.0.1:8080" || c.from != "the default address" {
 		t.Errorf("without a file: %+v, %v", c, err)
 	}
 }
@@ -156,7 +156,7 @@ func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
 		var out, errs bytes.Buffer
 		p := inProcess(&out, &errs, "DEADMAN_URL="+address)
 		if c, err := p.client(); err == nil {
-			_, err = c.ask(t.Context(), http.MethodGet, "/jobs", nil, nil, nil)
+			_, err = c.request(t.Context(), http.MethodGet, "/jobs", nil, nil, nil)
 			if err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "ann:xxxxx@127.0.0.1") {
 				t.Errorf("%s: %v", address, err)
 			}

@@ -22,7 +22,7 @@ func (f *format) Set(s string) error {
 		*f = format(s)
 		return nil
 	}
-	return fmt.Errorf("%q is neither text nor json", s)
+	return fmt.Errorf("%q is not text or json", s)
 }
 
 // String implements pflag.Value.
@@ -35,7 +35,7 @@ func (f *format) Type() string { return "format" }
 func writeJSON(out io.Writer, raw []byte) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
-		return fmt.Errorf("what came is no JSON: %w", err)
+		return fmt.Errorf("invalid JSON in the response: %w", err)
 	}
 	b.WriteByte('\n')
 	_, err := out.Write(plainJSON(b.Bytes()))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,16 +12,16 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) handlerCommand() *cobra.Command {
-	cmd := group("handler", "Write handlers in any language, see who answers, and try them")
-	addURL(cmd.PersistentFlags(), p)
-	cmd.AddCommand(p.listHandlersCommand(), p.testHandlerCommand(), handlerSchemaCommand())
+func newHandlerCmd(io *cli) *cobra.Command {
+	cmd := group("handler", "List and test handlers, and print their JSON Schema")
+	addURL(cmd.PersistentFlags(), io)
+	cmd.AddCommand(newHandlerListCmd(io), newHandlerTestCmd(io), newHandlerSchemaCmd())
 	return cmd
 }
 
-func handlerSchemaCommand() *cobra.Command {
+func newHandlerSchemaCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of what a handler is asked, and of what it answers",
+		Use: "schema", Short: "Print the JSON Schema of handler requests and responses",
 		Example: "  deadman handler schema > handler.schema.json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,15 +34,15 @@ func handlerSchemaCommand() *cobra.Command {
 	}
 }
 
-func (p *cli) listHandlersCommand() *cobra.Command {
+func newHandlerListCmd(io *cli) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the handlers that rules want, who answers for them, and how they do on the node that is asked",
-		Args: exactly(), RunE: p.listHandlers,
+		Use: "list", Short: "List handlers, their providers and their state on the queried node",
+		Args: exactly(), RunE: io.with(listHandlers),
 	}
 }
 
-func (p *cli) listHandlers(cmd *cobra.Command, _ []string) error {
-	c, err := p.client()
+func listHandlers(io *cli, cmd *cobra.Command, _ []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
@@ -51,24 +50,24 @@ func (p *cli) listHandlers(cmd *cobra.Command, _ []string) error {
 	switch {
 	case err != nil:
 		return err
-	case p.output == asJSON:
-		return writeJSON(p.out, raw)
+	case io.output == asJSON:
+		return writeJSON(io.out, raw)
 	case len(roll.Items) == 0:
-		_, err = fmt.Fprintln(p.out, "there are no handlers: no rule names one, and none answers")
+		_, err = fmt.Fprintln(io.out, "no handlers: none is registered, and no rule uses one")
 	default:
-		t := newTable(p.out, p.palette, "handler", "answers", "instances", "version", "state", "rules", "answered", "error")
+		t := newTable(io.out, io.palette, "handler", "provider", "instances", "version", "state", "rules", "last response", "error")
 		for _, h := range roll.Items {
-			t.row(p.handlerRow(h)...)
+			t.row(handlerRow(io, h)...)
 		}
-		err = t.fit(terminalWidth(p.out)).end()
+		err = t.fit(terminalWidth(io.out)).end()
 	}
 	if err == nil && roll.Unasked != "" {
-		_, err = fmt.Fprintf(p.err, "deadman: the node does not know which services answer: %s\n", sanitize(roll.Unasked))
+		_, err = fmt.Fprintf(io.err, "deadman: service discovery failed: %s\n", sanitize(roll.Unasked))
 	}
 	return err
 }
 
-func (p *cli) handlerRow(h web.Handler) []cell {
+func handlerRow(io *cli, h web.Handler) []cell {
 	answers, state, why := cellOf(string(h.Answers)), cellOf(h.State), ""
 	switch h.Answers {
 	case web.ByNobody:
@@ -85,85 +84,78 @@ func (p *cli) handlerRow(h web.Handler) []cell {
 	}
 	instances := cellOf("")
 	if h.Instances > 0 {
-		instances = sayNumber(int64(h.Instances))
+		instances = numberCell(int64(h.Instances))
 	}
 	return []cell{
 		colouredCell(bold, h.Name), answers, instances, cellOf(strings.Join(h.Versions, " ")), state,
-		cellOf(strings.Join(h.Rules, " ")), p.sometime(h.AnsweredAt, ""), cellOf(why),
+		cellOf(strings.Join(h.Rules, " ")), relativeCell(io, h.AnsweredAt, ""), cellOf(why),
 	}
 }
 
-func (p *cli) testHandlerCommand() *cobra.Command {
+func newHandlerTestCmd(io *cli) *cobra.Command {
 	var event, key string
 	cmd := &cobra.Command{
-		Use: "test NAME", Short: "Ask a handler once about a check that is made up; exit code 3 where the answer is none",
-		Long: `Asks a handler once about a check that is made up, and shows what it answers, or what is wrong
-with that and where. The check is marked as asked by a person (manual), and nothing comes of
-it. It is that of a rule that names the handler, where there is one. A handler with effects
-(at_most_once) is not asked.`,
+		Use: "test NAME", Short: "Call a handler with a test check; exit code 3 if it fails",
+		Long: `Calls a handler once with a test check and shows its response, or the errors in it. The check is
+marked as manual and has no effect on jobs. If a rule uses the handler, the check is one of that
+rule. A handler with side effects (at_most_once) is not called.`,
 		Example: `  deadman handler test shipping --event '{"id": "1"}' --key 1`,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := p.jsonFlag("event", event)
+			data, err := io.jsonFlag("event", event)
 			if err != nil {
 				return err
 			}
-			return p.testHandler(cmd, args[0], handlerTrial{key, data})
+			return testHandler(io, cmd, args[0], web.HandlerTestRequest{Key: web.Identifier(key), Event: data})
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", "", "the body of the event that began the wait: JSON, @FILE, or - (default: {})")
-	cmd.Flags().StringVar(&key, "key", "", "the key of the wait (default: "+web.DefaultKey+")")
+	textFlagVar(cmd.Flags(), &event, "event", "json", "", "body of the trigger event: JSON, @FILE, or - (default: {})")
+	cmd.Flags().StringVar(&key, "key", "", "key of the job (default: "+web.DefaultKey+")")
 	complete(cmd, "event", completeFiles("json"))
 	return cmd
 }
 
-// handlerTrial is the body of a request to test a handler.
-type handlerTrial struct {
-	Key   string          `json:"key,omitempty"`
-	Event json.RawMessage `json:"event,omitempty"`
-}
-
-func (p *cli) testHandler(cmd *cobra.Command, name string, of handlerTrial) error {
-	c, err := p.client()
+func testHandler(io *cli, cmd *cobra.Command, name string, request web.HandlerTestRequest) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
-	tried, raw, err := tell[web.HandlerTestResult](cmd.Context(), c, http.MethodPost, "/handlers/"+url.PathEscape(name)+"/test", nil, of)
+	result, raw, err := call[web.HandlerTestResult](cmd.Context(), c, http.MethodPost, "/handlers/"+url.PathEscape(name)+"/test", nil, request)
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		err = writeJSON(p.out, raw)
+	if io.output == asJSON {
+		err = writeJSON(io.out, raw)
 	} else {
-		err = p.showTried(tried)
+		err = printHandlerTest(io, result)
 	}
-	if err == nil && tried.Error != "" {
+	if err == nil && result.Error != "" {
 		err = silentError{exitCondition}
 	}
 	return err
 }
 
-func (p *cli) showTried(t web.HandlerTestResult) error {
+func printHandlerTest(io *cli, t web.HandlerTestResult) error {
 	if t.Answer != nil {
-		if err := p.showHandlerAnswer(t); err != nil {
+		if err := printHandlerAnswer(io, t); err != nil {
 			return err
 		}
 	}
 	if t.Error != "" {
-		_, err := fmt.Fprintf(p.err, "deadman: %s\n", sanitize(t.Error))
+		_, err := fmt.Fprintf(io.err, "deadman: %s\n", sanitize(t.Error))
 		return err
 	}
 	return nil
 }
 
-func (p *cli) showHandlerAnswer(t web.HandlerTestResult) error {
-	s, a := newSheet(p), t.Answer
+func printHandlerAnswer(io *cli, t web.HandlerTestResult) error {
+	s, a := newKeyValues(io), t.Answer
 	s.painted("handler", bold, t.Handler)
 	s.line("key", "%s", t.Key)
 	if t.Rule != "" {
-		s.line("as of rule", "%s", t.Rule)
+		s.line("as rule", "%s", t.Rule)
 	}
-	s.line("took", "%.1f ms", t.TookMS)
+	s.line("duration", "%.1f ms", t.TookMS)
 	switch {
 	case !a.Next.IsZero():
 		s.instant("next", a.Next)
@@ -174,7 +166,7 @@ func (p *cli) showHandlerAnswer(t web.HandlerTestResult) error {
 	}
 	s.line("step", "%d", a.Step)
 	for _, d := range a.Alerts {
-		s.painted("says", severityColour(d.Severity), strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", d.Status, d.Severity, d.Step, d.Text)))
+		s.painted("alert", severityColour(d.Severity), strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", d.Status, d.Severity, d.Step, d.Text)))
 	}
 	s.document("state", a.State)
 	return s.end()

@@ -49,7 +49,7 @@ func TestHandlerVerbs(t *testing.T) {
 	const lost = "name: lost\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: carrier\n"
 	n.does("rule", "apply", "-f", write(t, t.TempDir(), "lost.yaml", lost))
 	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   nobody", "lost")
-	n.says(0, []string{"handler", "test", "shipping"}, "ends           shipped", "took", "key            test")
+	n.says(0, []string{"handler", "test", "shipping"}, "ends           shipped", "duration", "key            test")
 	got := n.says(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
 		"key            1", "next           20", "step           1", `firing warning primary: late`, `state          {"id":"1"}`)
 	if strings.Contains(got.out, "\x1b") {
@@ -58,8 +58,8 @@ func TestHandlerVerbs(t *testing.T) {
 	n.says(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler asked to look again at", "which is not after the slot")
 	n.says(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")
 	n.says(3, []string{"handler", "test", "carrier"}, "no service answers on deadman.handlers.carrier")
-	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is no JSON")
-	n.says(2, []string{"handler", "test"}, "takes NAME")
+	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is not valid JSON")
+	n.says(2, []string{"handler", "test"}, "requires NAME")
 	n.says(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
 	if h := read[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Answers != web.ByNobody {
 		t.Errorf("%+v", h)

@@ -64,7 +64,7 @@ func (h *here) run(input string, args ...string) ran {
 func runHere(t *testing.T, input string, env []string, args ...string) ran {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	p := newProgram(strings.NewReader(input), &out, &errOut, env)
+	p := newCLI(strings.NewReader(input), &out, &errOut, env)
 	p.zone = time.UTC
 	code := p.run(t.Context(), args)
 	return ran{code, out.String(), errOut.String()}

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,60 +11,60 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) jobCommand() *cobra.Command {
-	cmd := group("job", "Look at what is waited for, and change it by hand")
-	addURL(cmd.PersistentFlags(), p)
+func newJobCmd(io *cli) *cobra.Command {
+	cmd := group("job", "List, inspect and change pending jobs")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
 		listing[web.Job]{
 			short: "List pending jobs, next due first", path: "/jobs",
 			filters: []filter{
 				byRule, byEntity, byKey,
-				{parameter: "key_prefix", does: "those whose keys begin so only"},
-				{parameter: "overdue", does: "those whose slot has come only", kind: filterFlag},
+				{parameter: "key_prefix", does: "filter by a prefix of the key"},
+				{parameter: "overdue", does: "only due jobs", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
-			none: "nothing is waited for", header: []string{"next look", "rule", "entity", "key", "step", "looks", "status", "acked"},
+			none: "no pending jobs", header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked"},
 			row: jobRow,
-		}.command(p),
-		p.onJob(&cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: p.getJob}),
-		p.onJob(&cobra.Command{
-			Use: "check RULE KEY", Short: "Look at a job now, which may end it and takes no step", RunE: p.checkJob,
+		}.command(io),
+		onJob(io, &cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: io.with(getJob)}),
+		onJob(io, &cobra.Command{
+			Use: "check RULE KEY", Short: "Check a job now; it may end, but no escalation step is raised", RunE: io.with(checkJob),
 		}),
-		p.createJobCommand(), p.snoozeCommand(), p.cancelCommand(), p.slotsCommand(),
+		newJobCreateCmd(io), newJobSnoozeCmd(io), newJobCancelCmd(io), newJobSlotsCmd(io),
 	)
 	return cmd
 }
 
 // onJob makes a command take a rule and a key.
-func (p *cli) onJob(cmd *cobra.Command) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = exactly("RULE", "KEY"), p.completeRule
+func onJob(io *cli, cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly("RULE", "KEY"), completeRule(io)
 	return cmd
 }
 
-func jobRow(p *cli, j web.Job) []cell {
+func jobRow(io *cli, j web.Job) []cell {
 	next := cellOf("")
 	switch {
 	case !j.NextCheckAt.IsZero():
-		next = cellOf(web.Relative(j.NextCheckAt, p.now()))
+		next = cellOf(io.relative(j.NextCheckAt))
 	case j.PausedAt.IsZero():
 		next = dimCell("-") // no check is scheduled
 	}
 	return []cell{
 		next, cellOf(j.Rule), cellOf(j.Entity), cellOf(j.Key),
-		sayNumber(j.Step), sayNumber(j.Checks), colouredCell(statusColour(j.Status), statusText(j)),
-		cellOf(ackedUntil(p, j.Acknowledged)),
+		numberCell(j.Step), numberCell(j.Checks), colouredCell(statusColour(j.Status), statusText(j)),
+		cellOf(ackedUntil(io, j.Acknowledged)),
 	}
 }
 
 // ackedUntil formats the end of an acknowledgement. It is empty without one.
-func ackedUntil(p *cli, a *web.Acknowledged) string {
+func ackedUntil(io *cli, a *web.Acknowledged) string {
 	switch {
 	case a == nil:
 		return ""
 	case a.Until.IsZero():
-		return "for good"
+		return "no end"
 	}
-	return "until " + p.exact(a.Until)
+	return "until " + io.exact(a.Until)
 }
 
 // statusText returns the status of a job, marked if it is snoozed.
@@ -79,8 +80,8 @@ func jobPath(args []string) (string, url.Values) {
 	return "/jobs/" + url.PathEscape(args[0]), url.Values{"key": {args[1]}}
 }
 
-func (p *cli) getJob(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func getJob(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
@@ -89,84 +90,123 @@ func (p *cli) getJob(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
-	}
-	return p.showJob(j)
+	return io.write(raw, func() error { return printJob(io, j) })
 }
 
-func (p *cli) showJob(j web.Job) error {
-	s := newSheet(p)
+func printJob(io *cli, j web.Job) error {
+	s := newKeyValues(io)
 	s.line("rule", "%s, version %d", j.Rule, j.RuleVersion)
 	s.line(j.Entity, "%s", j.Key)
 	s.painted("status", statusColour(j.Status), string(j.Status))
-	s.instant("waits since", j.Since)
+	s.instant("started", j.Since)
 	s.instant("paused since", j.PausedAt)
-	s.instant("first look", j.FirstCheckAt)
-	s.nextLook(j)
+	s.instant("first check", j.FirstCheckAt)
+	printNextCheck(s, j)
 	s.instant("snoozed until", j.SnoozedUntil)
 	if j.SnoozeIdle {
-		s.line("", "which puts nothing off: the next look is later anyhow")
+		s.line("", "without effect: the next check is already later")
 	}
 	s.line("steps taken", "%d", j.Step)
-	s.line("looks", "%d decided, %d in all", j.CheckCount, j.Checks)
+	s.line("checks", "%d decided, %d in total", j.CheckCount, j.Checks)
 	if j.Checks > 0 {
-		s.line("they took", "%s in all, %s the slowest", seconds(j.CheckSecondsTotal), seconds(j.CheckSecondsMax))
+		s.line("check time", "%s in total, slowest %s", seconds(j.CheckSecondsTotal), seconds(j.CheckSecondsMax))
 	}
-	s.instant("last began", j.StartedAt)
-	s.instant("last decided", j.CompletedAt)
+	s.instant("last started", j.StartedAt)
+	s.instant("last finished", j.CompletedAt)
 	s.instant("last failed", j.FailedAt)
 	for _, id := range j.Alerts {
 		s.line("alert", "%s", id)
 	}
-	s.acknowledged(j.Acknowledged)
-	s.trail(j.Trail)
+	printAck(s, j.Acknowledged)
+	printTrail(s, j.Trail)
 	s.document("event", j.Event)
 	s.document("state", j.State)
 	return s.end()
 }
 
-// nextLook prints the next check of a pending job, unless the job is paused.
-func (s *keyValues) nextLook(j web.Job) {
+// printNextCheck prints the next check of a pending job, unless the job is paused.
+func printNextCheck(s *keyValues, j web.Job) {
 	if j.NextCheckAt.IsZero() && j.PausedAt.IsZero() {
-		s.line("next look", "none until it comes")
+		s.line("next check", "none scheduled")
 	}
-	s.instant("next look", j.NextCheckAt)
+	s.instant("next check", j.NextCheckAt)
 }
 
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
 }
 
-func (p *cli) checkJob(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func checkJob(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
 	path, query := jobPath(args)
-	looked, raw, err := tell[web.CheckResult](cmd.Context(), c, http.MethodPost, path+"/check", query, nil)
+	result, raw, err := call[web.CheckResult](cmd.Context(), c, http.MethodPost, path+"/check", query, nil)
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
-	}
-	return p.showLooked(looked)
+	return io.write(raw, func() error { return printCheckResult(io, result) })
 }
 
-func (p *cli) showLooked(l web.CheckResult) error {
-	s := newSheet(p)
+func printCheckResult(io *cli, l web.CheckResult) error {
+	s := newKeyValues(io)
 	switch {
 	case l.Ended:
-		s.painted("it is over", green, l.Outcome)
+		s.painted("ended", green, l.Outcome)
 	case l.Unknown:
-		s.painted("not known", red, "nobody could find out whether it has happened")
+		s.painted("undetermined", red, "the check could not get an answer")
 	default:
-		s.painted("still waiting", yellow, "it has not happened")
+		s.painted("pending", yellow, "the expected event has not happened")
 	}
 	if l.Reason != "" {
 		s.line("reason", "%s", l.Reason)
 	}
-	s.instant("next look", l.Next)
+	s.instant("next check", l.Next)
 	return s.end()
+}
+
+// printTrail prints the timeline of a job, oldest first.
+func printTrail(s *keyValues, entries []web.TrailEntry) {
+	for i, e := range entries {
+		name := ""
+		if i == 0 {
+			name = "timeline"
+		}
+		s.line(name, "%s  %s", s.io.exact(e.At), trailText(s.io, e))
+	}
+}
+
+// trailText formats a trail entry.
+func trailText(io *cli, e web.TrailEntry) string {
+	parts := []string{actionText(e)}
+	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"found ", e.Saw}, {"by ", e.By}} {
+		if more.value != "" {
+			parts = append(parts, more.what+more.value)
+		}
+	}
+	if !e.Next.IsZero() {
+		parts = append(parts, "next "+io.exact(e.Next))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// actionText describes the action of a trail entry.
+func actionText(e web.TrailEntry) string {
+	switch {
+	case e.Kind != "look":
+		return map[string]string{
+			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version",
+			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed",
+		}[e.Kind]
+	case e.Outcome != "":
+		return "checked: ended, " + string(e.Outcome)
+	case e.Step != "":
+		return "checked: step " + e.Step
+	case e.Held:
+		return "checked: step suppressed by an acknowledgement"
+	case e.Reason != "":
+		return "checked: undetermined"
+	}
+	return "checked: nothing due"
 }

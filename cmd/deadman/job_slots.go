@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -23,109 +22,74 @@ const (
 	ticksMark   = "░" // expected from schedules
 )
 
-var slotFilters = []filter{
-	byRule,
-	since("from", "", "slots"), until("to", "", "slots"),
+func newJobSlotsCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{Use: "slots", Short: "Show the load over time: past checks, planned checks, schedule ticks"}
+	bucket := textFlag(cmd.Flags(), "bucket", "duration", "30m", "time span of a bar, in whole minutes that divide a day")
+	filters := []filter{byRule, since("from", "", "slots"), until("to", "", "slots")}
+	return newReportCmd(io, cmd, "/slots", filters, func() url.Values { return url.Values{"bucket": {*bucket}} }, printSlots)
 }
 
-func (p *cli) slotsCommand() *cobra.Command {
-	var bucket string
-	cmd := &cobra.Command{
-		Use: "slots", Short: "Show the load by slot: what was checked, what is waited for, what schedules will begin", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.showSlots(cmd, bucket) },
-	}
-	for _, f := range slotFilters {
-		f.add(p, cmd)
-	}
-	cmd.Flags().StringVar(&bucket, "bucket", "30m", "how wide the bars' times are, in whole minutes that divide a day")
-	return cmd
-}
-
-func (p *cli) showSlots(cmd *cobra.Command, bucket string) error {
-	c, err := p.client()
-	if err != nil {
-		return err
-	}
-	query := url.Values{"bucket": {bucket}}
-	for _, f := range slotFilters {
-		value, err := f.value(p, cmd)
-		if err != nil {
-			return err
-		}
-		if value != "" {
-			query.Set(f.parameter, value)
-		}
-	}
-	slots, raw, err := get[web.Slots](cmd.Context(), c, "/slots", query)
-	if err != nil {
-		return err
-	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
-	}
-	return p.drawSlots(slots, terminalWidth(p.out))
-}
-
-// drawSlots draws a bar for each bucket, all at the same scale.
-func (p *cli) drawSlots(slots web.Slots, width int) error {
+// printSlots draws a bar for each bucket, all at the same scale.
+func printSlots(io *cli, slots web.Slots) error {
+	width := terminalWidth(io.out)
 	if !slices.ContainsFunc(slots.Items, busy) {
-		_, err := fmt.Fprintf(p.out, "nothing was checked and nothing is due between %s and %s\n",
-			slots.From.In(p.zone).Format("Mon 2006-01-02 15:04"), slots.To.In(p.zone).Format("Mon 2006-01-02 15:04"))
+		_, err := fmt.Fprintf(io.out, "no checks and no ticks between %s and %s\n",
+			slots.From.In(io.zone).Format("Mon 2006-01-02 15:04"), slots.To.In(io.zone).Format("Mon 2006-01-02 15:04"))
 		return err
 	}
 	scale := scaleOf(slots.Items, width)
 	day := ""
 	for _, s := range slots.Items {
-		at := s.From.In(p.zone)
+		at := s.From.In(io.zone)
 		if d := at.Format("Mon 2006-01-02"); d != day {
 			day = d
-			if _, err := fmt.Fprintln(p.out, p.palette.paint(dim, d)); err != nil {
+			if _, err := fmt.Fprintln(io.out, io.palette.paint(dim, d)); err != nil {
 				return err
 			}
 		}
-		if err := p.drawSlot(p.out, s, at, scale); err != nil {
+		if err := printSlot(io, s, at, scale); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(p.out, "%s checked  %s waited for  %s begun by schedules\n",
-		p.palette.paint(green, workedMark), p.palette.paint(blue, plannedMark), p.palette.paint(yellow, ticksMark))
+	_, err := fmt.Fprintf(io.out, "%s checked  %s planned  %s schedule ticks\n",
+		io.palette.paint(green, workedMark), io.palette.paint(blue, plannedMark), io.palette.paint(yellow, ticksMark))
 	return err
 }
 
 // busy reports whether a bucket has any jobs.
 func busy(s web.Slot) bool { return s.Checks+s.Planned+int64(s.Ticks) > 0 }
 
-func (p *cli) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) error {
-	sum, said := fmt.Sprint(s.Checks+s.Planned+int64(s.Ticks)), []string{}
+func printSlot(io *cli, s web.Slot, at time.Time, scale float64) error {
+	sum, notes := fmt.Sprint(s.Checks+s.Planned+int64(s.Ticks)), []string{}
 	if s.More {
 		sum += "+"
 	}
 	if s.Alerts > 0 {
-		said = append(said, fmt.Sprintf("%d alerts", s.Alerts))
+		notes = append(notes, fmt.Sprintf("%d alerts", s.Alerts))
 	}
 	if s.WorstLag >= 1 {
-		said = append(said, fmt.Sprintf("%s late", time.Duration(s.WorstLag*float64(time.Second)).Round(time.Second)))
+		notes = append(notes, fmt.Sprintf("%s late", time.Duration(s.WorstLag*float64(time.Second)).Round(time.Second)))
 	}
 	line := at.Format("15:04")
 	if sum != "0" {
-		line += fmt.Sprintf(" %8s %s", sum, p.bar(s, scale))
+		line += fmt.Sprintf(" %8s %s", sum, slotBar(io, s, scale))
 	}
-	if len(said) > 0 {
-		line += " " + p.palette.paint(dim, strings.Join(said, ", "))
+	if len(notes) > 0 {
+		line += " " + io.palette.paint(dim, strings.Join(notes, ", "))
 	}
-	_, err := fmt.Fprintln(out, line)
+	_, err := fmt.Fprintln(io.out, line)
 	return err
 }
 
-// bar draws the parts of a bucket one after the other.
-func (p *cli) bar(s web.Slot, scale float64) (bar string) {
+// slotBar draws the parts of a bucket one after the other.
+func slotBar(io *cli, s web.Slot, scale float64) (bar string) {
 	for _, part := range []struct {
 		colour colour
 		mark   string
 		jobs   int64
 	}{{green, workedMark, s.Checks}, {blue, plannedMark, s.Planned}, {yellow, ticksMark, int64(s.Ticks)}} {
 		if part.jobs > 0 {
-			bar += p.palette.paint(part.colour, strings.Repeat(part.mark, max(int(float64(part.jobs)*scale), 1)))
+			bar += io.palette.paint(part.colour, strings.Repeat(part.mark, max(int(float64(part.jobs)*scale), 1)))
 		}
 	}
 	return bar

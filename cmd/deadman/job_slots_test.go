@@ -28,7 +28,7 @@ func TestSlots(t *testing.T) {
 	if planned != 1 || slots.Bucket != 900 {
 		t.Errorf("%d jobs in buckets of %v s, want one in 900 s", planned, slots.Bucket)
 	}
-	n.says(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "waited for")
+	n.says(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "planned")
 	n.says(1, []string{"job", "slots", "--bucket", "7m"}, "bucket", "divide a day")
 	n.says(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
 }
@@ -39,7 +39,7 @@ func TestBars(t *testing.T) {
 	slots := []web.Slot{{Checks: 1_000_000}, {Checks: 1, Planned: 1, Ticks: 1}, {Planned: 500_000}}
 	scale := scaleOf(slots, 80)
 	for i, want := range []string{strings.Repeat(workedMark, 40), workedMark + plannedMark + ticksMark, strings.Repeat(plannedMark, 20)} {
-		if got := p.bar(slots[i], scale); got != want {
+		if got := slotBar(p, slots[i], scale); got != want {
 			t.Errorf("%+v is %q, want %q", slots[i], got, want)
 		}
 	}

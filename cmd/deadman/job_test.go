@@ -25,7 +25,7 @@ func TestJobVerbs(t *testing.T) {
 	}
 	n.says(1, []string{"job", "create", "order-unshipped", key}, "Conflict")
 	n.says(1, []string{"job", "create", "nobody", key}, "nobody", "not found")
-	n.says(2, []string{"job", "create", "order-unshipped", "2", "--event", "{"}, "--event", "no JSON")
+	n.says(2, []string{"job", "create", "order-unshipped", "2", "--event", "{"}, "--event", "not valid JSON")
 	n.says(2, []string{"job", "create", "order-unshipped", "2", "--since", "yesterday"}, "--since", "yesterday", "15:04")
 
 	j = read[web.Job](n, "job", "snooze", "order-unshipped", key, "--for", "2h")
@@ -33,35 +33,35 @@ func TestJobVerbs(t *testing.T) {
 		t.Errorf("it rests %s", rest)
 	}
 	tomorrow := time.Now().UTC().Add(24 * time.Hour).Format("2006-01-02 15:04")
-	n.says(0, []string{"job", "snooze", "order-unshipped", key, "--until", tomorrow}, "next look      "+tomorrow)
+	n.says(0, []string{"job", "snooze", "order-unshipped", key, "--until", tomorrow}, "next check     "+tomorrow)
 	n.says(2, []string{"job", "snooze", "order-unshipped", key}, "--for or --until")
 	n.says(2, []string{"job", "snooze", "order-unshipped", key, "--for", "2 h"}, "--for", "2 h")
 	n.says(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "has passed")
 
-	n.says(0, []string{"job", "list", "--overdue"}, "nothing is waited for")
+	n.says(0, []string{"job", "list", "--overdue"}, "no pending jobs")
 	n.says(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
-	n.says(0, []string{"job", "check", "order-unshipped", key}, "still waiting", "next look")
+	n.says(0, []string{"job", "check", "order-unshipped", key}, "pending ", "the expected event has not happened", "next check")
 	if l := read[web.CheckResult](n, "job", "check", "order-unshipped", key); l.Ended {
 		t.Errorf("%+v", l)
 	}
 	n.says(1, []string{"job", "check", "order-unshipped", "other"}, "not found", "history")
 
 	n.does("job", "create", "other", key)
-	n.says(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 waits for order "+key)
+	n.says(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 jobs of order "+key)
 	n.says(0, []string{"explain", "order", key}, "cancelled", "by "+access.Loopback)
 	if c := read[web.Cancelled](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
 		t.Errorf("cancelled again: %+v", c)
 	}
-	n.says(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "takes KEY; it got 2 arguments")
-	n.says(2, []string{"job", "cancel", "order-unshipped"}, "takes RULE KEY")
+	n.says(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "requires KEY; got 2 arguments")
+	n.says(2, []string{"job", "cancel", "order-unshipped"}, "requires RULE KEY")
 	n.does("job", "create", "other", "2")
-	n.says(0, []string{"job", "cancel", "other", "2"}, "no longer waits for 2")
+	n.says(0, []string{"job", "cancel", "other", "2"}, "cancelled: job of rule other for key 2")
 
 	n.says(0, []string{"history", "list", "--outcome", "cancelled", "--after", "-1h", "--before", "+1m"}, key, "other")
-	n.says(0, []string{"history", "list", "--outcome", "exhausted"}, "no job has ended yet")
-	n.says(0, []string{"history", "list", "--before", "-1h"}, "no job has ended yet")
-	n.says(2, []string{"history", "list", "--after", "soon"}, "--after", `"soon" is no time`)
-	n.says(0, []string{"alert", "list", "--status", "firing", "--severity", "critical", "--after", "-1h"}, "nothing was said yet")
+	n.says(0, []string{"history", "list", "--outcome", "exhausted"}, "no ended jobs")
+	n.says(0, []string{"history", "list", "--before", "-1h"}, "no ended jobs")
+	n.says(2, []string{"history", "list", "--after", "soon"}, "--after", `invalid time "soon"`)
+	n.says(0, []string{"alert", "list", "--status", "firing", "--severity", "critical", "--after", "-1h"}, "no alerts")
 	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
 }
 
@@ -77,15 +77,15 @@ func TestJobsOfAFile(t *testing.T) {
 		fmt.Fprintf(&lines, `{"rule": "order-unshipped", "key": "%d"}`+"\n", i)
 	}
 	lines.WriteString("\n" + `{"rule": "nobody", "key": "1"}` + "\n" + strings.Repeat("x", web.MaxBulkLine+1) + "\n" + `{"rule": "order-unshipped", "key": "7"}`)
-	file := write(t, t.TempDir(), "waits.ndjson", lines.String())
-	n.says(3, []string{"job", "create", "-f", file}, "created: 10,005; waited for already: 1; refused: 2", "line 10007, rule", "nobody", "line 10008", "256 KiB")
+	file := write(t, t.TempDir(), "jobs.ndjson", lines.String())
+	n.says(3, []string{"job", "create", "-f", file}, "created: 10,005; existing: 1; refused: 2", "line 10007, rule", "nobody", "line 10008", "256 KiB")
 	if got := n.run("", "job", "create", "-f", file, "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"created": 0`) || !strings.Contains(got.out, `"existed": 10006`) {
 		t.Errorf("again: %d %.300s", got.code, got.out)
 	}
 	n.says(0, []string{"job", "list", "--key", "10004"}, "10004", "waiting")
 	n.says(2, []string{"job", "create", "order-unshipped", "-f", file}, "each line of the file")
 	n.says(2, []string{"job", "create", "-f", file + ".not"}, "no such file")
-	n.says(2, []string{"job", "create", "order-unshipped"}, "takes RULE KEY")
+	n.says(2, []string{"job", "create", "order-unshipped"}, "requires RULE KEY")
 }
 
 // TestJobRow checks that no check is shown for a job that expects a beat after its last step, or for a paused one.
@@ -101,12 +101,12 @@ func TestJobRow(t *testing.T) {
 		{web.Job{}, "-", ""},
 		{web.Job{PausedAt: now}, "", ""},
 		{web.Job{NextCheckAt: soon}, "in 60 s", ""},
-		{web.Job{NextCheckAt: soon, Acknowledged: &web.Acknowledged{}}, "in 60 s", "for good"},
+		{web.Job{NextCheckAt: soon, Acknowledged: &web.Acknowledged{}}, "in 60 s", "no end"},
 		{web.Job{NextCheckAt: soon, Acknowledged: &web.Acknowledged{Until: now.Add(time.Hour)}}, "in 60 s", "until 2026-03-02 13:00:00 UTC"},
 	} {
 		row := jobRow(p, c.job)
 		if next, ack := row[0].text, row[len(row)-1].text; next != c.next || ack != c.ack {
-			t.Errorf("%+v: next look %q, acknowledged %q", c.job, next, ack)
+			t.Errorf("%+v: next check %q, acknowledged %q", c.job, next, ack)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestDeadLetter(t *testing.T) {
 	shown := n.does("dead-letter", "get", "2") + n.does("dead-letter", "get", "1")
 	for _, part := range []string{
 		"orders.created", "DEADMAN_EVENTS, message 1", `body           {"note": "no id"}`, "header         content-type: application/json",
-		`body           "\xff\xfe", which is no UTF-8`, "order-unshipped",
+		`body           "\xff\xfe" (not UTF-8)`, "order-unshipped",
 	} {
 		if !strings.Contains(shown, part) {
 			t.Errorf("it does not say %q:\n%s", part, shown)
@@ -147,7 +147,7 @@ func TestDeadLetterDeeds(t *testing.T) {
 	n.does("rule", "apply", "-f", rule)
 	for _, id := range []string{"1", "2", "3"} {
 		sent := n.run("", "event", "send", "orders.created", `{"id": "`+id+`"}`)
-		if sent.code != 0 || !strings.Contains(sent.err, "rule order-unshipped does not take it in: trigger: ") || !strings.Contains(sent.out, "taken in") {
+		if sent.code != 0 || !strings.Contains(sent.err, "rule order-unshipped would refuse the event: trigger: ") || !strings.Contains(sent.out, "published: ") {
 			t.Errorf("%+v", sent)
 		}
 	}
@@ -158,19 +158,19 @@ func TestDeadLetterDeeds(t *testing.T) {
 	if len(counted.Items) != 1 || counted.Letters != 3 || counted.Items[0].Letters != 3 {
 		t.Errorf("counted: %+v", counted)
 	}
-	n.says(0, []string{"dead-letter", "reasons"}, "3        order-unshipped", counted.Items[0].Reason)
-	n.says(0, []string{"dead-letter", "reasons", "--reason", "another"}, "no event was refused")
+	n.says(0, []string{"dead-letter", "reasons"}, "3      order-unshipped", counted.Items[0].Reason)
+	n.says(0, []string{"dead-letter", "reasons", "--reason", "another"}, "no dead letters")
 	n.says(0, []string{"dead-letter", "list", "--reason", counted.Items[0].Reason}, counted.Items[0].Reason)
-	n.says(1, []string{"dead-letter", "retry", "1"}, "retried: 1 dead letter; 0 taken in, 1 refused again")
-	n.says(0, []string{"dead-letter", "get", "1"}, "tried again    1 time")
+	n.says(1, []string{"dead-letter", "retry", "1"}, "retried: 1 dead letter; 0 processed, 1 refused again")
+	n.says(0, []string{"dead-letter", "get", "1"}, "retried        1 time")
 
 	n.does("rule", "apply", "-f", write(t, filepath.Dir(rule), "rule.yaml", goodRule))
-	n.says(0, []string{"dead-letter", "retry", "2", "1"}, "retried: 2 dead letters; 2 taken in, 0 refused again")
+	n.says(0, []string{"dead-letter", "retry", "2", "1"}, "retried: 2 dead letters; 2 processed, 0 refused again")
 	if j := read[web.Job](n, "job", "get", "order-unshipped", "2"); j.Key != "2" || !strings.Contains(string(j.Event), `"id": "2"`) {
 		t.Errorf("%+v", j)
 	}
 	n.says(1, []string{"dead-letter", "retry", "1"}, "not found")
-	n.says(0, []string{"dead-letter", "retry", "--rule", "order-unshipped"}, "retried: 1 dead letter; 1 taken in")
+	n.says(0, []string{"dead-letter", "retry", "--rule", "order-unshipped"}, "retried: 1 dead letter; 1 processed")
 	if got := read[web.Retried](n, "dead-letter", "retry", "--all"); got.Tried != 0 {
 		t.Errorf("nothing is left: %+v", got)
 	}
@@ -184,9 +184,9 @@ func TestDeadLetterDeeds(t *testing.T) {
 	n.says(0, []string{"dead-letter", "drop", "4"}, "dropped: 1 dead letter")
 	n.says(1, []string{"dead-letter", "drop", "4"}, "not found")
 	for _, verb := range []string{"retry", "drop"} {
-		n.says(2, []string{"dead-letter", verb}, "takes IDs")
-		n.says(2, []string{"dead-letter", verb, "4", "--all"}, "takes IDs")
-		n.says(2, []string{"dead-letter", verb, "x"}, `"x" is no id`)
+		n.says(2, []string{"dead-letter", verb}, "requires IDs")
+		n.says(2, []string{"dead-letter", verb, "4", "--all"}, "requires IDs")
+		n.says(2, []string{"dead-letter", verb, "x"}, `"x" is not a dead letter id`)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	asking := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
 	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", asking))
 	n.does("job", "create", "asking", "1", "--event", `{"id": "1"}`)
-	n.says(0, []string{"job", "check", "asking", "1"}, "not known", "nobody could find out", "a value is missing")
+	n.says(0, []string{"job", "check", "asking", "1"}, "undetermined", "the check could not get an answer", "a value is missing")
 	if l := read[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Unknown {
 		t.Errorf("%+v", l)
 	}
@@ -223,7 +223,7 @@ slot: 1s
 		t.Errorf("%+v", j)
 	}
 	for _, verb := range [][]string{{"job", "get", "device-silent", "a"}, {"explain", "device", "a"}} {
-		if said := n.does(verb...); !strings.Contains(said, "next look      none until it comes") || strings.Contains(said, " d)") {
+		if said := n.does(verb...); !strings.Contains(said, "next check     none scheduled") || strings.Contains(said, " d)") {
 			t.Errorf("%v: %s", verb, said)
 		}
 	}

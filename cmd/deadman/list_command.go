@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -48,9 +49,9 @@ const (
 
 // Filters common to several lists.
 var (
-	byRule   = filter{parameter: "rule", does: "of this rule only"}
-	byEntity = filter{parameter: "entity", does: "of this kind of thing only"}
-	byKey    = filter{parameter: "key", does: "of this key only"}
+	byRule   = filter{parameter: "rule", does: "filter by rule"}
+	byEntity = filter{parameter: "entity", does: "filter by entity"}
+	byKey    = filter{parameter: "key", does: "filter by key"}
 )
 
 // since and until return filters by a time. The parameter depends on the list.
@@ -65,60 +66,42 @@ func until(parameter, flag, does string) filter {
 func (f filter) name() string { return cmp.Or(f.flag, strings.ReplaceAll(f.parameter, "_", "-")) }
 
 // add adds the filter's flag to a command.
-func (f filter) add(p *cli, cmd *cobra.Command) {
+func (f filter) add(io *cli, cmd *cobra.Command) {
 	if f.kind == filterFlag {
 		cmd.Flags().Bool(f.name(), false, f.does)
 		return
 	}
-	cmd.Flags().String(f.name(), "", f.does)
+	kind := "string"
+	if f.kind == filterInstant {
+		kind = "time"
+	}
+	textFlag(cmd.Flags(), f.name(), kind, "", f.does)
 	switch {
 	case f.values != nil:
 		complete(cmd, f.name(), completeWords(f.values...))
 	case f.parameter == byRule.parameter:
-		complete(cmd, f.name(), p.completeRule)
+		complete(cmd, f.name(), completeRule(io))
 	}
 }
 
 // value returns the flag's value for the API. It is empty if the flag is not set.
-func (f filter) value(p *cli, cmd *cobra.Command) (string, error) {
+func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	value := cmd.Flags().Lookup(f.name()).Value.String()
 	switch {
 	case f.kind == filterFlag && value == "false":
 		return "", nil
 	case f.kind == filterInstant && value != "":
-		at, err := p.instantFlag(f.name(), value, p.now())
+		at, err := io.instantFlag(f.name(), value, io.now())
 		return at.UTC().Format(time.RFC3339Nano), err
 	}
 	return value, nil
 }
 
-func (l listing[T]) command(p *cli) *cobra.Command {
-	l.filters = append(l.filters, filter{parameter: "cursor", does: "where the last page ended"})
-	cmd := &cobra.Command{
-		Use: strings.Join(append([]string{cmp.Or(l.use, "list")}, l.args...), " "), Short: l.short, Args: exactly(l.args...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := l.query(p, cmd)
-			if err != nil {
-				return err
-			}
-			path := l.path
-			if l.of != nil {
-				path = l.of(args)
-			}
-			return l.run(cmd.Context(), p, path, query)
-		},
-	}
-	for _, f := range l.filters {
-		f.add(p, cmd)
-	}
-	cmd.Flags().Int("limit", 50, "at most so many, up to 500")
-	return cmd
-}
-
-func (l listing[T]) query(p *cli, cmd *cobra.Command) (url.Values, error) {
+// filterQuery returns the query parameters of the filters that are set.
+func filterQuery(io *cli, cmd *cobra.Command, filters []filter) (url.Values, error) {
 	query := url.Values{}
-	for _, f := range l.filters {
-		value, err := f.value(p, cmd)
+	for _, f := range filters {
+		value, err := f.value(io, cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -126,21 +109,78 @@ func (l listing[T]) query(p *cli, cmd *cobra.Command) (url.Values, error) {
 			query.Set(f.parameter, value)
 		}
 	}
+	return query, nil
+}
+
+// newReportCmd makes a command with filters that requests one resource and prints it. query returns further
+// parameters.
+func newReportCmd[T any](io *cli, cmd *cobra.Command, path string, filters []filter, query func() url.Values, show func(*cli, T) error) *cobra.Command {
+	for _, f := range filters {
+		f.add(io, cmd)
+	}
+	cmd.Args = exactly()
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		parameters, err := filterQuery(io, cmd, filters)
+		if err != nil {
+			return err
+		}
+		maps.Copy(parameters, query())
+		c, err := io.client()
+		if err != nil {
+			return err
+		}
+		v, raw, err := get[T](cmd.Context(), c, path, parameters)
+		if err != nil {
+			return err
+		}
+		return io.write(raw, func() error { return show(io, v) })
+	}
+	return cmd
+}
+
+func (l listing[T]) command(io *cli) *cobra.Command {
+	l.filters = append(l.filters, filter{parameter: "cursor", does: "continue after the previous page"})
+	cmd := &cobra.Command{
+		Use: strings.Join(append([]string{cmp.Or(l.use, "list")}, l.args...), " "), Short: l.short, Args: exactly(l.args...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query, err := l.query(io, cmd)
+			if err != nil {
+				return err
+			}
+			path := l.path
+			if l.of != nil {
+				path = l.of(args)
+			}
+			return l.run(cmd.Context(), io, path, query)
+		},
+	}
+	for _, f := range l.filters {
+		f.add(io, cmd)
+	}
+	cmd.Flags().Int("limit", 50, "maximum number of rows, up to 500")
+	return cmd
+}
+
+func (l listing[T]) query(io *cli, cmd *cobra.Command) (url.Values, error) {
+	query, err := filterQuery(io, cmd, l.filters)
+	if err != nil {
+		return nil, err
+	}
 	if cmd.Flags().Changed("limit") {
 		limit, err := cmd.Flags().GetInt("limit")
 		if err != nil {
 			return nil, err
 		}
 		if limit < 1 || limit > futurejobs.MaxLimit {
-			return nil, usage("--limit is %d; it takes a whole number from 1 to %d", limit, futurejobs.MaxLimit)
+			return nil, usage("--limit is %d; it must be a whole number from 1 to %d", limit, futurejobs.MaxLimit)
 		}
 		query.Set("limit", strconv.Itoa(limit))
 	}
 	return query, nil
 }
 
-func (l listing[T]) run(ctx context.Context, p *cli, path string, query url.Values) error {
-	c, err := p.client()
+func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Values) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
@@ -148,28 +188,28 @@ func (l listing[T]) run(ctx context.Context, p *cli, path string, query url.Valu
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
+	if io.output == asJSON {
+		return writeJSON(io.out, raw)
 	}
 	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(p.out, l.none)
+		_, err := fmt.Fprintln(io.out, l.none)
 		return err
 	}
-	t := newTable(p.out, p.palette, l.header...)
+	t := newTable(io.out, io.palette, l.header...)
 	for _, item := range page.Items {
-		t.row(l.row(p, item)...)
+		t.row(l.row(io, item)...)
 	}
-	if err := t.fit(terminalWidth(p.out)).end(); err != nil {
+	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
 	}
 	if page.Next != "" {
-		_, err = fmt.Fprintf(p.err, "there are more; go on with --cursor %s\n", sanitize(page.Next))
+		_, err = fmt.Fprintf(io.err, "more results: continue with --cursor %s\n", sanitize(page.Next))
 	}
 	return err
 }
 
-// every reads all pages of a list.
-func every[T any](ctx context.Context, c *client, path string, query url.Values) (all []T, err error) {
+// getAllPages reads all pages of a list.
+func getAllPages[T any](ctx context.Context, c *client, path string, query url.Values) (all []T, err error) {
 	query.Set("limit", strconv.Itoa(futurejobs.MaxLimit))
 	for {
 		page, _, err := get[web.Page[T]](ctx, c, path, query)

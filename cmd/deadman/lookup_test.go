@@ -52,13 +52,13 @@ func TestLintAsksSources(t *testing.T) {
 		says        []string
 		never       string
 	}{
-		{"not named", lookingUp("late", inShop), nil, 0, []string{"warning: late: the lookup was not checked against its source, shop; name the file", "nothing is wrong"}, ""},
-		{"right", lookingUp("late", inShop), []string{"--sources", sources}, 0, []string{"nothing is wrong"}, "warning"},
-		{"no lookup", goodRule, nil, 0, []string{"nothing is wrong"}, "warning"},
-		{"no such column", lookingUp("late", strings.Replace(inShop, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 problem"}, "warning"},
+		{"not named", lookingUp("late", inShop), nil, 0, []string{"warning: late: the lookup was not validated against source shop; give the sources file", "no errors"}, ""},
+		{"right", lookingUp("late", inShop), []string{"--sources", sources}, 0, []string{"no errors"}, "warning"},
+		{"no lookup", goodRule, nil, 0, []string{"no errors"}, "warning"},
+		{"no such column", lookingUp("late", strings.Replace(inShop, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 error"}, "warning"},
 		{"no such source", lookingUp("late", strings.Replace(inShop, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
-		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 problem"}, "a: lookup"},
-		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone can't be asked at the moment", "nothing is wrong"}, ""},
+		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 error"}, "a: lookup"},
+		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone can't be asked at the moment", "no errors"}, ""},
 		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus can't be asked at the moment", "which is not available here"}, ""},
 		{"wrong by itself", lookingUp("late", strings.Replace(inShop, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
 		{"a broken file", lookingUp("late", inShop), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
@@ -103,7 +103,7 @@ func TestPreviewOfALookup(t *testing.T) {
 		{"nobody, given", saved, "1", "null", "cleared", false, ""},
 		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
 		{"of a file, nobody", here, "1", "null", "cleared", false, ""},
-		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (without a node no source is asked); say what it finds (found)"},
+		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (sources are not queried without a node); say what it finds (found)"},
 		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command deadman tells people when something has not happened. It runs a node, and is the client of one.
+// Command deadman raises alerts for expected events that do not happen. It runs a node and is a client for nodes.
 package main
 
 import (
@@ -12,6 +12,6 @@ func main() {
 	boundGarbage()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	p := newProgram(os.Stdin, os.Stdout, os.Stderr, os.Environ())
-	os.Exit(p.run(ctx, os.Args[1:]))
+	io := newCLI(os.Stdin, os.Stdout, os.Stderr, os.Environ())
+	os.Exit(io.run(ctx, os.Args[1:]))
 }

@@ -59,7 +59,7 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) *e
 
 // inProcess returns the program with a fixed time, for tests of its output.
 func inProcess(out, errOut *bytes.Buffer, env ...string) *cli {
-	p := newProgram(strings.NewReader(""), out, errOut, env)
+	p := newCLI(strings.NewReader(""), out, errOut, env)
 	p.zone = time.UTC
 	p.now = func() time.Time { return time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC) }
 	return p

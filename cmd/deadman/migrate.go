@@ -10,41 +10,41 @@ import (
 	"github.com/spf13/cobra"
 
 	"deadman/internal/store"
-	"deadman/web"
 )
 
-func (p *cli) migrateCommand() *cobra.Command {
+func newMigrateCmd(io *cli) *cobra.Command {
 	var check, force bool
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Bring the schema of the database up to date, without serving",
-		Long: `Applies the migrations that this program knows and the database does not have, as serve does at its
-start, and ends: for a job before a rollout. The settings are those of serve.
+		Use: "migrate", Short: "Migrate the database schema without starting a node",
+		Long: `Applies pending database migrations, as serve does at startup, and exits. Use it as a step before a
+rollout. The settings are those of serve.
 
-A node works with the schema that its program knows and with the next version. Where a live node
-could not follow, nothing is applied and the exit code is 1: stop or replace the nodes that are
-named. --force leaves them behind; they hand their shards to newer nodes, and decide nothing more.
+A node supports the schema version of its program and the next one. If a live node does not
+support the new schema, nothing is applied and the exit code is 1; stop or replace the listed
+nodes. With --force the migrations are applied anyway; the outdated nodes hand their shards over
+to newer nodes and stop checking jobs.
 
---check applies nothing. Its exit code is 0 where the schema is up to date, and 3 where migrations
-are pending.`,
+--check applies nothing. The exit code is 0 if the schema is up to date and 3 if migrations are
+pending.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check && force {
-				return usage("--check and --force do not go together: --check applies nothing")
+				return usage("--check and --force are mutually exclusive")
 			}
-			r, err := resolve(cmd.Flags(), p.env)
+			r, err := resolve(cmd.Flags(), io.env)
 			if err != nil {
 				return err
 			}
-			o := store.Options{DatabaseURL: r.DatabaseURL, DataDir: r.DataDir, Shards: r.Shards, Log: newLog(p.err, p.getenv("NO_COLOR") == "", r)}
+			o := store.Options{DatabaseURL: r.DatabaseURL, DataDir: r.DataDir, Shards: r.Shards, Log: newLog(io.err, io.getenv("NO_COLOR") == "", r)}
 			if check {
-				return p.checkSchema(cmd.Context(), o)
+				return checkSchema(cmd.Context(), io, o)
 			}
-			return p.migrate(cmd.Context(), o, force)
+			return migrateSchema(cmd.Context(), io, o, force)
 		},
 	}
 	addSettingsTo(cmd)
-	cmd.Flags().BoolVar(&check, "check", false, "apply nothing; exit code 3 where migrations are pending")
-	cmd.Flags().BoolVar(&force, "force", false, "apply also what a live node cannot follow")
+	cmd.Flags().BoolVar(&check, "check", false, "apply nothing; exit code 3 if migrations are pending")
+	cmd.Flags().BoolVar(&force, "force", false, "apply migrations even if live nodes do not support them")
 	return cmd
 }
 
@@ -80,12 +80,12 @@ func schemaStateOf(s store.Schema) schemaState {
 	return state
 }
 
-func (p *cli) checkSchema(ctx context.Context, o store.Options) error {
+func checkSchema(ctx context.Context, io *cli, o store.Options) error {
 	schema, err := store.ReadSchema(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := p.showSchema(schemaStateOf(schema)); err != nil {
+	if err := printSchema(io, schemaStateOf(schema)); err != nil {
 		return err
 	}
 	if len(schema.Pending) > 0 {
@@ -94,40 +94,40 @@ func (p *cli) checkSchema(ctx context.Context, o store.Options) error {
 	return nil
 }
 
-func (p *cli) migrate(ctx context.Context, o store.Options, force bool) error {
+func migrateSchema(ctx context.Context, io *cli, o store.Options, force bool) error {
 	before, after, err := store.Migrate(ctx, o, force)
 	if err != nil {
 		return err
 	}
 	state := schemaStateOf(after)
 	state.Applied = slices.Clone(before.Pending)
-	return p.showSchema(state)
+	return printSchema(io, state)
 }
 
-func (p *cli) showSchema(s schemaState) error {
-	if p.output == asJSON {
-		return writeValue(p.out, s)
+func printSchema(io *cli, s schemaState) error {
+	if io.output == asJSON {
+		return writeValue(io.out, s)
 	}
-	fmt.Fprintf(p.out, "schema version %d; this program knows version %d and works with %d, too\n", s.Version, s.Known, s.Known+1)
+	fmt.Fprintf(io.out, "schema version %d; this program requires version %d and supports up to %d\n", s.Version, s.Known, s.Known+1)
 	switch {
 	case len(s.Applied) > 0:
-		fmt.Fprintf(p.out, "applied: %s\n", strings.Join(s.Applied, ", "))
+		fmt.Fprintf(io.out, "applied: %s\n", strings.Join(s.Applied, ", "))
 	case len(s.Pending) == 0:
-		fmt.Fprintln(p.out, "nothing to apply")
+		fmt.Fprintln(io.out, "schema is up to date")
 	default:
-		fmt.Fprintf(p.out, "pending: %s\n", strings.Join(s.Pending, ", "))
+		fmt.Fprintf(io.out, "pending: %s\n", strings.Join(s.Pending, ", "))
 	}
 	if len(s.Nodes) == 0 {
-		_, err := fmt.Fprintln(p.out, "no node is live")
+		_, err := fmt.Fprintln(io.out, "no live nodes")
 		return err
 	}
-	t := newTable(p.out, p.palette, "live node", "version", "started", "works up to", "")
+	t := newTable(io.out, io.palette, "live node", "version", "started", "supports up to", "")
 	for _, n := range s.Nodes {
 		blocks := cellOf("")
 		if n.Blocks {
-			blocks = colouredCell(red, "cannot follow; stop or replace it first")
+			blocks = colouredCell(red, "schema not supported; stop or replace the node")
 		}
-		t.row(colouredCell(bold, n.Name), cellOf(n.Version), cellOf(web.Relative(n.StartedAt, p.now())), sayNumber(n.UpTo), blocks)
+		t.row(colouredCell(bold, n.Name), cellOf(n.Version), cellOf(io.relative(n.StartedAt)), numberCell(n.UpTo), blocks)
 	}
-	return t.fit(terminalWidth(p.out)).end()
+	return t.fit(terminalWidth(io.out)).end()
 }

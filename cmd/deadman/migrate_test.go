@@ -17,12 +17,12 @@ func TestMigrate(t *testing.T) {
 		"postgres": {"DEADMAN_DATABASE_URL=" + postgres(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs(t, env, "migrate", "--check").check(t, []string{"check"}, exitCondition, "schema version 0;", "pending: 00001_spine.sql", "no node is live")
+			runs(t, env, "migrate", "--check").check(t, []string{"check"}, exitCondition, "schema version 0;", "pending: 00001_spine.sql", "no live nodes")
 			if _, err := os.Stat(env[0][len("DEADMAN_DATA_DIR="):]); name == "sqlite" && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("to check made the folder: %v", err)
 			}
 			runs(t, env, "migrate").check(t, []string{"migrate"}, exitOK, "applied: 00001_spine.sql")
-			runs(t, env, "migrate").check(t, []string{"migrate again"}, exitOK, "nothing to apply")
+			runs(t, env, "migrate").check(t, []string{"migrate again"}, exitOK, "schema is up to date")
 			got := runs(t, env, "migrate", "--check", "-o", "json")
 			var state schemaState
 			if err := json.Unmarshal([]byte(got.out), &state); got.code != exitOK || err != nil {
@@ -33,6 +33,6 @@ func TestMigrate(t *testing.T) {
 			}
 		})
 	}
-	runs(t, nil, "migrate", "--check", "--force").check(t, []string{"both"}, exitUsage, "do not go together")
+	runs(t, nil, "migrate", "--check", "--force").check(t, []string{"both"}, exitUsage, "mutually exclusive")
 	runs(t, []string{"DEADMAN_DATABASE_URL=postgres://127.0.0.1:1/none"}, "migrate", "--check").check(t, []string{"nobody"}, exitFailure, "is it running")
 }

@@ -14,27 +14,27 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) muteCommand() *cobra.Command {
-	cmd := group("mute", "Keep alerts from people for a while")
-	addURL(cmd.PersistentFlags(), p)
+func newMuteCmd(io *cli) *cobra.Command {
+	cmd := group("mute", "Create, list and end mutes")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
-		p.createMuteCommand(),
+		newMuteCreateCmd(io),
 		listing[web.Mute]{
-			short: "List mutes, newest first, also those that ended", path: "/mutes",
-			none:   "nothing is muted; deadman mute create does it",
-			header: []string{"id", "mutes", "until", "ends", "by", "reason", "ended by"},
-			row: func(p *cli, m web.Mute) []cell {
-				until := dimCell("%s", p.exact(m.EndsAt))
+			short: "List mutes, newest first, including ended ones", path: "/mutes",
+			none:   "no mutes",
+			header: []string{"id", "match", "until", "ends", "created by", "reason", "ended by"},
+			row: func(io *cli, m web.Mute) []cell {
+				until := dimCell("%s", io.exact(m.EndsAt))
 				if m.Live {
-					until = colouredCell(green, p.exact(m.EndsAt))
+					until = colouredCell(green, io.exact(m.EndsAt))
 				}
 				return []cell{
-					sayNumber(m.ID), colouredCell(bold, matchText(m.Match)), until, cellOf(web.Relative(m.EndsAt, p.now())),
+					numberCell(m.ID), colouredCell(bold, matchText(m.Match)), until, cellOf(io.relative(m.EndsAt)),
 					cellOf(m.CreatedBy), cellOf(m.Reason), cellOf(m.EndedBy),
 				}
 			},
-		}.command(p),
-		&cobra.Command{Use: "end ID", Short: "End a mute before its time", Args: exactly("ID"), RunE: p.endMute},
+		}.command(io),
+		&cobra.Command{Use: "end ID", Short: "End a mute early", Args: exactly("ID"), RunE: io.with(endMute)},
 	)
 	return cmd
 }
@@ -51,87 +51,83 @@ func matchText(m map[string]string) string {
 // matchOf parses the matchers of a mute.
 func matchOf(matches []string) (map[string]string, error) {
 	if len(matches) == 0 {
-		return nil, usage("--match is missing; name what is to be muted, such as rule='order-*'")
+		return nil, usage("--match is required; give a matcher such as rule='order-*'")
 	}
 	m := make(map[string]string)
 	for _, text := range matches {
 		name, pattern, ok := strings.Cut(text, "=")
 		if !ok || name == "" || pattern == "" {
-			return nil, usage("--match is %q; it takes a name, = and a pattern, such as rule='order-*'", text)
+			return nil, usage("--match is %q; the format is NAME=PATTERN, such as rule='order-*'", text)
 		}
 		if _, twice := m[name]; twice {
-			return nil, usage("--match names %s twice; give it once", name)
+			return nil, usage("--match: %s is given twice", name)
 		}
 		m[name] = pattern
 	}
 	return m, nil
 }
 
-func (p *cli) createMuteCommand() *cobra.Command {
-	var wish web.MuteRequest
+func newMuteCreateCmd(io *cli) *cobra.Command {
+	var request web.MuteRequest
 	var matches []string
 	var until string
 	cmd := &cobra.Command{
-		Use: "create --match NAME=PATTERN --reason WHY --for SPAN", Short: "Keep alerts from people for a while",
-		Long: `Keeps alerts from people for a while. They are in the stream and in the lists all the same.
+		Use: "create --match NAME=PATTERN --reason REASON --for DURATION", Short: "Suppress notifications of matching alerts for a time",
+		Long: `Suppresses notifications of matching alerts for a time. The alerts are still published and listed.
 
-NAME is a field of the alert (` + strings.Join(alerts.Fields, ", ") + `) or one of its labels; in PATTERN, * is
-any text. Where several are given, an alert is muted that has all of them.`,
-		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "the belt is being mended"`,
+NAME is a field of the alert (` + strings.Join(alerts.Fields, ", ") + `) or a label; * in PATTERN
+matches any text. An alert is muted if all matchers match.`,
+		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "conveyor maintenance"`,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if wish.Match, err = matchOf(matches); err != nil {
+			if request.Match, err = matchOf(matches); err != nil {
 				return err
 			}
-			if wish.Reason == "" {
-				return usage("--reason is missing; say why, for those who wonder")
+			if request.Reason == "" {
+				return usage("--reason is required")
 			}
-			if (wish.For == "") == (until == "") {
-				return usage("give either --for or --until: how long it is to be muted")
+			if (request.For == "") == (until == "") {
+				return usage("%s requires either --for or --until", commandName(cmd))
 			}
-			if err := checkSpan("for", wish.For); err != nil {
+			if err := checkSpan("for", request.For); err != nil {
 				return err
 			}
 			if until != "" {
-				if wish.Until, err = p.instantFlag("until", until, p.now()); err != nil {
+				if request.Until, err = io.instantFlag("until", until, io.now()); err != nil {
 					return err
 				}
 			}
-			c, err := p.client()
+			c, err := io.client()
 			if err != nil {
 				return err
 			}
-			m, raw, err := tell[web.Mute](cmd.Context(), c, http.MethodPost, "/mutes", nil, wish)
+			m, raw, err := call[web.Mute](cmd.Context(), c, http.MethodPost, "/mutes", nil, request)
 			if err != nil {
 				return err
 			}
-			if p.output == asJSON {
-				return writeJSON(p.out, raw)
+			if io.output == asJSON {
+				return writeJSON(io.out, raw)
 			}
-			_, err = fmt.Fprintf(p.out, "muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), p.exact(m.EndsAt), m.ID)
+			_, err = fmt.Fprintf(io.out, "muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), io.exact(m.EndsAt), m.ID)
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&matches, "match", nil, "what an alert has to have to be muted, NAME=PATTERN; more than one may be given")
-	flags.StringVar(&wish.Reason, "reason", "", "why")
-	flags.StringVar(&wish.For, "for", "", "how long, such as 2h")
-	flags.StringVar(&until, "until", "", "until this time (15:04, 2026-01-31T15:04:05Z, +2h)")
+	flags.StringArrayVar(&matches, "match", nil, "matcher, NAME=PATTERN; can be repeated")
+	flags.StringVar(&request.Reason, "reason", "", "reason of the mute (required)")
+	textFlagVar(flags, &request.For, "for", "duration", "", "duration of the mute, such as 2h")
+	textFlagVar(flags, &until, "until", "time", "", "end of the mute (15:04, 2026-01-31T15:04:05Z, +2h)")
 	return cmd
 }
 
-func (p *cli) endMute(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func endMute(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
-	if _, err := c.ask(cmd.Context(), http.MethodDelete, "/mutes/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+	if _, err := c.request(cmd.Context(), http.MethodDelete, "/mutes/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeValue(p.out, map[string]string{"mute": args[0], "outcome": "ended"})
-	}
-	_, err = fmt.Fprintf(p.out, "ended: mute %s keeps nothing from people any more\n", sanitize(args[0]))
-	return err
+	return io.report(map[string]string{"mute": args[0], "outcome": "ended"}, "ended: mute %s\n", sanitize(args[0]))
 }

@@ -16,10 +16,10 @@ func TestMatchOf(t *testing.T) {
 		matches []string
 		says    string
 	}{
-		{nil, "is missing"},
-		{[]string{"rule"}, "a name, ="},
-		{[]string{"=x"}, "a name, ="},
-		{[]string{"rule="}, "a pattern"},
+		{nil, "is required"},
+		{[]string{"rule"}, "NAME=PATTERN"},
+		{[]string{"=x"}, "NAME=PATTERN"},
+		{[]string{"rule="}, "NAME=PATTERN"},
 		{[]string{"rule=a", "rule=b"}, "twice"},
 	} {
 		_, err := matchOf(c.matches)

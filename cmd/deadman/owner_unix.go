@@ -15,11 +15,11 @@ func checkOwner(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return fmt.Errorf("%s: its owner cannot be found out", path)
+		return fmt.Errorf("%s: unknown owner", path)
 	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to another user (%d), who may not say where your token is sent", path, stat.Uid)
+		return fmt.Errorf("%s belongs to another user (%d) and is ignored, because it could redirect your token", path, stat.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s may be written by other users (mode %04o), who may not say where your token is sent; take that away with: chmod go-w %s",
+		return fmt.Errorf("%s is writable by other users (mode %04o) and could redirect your token; fix it with: chmod go-w %s",
 			path, info.Mode().Perm(), path)
 	}
 	return nil

@@ -15,15 +15,15 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) quotaCommand() *cobra.Command {
-	cmd := group("quota", "See and set how much the rules and tokens of a prefix may take")
-	addURL(cmd.PersistentFlags(), p)
+func newQuotaCmd(io *cli) *cobra.Command {
+	cmd := group("quota", "List and set quotas of rule name prefixes")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
 		listing[web.Quota]{
-			short: "List the quotas of prefixes and what is used of them", path: "/quotas",
-			none:   "no quota was set, and some seconds ago no token had a prefix",
+			short: "List quotas and their usage", path: "/quotas",
+			none:   "no quotas: none is set, and no token has a prefix",
 			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "set"},
-			row: func(p *cli, q web.Quota) []cell {
+			row: func(io *cli, q web.Quota) []cell {
 				row := []cell{colouredCell(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {
 					row = append(row, quotaCell(l))
@@ -31,10 +31,10 @@ func (p *cli) quotaCommand() *cobra.Command {
 				if q.SetAt.IsZero() {
 					return append(row, dimCell("%s", "default"))
 				}
-				return append(row, cellOf(web.Relative(q.SetAt, p.now())+" by "+q.SetBy))
+				return append(row, cellOf(io.relative(q.SetAt)+" by "+q.SetBy))
 			},
-		}.command(p),
-		p.setQuotaCommand(), p.deleteQuotaCommand(),
+		}.command(io),
+		newQuotaSetCmd(io), newQuotaDeleteCmd(io),
 	)
 	return cmd
 }
@@ -63,15 +63,15 @@ func usedOf(l web.QuotaLimit) string {
 	return fmt.Sprintf("%d of %d", l.Used, l.Most)
 }
 
-// quota prints a line for each limit of a quota.
-func (s *keyValues) quota(q *web.Quota) {
+// printQuota prints a line for each limit of a quota.
+func printQuota(s *keyValues, q *web.Quota) {
 	if q == nil {
 		return
 	}
 	for _, l := range q.Limits {
 		text := usedOf(l)
 		if l.Refused > 0 {
-			text += fmt.Sprintf("; %d refused, the last %s", l.Refused, web.Relative(l.RefusedAt, s.p.now()))
+			text += fmt.Sprintf("; %d refused, the last %s", l.Refused, s.io.relative(l.RefusedAt))
 		}
 		s.line(strings.ReplaceAll(l.Name, "_", " "), "%s", text)
 	}
@@ -89,11 +89,11 @@ func (f limitFlag) does() string {
 	most := fmt.Sprint(f.what.Default)
 	switch {
 	case f.what.Default == 0:
-		most = "a tenth of what the stream may have"
+		most = "a tenth of the stream limit"
 	case f.what.Bytes:
 		most = humanize.IBytes(uint64(f.what.Default)) //nolint:gosec // not below 0
 	}
-	return fmt.Sprintf("most %s (default: %s)", f.what.Unit, most)
+	return fmt.Sprintf("maximum %s (default: %s)", f.what.Unit, most)
 }
 
 // read returns the limit, or nil if the flag is not set.
@@ -104,22 +104,22 @@ func (f limitFlag) read() (*int64, error) {
 	if f.what.Bytes {
 		n, err := humanize.ParseBytes(f.text)
 		if err != nil || n > math.MaxInt64 {
-			return nil, usage("--%s is %q; write a size such as 64MiB", f.name(), f.text)
+			return nil, usage("--%s is %q; it must be a size such as 64MiB", f.name(), f.text)
 		}
-		most := int64(n) //nolint:gosec // looked at above
+		most := int64(n) //nolint:gosec // checked above
 		return &most, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || n < 0 {
-		return nil, usage("--%s is %q; write a whole number from 0", f.name(), f.text)
+		return nil, usage("--%s is %q; it must be a whole number, at least 0", f.name(), f.text)
 	}
 	return &n, nil
 }
 
-func (p *cli) setQuotaCommand() *cobra.Command {
+func newQuotaSetCmd(io *cli) *cobra.Command {
 	flags := make([]*limitFlag, len(access.Limits))
 	cmd := &cobra.Command{
-		Use: "set PREFIX", Short: "Set the limits of a prefix: those that are left out are the defaults", Args: exactly("PREFIX"),
+		Use: "set PREFIX", Short: "Set the quota of a prefix; limits that are not given are reset to their defaults", Args: exactly("PREFIX"),
 		Example: `  deadman quota set 'acme-*' --rules 50 --jobs 10000 --alert-bytes 64MiB`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits := make(map[string]int64)
@@ -132,20 +132,20 @@ func (p *cli) setQuotaCommand() *cobra.Command {
 					limits[string(f.what.Limited)] = *most
 				}
 			}
-			c, err := p.client()
+			c, err := io.client()
 			if err != nil {
 				return err
 			}
-			q, raw, err := tell[web.Quota](cmd.Context(), c, http.MethodPut, "/quotas/"+url.PathEscape(args[0]), nil, limits)
+			q, raw, err := call[web.Quota](cmd.Context(), c, http.MethodPut, "/quotas/"+url.PathEscape(args[0]), nil, limits)
 			if err != nil {
 				return err
 			}
-			if p.output == asJSON {
-				return writeJSON(p.out, raw)
+			if io.output == asJSON {
+				return writeJSON(io.out, raw)
 			}
-			s := newSheet(p)
+			s := newKeyValues(io)
 			s.line("rules", "%s*", q.Prefix)
-			s.quota(&q)
+			printQuota(s, &q)
 			return s.end()
 		},
 	}
@@ -156,25 +156,21 @@ func (p *cli) setQuotaCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *cli) deleteQuotaCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete PREFIX", Short: "Take away what was set for a prefix", Args: exactly("PREFIX")}
+func newQuotaDeleteCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{Use: "delete PREFIX", Short: "Delete the quota of a prefix", Args: exactly("PREFIX")}
 	yes := addYes(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := p.client()
+		c, err := io.client()
 		if err != nil {
 			return err
 		}
-		if err := p.confirm(*yes, fmt.Sprintf("delete the quota of %s? The defaults hold while a token with the prefix lives, and nothing after that.", args[0])); err != nil {
+		if err := io.confirm(*yes, fmt.Sprintf("Delete the quota of %s? The defaults apply while a token with this prefix exists.", args[0])); err != nil {
 			return err
 		}
-		if _, err := c.ask(cmd.Context(), http.MethodDelete, "/quotas/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+		if _, err := c.request(cmd.Context(), http.MethodDelete, "/quotas/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
 			return err
 		}
-		if p.output == asJSON {
-			return writeValue(p.out, map[string]string{"quota": args[0], "outcome": "deleted"})
-		}
-		_, err = fmt.Fprintf(p.out, "deleted: what was set for %s\n", sanitize(args[0]))
-		return err
+		return io.report(map[string]string{"quota": args[0], "outcome": "deleted"}, "deleted: quota of %s\n", sanitize(args[0]))
 	}
 	return cmd
 }

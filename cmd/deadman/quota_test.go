@@ -10,7 +10,7 @@ import (
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	n := closed(t)
-	n.says(0, []string{"quota", "list"}, "no quota was set, and some seconds ago no token had a prefix")
+	n.says(0, []string{"quota", "list"}, "no quotas: none is set, and no token has a prefix")
 	n.says(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB", "--event-bytes", "64KiB", "--job-bytes", "3MiB"},
 		"acme-*", "0 of 5", "0 of 0", "1000/s", "64 KiB/s", "0 B of 3.0 MiB", "0 of 10000/h", "0 B of 2.0 MiB")
 	n.says(0, []string{"quota", "list"}, "acme-*", "0 of 5", " by ")
@@ -30,7 +30,7 @@ func TestQuotas(t *testing.T) {
 	if out := n.does("quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB", "-o", "json"); !strings.Contains(out, `"default": true`) {
 		t.Error(out)
 	}
-	n.says(0, []string{"quota", "delete", "acme-*", "--yes"}, "deleted: what was set for acme-*")
+	n.says(0, []string{"quota", "delete", "acme-*", "--yes"}, "deleted: quota of acme-*")
 	n.says(0, []string{"token", "audit", "--action", "quota.*"}, "quota.set", "quota.delete", "quota/acme-", "rules 5; jobs 0; alert_bytes 2097152")
 	n.says(1, []string{"quota", "delete", "acme-", "--yes"}, "quota not found", "deadman quota list")
 }

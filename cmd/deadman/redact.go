@@ -12,8 +12,8 @@ const heartbeatURL = "heartbeat_url"
 // hidden replaces secrets in output.
 const hidden = "xxxxx"
 
-// shown returns the value without its secrets.
-func (c resolvedSetting) shown() string {
+// shownValue returns the value without its secrets.
+func shownValue(c resolvedSetting) string {
 	switch c.name {
 	case heartbeatURL:
 		return hostOf(c.value)

@@ -15,22 +15,22 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) ruleCommand() *cobra.Command {
-	cmd := group("rule", "Write, check, try out and apply rules")
-	addURL(cmd.PersistentFlags(), p)
+func newRuleCmd(io *cli) *cobra.Command {
+	cmd := group("rule", "Write, validate, preview and apply rules")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
-		p.newRuleCommand(), p.lintCommand(), p.previewCommand(), schemaCommand(),
-		p.applyCommand(), p.listRulesCommand(), p.getRuleCommand(), p.versionsCommand(), p.diffCommand(),
-		p.pauseCommand("pause", "Keep a rule from beginning new waits; applying files does not undo it", "paused: rule %s begins no new waits; those there go on\n"),
-		p.pauseCommand("resume", "Let a rule begin new waits again", "resumed: rule %s begins new waits again\n"),
-		p.deleteRuleCommand(), p.pingsCommand(),
+		newRuleNewCmd(io), newRuleLintCmd(io), newRulePreviewCmd(io), newRuleSchemaCmd(),
+		newRuleApplyCmd(io), newRuleListCmd(io), newRuleGetCmd(io), newRuleVersionsCmd(io), newRuleDiffCmd(io),
+		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue\n"),
+		newRulePauseCmd(io, "resume", "Resume a paused rule", "resumed: rule %s creates new jobs\n"),
+		newRuleDeleteCmd(io), newRulePingsCmd(io),
 	)
 	return cmd
 }
 
-func schemaCommand() *cobra.Command {
+func newRuleSchemaCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of rule files, by which editors complete and check them",
+		Use: "schema", Short: "Print the JSON Schema of rule files, for editors",
 		Example: "  deadman rule schema > " + schemaFile,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,26 +43,26 @@ func schemaCommand() *cobra.Command {
 	}
 }
 
-func (p *cli) listRulesCommand() *cobra.Command {
+func newRuleListCmd(io *cli) *cobra.Command {
 	return listing[web.Rule]{
 		short: "List rules, by name", path: "/rules",
 		filters: []filter{
-			{parameter: "prefix", does: "those whose names begin so only"},
+			{parameter: "prefix", does: "filter by a prefix of the name"},
 			byEntity,
-			{parameter: "text", does: "those that have this in their name, description, entity or subjects only"},
-			{parameter: "state", does: "of this state only", values: []string{"enabled", "paused", "disabled", "over", "unreadable"}},
-			{parameter: "bundle", does: "of this set of files only"},
-			{parameter: "paused", does: "true: those that are paused only; false: the others only", values: []string{"true", "false"}},
+			{parameter: "text", does: "filter by text in the name, description, entity or subjects"},
+			{parameter: "state", does: "filter by state: enabled, paused, disabled, over, unreadable", values: []string{"enabled", "paused", "disabled", "over", "unreadable"}},
+			{parameter: "bundle", does: "filter by bundle"},
+			{parameter: "paused", does: "filter by paused: true or false", values: []string{"true", "false"}},
 		},
-		none:   "there are no rules; deadman rule new writes one to start from",
-		header: []string{"rule", "entity", "version", "state", "waiting", "alerting", "bundle", "saved", "by", "next tick", "listens to"},
-		row: func(p *cli, r web.Rule) []cell {
+		none:   "no rules; write a first one with deadman rule new",
+		header: []string{"rule", "entity", "version", "state", "pending", "open alerts", "bundle", "saved", "by", "next tick", "subjects"},
+		row: func(io *cli, r web.Rule) []cell {
 			return []cell{
-				cellOf(r.Name), cellOf(r.Entity), sayNumber(r.Version), ruleState(r), waiting(r), alerting(r), cellOf(r.Bundle),
-				cellOf(web.Relative(r.SavedAt, p.now())), cellOf(r.SavedBy), nextTick(p, r), cellOf(strings.Join(r.Subjects, " ")),
+				cellOf(r.Name), cellOf(r.Entity), numberCell(r.Version), ruleState(r), pendingCell(r), openAlertsCell(r), cellOf(r.Bundle),
+				cellOf(io.relative(r.SavedAt)), cellOf(r.SavedBy), nextTickCell(io, r), cellOf(strings.Join(r.Subjects, " ")),
 			}
 		},
-	}.command(p)
+	}.command(io)
 }
 
 // ruleState formats the state of a rule.
@@ -78,16 +78,16 @@ func ruleState(r web.Rule) cell {
 	return colouredCell(green, "enabled")
 }
 
-// waiting formats the number of pending jobs of a rule. It is empty until they are counted.
-func waiting(r web.Rule) cell {
+// pendingCell formats the number of pending jobs of a rule. It is empty until they are counted.
+func pendingCell(r web.Rule) cell {
 	if r.Jobs == nil {
 		return cellOf("")
 	}
-	return sayNumber(r.Jobs.Waiting)
+	return numberCell(r.Jobs.Waiting)
 }
 
-// alerting formats the number of jobs with an alert.
-func alerting(r web.Rule) cell {
+// openAlertsCell formats the number of jobs with an open alert.
+func openAlertsCell(r web.Rule) cell {
 	switch {
 	case r.Jobs == nil:
 		return cellOf("")
@@ -97,107 +97,170 @@ func alerting(r web.Rule) cell {
 	return dimCell("0")
 }
 
-// nextTick formats the next tick of a rule's schedule.
-func nextTick(p *cli, r web.Rule) cell {
+// nextTickCell formats the next tick of a rule's schedule.
+func nextTickCell(io *cli, r web.Rule) cell {
 	switch {
 	case r.Over:
 		return colouredCell(dim, "over")
 	case r.NextTickAt.IsZero():
 		return cellOf("")
 	}
-	return cellOf(web.Relative(r.NextTickAt, p.now()))
+	return cellOf(io.relative(r.NextTickAt))
 }
 
-func (p *cli) getRuleCommand() *cobra.Command {
+func newRuleGetCmd(io *cli) *cobra.Command {
 	var version int32
 	cmd := &cobra.Command{
-		Use: "get RULE", Short: "Print a rule, as YAML or JSON", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		Use: "get RULE", Short: "Print a rule as YAML, or as JSON with -o json", Args: exactly("RULE"), ValidArgsFunction: completeRule(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := rulePath(args[0])
 			if cmd.Flags().Changed("version") {
 				path += "/versions/" + strconv.Itoa(int(version))
 			}
-			return p.printRule(cmd, path)
+			return printRule(io, cmd, path)
 		},
 	}
-	cmd.Flags().Int32Var(&version, "version", 0, "this version in place of the newest")
+	cmd.Flags().Int32Var(&version, "version", 0, "rule version (default: the newest)")
 	return cmd
 }
 
-func (p *cli) printRule(cmd *cobra.Command, path string) error {
-	c, err := p.client()
+func printRule(io *cli, cmd *cobra.Command, path string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
 	kind := "application/yaml"
-	if p.output == asJSON {
+	if io.output == asJSON {
 		kind = "application/json"
 	}
-	raw, err := c.ask(cmd.Context(), http.MethodGet, path, nil, nil, http.Header{"Accept": {kind}})
+	raw, err := c.request(cmd.Context(), http.MethodGet, path, nil, nil, http.Header{"Accept": {kind}})
 	if err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeJSON(p.out, raw)
+	if io.output == asJSON {
+		return writeJSON(io.out, raw)
 	}
-	_, err = fmt.Fprint(p.out, plainLines(string(raw)))
+	_, err = fmt.Fprint(io.out, plainLines(string(raw)))
 	return err
 }
 
 func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
 
-func (p *cli) pauseCommand(verb, short, said string) *cobra.Command {
+func newRulePauseCmd(io *cli, verb, short, message string) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " RULE", Short: short, Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		Use: verb + " RULE", Short: short, Args: exactly("RULE"), ValidArgsFunction: completeRule(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.client()
+			c, err := io.client()
 			if err != nil {
 				return err
 			}
-			raw, err := c.ask(cmd.Context(), http.MethodPost, rulePath(args[0])+"/"+verb, nil, nil, nil)
+			raw, err := c.request(cmd.Context(), http.MethodPost, rulePath(args[0])+"/"+verb, nil, nil, nil)
 			if err != nil {
 				return err
 			}
-			if p.output == asJSON {
-				return writeJSON(p.out, raw)
+			if io.output == asJSON {
+				return writeJSON(io.out, raw)
 			}
-			_, err = fmt.Fprintf(p.out, said, sanitize(args[0]))
+			_, err = fmt.Fprintf(io.out, message, sanitize(args[0]))
 			return err
 		},
 	}
 }
 
-func (p *cli) deleteRuleCommand() *cobra.Command {
+func newRuleDeleteCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete RULE", Short: "Delete a rule, and end its jobs", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		Use: "delete RULE", Short: "Delete a rule and end its jobs", Args: exactly("RULE"), ValidArgsFunction: completeRule(io),
 	}
 	yes := addYes(cmd.Flags())
-	bundle := cmd.Flags().String("bundle", "", "the set of files that the rule belongs to, if it does")
+	bundle := cmd.Flags().String("bundle", "", "bundle of the rule; required if the rule belongs to one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := p.client()
+		c, err := io.client()
 		if err != nil {
 			return err
 		}
-		if err := p.confirm(*yes, fmt.Sprintf("delete rule %s, and end all its jobs?", args[0])); err != nil {
+		if err := io.confirm(*yes, fmt.Sprintf("Delete rule %s and end all its jobs?", args[0])); err != nil {
 			return err
 		}
-		if err := c.deleteRule(cmd.Context(), args[0], *bundle); err != nil {
+		if err := deleteRule(cmd.Context(), c, args[0], *bundle); err != nil {
 			return err
 		}
-		if p.output == asJSON {
-			return writeValue(p.out, map[string]string{"rule": args[0], "outcome": "deleted"})
-		}
-		_, err = fmt.Fprintf(p.out, "deleted: rule %s decides nothing any more\n", sanitize(args[0]))
-		return err
+		return io.report(map[string]string{"rule": args[0], "outcome": "deleted"}, "deleted: rule %s\n", sanitize(args[0]))
 	}
 	return cmd
 }
 
-// rule reads a rule from the node.
-func (c *client) rule(ctx context.Context, name string) (d rules.Document, err error) {
-	raw, err := c.ask(ctx, http.MethodGet, rulePath(name), nil, nil, http.Header{"Accept": {"application/json"}})
+// getRule reads a rule from the node.
+func getRule(ctx context.Context, c *client, name string) (d rules.Document, err error) {
+	raw, err := c.request(ctx, http.MethodGet, rulePath(name), nil, nil, http.Header{"Accept": {"application/json"}})
 	if err == nil {
 		err = json.Unmarshal(raw, &d)
 	}
 	return d, err
+}
+
+func newRuleVersionsCmd(io *cli) *cobra.Command {
+	cmd := listing[web.RuleVersion]{
+		use: "versions", short: "List the versions of a rule, newest first", args: []string{"RULE"},
+		of:     func(args []string) string { return rulePath(args[0]) + "/versions" },
+		none:   "no earlier versions",
+		header: []string{"version", "saved", "time", "by", "bundle"},
+		row: func(io *cli, v web.RuleVersion) []cell {
+			return []cell{
+				numberCell(v.Version), cellOf(io.relative(v.SavedAt)), cellOf(io.exact(v.SavedAt)), cellOf(v.SavedBy), cellOf(v.Bundle),
+			}
+		},
+	}.command(io)
+	cmd.ValidArgsFunction = completeRule(io)
+	return cmd
+}
+
+func newRuleDiffCmd(io *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "diff RULE FROM TO", Short: "Show the changes between two versions of a rule",
+		Args: exactly("RULE", "FROM", "TO"), ValidArgsFunction: completeRule(io),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := io.client()
+			if err != nil {
+				return err
+			}
+			d, raw, err := get[web.RuleDiff](cmd.Context(), c, rulePath(args[0])+"/diff", url.Values{"from": {args[1]}, "to": {args[2]}})
+			if err != nil {
+				return err
+			}
+			switch {
+			case io.output == asJSON:
+				return writeJSON(io.out, raw)
+			case d.Diff == "":
+				_, err := fmt.Fprintln(io.out, "no differences")
+				return err
+			}
+			return printDiff(io, d.Diff, "")
+		},
+	}
+}
+
+// printDiff prints a unified diff, indented.
+func printDiff(io *cli, diff, indent string) error {
+	for line := range strings.Lines(diff) {
+		line = sanitize(strings.TrimSuffix(line, "\n"))
+		if _, err := fmt.Fprintf(io.out, "%s%s\n", indent, io.palette.paint(diffColour(line), line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diffColour returns the color of a line of a unified diff.
+func diffColour(line string) colour {
+	switch {
+	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+		return bold
+	case strings.HasPrefix(line, "@@"):
+		return blue
+	case strings.HasPrefix(line, "-"):
+		return red
+	case strings.HasPrefix(line, "+"):
+		return green
+	}
+	return dim
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,16 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) applyCommand() *cobra.Command {
-	a := &applying{p: p}
+func newRuleApplyCmd(io *cli) *cobra.Command {
+	a := &applyRun{io: io}
 	cmd := &cobra.Command{
-		Use: "apply -f FILE|DIR|-...", Short: "Make the node's rules those of files, and show what changed",
-		Long: `Makes the rules of a node those of files. Only what changed is saved, as a new version, and
-shown. Everything is looked at first: where one rule is refused, none is changed.
+		Use: "apply -f FILE|DIR|-...", Short: "Apply rule files to the node and show the changes",
+		Long: `Applies rule files to a node. Changed rules are saved as new versions and shown. All rules are
+validated first; if one is invalid, no rule is changed.
 
-The rules of a folder, and of those in it, are one bundle, named after the folder; a file
-alone is one of its folder's. The rules of a bundle are changed by files only. --prune
-deletes those that the bundle has on the node and no file has any more.`,
+The rules of a folder and its subfolders form a bundle, named after the folder; a single file
+belongs to the bundle of its folder. Rules of a bundle can be changed by files only. --prune
+deletes the rules of the bundle that are on the node but in none of the files.`,
 		Example: `  deadman rule apply -f rules/ --dry-run
   deadman rule apply -f rules/ --prune
   deadman rule apply -f order-unshipped.yaml --apply-to pending`,
@@ -33,13 +34,13 @@ deletes those that the bundle has on the node and no file has any more.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&a.paths, "file", "f", nil, "a file or folder of rules, or - for the standard input; more than one may be given")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would change, and change nothing")
-	flags.BoolVar(&a.prune, "prune", false, "delete the rules of the bundle that no file has")
-	flags.BoolVar(&a.adopt, "adopt", false, "take over rules that belong to another bundle")
-	flags.StringVar(&a.bundle, "bundle", "", "the bundle's name, in place of the folder's")
-	flags.StringVar(&a.to, "apply-to", applyToNew, "new: to waits that begin from now on; pending: also to those there are")
-	flags.StringVar(&a.since, "since", "", "take in what streams still have of events since then, too, such as 24h or 2026-01-31")
+	flags.StringArrayVarP(&a.paths, "file", "f", nil, "file or folder of rules, or - for standard input; can be repeated")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "show the changes without applying them")
+	flags.BoolVar(&a.prune, "prune", false, "delete rules of the bundle that are in none of the files")
+	flags.BoolVar(&a.adopt, "adopt", false, "move rules of other bundles to this bundle")
+	flags.StringVar(&a.bundle, "bundle", "", "name of the bundle (default: name of the folder)")
+	flags.StringVar(&a.to, "apply-to", applyToNew, "jobs that a new version applies to: new, or pending for new and pending jobs")
+	textFlagVar(flags, &a.since, "since", "time", "", "also process stored stream events since this time, such as 24h or 2026-01-31")
 	a.yes = addYes(flags)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "apply-to", completeWords(applyToNew, applyToPending))
@@ -52,9 +53,9 @@ const (
 	applyToPending = "pending"
 )
 
-// applying is one run of rule apply.
-type applying struct {
-	p                    *cli
+// applyRun is one run of rule apply.
+type applyRun struct {
+	io                   *cli
 	c                    *client
 	paths                []string
 	bundle, to, since    string
@@ -66,10 +67,10 @@ type applying struct {
 // run applies the files:
 //
 // 1. parse all files, and show errors without a request to the node
-// 2. ask the node for the changes of each rule; if it refuses one, nothing is changed
+// 2. request the changes of each rule from the node; if one is invalid, nothing is changed
 // 3. find the rules of the bundles that no file contains, and ask for confirmation to delete them
 // 4. save the changes, then delete
-func (a *applying) run(ctx context.Context) (err error) {
+func (a *applyRun) run(ctx context.Context) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -77,10 +78,10 @@ func (a *applying) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.c, err = a.p.client(); err != nil {
+	if a.c, err = a.io.client(); err != nil {
 		return err
 	}
-	plan, err := a.rehearse(ctx, all, files)
+	plan, err := a.planChanges(ctx, all, files)
 	if err != nil {
 		return err
 	}
@@ -89,29 +90,29 @@ func (a *applying) run(ctx context.Context) (err error) {
 		return err
 	}
 	if a.dryRun {
-		return a.show(slices.Concat(plan, gone))
+		return printApplied(a, slices.Concat(plan, gone))
 	}
 	if begins := pastOf(plan); begins > 0 {
-		if err := a.p.confirm(*a.yes, fmt.Sprintf("begin %s because of events since %s?", number(begins, "wait"), a.since)); err != nil {
+		if err := a.io.confirm(*a.yes, fmt.Sprintf("Create %s from events since %s?", number(begins, "job"), a.since)); err != nil {
 			return err
 		}
 	}
 	if len(gone) > 0 {
-		if !*a.yes && !isTerminal(a.p.in) {
-			return usage("--prune would delete %s that no file has (%s) and end their jobs; nothing was changed. Give --yes where nobody can be asked", number(len(gone), "rule"), namesOf(gone))
+		if !*a.yes && !isTerminal(a.io.in) {
+			return usage("--prune would delete %s (%s) and end their jobs; no changes made. Confirm with --yes", number(len(gone), "rule"), namesOf(gone))
 		}
-		if err := a.p.confirm(*a.yes, fmt.Sprintf("delete %s that no file has (%s), and end their jobs?", number(len(gone), "rule"), namesOf(gone))); err != nil {
+		if err := a.io.confirm(*a.yes, fmt.Sprintf("Delete %s not in the files (%s) and end their jobs?", number(len(gone), "rule"), namesOf(gone))); err != nil {
 			return err
 		}
 	}
-	done, err := a.carryOut(ctx, all, plan, gone)
-	return errors.Join(a.show(done), err)
+	done, err := a.execute(ctx, all, plan, gone)
+	return errors.Join(printApplied(a, done), err)
 }
 
-func (a *applying) check() (err error) {
+func (a *applyRun) check() (err error) {
 	if d, none := rules.ParseDuration(a.since); none == nil {
-		a.past = a.p.now().Add(-time.Duration(d)).UTC()
-	} else if a.past, err = a.p.instantFlag("since", a.since, a.p.now()); err != nil {
+		a.past = a.io.now().Add(-time.Duration(d)).UTC()
+	} else if a.past, err = a.io.instantFlag("since", a.since, a.io.now()); err != nil {
 		return err
 	}
 	folders := true
@@ -120,21 +121,21 @@ func (a *applying) check() (err error) {
 	}
 	switch {
 	case len(a.paths) == 0:
-		return usage("deadman rule apply takes -f and a file, a folder, or - for the standard input")
+		return usage("rule apply requires -f with a file, a folder, or - for standard input")
 	case a.to != applyToNew && a.to != applyToPending:
-		return usage("--apply-to is %q; it takes %s or %s", a.to, applyToNew, applyToPending)
+		return usage("--apply-to is %q; it must be %s or %s", a.to, applyToNew, applyToPending)
 	case a.prune && !folders && a.bundle == "":
-		return usage("--prune takes folders: a file alone does not say what else its bundle has; give -f the folder, or name the bundle that the files are all of with --bundle")
+		return usage("--prune requires folders, because a single file may not be the whole bundle; give the folder with -f, or the name of the bundle that the files make up with --bundle")
 	}
 	return nil
 }
 
-func (a *applying) parse() ([]fileRule, int, error) {
+func (a *applyRun) parse() ([]fileRule, int, error) {
 	files, err := ruleFiles(a.paths)
 	if err != nil {
 		return nil, 0, err
 	}
-	all, found, err := a.p.parseFiles(files, nil)
+	all, found, err := parseFiles(a.io, files, nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -144,22 +145,22 @@ func (a *applying) parse() ([]fileRule, int, error) {
 		}
 	}
 	if len(found) > 0 {
-		return nil, 0, errors.Join(a.p.showProblems(found, len(all), len(files)), silentError{exitCondition})
+		return nil, 0, errors.Join(printProblems(a.io, found, len(all), len(files)), silentError{exitCondition})
 	}
 	return all, len(files), nil
 }
 
-// rehearse requests a dry run of each rule. It shows all refusals together.
-func (a *applying) rehearse(ctx context.Context, all []fileRule, files int) ([]applied, error) {
+// planChanges requests a dry run of each rule. It prints all errors together.
+func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) ([]applied, error) {
 	var plan []applied
 	found, code := rules.Problems{}, exitCondition
 	for _, r := range all {
 		would, err := a.put(ctx, r, true)
-		var no refusal
+		var refused refusal
 		switch {
-		case errors.As(err, &no) && no.Status < http.StatusInternalServerError && no.Status != http.StatusUnauthorized:
-			found = append(found, problemsOf(r, no)...)
-			if no.Status != http.StatusUnprocessableEntity {
+		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusUnauthorized:
+			found = append(found, problemsOf(r, refused)...)
+			if refused.Status != http.StatusUnprocessableEntity {
 				code = exitFailure
 			}
 		case err != nil:
@@ -168,24 +169,24 @@ func (a *applying) rehearse(ctx context.Context, all []fileRule, files int) ([]a
 		plan = append(plan, would)
 	}
 	if len(found) > 0 {
-		return nil, errors.Join(a.p.showProblems(found, len(all), files), silentError{code})
+		return nil, errors.Join(printProblems(a.io, found, len(all), files), silentError{code})
 	}
 	return plan, nil
 }
 
 // problemsOf returns the node's errors about a rule, at their places in its file.
-func problemsOf(r fileRule, no refusal) (found rules.Problems) {
-	for _, d := range no.Errors {
+func problemsOf(r fileRule, refused refusal) (found rules.Problems) {
+	for _, d := range refused.Errors {
 		found = append(found, rules.Problem{File: r.name(), Rule: r.Name, Pointer: d.Pointer, Message: d.Message})
 	}
 	if len(found) == 0 {
-		found = rules.Problems{{File: r.name(), Rule: r.Name, Message: no.Detail}}
+		found = rules.Problems{{File: r.name(), Rule: r.Name, Message: refused.Detail}}
 	}
 	return found
 }
 
 // put saves a rule, or requests a dry run of it.
-func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, error) {
+func (a *applyRun) put(ctx context.Context, r fileRule, dryRun bool) (applied, error) {
 	query := url.Values{"apply_to": {a.to}}
 	for name, given := range map[string]bool{"dry_run": dryRun, "adopt": a.adopt} {
 		if given {
@@ -198,7 +199,7 @@ func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 	if !a.past.IsZero() {
 		query.Set("since", a.past.Format(time.RFC3339))
 	}
-	change, _, err := tell[web.RuleChange](ctx, a.c, http.MethodPut, rulePath(r.Name), query, r.Document)
+	change, _, err := call[web.RuleChange](ctx, a.c, http.MethodPut, rulePath(r.Name), query, r.Document)
 	if err != nil {
 		return applied{}, err
 	}
@@ -206,7 +207,7 @@ func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 }
 
 // deletedRules returns the rules of the files' bundles that no file contains, if pruning is on.
-func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRules []applied, err error) {
+func (a *applyRun) deletedRules(ctx context.Context, all []fileRule) (deletedRules []applied, err error) {
 	if !a.prune {
 		return nil, nil
 	}
@@ -216,7 +217,7 @@ func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRul
 		bundles[r.bundle] = true
 	}
 	for bundle := range bundles {
-		there, err := every[web.Rule](ctx, a.c, "/rules", url.Values{"bundle": {bundle}})
+		there, err := getAllPages[web.Rule](ctx, a.c, "/rules", url.Values{"bundle": {bundle}})
 		if err != nil {
 			return nil, err
 		}
@@ -230,19 +231,19 @@ func (a *applying) deletedRules(ctx context.Context, all []fileRule) (deletedRul
 	return deletedRules, nil
 }
 
-// carryOut executes the plan and returns the changes made before any error.
-func (a *applying) carryOut(ctx context.Context, all []fileRule, plan, gone []applied) (done []applied, err error) {
+// execute executes the plan and returns the changes made before any error.
+func (a *applyRun) execute(ctx context.Context, all []fileRule, plan, gone []applied) (done []applied, err error) {
 	for i, r := range all {
 		did := plan[i]
 		if did.Action != unchanged || a.to == applyToPending || did.Past > 0 {
 			if did, err = a.put(ctx, r, false); err != nil {
-				return done, fmt.Errorf("rule %s of %s, and what comes after it, was not applied: %w", r.Name, r.name(), err)
+				return done, fmt.Errorf("rule %s of %s and the rules after it were not applied: %w", r.Name, r.name(), err)
 			}
 		}
 		done = append(done, did)
 	}
 	for _, g := range gone {
-		if err := a.c.deleteRule(ctx, g.Name, g.Bundle); err != nil {
+		if err := deleteRule(ctx, a.c, g.Name, g.Bundle); err != nil {
 			return done, fmt.Errorf("rule %s was not deleted: %w", g.Name, err)
 		}
 		done = append(done, g)
@@ -250,11 +251,130 @@ func (a *applying) carryOut(ctx context.Context, all []fileRule, plan, gone []ap
 	return done, nil
 }
 
-func (c *client) deleteRule(ctx context.Context, name, bundle string) error {
+func deleteRule(ctx context.Context, c *client, name, bundle string) error {
 	query := url.Values{}
 	if bundle != "" {
 		query.Set("bundle", bundle)
 	}
-	_, err := c.ask(ctx, http.MethodDelete, rulePath(name), query, nil, nil)
+	_, err := c.request(ctx, http.MethodDelete, rulePath(name), query, nil, nil)
+	return err
+}
+
+// action is the result for a rule.
+type action string
+
+const (
+	created   action = "created"
+	changed   action = "changed"
+	unchanged action = "unchanged"
+	deleted   action = "deleted"
+)
+
+// applied is the result of applying a rule, or of a dry run.
+type applied struct {
+	Name    string `json:"name"`
+	File    string `json:"file,omitempty"`
+	Bundle  string `json:"bundle,omitempty"`
+	Action  action `json:"action"`
+	Version int32  `json:"version,omitempty"` // 0: a dry run of a new rule
+	Moved   int    `json:"moved,omitempty"`   // pending jobs moved to the version
+	Past    int    `json:"past,omitempty"`    // jobs created from past events
+	Diff    string `json:"diff,omitempty"`
+
+	Partly   []web.PartialSubject `json:"partly_heard,omitempty"`
+	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
+}
+
+func appliedBy(c web.RuleChange, from ruleFile) applied {
+	does := unchanged
+	switch {
+	case c.Created:
+		does = created
+	case c.Changed:
+		does = changed
+	}
+	return applied{
+		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
+		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Partly: c.Partly, Warnings: c.Warnings,
+	}
+}
+
+// pastOf counts the jobs created from past events.
+func pastOf(plan []applied) (n int) {
+	for _, r := range plan {
+		n += r.Past
+	}
+	return n
+}
+
+func namesOf(rules []applied) string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// printApplied prints the result for each rule.
+func printApplied(a *applyRun, all []applied) error {
+	if a.io.output == asJSON {
+		if all == nil {
+			all = []applied{}
+		}
+		return writeValue(a.io.out, map[string]any{"dry_run": a.dryRun, "rules": all})
+	}
+	counts, width := make(map[action]int), 0
+	for _, r := range all {
+		width = max(width, len(r.Name)) // names are ASCII
+	}
+	for _, r := range all {
+		counts[r.Action]++
+		if err := printAppliedRule(a.io, r, width); err != nil {
+			return err
+		}
+	}
+	var parts []string
+	for _, does := range []action{created, changed, unchanged, deleted} {
+		if counts[does] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[does], does))
+		}
+	}
+	end := ""
+	if a.dryRun {
+		end = " (dry run, no changes made)"
+	}
+	_, err := fmt.Fprintf(a.io.out, "%s: %s%s\n", number(len(all), "rule"), strings.Join(parts, ", "), end)
+	return err
+}
+
+var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
+
+func printAppliedRule(io *cli, r applied, width int) error {
+	about := ""
+	if r.Version > 0 {
+		about = fmt.Sprintf("  version %d", r.Version)
+	}
+	if r.Moved > 0 {
+		about += "  " + number(r.Moved, "pending job") + " moved"
+	}
+	if r.Past > 0 {
+		about += "  " + number(r.Past, "job") + " from past events"
+	}
+	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
+		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))
+	for _, warning := range r.Warnings {
+		if err == nil {
+			_, err = fmt.Fprintf(io.out, "    %s %s\n", io.palette.paint(yellow, "warning:"), sanitize(warning))
+		}
+	}
+	if err == nil && r.Action == changed {
+		err = printDiff(io, r.Diff, "    ")
+	}
+	for _, s := range r.Partly {
+		if err == nil {
+			_, err = fmt.Fprintf(io.out, "    %s streams cover only part of subject %s: %s; to receive the rest, add it to a stream\n",
+				io.palette.paint(yellow, "note:"), sanitize(s.Subject), sanitize(strings.Join(s.Heard, ", ")))
+		}
+	}
 	return err
 }

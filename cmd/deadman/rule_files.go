@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,21 +74,17 @@ func filesIn(dir string) ([]ruleFile, error) {
 		return nil
 	})
 	if err == nil && len(files) == 0 {
-		err = usage("%s has no rule files; their names end in .yaml, .yml or .json", dir)
+		err = usage("%s contains no rule files (.yaml, .yml, .json)", dir)
 	}
 	return files, err
 }
 
 // readRules reads a file of rules, or standard input.
-func (p *cli) readRules(f ruleFile) ([]byte, error) {
+func readRules(io *cli, f ruleFile) ([]byte, error) {
 	if f.path != standardInput {
 		return readSmall(f.path, rules.MaxSize)
 	}
-	data, err := io.ReadAll(io.LimitReader(p.in, rules.MaxSize+1))
-	if err == nil && len(data) > rules.MaxSize {
-		err = fmt.Errorf("the standard input is over the limit of %d KiB", rules.MaxSize>>10)
-	}
-	return data, err
+	return readAtMost(io.in, "the standard input", rules.MaxSize)
 }
 
 // fileRule is a rule with its file.
@@ -101,17 +95,17 @@ type fileRule struct {
 
 // parseFiles parses rule files, and returns the rules and all problems. known are the configured calendars; nil skips
 // their validation.
-func (p *cli) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
-	return p.parseChecking(files, known, func([]byte, string) error { return nil })
+func parseFiles(io *cli, files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
+	return parseChecking(io, files, known, func([]byte, string) error { return nil })
 }
 
 // parseChecking is parseFiles with a further check of each valid file. If the check returns Problems they are
 // collected, and any other error aborts.
-func (p *cli) parseChecking(files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
+func parseChecking(io *cli, files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
 	var all []fileRule
 	found, from := rules.Problems{}, make(map[string]string)
 	for _, file := range files {
-		data, err := p.readRules(file)
+		data, err := readRules(io, file)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -128,7 +122,7 @@ func (p *cli) parseChecking(files []ruleFile, known calendars.Set, check func(da
 			if other, twice := from[d.Name]; twice {
 				found = append(found, rules.Problem{
 					File: file.name(), Rule: d.Name, Pointer: "/name",
-					Message: "the name is taken by a rule in " + other + "; names are unique",
+					Message: "duplicate name, also used by a rule in " + other,
 				})
 			}
 			from[d.Name] = file.name()

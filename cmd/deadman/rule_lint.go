@@ -13,36 +13,37 @@ import (
 	"deadman/server"
 )
 
-func (p *cli) lintCommand() *cobra.Command {
+func newRuleLintCmd(io *cli) *cobra.Command {
 	var calendarFile, sourceFile string
 	cmd := &cobra.Command{
-		Use: "lint FILE|DIR|-...", Short: "Say what is wrong with rule files; exit 3 when something is",
-		Long: `Says all that is wrong with rule files, each with its place and its remedy, and needs no
-node. Which calendars there are is known where --calendars names the file of them, and whether
-sources take what rules look up where --sources does: then they are asked, about nobody.`,
+		Use: "lint FILE|DIR|-...", Short: "Validate rule files; exit code 3 if there are errors",
+		Long: `Validates rule files without a node and prints all errors with their positions and remedies.
+
+--calendars also validates the names of calendars. --sources also validates lookups against their
+sources, without running them.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("%s takes files or folders; it got none", cmd.CommandPath())
+				return usage("%s requires files or folders", commandName(cmd))
 			}
 			return nil
 		},
 		ValidArgsFunction: completeFiles(ruleEndings...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.lint(cmd.Context(), args, calendarFile, sourceFile)
+			return lintRules(cmd.Context(), io, args, calendarFile, sourceFile)
 		},
 	}
 	addCalendars(cmd, &calendarFile)
-	cmd.Flags().StringVar(&sourceFile, "sources", "", "the file of sources, as serve has it")
+	textFlagVar(cmd.Flags(), &sourceFile, "sources", "file", "", "sources file, as for serve")
 	complete(cmd, "sources", completeFiles("yaml", "yml"))
 	return cmd
 }
 
 func addCalendars(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "calendars", "", "the file of calendars, as serve has it")
+	textFlagVar(cmd.Flags(), file, "calendars", "file", "", "calendars file, as for serve")
 	complete(cmd, "calendars", completeFiles("yaml", "yml"))
 }
 
-func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile string) error {
+func lintRules(ctx context.Context, io *cli, args []string, calendarFile, sourceFile string) error {
 	known, err := readCalendars(calendarFile)
 	if err != nil {
 		return err
@@ -51,13 +52,13 @@ func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile 
 	if err != nil {
 		return err
 	}
-	check, letGo, err := p.checkLookups(ctx, known, sourceFile)
+	check, closeSources, err := checkLookups(ctx, io, known, sourceFile)
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer closeSources()
 	var f findings
-	all, found, err := p.parseChecking(files, known, func(data []byte, file string) error {
+	all, found, err := parseChecking(io, files, known, func(data []byte, file string) error {
 		warnings, err := check(data, file)
 		f.Warnings = append(f.Warnings, warnings...)
 		return err
@@ -70,14 +71,14 @@ func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile 
 		f.Unchecked = calendarsOf(all)
 	}
 	if sourceFile == "" {
-		f.Warnings = unasked(all)
+		f.Warnings = unverifiedLookups(all)
 	}
 	for _, r := range all {
-		for _, warning := range r.IsOver(p.now()) {
+		for _, warning := range r.IsOver(io.now()) {
 			f.Warnings = append(f.Warnings, r.Name+": "+warning)
 		}
 	}
-	if err := p.show(f); err != nil {
+	if err := printFindings(io, f); err != nil {
 		return err
 	}
 	if len(found) > 0 {
@@ -88,16 +89,16 @@ func (p *cli) lint(ctx context.Context, args []string, calendarFile, sourceFile 
 
 // checkLookups returns a check of a file's lookups against the sources in another file. If that is empty, the check
 // does nothing.
-func (p *cli) checkLookups(ctx context.Context, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), letGo func(), err error) {
+func checkLookups(ctx context.Context, io *cli, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), closeSources func(), err error) {
 	if sourceFile == "" {
 		return func([]byte, string) ([]string, error) { return nil, nil }, func() {}, nil
 	}
-	asked, letGo, err := server.OpenSources(sourceFile, p.getenv)
+	sources, closeSources, err := server.OpenSources(sourceFile, io.getenv)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sources: %w", err)
 	}
-	registry := rules.Registry{Calendars: known, Sources: asked} // verification needs no store
-	return func(data []byte, file string) ([]string, error) { return registry.VerifyText(ctx, data, file) }, letGo, nil
+	registry := rules.Registry{Calendars: known, Sources: sources} // verification needs no store
+	return func(data []byte, file string) ([]string, error) { return registry.VerifyText(ctx, data, file) }, closeSources, nil
 }
 
 // findings is the result of lint.
@@ -109,12 +110,12 @@ type findings struct {
 	Warnings  []string       `json:"warnings,omitempty"`            // skipped verifications, with reasons
 }
 
-// unasked returns warnings about rules with an unverified lookup.
-func unasked(all []fileRule) (warnings []string) {
+// unverifiedLookups returns warnings about rules with an unverified lookup.
+func unverifiedLookups(all []fileRule) (warnings []string) {
 	for _, r := range all {
 		if source := r.Lookup.Asks(); source != "" {
 			warnings = append(warnings, fmt.Sprintf(
-				"%s: the lookup was not checked against its source, %s; name the file of sources with --sources, or let rule apply do it", r.Name, source))
+				"%s: the lookup was not validated against source %s; give the sources file with --sources, or use rule apply", r.Name, source))
 		}
 	}
 	return warnings
@@ -132,39 +133,31 @@ func calendarsOf(all []fileRule) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-func (p *cli) showProblems(found rules.Problems, ruleCount, fileCount int) error {
-	return p.show(findings{Rules: ruleCount, Files: fileCount, Problems: found})
+func printProblems(io *cli, found rules.Problems, ruleCount, fileCount int) error {
+	return printFindings(io, findings{Rules: ruleCount, Files: fileCount, Problems: found})
 }
 
-func (p *cli) show(f findings) error {
-	if p.output == asJSON {
-		return writeValue(p.out, f)
+func printFindings(io *cli, f findings) error {
+	if io.output == asJSON {
+		return writeValue(io.out, f)
 	}
 	for _, problem := range f.Problems {
-		if _, err := fmt.Fprintln(p.out, sanitize(problem.Error())); err != nil {
+		if _, err := fmt.Fprintln(io.out, sanitize(problem.Error())); err != nil {
 			return err
 		}
 	}
 	for _, warning := range f.Warnings {
-		if _, err := fmt.Fprintf(p.out, "%s %s\n", p.palette.paint(yellow, "warning:"), sanitize(warning)); err != nil {
+		if _, err := fmt.Fprintf(io.out, "%s %s\n", io.palette.paint(yellow, "warning:"), sanitize(warning)); err != nil {
 			return err
 		}
 	}
 	if len(f.Unchecked) > 0 {
-		fmt.Fprintf(p.err, "calendars were not checked: %s; name their file with --calendars\n", sanitize(strings.Join(f.Unchecked, ", ")))
+		fmt.Fprintf(io.err, "calendars not validated: %s; give their file with --calendars\n", sanitize(strings.Join(f.Unchecked, ", ")))
 	}
-	verdict := p.palette.paint(green, "nothing is wrong")
+	verdict := io.palette.paint(green, "no errors")
 	if len(f.Problems) > 0 {
-		verdict = p.palette.paint(red, number(len(f.Problems), "problem"))
+		verdict = io.palette.paint(red, number(len(f.Problems), "error"))
 	}
-	_, err := fmt.Fprintf(p.out, "%s in %s: %s\n", number(f.Rules, "rule"), number(f.Files, "file"), verdict)
+	_, err := fmt.Fprintf(io.out, "%s in %s: %s\n", number(f.Rules, "rule"), number(f.Files, "file"), verdict)
 	return err
-}
-
-// number formats a count with its noun.
-func number(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }

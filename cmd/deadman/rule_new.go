@@ -40,32 +40,32 @@ var newRuleFlags = map[string]string{
 	"/resolve/event": "until", "/escalate/0/after": "after", "/escalate/0/severity": "severity",
 }
 
-func (p *cli) newRuleCommand() *cobra.Command {
+func newRuleNewCmd(io *cli) *cobra.Command {
 	var r newRule
 	cmd := &cobra.Command{
-		Use: "new --event SUBJECT", Short: "Write a rule file to start from",
-		Long: `Writes a rule file to start from, to the standard output or to --file, which it never
-overwrites. What is not said is made up from the subjects. It needs no node.`,
+		Use: "new --event SUBJECT", Short: "Generate a rule file",
+		Long: `Generates a rule file and writes it to standard output or to --file. An existing file is not
+overwritten. Missing names are derived from the subjects. No node is required.`,
 		Example: `  deadman rule new --event orders.created --until orders.shipped --after 3h
   deadman rule new --event orders.created --until orders.shipped --file order-unshipped.yaml`,
 		Args: exactly(),
-		RunE: func(*cobra.Command, []string) error { return p.writeNewRule(r) },
+		RunE: func(*cobra.Command, []string) error { return writeNewRule(io, r) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.Event, "event", "", "the subject of the event that begins a wait")
-	flags.StringVar(&r.Until, "until", "", "the subject of the event that ends it; none: it ends after the last step")
-	flags.StringVar(&r.After, "after", "1h", "how long to wait before something is said")
-	flags.StringVar(&r.Key, "key", "event.id", "which entity an event is about, an expression")
-	flags.StringVar(&r.Name, "name", "", "the rule's name (default: made from the subjects)")
-	flags.StringVar(&r.Entity, "entity", "", "the kind of thing that is watched (default: made from --event)")
-	flags.StringVar(&r.Severity, "severity", string(rules.DefaultSeverity), "of the first step: info, warning, error or critical")
-	flags.StringVar(&r.File, "file", "", "write to this file, which must not be there")
+	flags.StringVar(&r.Event, "event", "", "subject of the trigger event (required)")
+	flags.StringVar(&r.Until, "until", "", "subject of the event that resolves a job (default: none, jobs end after the last step)")
+	textFlagVar(flags, &r.After, "after", "duration", "1h", "time from the trigger to the first alert")
+	flags.StringVar(&r.Key, "key", "event.id", "expression for the key of an event")
+	flags.StringVar(&r.Name, "name", "", "name of the rule (default: derived from the subjects)")
+	flags.StringVar(&r.Entity, "entity", "", "entity of the rule, such as order (default: derived from --event)")
+	flags.StringVar(&r.Severity, "severity", string(rules.DefaultSeverity), "severity of the first step: info, warning, error or critical")
+	textFlagVar(flags, &r.File, "file", "file", "", "output file, which must not exist")
 	complete(cmd, "severity", completeWords(severities...))
 	complete(cmd, "file", completeFiles("yaml", "yml"))
 	return cmd
 }
 
-func (p *cli) writeNewRule(r newRule) error {
+func writeNewRule(io *cli, r newRule) error {
 	to := r.File
 	if err := r.fill(); err != nil {
 		return err
@@ -78,39 +78,39 @@ func (p *cli) writeNewRule(r newRule) error {
 	if err != nil {
 		return r.wrong(err)
 	}
-	if p.output == asJSON {
+	if io.output == asJSON {
 		text.Reset()
 		if err := writeValue(&text, documents[0]); err != nil {
 			return err
 		}
 	}
 	if to == "" {
-		_, err := p.out.Write(text.Bytes())
+		_, err := io.out.Write(text.Bytes())
 		return err
 	}
 	if err := writeOnce(to, text.Bytes()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.err, "wrote rule %s to %s\n", sanitize(r.Name), sanitize(to))
+	_, err = fmt.Fprintf(io.err, "wrote rule %s to %s\n", sanitize(r.Name), sanitize(to))
 	return err
 }
 
 // fill sets defaults for the missing fields.
 func (r *newRule) fill() error {
 	if r.Event == "" {
-		return usage("--event is missing: the subject of the event that begins a wait, such as orders.created")
+		return usage("--event is required; give the subject of the trigger event, such as orders.created")
 	}
 	first, _, _ := strings.Cut(r.Event, ".")
 	if r.Entity == "" {
 		r.Entity = strings.ToLower(strings.TrimSuffix(first, "s"))
 		if strings.ContainsAny(first, "*>") {
-			return usage("what %s is about cannot be told from it; say it with --entity, such as --entity order", r.Event)
+			return usage("no entity can be derived from %s; give it with --entity, such as --entity order", r.Event)
 		}
 	}
 	if r.Name == "" {
-		r.Name = r.Entity + "-" + word(r.Event)
+		r.Name = r.Entity + "-" + lastWord(r.Event)
 		if r.Until != "" {
-			r.Name = r.Entity + "-not-" + word(r.Until)
+			r.Name = r.Entity + "-not-" + lastWord(r.Until)
 		}
 	}
 	r.Slot = rules.DefaultSlot.String()
@@ -129,8 +129,8 @@ func (r *newRule) fill() error {
 	return nil
 }
 
-// word returns the last token of a subject that is not a wildcard, in lower case.
-func word(subject string) string {
+// lastWord returns the last token of a subject that is not a wildcard, in lower case.
+func lastWord(subject string) string {
 	tokens := strings.Split(subject, ".")
 	for i := len(tokens) - 1; i > 0; i-- {
 		if !strings.ContainsAny(tokens[i], "*>") {
@@ -184,7 +184,7 @@ func yamlScalar(s string) (string, error) {
 func writeOnce(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return usage("%s is there, and nothing is overwritten; choose another --file", path)
+		return usage("%s already exists; choose another --file", path)
 	}
 	if err != nil {
 		return usageError{err}

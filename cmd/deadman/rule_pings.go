@@ -15,8 +15,8 @@ import (
 	"deadman/web"
 )
 
-// pingsWish is the parsed flags of rule pings.
-type pingsWish struct {
+// pingsOptions is the parsed flags of rule pings.
+type pingsOptions struct {
 	key    string
 	all    bool
 	id     string
@@ -25,100 +25,100 @@ type pingsWish struct {
 	log    bool
 }
 
-func (p *cli) pingsCommand() *cobra.Command {
-	var wish pingsWish
+func newRulePingsCmd(io *cli) *cobra.Command {
+	var options pingsOptions
 	cmd := &cobra.Command{
-		Use: "pings RULE", Short: "Show where the pings of a rule come in, make and take away addresses, and show what came",
-		Long: "Show where the pings of a rule come in. With --key or --ping-key, show that address, having made it where it is not there yet.\n" +
-			"An address is a secret: whoever knows it can send pings.",
+		Use: "pings RULE", Short: "Manage the ping URLs of a rule and show its ping log",
+		Long: "Lists the ping URLs of a rule. With --key or --ping-key, prints that URL; if it does not exist, it is created.\n" +
+			"A ping URL is a secret: every client that knows it can send pings.",
 		Example: `  deadman rule pings backup --key nightly
   curl -fsS -m 10 --retry 5 "$(deadman rule pings backup --key nightly)"
   deadman rule pings backup --key nightly --uuid 5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278
   deadman rule pings backup --log`,
-		Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		Args: exactly("RULE"), ValidArgsFunction: completeRule(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := wish.check(); err != nil {
+			if err := options.check(); err != nil {
 				return err
 			}
-			return p.pings(cmd.Context(), args[0], wish)
+			return runPings(cmd.Context(), io, args[0], options)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&wish.key, "key", "", "the address of this key")
-	flags.BoolVar(&wish.all, "ping-key", false, "the address of all keys of the rule, which /<key> follows")
-	flags.StringVar(&wish.id, "uuid", "", "the UUID, or the ping key, that clients have already")
-	flags.BoolVar(&wish.rotate, "rotate", false, "another address in the place of the one that is there")
-	flags.BoolVar(&wish.remove, "remove", false, "take the address away")
-	flags.BoolVar(&wish.log, "log", false, "show the last pings, newest first; with --key those of this key")
+	flags.StringVar(&options.key, "key", "", "URL of this key")
+	flags.BoolVar(&options.all, "ping-key", false, "URL of all keys of the rule, to be followed by /<key>")
+	textFlagVar(flags, &options.id, "uuid", "id", "", "use this UUID or ping key, for existing clients")
+	flags.BoolVar(&options.rotate, "rotate", false, "replace the URL with a new one")
+	flags.BoolVar(&options.remove, "remove", false, "delete the URL")
+	flags.BoolVar(&options.log, "log", false, "show the last pings, newest first; --key filters by key")
 	return cmd
 }
 
 // check rejects flags that exclude each other.
-func (w pingsWish) check() error {
+func (w pingsOptions) check() error {
 	one := w.key != "" || w.all
 	switch {
 	case !utf8.ValidString(w.key):
-		return usage("--key %q is no UTF-8, and no key has such bytes", w.key)
+		return usage("--key %q is not valid UTF-8", w.key)
 	case w.key != "" && w.all:
-		return usage("--key and --ping-key are two addresses; give one of them")
+		return usage("--key and --ping-key are mutually exclusive")
 	case !one && (w.id != "" || w.rotate || w.remove):
-		return usage("it is not said which address; give --key KEY or --ping-key")
+		return usage("--uuid, --rotate and --remove require --key or --ping-key")
 	case w.remove && (w.id != "" || w.rotate):
-		return usage("--remove takes no --uuid and no --rotate")
+		return usage("--remove cannot be combined with --uuid or --rotate")
 	case w.log && (w.all || w.id != "" || w.rotate || w.remove):
-		return usage("--log takes --key and nothing else")
+		return usage("--log can be combined with --key only")
 	}
 	return nil
 }
 
-func (p *cli) pings(ctx context.Context, rule string, wish pingsWish) error {
-	c, err := p.client()
+func runPings(ctx context.Context, io *cli, rule string, options pingsOptions) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
 	path := pingsPath(rule)
 	switch {
-	case wish.log:
-		return p.pingLog(ctx, path+"/log", wish.key)
-	case wish.remove:
-		return p.removePing(ctx, c, path, wish)
-	case wish.key != "" || wish.all:
-		return p.makePing(ctx, c, rule, wish)
+	case options.log:
+		return printPingLog(ctx, io, path+"/log", options.key)
+	case options.remove:
+		return removePing(ctx, io, c, path, options)
+	case options.key != "" || options.all:
+		return makePing(ctx, io, c, rule, options)
 	}
-	return p.listPings(ctx, c, rule)
+	return listPings(ctx, io, c, rule)
 }
 
 func pingsPath(rule string) string { return rulePath(rule) + "/pings" }
 
 // makePing creates or reads a ping URL and prints it on its own line, for scripts.
-func (p *cli) makePing(ctx context.Context, c *client, rule string, wish pingsWish) error {
-	body := map[string]any{"key": wish.key, "id": wish.id, "rotate": wish.rotate}
-	address, _, err := tell[web.PingAddress](ctx, c, http.MethodPost, pingsPath(rule), nil, body)
+func makePing(ctx context.Context, io *cli, c *client, rule string, options pingsOptions) error {
+	body := map[string]any{"key": options.key, "id": options.id, "rotate": options.rotate}
+	address, _, err := call[web.PingAddress](ctx, c, http.MethodPost, pingsPath(rule), nil, body)
 	if err != nil {
 		return err
 	}
-	address.URL = c.whole(address.URL)
-	if p.output == asJSON {
-		return writeValue(p.out, address)
+	address.URL = absoluteURL(c, address.URL)
+	if io.output == asJSON {
+		return writeValue(io.out, address)
 	}
-	if _, err = fmt.Fprintln(p.out, sanitize(shown(address))); err != nil {
+	if _, err = fmt.Fprintln(io.out, sanitize(displayURL(address))); err != nil {
 		return err
 	}
-	return p.hintUndeclared(ctx, c, rule, []web.PingAddress{address})
+	return warnUndeclared(ctx, io, c, rule, []web.PingAddress{address})
 }
 
-// shown returns a ping URL with a placeholder for the key if the URL is for all keys.
-func shown(a web.PingAddress) string {
+// displayURL returns a ping URL with a placeholder for the key if the URL is for all keys.
+func displayURL(a web.PingAddress) string {
 	if a.Key == "" {
 		return a.URL + "/<key>"
 	}
 	return a.URL
 }
 
-// hintUndeclared warns about URLs whose keys are not among the rule's declared keys. Such a key may be misspelled, or
+// warnUndeclared warns about URLs whose keys are not among the rule's declared keys. Such a key may be misspelled, or
 // removed from the rule.
-func (p *cli) hintUndeclared(ctx context.Context, c *client, rule string, all []web.PingAddress) error {
-	d, err := c.rule(ctx, rule)
+func warnUndeclared(ctx context.Context, io *cli, c *client, rule string, all []web.PingAddress) error {
+	d, err := getRule(ctx, c, rule)
 	if err != nil || d.Trigger.Heartbeat == nil || len(d.Trigger.Heartbeat.Keys) == 0 {
 		return err
 	}
@@ -129,81 +129,77 @@ func (p *cli) hintUndeclared(ctx context.Context, c *client, rule string, all []
 		}
 	}
 	if len(others) > 0 {
-		fmt.Fprintf(p.err, "not in keys of rule %s: %s; a ping there begins a wait all the same, and --remove takes an address away\n",
+		fmt.Fprintf(io.err, "warning: not among the keys of rule %s: %s; pings to these URLs still create jobs; delete a URL with --remove\n",
 			sanitize(rule), strings.Join(others, ", "))
 	}
 	return nil
 }
 
-// whole completes a URL that the node returned as a path.
-func (c *client) whole(address string) string {
+// absoluteURL completes a URL that the node returned as a path.
+func absoluteURL(c *client, address string) string {
 	if strings.HasPrefix(address, "/") {
 		return c.base + address
 	}
 	return address
 }
 
-func (p *cli) removePing(ctx context.Context, c *client, path string, wish pingsWish) error {
-	if _, err := c.ask(ctx, http.MethodDelete, path, url.Values{"key": {wish.key}}, nil, nil); err != nil {
+func removePing(ctx context.Context, io *cli, c *client, path string, options pingsOptions) error {
+	if _, err := c.request(ctx, http.MethodDelete, path, url.Values{"key": {options.key}}, nil, nil); err != nil {
 		return err
 	}
-	if p.output == asJSON {
-		return writeValue(p.out, map[string]string{"key": wish.key, "outcome": "removed"})
-	}
-	_, err := fmt.Fprintln(p.out, "removed: no ping comes in there any more")
-	return err
+	return io.report(map[string]string{"key": options.key, "outcome": "removed"}, "removed: pings to this URL are rejected\n")
 }
 
-func (p *cli) listPings(ctx context.Context, c *client, rule string) error {
-	all, err := every[web.PingAddress](ctx, c, pingsPath(rule), url.Values{})
+func listPings(ctx context.Context, io *cli, c *client, rule string) error {
+	all, err := getAllPages[web.PingAddress](ctx, c, pingsPath(rule), url.Values{})
 	if err != nil {
 		return err
 	}
 	for i := range all {
-		all[i].URL = c.whole(all[i].URL)
+		all[i].URL = absoluteURL(c, all[i].URL)
 	}
 	switch {
-	case p.output == asJSON:
-		return writeValue(p.out, web.Page[web.PingAddress]{Items: all})
+	case io.output == asJSON:
+		return writeValue(io.out, web.Page[web.PingAddress]{Items: all})
 	case len(all) == 0:
-		_, err := fmt.Fprintln(p.out, "there are no addresses; --key KEY makes one for a key, and --ping-key one for all keys of the rule")
+		_, err := fmt.Fprintln(io.out, "no ping URLs; create one for a key with --key KEY, or for all keys of the rule with --ping-key")
 		return err
 	}
-	t := newTable(p.out, p.palette, "key", "address", "made", "by")
+	t := newTable(io.out, io.palette, "key", "url", "created", "by")
 	for _, a := range all {
 		key := cellOf(a.Key)
 		if a.Key == "" {
 			key = dimCell("any")
 		}
-		t.row(key, cellOf(shown(a)), cellOf(web.Relative(a.CreatedAt, p.now())), cellOf(a.CreatedBy))
+		t.row(key, cellOf(displayURL(a)), cellOf(io.relative(a.CreatedAt)), cellOf(a.CreatedBy))
 	}
 	if err := t.end(); err != nil { // not clipped, because URLs are for copying
 		return err
 	}
-	return p.hintUndeclared(ctx, c, rule, all)
+	return warnUndeclared(ctx, io, c, rule, all)
 }
 
 // agentShown limits the shown user agent, in characters, to leave space for the body.
 const agentShown = 32
 
-func (p *cli) pingLog(ctx context.Context, path, key string) error {
+func printPingLog(ctx context.Context, io *cli, path, key string) error {
 	query := url.Values{"limit": {"100"}}
 	if key != "" {
 		query.Set("key", key)
 	}
 	return listing[web.PingEntry]{
-		none:   "no ping came yet",
-		header: []string{"when", "at", "key", "said", "run", "took", "client", "sent along"},
-		row: func(p *cli, e web.PingEntry) []cell {
+		none:   "no pings",
+		header: []string{"when", "time", "key", "kind", "run", "duration", "client", "body"},
+		row: func(io *cli, e web.PingEntry) []cell {
 			return []cell{
-				cellOf(web.Relative(e.At, p.now())), cellOf(p.exact(e.At)), cellOf(e.Key), saidBy(e), cellOf(e.Run), took(e), cellOf(clip(e.Agent, agentShown)), cellOf(e.Body),
+				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), cellOf(e.Key), pingKindCell(e), cellOf(e.Run), durationCell(e), cellOf(clip(e.Agent, agentShown)), cellOf(e.Body),
 			}
 		},
-	}.run(ctx, p, path, query)
+	}.run(ctx, io, path, query)
 }
 
-// saidBy formats the kind and exit status of a ping.
-func saidBy(e web.PingEntry) cell {
+// pingKindCell formats the kind and exit status of a ping.
+func pingKindCell(e web.PingEntry) cell {
 	text := e.Kind
 	if e.Exit != nil {
 		text = fmt.Sprintf("%s (exit %d)", e.Kind, *e.Exit)
@@ -217,7 +213,7 @@ func saidBy(e web.PingEntry) cell {
 	return cellOf(text)
 }
 
-func took(e web.PingEntry) cell {
+func durationCell(e web.PingEntry) cell {
 	if e.TookMS == 0 {
 		return cellOf("")
 	}

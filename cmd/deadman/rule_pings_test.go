@@ -19,7 +19,7 @@ func TestRulePings(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.does("rule", "apply", "-f", write(t, t.TempDir(), "backup.yaml", pingedRule))
-	n.says(0, []string{"rule", "pings", "backup"}, "there are no addresses", "--key KEY", "--ping-key")
+	n.says(0, []string{"rule", "pings", "backup"}, "no ping URLs", "--key KEY", "--ping-key")
 	made := n.says(0, []string{"rule", "pings", "backup", "--key", "nightly"})
 	address := strings.TrimSpace(made.out)
 	if !strings.HasPrefix(address, n.at.HTTP+"/ping/") {
@@ -66,10 +66,10 @@ func TestRulePings(t *testing.T) {
 	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "removed")
 	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "not found")
 
-	if got := n.says(0, []string{"rule", "pings", "backup", "--key", "nigthly"}, n.at.HTTP+"/ping/"); !strings.Contains(got.err, "not in keys of rule backup: nigthly") {
+	if got := n.says(0, []string{"rule", "pings", "backup", "--key", "nigthly"}, n.at.HTTP+"/ping/"); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
 		t.Errorf("misspelt: %+v", got)
 	}
-	if got := n.says(0, []string{"rule", "pings", "backup"}); !strings.Contains(got.err, "not in keys of rule backup: nigthly") {
+	if got := n.says(0, []string{"rule", "pings", "backup"}); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
 		t.Errorf("misspelt, in the list: %+v", got)
 	}
 	for _, args := range [][]string{

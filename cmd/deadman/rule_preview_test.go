@@ -46,11 +46,11 @@ func TestPreview(t *testing.T) {
 		want string
 	}{
 		{"to the end", []string{"--event", ada}, 0, `
-order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
 
   Saturday, 31 January 2026
   10:05:00            ┌ starts        orders.created
-                      │               the first look is at 11:15:00
+                      │               first check at 11:15:00
   11:15:00    +1h10m  ├ warning       primary
                       │               order 1 of Ada is not shipped
                       │               team: fulfilment
@@ -65,18 +65,18 @@ order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
 			"--event", ada, "--then", "orders.shipped@+6h", "--then", `orders.changed={"id":"1","status":"OK"}@+4h`,
 			"--then", `orders.changed={"id":"1","status":"ON_HOLD"}@+90m`,
 		}, 0, `
-order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
 
   Saturday, 31 January 2026
   10:05:00          ┌ starts        orders.created
-                    │               the first look is at 11:15:00
+                    │               first check at 11:15:00
   11:15:00  +1h10m  ├ warning       primary
                     │               order 1 of Ada is not shipped
                     │               team: fulfilment
   11:35:00  +1h30m  ├ event         orders.changed
-                    │               time stands still
+                    │               paused
   14:05:00     +4h  ├ event         orders.changed
-                    │               the next look is at 15:45:00
+                    │               next check at 15:45:00
   15:45:00  +5h40m  ├ critical      escalated
                     │               order 1: not resolved after 5h30m (escalated)
                     │               team: fulfilment
@@ -86,15 +86,15 @@ order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
   16:05:00     +6h  └ ends          resolved
 `},
 		{"not to the end", []string{"--event", ada, "--until", "+2h"}, 0, `
-order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
 
   Saturday, 31 January 2026
   10:05:00          ┌ starts        orders.created
-                    │               the first look is at 11:15:00
+                    │               first check at 11:15:00
   11:15:00  +1h10m  ├ warning       primary
                     │               order 1 of Ada is not shipped
                     │               team: fulfilment
-                    ┊ it is still waited for when the preview ends
+                    ┊ still pending at the end of the preview
 `},
 		{"a dead letter", []string{"--event", `{"customer": "Ada"}`}, 3, `
 order-unshipped  no event begins a wait: none is the trigger's with its condition met
@@ -125,22 +125,22 @@ func TestPreviewUsage(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{2, []string{}, []string{"-f and a file", "--rule"}},
-		{2, []string{"-f", file}, []string{"--event is missing"}},
-		{2, []string{"-f", "-", "--event", "-"}, []string{"cannot both be the standard input"}},
-		{2, []string{"-f", file, "--event", "{"}, []string{"--event: {", "no JSON"}},
+		{2, []string{}, []string{"-f FILE", "--rule"}},
+		{2, []string{"-f", file}, []string{"--event is required"}},
+		{2, []string{"-f", "-", "--event", "-"}, []string{"cannot both read standard input"}},
+		{2, []string{"-f", file, "--event", "{"}, []string{"--event: {", "not valid JSON"}},
 		{2, []string{"-f", file, "--event", "{}", "--at", "soon"}, []string{"--at"}},
 		{2, []string{"-f", file, "--event", "{}", "--until", "soon"}, []string{"--until"}},
-		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped"}, []string{"--then: orders.shipped does not say when"}},
-		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@"}, []string{"no subject, or no time"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped"}, []string{"--then: orders.shipped has no time"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@"}, []string{"no subject or no time"}},
 		{2, []string{"-f", file, "--event", "{}", "--then", "=1@+1h"}, []string{"no subject"}},
-		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped={@+1h"}, []string{"--then: {", "no JSON"}},
-		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@-1h"}, []string{"before the first one"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped={@+1h"}, []string{"--then: {", "not valid JSON"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@-1h"}, []string{"is before --event at"}},
 		{2, []string{"-f", dir, "--event", "{}"}, []string{"is a folder"}},
 		{3, []string{"-f", bad, "--event", "{}"}, []string{bad + ":3:", "entitty"}},
 		{2, []string{"-f", several, "--event", ada}, []string{"several rules", "order-unshipped, other"}},
 		{2, []string{"-f", several, "--event", ada, "--rule", "othr"}, []string{"no rule othr", "did you mean other?"}},
-		{0, []string{"-f", several, "--event", ada, "--rule", "other"}, []string{"other  waits for 1"}},
+		{0, []string{"-f", several, "--event", ada, "--rule", "other"}, []string{"other  job for 1"}},
 		{2, []string{"-f", office, "--event", ada}, []string{"calendar office", "--calendars"}},
 		{0, []string{"-f", office, "--event", ada, "--calendars", known, "--at", "2026-01-31T10:00:00Z"}, []string{"Monday, 2 February 2026\n  10:00:00  +2d  "}},
 		{3, []string{"-f", office, "--event", ada, "--calendars", write(t, dir, "none.yaml", "calendars:\n  shop: {zone: UTC}\n")}, []string{office + ": ", "escalate[0].of: "}},
@@ -178,7 +178,7 @@ func TestTimelineFits(t *testing.T) {
 	line := func(i int, k rules.PreviewKind) rules.PreviewLine {
 		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, Passed: []string{long}}
 	}
-	tl := &timeline{p: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
+	tl := &timeline{io: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
 		line(1, rules.Says), line(2, rules.Looks), line(3, rules.Ends),
 	}, Outcome: "x", Reason: long}}
 	tl.of.Lines[2].Note = "exhausted"
@@ -201,7 +201,7 @@ func TestTimelineSince(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "rule.yaml", strings.Replace(heldRule, "key: event.id}", "key: event.id, since: event.placed_at}", 1))
 	got := previewed(t, file, "--event", `{"id": "1", "customer": "Ada", "placed_at": "`+time.Date(2026, 1, 31, 9, 55, 0, 0, time.UTC).Format(time.RFC3339)+`"}`)
-	got.check(t, nil, 0, "since 2026-01-31 09:55:00 UTC", "10:05:00     +10m  ┌ starts", "11:00:00    +1h5m")
+	got.check(t, nil, 0, "started 2026-01-31 09:55:00 UTC", "10:05:00     +10m  ┌ starts", "11:00:00    +1h5m")
 }
 
 const tickingRule = `
@@ -231,7 +231,7 @@ func TestPreviewOfTicks(t *testing.T) {
   Thu 2 Apr 2026 02:30:00 CEST  late at 06:00:00  later at 10:30:00
 `
 	const begins = `
-import-missing  waits for customers since 2026-03-29 01:00:00 UTC
+import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 
   Sunday, 29 March 2026
 `
@@ -240,7 +240,7 @@ import-missing  waits for customers since 2026-03-29 01:00:00 UTC
 		want string
 	}{
 		"it comes in between": {[]string{"--then", `imports.finished={"source":"customers"}@2026-03-29T08:00:00Z`}, begins + `  01:00:00       ┌ starts        a tick
-                 │               the first look is at 04:00:00
+                 │               first check at 04:00:00
   04:00:00  +3h  ├ critical      late
                  │               import customers: not resolved after 3h (late)
   08:00:00  +7h  ├ resolved      late
@@ -248,7 +248,7 @@ import-missing  waits for customers since 2026-03-29 01:00:00 UTC
   08:00:00  +7h  └ ends          resolved
 `},
 		"the next tick begins anew": {nil, begins + `  01:00:00           ┌ starts        a tick
-                     │               the first look is at 04:00:00
+                     │               first check at 04:00:00
   04:00:00      +3h  ├ critical      late
                      │               import customers: not resolved after 3h (late)
   09:00:00      +8h  ├ warning       later

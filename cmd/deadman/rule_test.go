@@ -12,11 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"deadman/rules"
-	"deadman/web"
-
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/rules"
+	"deadman/web"
 )
 
 // outcome is the JSON output of rule apply.
@@ -60,7 +59,7 @@ func TestApply(t *testing.T) {
 	want(t, read[outcome](n, "rule", "apply", "-f", dir).actions(), map[string]action{"a": unchanged, "b": unchanged, "c": unchanged})
 
 	write(t, dir, "a.yaml", strings.Replace(ruleNamed("a"), "after: 1h", "after: 2h", 1))
-	n.says(0, []string{"rule", "apply", "-f", dir, "--dry-run"}, "changed    a", "    -  - after: 1h", "    +  - after: 2h", "nothing was changed")
+	n.says(0, []string{"rule", "apply", "-f", dir, "--dry-run"}, "changed    a", "    -  - after: 1h", "    +  - after: 2h", "(dry run, no changes made)")
 	again := read[outcome](n, "rule", "apply", "-f", dir)
 	want(t, again.actions(), map[string]action{"a": changed, "c": unchanged})
 	if again.Rules[0].Version != 2 || again.Rules[0].Bundle != "file:shop" {
@@ -88,7 +87,7 @@ func TestPrune(t *testing.T) {
 	}
 
 	want(t, read[outcome](n, "rule", "apply", "-f", shop).actions(), map[string]action{"a": unchanged})
-	n.says(0, []string{"rule", "apply", "-f", shop, "--prune", "--dry-run"}, "deleted    b  version 1  file:shop", "nothing was changed")
+	n.says(0, []string{"rule", "apply", "-f", shop, "--prune", "--dry-run"}, "deleted    b  version 1  file:shop", "(dry run, no changes made)")
 	names := func() (names []string) {
 		for _, r := range read[web.Page[web.Rule]](n, "rule", "list").Items {
 			names = append(names, r.Name)
@@ -101,8 +100,8 @@ func TestPrune(t *testing.T) {
 	want(t, read[outcome](n, "rule", "apply", "-f", shop, "--prune", "--yes").actions(), map[string]action{"a": unchanged, "b": deleted})
 	want(t, names(), []string{"a", "c", "d"})
 
-	n.says(2, []string{"rule", "apply", "-f", file, "--prune"}, "--prune takes folders", "--bundle")
-	n.says(2, []string{"rule", "apply", "-f", "-", "--prune"}, "--prune takes folders")
+	n.says(2, []string{"rule", "apply", "-f", file, "--prune"}, "--prune requires folders", "--bundle")
+	n.says(2, []string{"rule", "apply", "-f", "-", "--prune"}, "--prune requires folders")
 	want(t, read[outcome](n, "rule", "apply", "-f", filepath.Join(other, "c.yaml"), "--bundle", "file:other", "--prune").actions(), map[string]action{"c": unchanged})
 	want(t, names(), []string{"a", "c", "d"})
 }
@@ -119,14 +118,14 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 	write(t, other, "0.yaml", ruleNamed("new"))
 	file := write(t, other, "a.yaml", strings.Replace(ruleNamed("a"), "entity: order", "entity: parcel", 1))
 	bad := write(t, other, "bad.yaml", strings.Replace(ruleNamed("bad"), "entity", "entitty", 1))
-	n.says(3, []string{"rule", "apply", "-f", other}, bad+":3:", "entitty", "2 problems")
+	n.says(3, []string{"rule", "apply", "-f", other}, bad+":3:", "entitty", "2 errors")
 	if err := os.Remove(bad); err != nil {
 		t.Fatal(err)
 	}
 	n.says(1, []string{"rule", "apply", "-f", other}, file+": a: ", "file:shop", "adopt")
 
 	calendar := write(t, other, "z.yaml", strings.Replace(ruleNamed("z"), "after: 1h,", "after: 1h, of: ofice,", 1))
-	n.says(1, []string{"rule", "apply", "-f", other}, file, calendar+": z: escalate[0].of: ", "ofice", "2 problems")
+	n.says(1, []string{"rule", "apply", "-f", other}, file, calendar+": z: escalate[0].of: ", "ofice", "2 errors")
 	if page := read[web.Page[web.Rule]](n, "rule", "list"); len(page.Items) != 1 || page.Items[0].Version != 1 {
 		t.Errorf("something was changed: %+v", page)
 	}
@@ -156,12 +155,12 @@ func TestApplyAdoptsAndTakesInThePast(t *testing.T) {
 		n.does("event", "send", "orders.created", `{"id": "`+id+`"}`)
 	}
 	write(t, other, "late.yaml", ruleNamed("late"))
-	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h", "--dry-run"}, "created    late", "3 waits because of what was before")
-	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h"}, "3 waits because of what was before")
+	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h", "--dry-run"}, "created    late", "3 jobs from past events")
+	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h"}, "3 jobs from past events")
 	if page := read[web.Page[web.Job]](n, "job", "list", "--rule", "late"); len(page.Items) != 3 {
 		t.Errorf("%d wait, want 3", len(page.Items))
 	}
-	n.says(2, []string{"rule", "apply", "-f", other, "--since", "tomorrow"}, "--since", "no time")
+	n.says(2, []string{"rule", "apply", "-f", other, "--since", "tomorrow"}, "--since", "invalid time")
 }
 
 func TestApplyUsage(t *testing.T) {
@@ -173,7 +172,7 @@ func TestApplyUsage(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{2, nil, []string{"takes -f"}},
+		{2, nil, []string{"requires -f"}},
 		{2, []string{"-f", "/nowhere"}, []string{"/nowhere"}},
 		{2, []string{"-f", file, "--apply-to", "all"}, []string{`--apply-to is "all"`, "new or pending"}},
 		{1, []string{"-f", file}, []string{"cannot reach", "DEADMAN_URL"}},
@@ -187,12 +186,12 @@ func TestApplyUsage(t *testing.T) {
 func TestRuleVerbs(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
-	n.says(0, []string{"rule", "list"}, "there are no rules; deadman rule new")
+	n.says(0, []string{"rule", "list"}, "no rules; write a first one with deadman rule new")
 	file := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", goodRule)
 	n.does("rule", "apply", "-f", file)
 	write(t, filepath.Dir(file), "rule.yaml", strings.Replace(goodRule, "after: 1h", "after: 2h", 1))
 	n.does("job", "create", "order-unshipped", "7", "--event", `{"id": "7"}`)
-	n.says(0, []string{"rule", "apply", "-f", file, "--apply-to", "pending"}, "version 2  1 pending job moved to it")
+	n.says(0, []string{"rule", "apply", "-f", file, "--apply-to", "pending"}, "version 2  1 pending job moved")
 	if j := read[web.Job](n, "job", "get", "order-unshipped", "7"); j.RuleVersion != 2 {
 		t.Errorf("the job goes by version %d", j.RuleVersion)
 	}
@@ -207,11 +206,11 @@ func TestRuleVerbs(t *testing.T) {
 	n.says(1, []string{"rule", "get", "order-unshipped", "--version", "3"}, "no version 3")
 	n.says(1, []string{"rule", "get", "nobody"}, "nobody", "not found")
 	n.says(0, []string{"rule", "diff", "order-unshipped", "1", "2"}, "-  - after: 1h\n", "+  - after: 2h\n")
-	n.says(0, []string{"rule", "diff", "order-unshipped", "2", "2"}, "the two versions say the same")
+	n.says(0, []string{"rule", "diff", "order-unshipped", "2", "2"}, "no differences")
 	n.says(1, []string{"rule", "diff", "order-unshipped", "1", "two"}, "query.to")
 	n.says(0, []string{"rule", "versions", "order-unshipped"}, "VERSION", "file:shop")
 
-	n.says(0, []string{"rule", "pause", "order-unshipped"}, "begins no new waits")
+	n.says(0, []string{"rule", "pause", "order-unshipped"}, "creates no new jobs")
 	n.says(0, []string{"rule", "list"}, "paused")
 	if r := read[web.Rule](n, "rule", "resume", "order-unshipped"); !r.PausedAt.IsZero() {
 		t.Errorf("%+v", r)
@@ -235,9 +234,9 @@ func TestLint(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{0, goodRule, []string{"-"}, []string{"1 rule in 1 file: nothing is wrong"}},
+		{0, goodRule, []string{"-"}, []string{"1 rule in 1 file: no errors"}},
 		{3, strings.Replace(goodRule, "entity", "entitty", 1), []string{"-"}, []string{"standard input:3:1:", "entitty"}},
-		{0, "", []string{file}, []string{"nothing is wrong"}},
+		{0, "", []string{file}, []string{"no errors"}},
 		{3, "", []string{file, "--calendars", known}, []string{file + ":7:", "ofice", "office"}},
 		{1, "", []string{file, "--calendars", broken}, []string{broken + ":2:", "Berlyn"}},
 		{2, "", []string{file, "--calendars", dir + "/none.yaml"}, []string{"none.yaml"}},
@@ -251,7 +250,7 @@ func TestLint(t *testing.T) {
 // TestLintSaysWhatItDidNotCheck checks that lint names the calendars that it could not check without their file.
 func TestLintSaysWhatItDidNotCheck(t *testing.T) {
 	t.Parallel()
-	const said = "calendars were not checked: office; name their file with --calendars\n"
+	const said = "calendars not validated: office; give their file with --calendars\n"
 	known := write(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
 	plain, named := goodRule, strings.Replace(goodRule, "after: 1h,", "after: 1h, of: office, within: office,", 1)
 	for _, c := range []struct {
@@ -325,12 +324,12 @@ func TestNewRuleRefuses(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{nil, []string{"--event is missing"}},
+		{nil, []string{"--event is required"}},
 		{[]string{"--event", "*.created"}, []string{"--entity", "--entity order"}},
 		{[]string{"--event", "orders.created", "--after", "3x"}, []string{"--after: "}},
 		{[]string{"--event", "orders.created", "--key", "event.", "--severity", "loud"}, []string{"--key: ", "--severity: ", "warning"}},
 		{[]string{"--event", "orders.created", "--name", "A b"}, []string{"--name: "}},
-		{[]string{"--event", "orders.created", "--file", taken}, []string{taken, "nothing is overwritten"}},
+		{[]string{"--event", "orders.created", "--file", taken}, []string{taken, "already exists"}},
 		{[]string{"--event", "orders.created", "--file", "/nowhere/a.yaml"}, []string{"/nowhere/a.yaml"}},
 	} {
 		args := append([]string{"rule", "new"}, c.args...)
@@ -393,8 +392,8 @@ func TestApplySaysWhatIsNotHeard(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := write(t, dir, "a.yaml", strings.Replace(ruleNamed("a"), "orders.created", "orders.>", 1)+"---"+ruleNamed("b"))
-	const note = "note: orders.> is heard only as far as streams take it in, on orders.*"
-	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, note, "2 created; a dry run")
+	const note = "note: streams cover only part of subject orders.>: orders.*"
+	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, note, "2 created (dry run")
 	n.says(0, []string{"rule", "apply", "-f", file}, note, "2 created")
 	heard := []web.PartialSubject{{Subject: "orders.>", Heard: []string{"orders.*"}}}
 	all := read[outcome](n, "rule", "apply", "-f", file).Rules

@@ -2,43 +2,46 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
+	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
 	"deadman/server"
 )
 
-func (p *cli) serveCommand() *cobra.Command {
+func newServeCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a node",
-		Long: `Runs a node until it is told to stop (SIGTERM or Ctrl-C; a second one ends it at once).
-SIGHUP has it read the files of hooks, channels and logins again; a bad one is refused, and said.
-The files of calendars and sources are read at the start only.
+		Long: `Runs a node until SIGTERM or Ctrl-C; a second signal stops it immediately. SIGHUP reloads the
+files of webhooks, notification channels and logins; an invalid file is logged and ignored. The
+files of calendars and sources are read at startup only.
 
-With nothing set it is embedded: SQLite in a data folder, a NATS server in the process,
-HTTP and NATS on loopback. A setting is taken from its flag, else from DEADMAN_<NAME>, else
-from the file that --config names, else from its default; deadman config shows the result.
+Without settings the node is embedded: SQLite in a data folder, a NATS server in the process, HTTP
+and NATS on loopback. The order of settings is: flag, environment variable DEADMAN_<NAME>, file of
+--config, default. deadman config shows the effective settings.
 
-On loopback, without a public URL elsewhere, it is open until the first token: whoever is on
-the machine may do everything over HTTP, without a token. Anywhere else, and for good once there
-was a token, it takes tokens; where none may do everything it makes one and prints it, once.
-Clients of NATS log in as one of the users in the folder nats-users of the data folder.`,
+On loopback and without a public URL on another host, the HTTP API requires no token until the
+first token is created: every process on the machine has full access. In all other cases a token
+is required; if no token has full access, the node creates one and prints it once. NATS clients
+log in as one of the users in the folder nats-users of the data folder.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := resolve(cmd.Flags(), p.env)
+			r, err := resolve(cmd.Flags(), io.env)
 			if err != nil {
 				return err
 			}
-			log := newLog(p.err, p.getenv("NO_COLOR") == "", r)
+			log := newLog(io.err, io.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
-			r.Log, r.Version, r.Env = log, version, p.getenv
-			r.FirstToken, r.MemoryLimit = p.firstToken, memoryLimit()
+			r.Log, r.Version, r.Env = log, version, io.getenv
+			r.FirstToken, r.MemoryLimit = func(secret, login string) { printFirstToken(io, secret, login) }, memoryLimit()
 			if r.format != logJSON {
-				r.Ready = p.welcome
+				r.Ready = func(at server.Endpoints) { printWelcome(io, at) }
 			}
 			hangUps, stop := reloadSignals()
 			defer stop()
@@ -51,7 +54,7 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 }
 
 // reloadSignals returns a channel that receives a value for every SIGHUP until stop is called.
-func reloadSignals() (told <-chan struct{}, stop func()) {
+func reloadSignals() (reloads <-chan struct{}, stop func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
@@ -75,38 +78,38 @@ func reloadSignals() (told <-chan struct{}, stop func()) {
 	}
 }
 
-// firstToken prints the node's first token. This is the only time it is shown, and access requires it, so every log
+// printFirstToken prints the node's first token. This is the only time it is shown, and access requires it, so every log
 // format prints it.
-func (p *cli) firstToken(secret, login string) {
-	fmt.Fprintf(p.out, `
-  This node answers to tokens only, and none may do everything. It has made one that does.
-  Keep it now: it is not shown again.
+func printFirstToken(io *cli, secret, login string) {
+	fmt.Fprintf(io.out, `
+  This node requires tokens, and no token has full access. It created one.
+  Save the token now: it is not shown again.
 
     token  %s
     login  %s
 
-  With it, deadman token create makes others that may do less.
-`, p.palette.paint(green, sanitize(secret)), sanitize(login))
+  Create tokens with fewer scopes with deadman token create.
+`, io.palette.paint(green, sanitize(secret)), sanitize(login))
 }
 
-// welcome prints the node's addresses and the next steps.
-func (p *cli) welcome(at server.Endpoints) {
+// printWelcome prints the node's addresses and the next steps.
+func printWelcome(io *cli, at server.Endpoints) {
 	self := os.Args[0]
-	fmt.Fprintf(p.out, `
+	fmt.Fprintf(io.out, `
   %s %s
 
-    page  %s/
-    API   %s/api/v1, described at %s/docs
+    UI    %s/
+    API   %s/api/v1, documented at %s/docs
     NATS  %s%s
 %s
   In a second terminal:
 
-    %s        plays orders, of which some are never shipped
-    %s  shows alerts as they come
+    %s        sends sample orders, some never shipped
+    %s  prints alerts as they are raised
 
 `,
-		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), natsUsers(at), accessNote(at),
-		p.palette.paint(green, self+" demo"), p.palette.paint(green, self+" alert tail"))
+		io.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), natsUsers(at), accessNote(at),
+		io.palette.paint(green, self+" demo"), io.palette.paint(green, self+" alert tail"))
 }
 
 // natsUsers returns the folder with the credentials of NATS clients, as part of a sentence.
@@ -114,7 +117,7 @@ func natsUsers(at server.Endpoints) string {
 	if at.NATSUsers == "" {
 		return ""
 	}
-	return ", for the users in " + sanitize(at.NATSUsers)
+	return ", users in " + sanitize(at.NATSUsers)
 }
 
 // accessNote returns a note if the node requires no token.
@@ -122,5 +125,23 @@ func accessNote(at server.Endpoints) string {
 	if !at.Open {
 		return ""
 	}
-	return "\n  It is open: whoever reaches it may do everything over HTTP, without a token (docs/operations/access.md).\n"
+	return "\n  The HTTP API requires no token: every client that reaches it has full access (docs/operations/access.md).\n"
+}
+
+// Log formats.
+const (
+	logAuto = "auto" // colored lines on a terminal, text elsewhere
+	logText = "text"
+	logJSON = "json"
+)
+
+func newLog(out io.Writer, colours bool, r serveConfig) *slog.Logger {
+	options := &slog.HandlerOptions{Level: r.level}
+	switch {
+	case r.format == logJSON:
+		return slog.New(slog.NewJSONHandler(out, options))
+	case r.format == logAuto && isTerminal(out):
+		return slog.New(tint.NewTextHandler(out, &tint.Options{Level: r.level, TimeFormat: time.TimeOnly, NoColor: !colours}))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
 }

@@ -28,7 +28,7 @@ func (n *here) loggedIn(secret string) *http.Cookie {
 func TestSessionVerbs(t *testing.T) {
 	t.Parallel()
 	n := closed(t)
-	n.says(0, []string{"session", "list"}, "no browser is logged in")
+	n.says(0, []string{"session", "list"}, "no sessions")
 	made := read[web.NewToken](n, "token", "create", "ann", "--scope", "read")
 	n.loggedIn(made.Secret)
 	n.loggedIn(made.Secret)
@@ -41,7 +41,7 @@ func TestSessionVerbs(t *testing.T) {
 	ann.says(0, []string{"session", "revoke", sessions[0].ID}, "revoked: session "+sessions[0].ID)
 	n.says(1, []string{"session", "revoke", sessions[0].ID}, "session not found", "deadman session list")
 	n.says(0, []string{"session", "revoke", sessions[1].ID, "-o", "json"}, `"outcome": "revoked"`)
-	n.says(0, []string{"session", "list"}, "no browser is logged in")
+	n.says(0, []string{"session", "list"}, "no sessions")
 	n.says(0, []string{"token", "audit", "--action", "session.*"}, "session.create", "session.revoke", "session/"+sessions[0].ID)
 	n.says(2, []string{"session", "revoke"}, "ID")
 	if strings.Contains(n.run("", "session", "list").out, "ds_") {

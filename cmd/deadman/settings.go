@@ -21,9 +21,10 @@ import (
 // variable DEADMAN_DATA_DIR derive from it.
 type setting struct {
 	name   string
+	kind   string // type of the value in the help
 	usage  string
 	preset string // the default, in the format of the flag
-	take   func(*serveConfig, string) error
+	set    func(*serveConfig, string) error
 }
 
 func (s setting) flag() string     { return strings.ReplaceAll(s.name, "_", "-") }
@@ -41,43 +42,43 @@ const maxLimit = 1_000_000
 
 // settings lists all settings in display order.
 var settings = []setting{
-	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *serveConfig) *string { return &r.DataDir })},
-	{"database_url", "Postgres; empty: SQLite in the data folder", "", text(func(r *serveConfig) *string { return &r.DatabaseURL })},
-	{"nats_url", "NATS servers with JetStream; empty: one in the process", "", text(func(r *serveConfig) *string { return &r.NATSURL })},
-	{"nats_creds", "credentials file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCreds })},
-	{"nats_nkey", "file with an nkey seed for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSNKey })},
-	{"nats_token_file", "file with a token: for the NATS servers, or for clients of the one in the process", "", text(func(r *serveConfig) *string { return &r.NATSToken })},
-	{"nats_ca", "file of certificates that vouch for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCA })},
-	{"nats_cert", "file with the client certificate for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCert })},
-	{"nats_key", "file with the private key of the client certificate", "", text(func(r *serveConfig) *string { return &r.NATSKey })},
-	{"http_addr", "where HTTP is served; a taken default moves, port 0 picks a free one", server.DefaultHTTPAddr, address(func(r *serveConfig) *string { return &r.HTTPAddr })},
-	{"nats_addr", "where the embedded NATS server listens", server.DefaultNATSAddr, address(func(r *serveConfig) *string { return &r.NATSAddr })},
-	{"rules", "folder of rule files, applied at start", "", text(func(r *serveConfig) *string { return &r.Rules })},
-	{"calendars", "file of calendars that rules may name", "", text(func(r *serveConfig) *string { return &r.Calendars })},
-	{"sources", "file of databases and services that rules may look up in", "", text(func(r *serveConfig) *string { return &r.Sources })},
-	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *serveConfig) *string { return &r.Hooks })},
-	{"login", "file of how people log in without a token: by a trusted proxy or an OpenID provider", "", text(func(r *serveConfig) *string { return &r.Login })},
-	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *serveConfig) *string { return &r.Notify })},
-	{heartbeatURL, "web address that is told while all shards are swept; empty: none", "", link(func(r *serveConfig) *string { return &r.HeartbeatURL })},
-	{"heartbeat_subject", "NATS subject that is told so; empty: none", "", text(func(r *serveConfig) *string { return &r.HeartbeatSubject })},
-	{"heartbeat_every", "how often it is told, from 1s", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery })},
-	{"insecure", "answer everybody without a token, also beyond loopback, over HTTP and NATS", "false", yesNo(func(r *serveConfig) *bool { return &r.Insecure })},
-	{"public_url", "what links in alerts begin with", "", link(func(r *serveConfig) *string { return &r.PublicURL })},
-	{"trusted_proxies", "proxies whose X-Forwarded-For names the client: networks or addresses, with commas", "", networks(func(r *serveConfig) *[]netip.Prefix { return &r.TrustedProxies })},
-	{"token_rate", "requests a second of one token; twice as many at once", "1000", count(func(r *serveConfig) *int { return &r.TokenRate }, maxLimit)},
-	{"connections", "HTTP connections at once", "8192", count(func(r *serveConfig) *int { return &r.Connections }, maxLimit)},
-	{"client_connections", "HTTP connections of one address at once", "1024", count(func(r *serveConfig) *int { return &r.ClientConnections }, maxLimit)},
-	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *serveConfig) *int64 { return &r.AlertsBytes })},
-	{"events_bytes", "most that the stream of events holds, its oldest go beyond; counts when it is created", "4GiB", size(func(r *serveConfig) *int64 { return &r.EventsBytes })},
-	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory })},
-	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts })},
-	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters })},
-	{"lease", "how long a shard is held without renewal", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease })},
-	{"workers", "checks run at once", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
-	{"drain", "how long a stopping node may take", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain })},
-	{"shards", "how many shards; counts when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
-	{"log_level", "debug, info, warn or error", "info", func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) }},
-	{"log_format", "auto, text or json", "auto", oneOf(func(r *serveConfig) *string { return &r.format }, logAuto, logText, logJSON)},
+	{"data_dir", "dir", "folder of the embedded database and NATS server", "deadman-data", text(func(r *serveConfig) *string { return &r.DataDir })},
+	{"database_url", "url", "Postgres URL (default: SQLite in the data folder)", "", text(func(r *serveConfig) *string { return &r.DatabaseURL })},
+	{"nats_url", "urls", "URLs of NATS servers with JetStream, comma-separated (default: an embedded server)", "", text(func(r *serveConfig) *string { return &r.NATSURL })},
+	{"nats_creds", "file", "credentials file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCreds })},
+	{"nats_nkey", "file", "nkey seed file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSNKey })},
+	{"nats_token_file", "file", "token file for the NATS servers, or for clients of the embedded server", "", text(func(r *serveConfig) *string { return &r.NATSToken })},
+	{"nats_ca", "file", "CA certificates file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCA })},
+	{"nats_cert", "file", "client certificate file for the NATS servers", "", text(func(r *serveConfig) *string { return &r.NATSCert })},
+	{"nats_key", "file", "private key file of the client certificate", "", text(func(r *serveConfig) *string { return &r.NATSKey })},
+	{"http_addr", "address", "listen address of HTTP; port 0 chooses a free port", server.DefaultHTTPAddr, address(func(r *serveConfig) *string { return &r.HTTPAddr })},
+	{"nats_addr", "address", "listen address of the embedded NATS server", server.DefaultNATSAddr, address(func(r *serveConfig) *string { return &r.NATSAddr })},
+	{"rules", "dir", "folder of rule files, applied at startup", "", text(func(r *serveConfig) *string { return &r.Rules })},
+	{"calendars", "file", "calendars file", "", text(func(r *serveConfig) *string { return &r.Calendars })},
+	{"sources", "file", "sources file: databases and services for lookups", "", text(func(r *serveConfig) *string { return &r.Sources })},
+	{"hooks", "file", "incoming webhooks file", "", text(func(r *serveConfig) *string { return &r.Hooks })},
+	{"login", "file", "logins file: login by a trusted proxy or an OpenID provider", "", text(func(r *serveConfig) *string { return &r.Login })},
+	{"notify", "file", "notification channels and routes file (default: no notifications)", "", text(func(r *serveConfig) *string { return &r.Notify })},
+	{heartbeatURL, "url", "URL to send a heartbeat to while all shards are swept (default: none)", "", link(func(r *serveConfig) *string { return &r.HeartbeatURL })},
+	{"heartbeat_subject", "subject", "NATS subject to send the heartbeat to (default: none)", "", text(func(r *serveConfig) *string { return &r.HeartbeatSubject })},
+	{"heartbeat_every", "duration", "interval of the heartbeat, at least 1s", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery })},
+	{"insecure", "bool", "require no tokens over HTTP and NATS, even on non-loopback addresses", "false", yesNo(func(r *serveConfig) *bool { return &r.Insecure })},
+	{"public_url", "url", "base URL of links in alerts", "", link(func(r *serveConfig) *string { return &r.PublicURL })},
+	{"trusted_proxies", "networks", "proxies whose X-Forwarded-For header is trusted: networks or addresses, comma-separated", "", networks(func(r *serveConfig) *[]netip.Prefix { return &r.TrustedProxies })},
+	{"token_rate", "number", "requests per second per token; bursts of twice as many", "1000", count(func(r *serveConfig) *int { return &r.TokenRate }, maxLimit)},
+	{"connections", "number", "maximum concurrent HTTP connections", "8192", count(func(r *serveConfig) *int { return &r.Connections }, maxLimit)},
+	{"client_connections", "number", "maximum concurrent HTTP connections per client address", "1024", count(func(r *serveConfig) *int { return &r.ClientConnections }, maxLimit)},
+	{"alerts_bytes", "size", "maximum size of the alerts stream; applied when the stream is created", "1GiB", size(func(r *serveConfig) *int64 { return &r.AlertsBytes })},
+	{"events_bytes", "size", "maximum size of the events stream, dropping the oldest; applied when the stream is created", "4GiB", size(func(r *serveConfig) *int64 { return &r.EventsBytes })},
+	{"keep_history", "duration", "retention of ended jobs", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory })},
+	{"keep_alerts", "duration", "retention of alerts", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts })},
+	{"keep_dead_letters", "duration", "retention of dead letters", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters })},
+	{"lease", "duration", "lease duration of a shard without renewal", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease })},
+	{"workers", "number", "maximum concurrent checks", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
+	{"drain", "duration", "shutdown timeout", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain })},
+	{"shards", "number", "number of shards; applied when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
+	{"log_level", "level", "log level: debug, info, warn or error", "info", func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) }},
+	{"log_format", "format", "log format: auto, text or json", "auto", oneOf(func(r *serveConfig) *string { return &r.format }, logAuto, logText, logJSON)},
 }
 
 func text(of func(*serveConfig) *string) func(*serveConfig, string) error {
@@ -90,7 +91,7 @@ func text(of func(*serveConfig) *string) func(*serveConfig, string) error {
 func address(of func(*serveConfig) *string) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		if _, _, err := net.SplitHostPort(v); err != nil {
-			return fmt.Errorf("no address; write host:port, such as 127.0.0.1:8080 or :8080")
+			return fmt.Errorf("not an address; the format is host:port, such as 127.0.0.1:8080 or :8080")
 		}
 		*of(r) = v
 		return nil
@@ -101,7 +102,7 @@ func link(of func(*serveConfig) *string) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		u, err := url.Parse(v)
 		if v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-			return fmt.Errorf("no web address; write it in full, such as https://deadman.example.org")
+			return fmt.Errorf("not a URL; write it in full, such as https://deadman.example.org")
 		}
 		*of(r) = v
 		return nil
@@ -112,7 +113,7 @@ func span(of func(*serveConfig) *time.Duration) func(*serveConfig, string) error
 	return func(r *serveConfig, v string) error {
 		d, err := model.ParseDuration(v)
 		if err != nil || d <= 0 {
-			return fmt.Errorf("no time over 0 with a unit; write it as 90d, 1h30m or 15s")
+			return fmt.Errorf("not a positive duration with a unit; such as 90d, 1h30m or 15s")
 		}
 		*of(r) = time.Duration(d)
 		return nil
@@ -126,7 +127,7 @@ func size(of func(*serveConfig) *int64) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		n, err := humanize.ParseBytes(v)
 		if err != nil || n < leastSize || n > math.MaxInt64 {
-			return fmt.Errorf("no size from 1MiB; write it as 512MiB or 10GiB")
+			return fmt.Errorf("not a size of at least 1MiB; such as 512MiB or 10GiB")
 		}
 		*of(r) = int64(n)
 		return nil
@@ -137,7 +138,7 @@ func count(of func(*serveConfig) *int, most int) func(*serveConfig, string) erro
 	return func(r *serveConfig, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > most {
-			return fmt.Errorf("no whole number from 1 to %d", most)
+			return fmt.Errorf("not a whole number from 1 to %d", most)
 		}
 		*of(r) = n
 		return nil
@@ -156,9 +157,9 @@ func networks(of func(*serveConfig) *[]netip.Prefix) func(*serveConfig, string) 
 			}
 			switch {
 			case err != nil:
-				return fmt.Errorf("%q is no network; write networks or addresses with commas between, such as 10.0.0.0/8,192.0.2.7", part)
+				return fmt.Errorf("%q is not a network or address; the format is 10.0.0.0/8,192.0.2.7", part)
 			case network.Bits() == 0:
-				return fmt.Errorf("%s is every address, and each client could name another as its own; name the proxies alone", network)
+				return fmt.Errorf("%s contains all addresses, so every client could forge its address; list only the proxies", network)
 			}
 			all = append(all, network.Masked())
 		}
@@ -174,7 +175,7 @@ func yesNo(of func(*serveConfig) *bool) func(*serveConfig, string) error {
 			*of(r) = v == "true"
 			return nil
 		}
-		return fmt.Errorf("neither true nor false")
+		return fmt.Errorf("not true or false")
 	}
 }
 

@@ -48,7 +48,7 @@ func parseSettings(data []byte) (map[string]any, error) {
 			return nil, err
 		}
 		for _, pair := range pairs {
-			if err := takePair(values, pair); err != nil {
+			if err := addPair(values, pair); err != nil {
 				wrong = append(wrong, fmt.Errorf("line %d: %w", pair.Key.GetToken().Position.Line, err))
 			}
 		}
@@ -65,24 +65,24 @@ func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
 	case *ast.MappingValueNode:
 		return []*ast.MappingValueNode{node}, nil
 	}
-	return nil, errors.New("no settings; write lines such as lease: 15s")
+	return nil, errors.New("the file is not a mapping of settings; write lines such as lease: 15s")
 }
 
-func takePair(values map[string]any, pair *ast.MappingValueNode) error {
+func addPair(values map[string]any, pair *ast.MappingValueNode) error {
 	name := pair.Key.GetToken().Value
 	known := make([]string, len(settings))
 	for i, s := range settings {
 		known[i] = s.name
 	}
 	if _, twice := values[name]; twice {
-		return fmt.Errorf("%s is there twice; keep one", name)
+		return fmt.Errorf("duplicate setting %s", name)
 	}
 	found := false
 	for _, k := range known {
 		found = found || k == name
 	}
 	if !found {
-		return fmt.Errorf("there is no setting %s; %s", name, suggest(name, known))
+		return fmt.Errorf("unknown setting %s; %s", name, suggest(name, known))
 	}
 	value, err := scalar(pair.Value)
 	if err != nil {
@@ -102,7 +102,7 @@ func scalar(node ast.Node) (string, error) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return node.GetToken().Value, nil
 	case *ast.NullNode:
-		return "", errors.New("has no value; give it one, or leave the line out")
+		return "", errors.New("has no value; set one, or remove the line")
 	}
-	return "", errors.New("takes one value; quote it where YAML reads more into it")
+	return "", errors.New("must be a single value; quote it if it has YAML syntax")
 }

@@ -36,7 +36,7 @@ func (l layer) Read() (map[string]any, error) { return l.values, nil }
 func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is not bytes") }
 
 // byDefault is the origin of values that are not set.
-const byDefault = "default"
+const originDefault = "default"
 
 // resolvedSetting is a setting with its value and origin.
 type resolvedSetting struct {
@@ -45,8 +45,8 @@ type resolvedSetting struct {
 	origin string
 }
 
-// choose merges the layers. From weakest to strongest: defaults, file, environment, flags.
-func choose(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
+// mergeSettings merges the layers. From weakest to strongest: defaults, file, environment, flags.
+func mergeSettings(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
 	layers := []layer{presetLayer()}
 	fromEnv, err := envLayer(env)
 	if err != nil {
@@ -82,18 +82,18 @@ func choose(flags *pflag.FlagSet, env []string) ([]resolvedSetting, error) {
 
 // resolve merges the layers and parses all values. The error lists every invalid value with its setting and origin.
 func resolve(flags *pflag.FlagSet, env []string) (serveConfig, error) {
-	all, err := choose(flags, env)
+	all, err := mergeSettings(flags, env)
 	if err != nil {
 		return serveConfig{}, err
 	}
 	var r serveConfig
 	var wrong []error
 	for _, c := range all {
-		if c.origin == byDefault && strings.HasSuffix(c.name, "_addr") {
+		if c.origin == originDefault && strings.HasSuffix(c.name, "_addr") {
 			continue // the node has the same default, and may move from an address that was not set
 		}
-		if err := c.take(&r, c.value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s is %q (%s): %w", c.name, c.shown(), c.origin, err))
+		if err := c.set(&r, c.value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s is %q (%s): %w", c.name, shownValue(c), c.origin, err))
 		}
 	}
 	if len(wrong) > 0 {
@@ -107,7 +107,7 @@ func presetLayer() layer {
 	for _, s := range settings {
 		values[s.name] = s.preset
 	}
-	return layer{values, func(setting) string { return byDefault }}
+	return layer{values, func(setting) string { return originDefault }}
 }
 
 // envLayer reads the environment. It rejects unknown variables with the prefix, because a typo would go unnoticed. An
@@ -129,7 +129,7 @@ func envLayer(env []string) (layer, error) {
 		s, ok := byVariable[name]
 		switch {
 		case !ok && !slices.Contains(known, name):
-			wrong = append(wrong, fmt.Errorf("the environment has %s, which sets nothing; %s", name, suggest(name, known)))
+			wrong = append(wrong, fmt.Errorf("unknown environment variable %s; %s", name, suggest(name, known)))
 		case ok && value != "":
 			l.values[s.name] = value
 		}
@@ -164,14 +164,15 @@ func configPath(flags *pflag.FlagSet, env []string) string {
 
 // addSettings adds a flag for every setting.
 func addSettings(flags *pflag.FlagSet) {
-	flags.String(configFlag, "", "YAML file of settings")
+	textFlag(flags, configFlag, "file", "", "YAML file with settings")
 	for _, s := range settings {
 		if s.preset == "false" {
 			flags.Bool(s.flag(), false, s.usage)
 		} else {
-			flags.String(s.flag(), s.preset, s.usage)
+			textFlag(flags, s.flag(), s.kind, s.preset, s.usage)
 		}
 	}
+	flags.SortFlags = false
 }
 
 func suggest(name string, known []string) string {
@@ -179,5 +180,5 @@ func suggest(name string, known []string) string {
 		return "did you mean " + near + "?"
 	}
 	slices.Sort(known)
-	return "there are " + strings.Join(known, ", ")
+	return "available: " + strings.Join(known, ", ")
 }

@@ -66,7 +66,7 @@ func TestPrecedence(t *testing.T) {
 			if r.Lease != c.lease {
 				t.Errorf("lease is %s, want %s", r.Lease, c.lease)
 			}
-			all, err := choose(flags, env)
+			all, err := mergeSettings(flags, env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestEverySetting(t *testing.T) {
 				continue
 			}
 			want := preset
-			if err := s.take(&want, value); err != nil {
+			if err := s.set(&want, value); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(r, want) || reflect.DeepEqual(r, preset) {
@@ -135,29 +135,29 @@ func TestWrongSettings(t *testing.T) {
 		{"flag's name in a file", given{file: "data-dir: x"}, []string{"data-dir", "did you mean data_dir?"}},
 		{"key without a value", given{file: "lease:"}, []string{"line 1", "lease has no value"}},
 		{"key twice", given{file: "lease: 1s\nlease: 2s"}, []string{"deadman.yaml", "lease"}},
-		{"key twice in two documents", given{file: "lease: 1s\n---\nlease: 2s"}, []string{"line 3", "lease is there twice"}},
-		{"list", given{file: "lease: [1s]"}, []string{"lease takes one value"}},
-		{"mapping", given{file: "lease:\n  a: 1s"}, []string{"lease takes one value"}},
-		{"no mapping", given{file: "- lease"}, []string{"no settings"}},
+		{"key twice in two documents", given{file: "lease: 1s\n---\nlease: 2s"}, []string{"line 3", "duplicate setting lease"}},
+		{"list", given{file: "lease: [1s]"}, []string{"lease must be a single value"}},
+		{"mapping", given{file: "lease:\n  a: 1s"}, []string{"lease must be a single value"}},
+		{"no mapping", given{file: "- lease"}, []string{"not a mapping of settings"}},
 		{"not YAML", given{file: "lease: [1s"}, []string{"deadman.yaml"}},
-		{"too large", given{file: strings.Repeat("# x\n", 20_000)}, []string{"over the limit of 64 KiB"}},
+		{"too large", given{file: strings.Repeat("# x\n", 20_000)}, []string{"exceeds the limit of 64 KiB"}},
 		{"no such file", given{args: []string{"--config", "/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
 		{"no such file by variable", given{env: []string{"DEADMAN_CONFIG=/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
-		{"time without unit", given{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "write it as 90d"}},
+		{"time without unit", given{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "such as 90d"}},
 		{"no time", given{args: []string{"--keep-history=0"}}, []string{"keep_history", "--keep-history"}},
 		{"negative time", given{args: []string{"--drain=-1s"}}, []string{"drain", "--drain"}},
 		{"no number", given{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
 		{"number too small", given{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
 		{"number too large", given{args: []string{"--shards=1025"}}, []string{"shards"}},
-		{"no size", given{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "write it as 512MiB"}},
-		{"size too small", given{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "from 1MiB"}},
+		{"no size", given{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "such as 512MiB"}},
+		{"size too small", given{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "at least 1MiB"}},
 		{"no address", given{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
 		{"no network", given{args: []string{"--trusted-proxies=10.0.0.0/8,proxy"}}, []string{"trusted_proxies", `"proxy"`, "10.0.0.0/8,192.0.2.7"}},
-		{"every network", given{args: []string{"--trusted-proxies=0.0.0.0/0"}}, []string{"trusted_proxies", "every address"}},
+		{"every network", given{args: []string{"--trusted-proxies=0.0.0.0/0"}}, []string{"trusted_proxies", "contains all addresses"}},
 		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
 		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},
 		{"no format", given{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},
-		{"neither yes nor no", given{env: []string{"DEADMAN_INSECURE=perhaps"}}, []string{`insecure is "perhaps"`, "DEADMAN_INSECURE", "neither true nor false"}},
+		{"neither yes nor no", given{env: []string{"DEADMAN_INSECURE=perhaps"}}, []string{`insecure is "perhaps"`, "DEADMAN_INSECURE", "not true or false"}},
 		{"two wrong", given{args: []string{"--lease=x", "--drain=y"}}, []string{"lease", "drain"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 		"": "", "https://hc.example/ping/s3cret?k=s3cret": "https://hc.example/xxxxx",
 		"https://u:s3cret@hc.example": "https://hc.example/xxxxx", "hc.example/s3cret": "xxxxx", "https://h\x7f/s3cret": "xxxxx",
 	} {
-		if got := (resolvedSetting{setting: setting{name: heartbeatURL}, value: value}).shown(); got != want {
+		if got := shownValue((resolvedSetting{setting: setting{name: heartbeatURL}, value: value})); got != want {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)
 		}
 	}
@@ -232,7 +232,7 @@ func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
 			if name == "nats_url" && value == "pass" {
 				continue // a host
 			}
-			got := (resolvedSetting{setting: setting{name: name}, value: value}).shown()
+			got := shownValue((resolvedSetting{setting: setting{name: name}, value: value}))
 			for _, secret := range []string{"pass", "pa ss", "ss@", "ss ", "zzass"} {
 				if strings.Contains(strings.ReplaceAll(got, "password=", ""), secret) {
 					t.Errorf("%s %q is shown as %q", name, value, got)
@@ -249,11 +249,11 @@ func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
 		"host=h port=5432 user=me@azure password='sec ret' dbname=d options=-cx":    "host=h port=5432 user=me@azure password=xxxxx dbname=d options=xxxxx",
 		"https://deadman.example.org/a":                                             "https://deadman.example.org/a",
 	} {
-		if got := (resolvedSetting{setting: setting{name: "database_url"}, value: value}).shown(); got != want {
+		if got := shownValue((resolvedSetting{setting: setting{name: "database_url"}, value: value})); got != want {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)
 		}
 	}
-	if got := (resolvedSetting{setting: setting{name: "nats_url"}, value: "u:secret@h1:4222,h2:4222"}).shown(); got != "u:xxxxx@h1:4222,h2:4222" {
+	if got := shownValue((resolvedSetting{setting: setting{name: "nats_url"}, value: "u:secret@h1:4222,h2:4222"})); got != "u:xxxxx@h1:4222,h2:4222" {
 		t.Errorf("a list without schemes is shown as %q", got)
 	}
 }

@@ -44,10 +44,10 @@ func compare(t *testing.T, got, want string) {
 // TestShowIdleSnooze checks that a snooze without an effect is marked.
 func TestShowIdleSnooze(t *testing.T) {
 	var out bytes.Buffer
-	if err := inProcess(&out, nil).showJob(web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIdle: true}); err != nil {
+	if err := printJob(inProcess(&out, nil), web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIdle: true}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "which puts nothing off: the next look is later anyhow\n") {
+	if !strings.Contains(out.String(), "without effect: the next check is already later\n") {
 		t.Error(out.String())
 	}
 }
@@ -55,7 +55,7 @@ func TestShowIdleSnooze(t *testing.T) {
 func TestShowJob(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
-	err := p.showJob(web.Job{
+	err := printJob(p, web.Job{
 		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
 		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), SnoozedUntil: at(7200), CheckCount: 1, Step: 1, Checks: 2,
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
@@ -75,23 +75,23 @@ func TestShowJob(t *testing.T) {
 rule           order-unshipped, version 3
 order          12\n34
 status         open
-waits since    2026-01-31 14:04:05 UTC (60 m ago)
-first look     2026-01-31 15:04:00 UTC (5 s ago)
-next look      2026-01-31 17:04:05 UTC (in 2 h)
+started        2026-01-31 14:04:05 UTC (60 m ago)
+first check    2026-01-31 15:04:00 UTC (5 s ago)
+next check     2026-01-31 17:04:05 UTC (in 2 h)
 snoozed until  2026-01-31 17:04:05 UTC (in 2 h)
 steps taken    1
-looks          1 decided, 2 in all
-they took      15.3ms in all, 10ms the slowest
-last began     2026-01-31 15:04:00 UTC (5 s ago)
-last decided   2026-01-31 15:04:01 UTC (4 s ago)
+checks         1 decided, 2 in total
+check time     15.3ms in total, slowest 10ms
+last started   2026-01-31 15:04:00 UTC (5 s ago)
+last finished  2026-01-31 15:04:01 UTC (4 s ago)
 alert          0194bd10-0000-8000-8000-000000000001
 acknowledged   by ada
 since          2026-01-31 15:04:00 UTC (5 s ago)
 until          2026-01-31 17:04:05 UTC (in 2 h)
-trail          2026-01-31 15:02:35 UTC  paused; by orders.\u202eheld
-               2026-01-31 15:03:05 UTC  looked: nothing due; saw state.status = "OPEN"; next 2026-01-31 15:04:00 UTC
-               2026-01-31 15:03:35 UTC  looked: not known; no route to the shop; next 2026-01-31 15:04:00 UTC
-               2026-01-31 15:04:00 UTC  looked: step escalated; saw state.status = "OPEN"; next 2026-01-31 17:04:05 UTC
+timeline       2026-01-31 15:02:35 UTC  paused; by orders.\u202eheld
+               2026-01-31 15:03:05 UTC  checked: nothing due; found state.status = "OPEN"; next 2026-01-31 15:04:00 UTC
+               2026-01-31 15:03:35 UTC  checked: undetermined; no route to the shop; next 2026-01-31 15:04:00 UTC
+               2026-01-31 15:04:00 UTC  checked: step escalated; found state.status = "OPEN"; next 2026-01-31 17:04:05 UTC
 event          {"id":"1234","note":"\u0007 \u202e"}
 `)
 }
@@ -111,33 +111,33 @@ func TestShowEntity(t *testing.T) {
 		Entity: "order", Key: "1234", Jobs: web.Page[web.Job]{Items: []web.Job{job}}, Alerts: web.Page[web.Alert]{Items: []web.Alert{a, {AlertFields: web.AlertFields(other)}}},
 		History: web.Page[web.Ended]{Items: []web.Ended{{Job: was, Outcome: "cancelled", Reason: "by hand", EndedAt: at(-5)}}},
 	}
-	if err := inProcess(&out, nil).showEntity(known); err != nil {
+	if err := printEntity(inProcess(&out, nil), known); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), `
 rule           order-unshipped, version 3
-waits since    2026-01-31 14:04:05 UTC (60 m ago)
+started        2026-01-31 14:04:05 UTC (60 m ago)
 critical       2026-01-31 15:03:55 UTC  order 1234 waits\x1b[2J
 ended          cancelled
 reason         by hand
 at             2026-01-31 15:04:00 UTC (5 s ago)
 
 rule           order-unshipped, version 3
-waits since    2026-01-31 14:04:05 UTC (60 m ago)
-trail          2026-01-31 15:02:35 UTC  updated; by orders.changed
+started        2026-01-31 14:04:05 UTC (60 m ago)
+timeline       2026-01-31 15:02:35 UTC  updated; by orders.changed
 status         waiting
-next look      2026-01-31 17:04:05 UTC (in 2 h)
+next check     2026-01-31 17:04:05 UTC (in 2 h)
 `)
 	out.Reset()
-	if err := inProcess(&out, nil).showEntity(web.Entity{Entity: "order", Key: "9"}); err != nil {
+	if err := printEntity(inProcess(&out, nil), web.Entity{Entity: "order", Key: "9"}); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), "order          9: nothing is waited for\n")
+	compare(t, out.String(), "order          9: no pending jobs\n")
 }
 
 func TestShowAlert(t *testing.T) {
 	var out bytes.Buffer
-	if err := inProcess(&out, nil).showAlert(web.Alert{
+	if err := printAlert(inProcess(&out, nil), web.Alert{
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
 		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Tries: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
@@ -146,21 +146,21 @@ func TestShowAlert(t *testing.T) {
 	}
 	compare(t, out.String(), `
 alert          0194bd10-0000-8000-8000-000000000001
-says           order 1234 waits\x1b[2J
+summary        order 1234 waits\x1b[2J
 severity       critical, firing
 rule           order-unshipped, version 3
 order          1234
 step           escalated
-passed over    primary
-waits since    2026-01-31 14:04:05 UTC (60 m ago)
+skipped        primary
+started        2026-01-31 14:04:05 UTC (60 m ago)
 slot           2026-01-31 15:03:54 UTC (11 s ago)
-decided        2026-01-31 15:03:55 UTC (10 s ago)
+raised         2026-01-31 15:03:55 UTC (10 s ago)
 published      true
 acknowledged   by ada\a
 since          2026-01-31 15:04:00 UTC (5 s ago)
-until          for good
+until          no end
 note           I am on it
-told           on-call: waiting, tried 2 times: it answers 503
+delivery       on-call: waiting after 2 attempts: it answers 503
 event          {"id":"1234"}
 `)
 }
@@ -168,18 +168,18 @@ event          {"id":"1234"}
 func TestAlertLine(t *testing.T) {
 	p := inProcess(nil, nil)
 	a := sampleAlert()
-	compare(t, p.alertLine(a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
+	compare(t, alertLine(p, a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
 	a.Status, a.Step, a.Text = alerts.Resolved, "", "it shipped"
-	compare(t, p.alertLine(a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
+	compare(t, alertLine(p, a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
 	p.palette.on = true
-	compare(t, p.alertLine(a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
+	compare(t, alertLine(p, a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
 }
 
 func TestShowHeardAsJSONLine(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	p.output = asJSON
-	if err := p.showHeard(streamedAlert{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
+	if err := printStreamedAlert(p, streamedAlert{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), `{"text":"a\u009bb"}`+"\n")

@@ -11,31 +11,31 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) sourceCommand() *cobra.Command {
-	cmd := group("source", "See what rules look up in, and try it")
-	addURL(cmd.PersistentFlags(), p)
+func newSourceCmd(io *cli) *cobra.Command {
+	cmd := group("source", "List and test lookup sources")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
 		listing[web.Source]{
-			short: "List the sources and how they do on the node that is asked", path: "/sources",
-			none:   "there are no sources; serve --sources names a file of them",
-			header: []string{"name", "kind", "state", "asked", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error or warning"},
+			short: "List sources and their state on the queried node", path: "/sources",
+			none:   "no sources; configure them in the file of deadman serve --sources",
+			header: []string{"name", "kind", "state", "lookups", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error or warning"},
 			row:    sourceRow,
-		}.command(p),
+		}.command(io),
 		listing[web.Outage]{
-			use: "outages", short: "List when what rules ask could not be asked, newest first", path: "/outages",
-			filters: []filter{byRule, {parameter: "open", does: "those that are not over", kind: filterFlag}},
-			none:    "there was no outage", header: []string{"source", "rule", "from", "until", "looks", "reason"},
+			use: "outages", short: "List outages of sources and handlers, newest first", path: "/outages",
+			filters: []filter{byRule, {parameter: "open", does: "only ongoing outages", kind: filterFlag}},
+			none:    "no outages", header: []string{"source", "rule", "start", "end", "jobs", "reason"},
 			row: outageRow,
-		}.command(p),
+		}.command(io),
 		&cobra.Command{
-			Use: "test NAME", Short: "Try whether the node can reach a source; exit code 3 where it can't",
-			Args: exactly("NAME"), RunE: p.testSource,
+			Use: "test NAME", Short: "Test the connection of the node to a source; exit code 3 if it fails",
+			Args: exactly("NAME"), RunE: io.with(testSource),
 		},
 	)
 	return cmd
 }
 
-func sourceRow(p *cli, s web.Source) []cell {
+func sourceRow(io *cli, s web.Source) []cell {
 	state, why := cellOf(s.State), s.Warning
 	switch s.State {
 	case "up":
@@ -44,35 +44,35 @@ func sourceRow(p *cli, s web.Source) []cell {
 		state, why = colouredCell(red, s.State), cmp.Or(s.Error, s.Warning)
 	}
 	return []cell{
-		colouredCell(bold, s.Name), cellOf(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), cellOf(fmt.Sprintf("%.1f", s.P99)),
-		sayNumber(int64(s.Waiting)), sayNumber(int64(s.Abandoned)), p.sometime(s.FailingSince, ""), cellOf(why),
+		colouredCell(bold, s.Name), cellOf(s.Kind), state, numberCell(s.Asked), numberCell(s.RoundTrips), cellOf(fmt.Sprintf("%.1f", s.P99)),
+		numberCell(int64(s.Waiting)), numberCell(int64(s.Abandoned)), relativeCell(io, s.FailingSince, ""), cellOf(why),
 	}
 }
 
-func outageRow(p *cli, o web.Outage) []cell {
-	until := colouredCell(red, "not over")
+func outageRow(io *cli, o web.Outage) []cell {
+	until := colouredCell(red, "ongoing")
 	if !o.ClosedAt.IsZero() {
-		until = cellOf(web.Relative(o.ClosedAt, p.now()))
+		until = cellOf(io.relative(o.ClosedAt))
 	}
-	return []cell{colouredCell(bold, o.Source), cellOf(o.Rule), cellOf(web.Relative(o.OpenedAt, p.now())), until, sayNumber(int64(o.Jobs)), cellOf(o.Reason)}
+	return []cell{colouredCell(bold, o.Source), cellOf(o.Rule), cellOf(io.relative(o.OpenedAt)), until, numberCell(int64(o.Jobs)), cellOf(o.Reason)}
 }
 
-func (p *cli) testSource(cmd *cobra.Command, args []string) error {
-	c, err := p.client()
+func testSource(io *cli, cmd *cobra.Command, args []string) error {
+	c, err := io.client()
 	if err != nil {
 		return err
 	}
-	t, raw, err := tell[web.SourceTestResult](cmd.Context(), c, http.MethodPost, "/sources/"+url.PathEscape(args[0])+"/test", nil, nil)
+	t, raw, err := call[web.SourceTestResult](cmd.Context(), c, http.MethodPost, "/sources/"+url.PathEscape(args[0])+"/test", nil, nil)
 	if err != nil {
 		return err
 	}
 	switch {
-	case p.output == asJSON:
-		err = writeJSON(p.out, raw)
+	case io.output == asJSON:
+		err = writeJSON(io.out, raw)
 	case t.Reached:
-		_, err = fmt.Fprintf(p.out, "reached: the node can ask %s\n", sanitize(t.Source))
+		_, err = fmt.Fprintf(io.out, "connected: source %s\n", sanitize(t.Source))
 	default:
-		_, err = fmt.Fprintf(p.err, "deadman: the node can't reach %s: %s\n", sanitize(t.Source), sanitize(t.Reason))
+		_, err = fmt.Fprintf(io.err, "deadman: connecting to source %s failed: %s\n", sanitize(t.Source), sanitize(t.Reason))
 	}
 	if err == nil && !t.Reached {
 		return silentError{exitCondition}

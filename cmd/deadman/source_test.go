@@ -10,7 +10,7 @@ import (
 // TestNoSources checks that an empty list of sources tells the user to configure a file.
 func TestNoSources(t *testing.T) {
 	n := serveHere(t)
-	n.says(0, []string{"source", "list"}, "there are no sources; serve --sources names a file of them")
+	n.says(0, []string{"source", "list"}, "no sources; configure them in the file of deadman serve --sources")
 	n.says(1, []string{"source", "test", "shop"}, "start it with --sources")
 }
 
@@ -21,8 +21,8 @@ func TestSourceVerbs(t *testing.T) {
 	file := write(t, dir, "sources.yaml", "sources: {shop: {sqlite: {path: shop.db}}, gone: {sqlite: {path: gone.db}}}\n")
 	n := serveHere(t, func(c *server.Config) { c.Sources = file })
 	n.says(0, []string{"source", "list"}, "shop", "gone", "sqlite", "new")
-	n.says(0, []string{"source", "test", "shop"}, "reached: the node can ask shop")
-	n.says(3, []string{"source", "test", "gone"}, "the node can't reach gone: gone can't be asked")
+	n.says(0, []string{"source", "test", "shop"}, "connected: source shop")
+	n.says(3, []string{"source", "test", "gone"}, "connecting to source gone failed: gone can't be asked")
 	n.says(1, []string{"source", "test", "shops"}, "not found", "source list")
 	if got := read[web.SourceTestResult](n, "source", "test", "shop"); !got.Reached || got.Source != "shop" {
 		t.Errorf("%+v", got)

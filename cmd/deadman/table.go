@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 )
 
@@ -14,10 +15,13 @@ type cell struct {
 	colour colour
 }
 
-func cellOf(text string) cell                            { return cell{text, normal} }
-func colouredCell(c colour, text string) cell            { return cell{text, c} }
-func sayNumber[N int | int32 | int64 | uint64](n N) cell { return cell{fmt.Sprint(n), normal} }
-func dimCell(format string, args ...any) cell            { return cell{fmt.Sprintf(format, args...), dim} }
+func cellOf(text string) cell { return cell{text, normal} }
+
+func colouredCell(c colour, text string) cell { return cell{text, c} }
+
+func numberCell[N int | int32 | int64 | uint64](n N) cell { return cell{fmt.Sprint(n), normal} }
+
+func dimCell(format string, args ...any) cell { return cell{fmt.Sprintf(format, args...), dim} }
 
 const (
 	between = 2  // spaces between columns
@@ -106,4 +110,12 @@ func (t *table) widths() []int {
 		}
 	}
 	return columns
+}
+
+// relativeCell formats a relative time, or a word if it is zero.
+func relativeCell(io *cli, t time.Time, otherwise string) cell {
+	if t.IsZero() {
+		return dimCell("%s", otherwise)
+	}
+	return cellOf(io.relative(t))
 }

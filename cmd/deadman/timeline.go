@@ -18,7 +18,7 @@ import (
 // timeline prints a preview: a rail from the first event to the end, with clock times and times since the start of
 // the job.
 type timeline struct {
-	p     *cli
+	io    *cli
 	of    rules.Preview
 	since int    // width of the column of spans, in characters
 	width int    // width of the terminal; 0: no limit
@@ -35,8 +35,8 @@ const (
 	railOpen  = "┊"
 )
 
-func (p *cli) showPreview(v rules.Preview) error {
-	return (&timeline{p: p, of: v, width: terminalWidth(p.out)}).show()
+func printPreview(io *cli, v rules.Preview) error {
+	return (&timeline{io: io, of: v, width: terminalWidth(io.out)}).show()
 }
 
 func (t *timeline) show() error {
@@ -53,21 +53,21 @@ func (t *timeline) show() error {
 }
 
 func (t *timeline) print(format string, args ...any) {
-	_, err := fmt.Fprintf(t.p.out, format, args...)
+	_, err := fmt.Fprintf(t.io.out, format, args...)
 	t.errs = append(t.errs, err)
 }
 
-func (t *timeline) paint(c colour, s string) string { return t.p.palette.paint(c, s) }
+func (t *timeline) paint(c colour, s string) string { return t.io.palette.paint(c, s) }
 
 func (t *timeline) head() {
 	if t.of.Key == "" {
 		t.print("%s  %s\n", t.paint(bold, sanitize(t.of.Rule)), sanitize(t.of.Reason))
 		return
 	}
-	t.print("%s  waits for %s since %s\n", t.paint(bold, sanitize(t.of.Rule)), t.paint(bold, sanitize(t.of.Key)),
-		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
+	t.print("%s  job for %s, started %s\n", t.paint(bold, sanitize(t.of.Rule)), t.paint(bold, sanitize(t.of.Key)),
+		t.of.Since.In(t.io.zone).Format("2006-01-02 15:04:05 MST"))
 	if t.of.Later != "" {
-		t.print("%s\n", t.paint(dim, "the rule spreads its steps: those of this key are later by "+sanitize(t.of.Later)))
+		t.print("%s\n", t.paint(dim, "steps spread: delay of this key is "+sanitize(t.of.Later)))
 	}
 	t.lookup()
 }
@@ -101,20 +101,20 @@ func (t *timeline) lookup() {
 	if l == nil {
 		return
 	}
-	found := "finds " + string(l.Found)
+	found := "returns " + string(l.Found)
 	if string(l.Found) == "null" {
-		found = "finds no such entity"
+		found = "returns no such entity"
 	}
-	given := ", as was given"
+	given := " (given)"
 	if l.Asked {
-		given = ", asked just now"
+		given = " (queried now)"
 	}
-	t.print("%s\n", t.paint(dim, sanitize("every look in "+l.Source+" "+found+given)))
+	t.print("%s\n", t.paint(dim, sanitize("each lookup in "+l.Source+" "+found+given)))
 }
 
 // entry prints a line of the preview with its details below it.
 func (t *timeline) entry(l rules.PreviewLine, i int) {
-	at := l.At.In(t.p.zone)
+	at := l.At.In(t.io.zone)
 	if day := at.Format("Monday, 2 January 2006"); day != t.day {
 		t.newDay(day, i)
 	}
@@ -127,12 +127,12 @@ func (t *timeline) entry(l rules.PreviewLine, i int) {
 	}
 	c, kind := kindOf(l)
 	margin := fmt.Sprintf("  %s  %s  ", at.Format("15:04:05"), t.paint(dim, fmt.Sprintf("%*s", t.since, t.span(l.At))))
-	t.print("%s%s %s  %s\n", margin, t.paint(c, mark), t.paint(c, fmt.Sprintf("%-12s", sanitize(kind))), t.said(l))
+	t.print("%s%s %s  %s\n", margin, t.paint(c, mark), t.paint(c, fmt.Sprintf("%-12s", sanitize(kind))), t.headline(l))
 	below := rail
 	if mark == railEnd {
 		below = " "
 	}
-	for _, more := range t.more(l) {
+	for _, more := range t.details(l) {
 		t.print("%s%s %12s  %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, below), "", more)
 	}
 }
@@ -167,34 +167,34 @@ func (t *timeline) span(at time.Time) string {
 func kindOf(l rules.PreviewLine) (colour, string) {
 	switch l.Kind {
 	case rules.Says:
-		said := alerts.Alert{Detail: alerts.Detail{Draft: alerts.Draft{Status: l.Status, Severity: l.Severity}}}
-		return newsColour(said), loudness(said)
+		alert := alerts.Alert{Detail: alerts.Detail{Draft: alerts.Draft{Status: l.Status, Severity: l.Severity}}}
+		return newsColour(alert), severityOrStatus(alert)
 	case rules.Ends:
 		return outcomeColour(checks.Outcome(l.Note)), "ends"
 	case rules.Looks:
-		return dim, "looks"
+		return dim, "check"
 	}
 	return blue, string(l.Kind)
 }
 
-// said returns the first text of a line.
-func (t *timeline) said(l rules.PreviewLine) string {
+// headline returns the first text of a line.
+func (t *timeline) headline(l rules.PreviewLine) string {
 	switch l.Kind {
 	case rules.Says:
 		if l.Step == "" {
-			return t.first(l.Text)
+			return t.firstLine(l.Text)
 		}
 		return t.paint(bold, sanitize(l.Step))
 	case rules.Ends:
 		c, _ := kindOf(l)
 		return t.paint(c, sanitize(l.Note))
 	case rules.Looks:
-		return t.paint(dim, t.first(cmp.Or(l.Note, "nothing is due")))
+		return t.paint(dim, t.firstLine(cmp.Or(l.Note, "nothing due")))
 	}
 	return sanitize(l.Note)
 }
 
-func (t *timeline) first(text string) string {
+func (t *timeline) firstLine(text string) string {
 	lines := t.wrap(text)
 	if len(lines) == 0 {
 		return ""
@@ -202,8 +202,8 @@ func (t *timeline) first(text string) string {
 	return lines[0]
 }
 
-// more returns the details below a line.
-func (t *timeline) more(l rules.PreviewLine) (lines []string) {
+// details returns the details below a line.
+func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 	note := func(text string) {
 		for _, line := range t.wrap(text) {
 			lines = append(lines, t.paint(dim, line))
@@ -211,12 +211,12 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 	}
 	switch l.Kind {
 	case rules.Starts:
-		note("the first look is " + t.when(l.Next, l.At, t.p.zone))
+		note("first check " + t.when(l.Next, l.At, t.io.zone))
 	case rules.Event:
 		if l.Next.IsZero() {
-			note("time stands still")
+			note("paused")
 		} else {
-			note("the next look is " + t.when(l.Next, l.At, t.p.zone))
+			note("next check " + t.when(l.Next, l.At, t.io.zone))
 		}
 	case rules.Ends:
 		note(t.of.Reason)
@@ -227,10 +227,10 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 		}
 		lines = append(lines, text...)
 		if len(l.Passed) > 0 {
-			note("passed over: " + strings.Join(l.Passed, ", "))
+			note("skipped: " + strings.Join(l.Passed, ", "))
 		}
 		if l.More > 0 {
-			note(fmt.Sprintf("and %s more, the last %s, unless somebody acknowledges", number(l.More, "time"), t.when(l.Last, l.At, t.p.zone)))
+			note(fmt.Sprintf("repeated %s, last %s, unless acknowledged", number(l.More, "time"), t.when(l.Last, l.At, t.io.zone)))
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
 			note(name + ": " + l.Labels[name])
@@ -276,10 +276,10 @@ func (t *timeline) wrap(text string) (lines []string) {
 func (t *timeline) foot() {
 	if t.of.Key != "" && t.of.Outcome == "" {
 		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),
-			t.paint(dim, cmp.Or(sanitize(t.of.Reason), "it is still waited for when the preview ends")))
+			t.paint(dim, cmp.Or(sanitize(t.of.Reason), "still pending at the end of the preview")))
 	}
 	for _, unheard := range t.of.Unheard {
-		t.print("%s  %s\n", t.paint(yellow, "not heard"), sanitize(unheard))
+		t.print("%s  %s\n", t.paint(yellow, "not received"), sanitize(unheard))
 	}
 	for _, refused := range t.of.Refusals {
 		t.print("%s  %s\n", t.paint(red, "dead letter"), sanitize(refused))

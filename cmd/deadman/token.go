@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,154 +12,183 @@ import (
 	"deadman/web"
 )
 
-func (p *cli) tokenCommand() *cobra.Command {
-	cmd := group("token", "Say who may do what, and see who did what")
-	addURL(cmd.PersistentFlags(), p)
+func newTokenCmd(io *cli) *cobra.Command {
+	cmd := group("token", "Manage API tokens and show the audit log")
+	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
-		p.createTokenCommand(),
+		newTokenCreateCmd(io),
 		listing[web.Token]{
-			short: "List tokens, newest first, also those that ended", path: "/tokens",
-			none:   "there are no tokens; deadman token create makes one",
-			header: []string{"name", "scopes", "rules", "may use", "standing", "made", "by", "expires", "last used", "id"},
-			row: func(p *cli, t web.Token) []cell {
+			short: "List tokens, newest first, including revoked and expired ones", path: "/tokens",
+			none:   "no tokens; create one with deadman token create",
+			header: []string{"name", "scopes", "rules", "may use", "status", "created", "by", "expires", "last used", "id"},
+			row: func(io *cli, t web.Token) []cell {
 				return []cell{
-					cellOf(t.Name), cellOf(strings.Join(t.Scopes, " ")), cellOf(t.Prefix + "*"), uses(t.Bounds), standing(t),
-					cellOf(web.Relative(t.CreatedAt, p.now())), cellOf(t.CreatedBy),
-					p.sometime(t.ExpiresAt, "never"), p.sometime(t.LastUsedAt, "never"), dimCell("%s", t.ID),
+					cellOf(t.Name), cellOf(strings.Join(t.Scopes, " ")), cellOf(t.Prefix + "*"), boundsCell(t.Bounds), tokenStatusCell(t),
+					cellOf(io.relative(t.CreatedAt)), cellOf(t.CreatedBy),
+					relativeCell(io, t.ExpiresAt, "never"), relativeCell(io, t.LastUsedAt, "never"), dimCell("%s", t.ID),
 				}
 			},
-		}.command(p),
-		p.revokeTokenCommand(),
-		&cobra.Command{Use: "self", Short: "Show which token this is, and what it may", Args: exactly(), RunE: p.showSelf},
-		p.auditCommand(),
+		}.command(io),
+		newTokenRevokeCmd(io),
+		&cobra.Command{Use: "self", Short: "Show the current token and its scopes", Args: exactly(), RunE: io.with(getSelf)},
+		newTokenAuditCmd(io),
 	)
 	return cmd
 }
 
-// sometime formats a relative time, or a word if it is zero.
-func (p *cli) sometime(t time.Time, otherwise string) cell {
-	if t.IsZero() {
-		return dimCell("%s", otherwise)
-	}
-	return cellOf(web.Relative(t, p.now()))
-}
-
-// uses formats the bounds of a token, or "all".
-func uses(b web.Bounds) cell {
-	if said := b.Uses(); said != "" {
-		return cellOf(said)
+// boundsCell formats the bounds of a token, or "all".
+func boundsCell(b web.Bounds) cell {
+	if text := b.Uses(); text != "" {
+		return cellOf(text)
 	}
 	return dimCell("all")
 }
 
-func standing(t web.Token) cell {
+func tokenStatusCell(t web.Token) cell {
 	if t.Standing == "live" {
 		return colouredCell(green, t.Standing)
 	}
 	return dimCell("%s", t.Standing)
 }
 
-func (p *cli) createTokenCommand() *cobra.Command {
-	var wish web.TokenRequest
+func newTokenCreateCmd(io *cli) *cobra.Command {
+	var request web.TokenRequest
 	cmd := &cobra.Command{
-		Use: "create NAME --scope SCOPE", Short: "Make a token; its secret is shown once",
+		Use: "create NAME --scope SCOPE", Short: "Create a token; its secret is shown once",
 		Example: `  deadman token create ci --scope events --expires 90d
   deadman token create acme --scope events --scope rules --prefix 'acme-*' --subject 'acme.>' --publish 'acme.>' --source 'acme-*'
   deadman token create ada --scope oncall`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(wish.Scopes) == 0 {
-				return usage("--scope is missing; give at least one of %s", strings.Join(scopes, ", "))
+			if len(request.Scopes) == 0 {
+				return usage("--scope is required; scopes: %s", strings.Join(scopes, ", "))
 			}
-			if err := checkSpan("expires", wish.Expires); err != nil {
+			if err := checkSpan("expires", request.Expires); err != nil {
 				return err
 			}
-			wish.Name = args[0]
-			c, err := p.client()
+			request.Name = args[0]
+			c, err := io.client()
 			if err != nil {
 				return err
 			}
-			t, raw, err := tell[web.NewToken](cmd.Context(), c, http.MethodPost, "/tokens", nil, wish)
+			t, raw, err := call[web.NewToken](cmd.Context(), c, http.MethodPost, "/tokens", nil, request)
 			if err != nil {
 				return err
 			}
-			if p.output == asJSON {
-				return writeJSON(p.out, raw)
-			}
-			return p.showNewToken(t)
+			return io.write(raw, func() error { return printNewToken(io, t) })
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&wish.Scopes, "scope", nil, "what it allows: "+strings.Join(scopes, ", ")+"; more than one may be given")
-	flags.StringVar(&wish.Prefix, "prefix", "", "only for rules whose names begin so, such as 'acme-*'")
-	flags.StringSliceVar(&wish.Subjects, "subject", nil, "its rules may listen to this, such as 'acme.>'; may be repeated (default: all, or none with --prefix)")
-	flags.StringSliceVar(&wish.Publish, "publish", nil, "it may publish on this, its rules may emit on it, and its lookups may request on it; may be repeated (default: as --subject)")
-	flags.StringSliceVar(&wish.Sources, "source", nil, "its lookups may ask this source, such as shop or 'acme-*'; may be repeated (default: as --subject)")
-	flags.StringSliceVar(&wish.Handlers, "handler", nil, "its rules may name this handler, such as shipping or 'acme-*'; may be repeated (default: as --subject)")
-	flags.StringVar(&wish.Expires, "expires", "", "how long it is good for, such as 90d (default: for ever)")
+	flags.StringSliceVar(&request.Scopes, "scope", nil, "scope: "+strings.Join(scopes, ", ")+"; can be repeated (required)")
+	flags.StringVar(&request.Prefix, "prefix", "", "only rules with this name prefix, such as 'acme-*'")
+	flags.StringSliceVar(&request.Subjects, "subject", nil, "subject that its rules may subscribe to, such as 'acme.>'; can be repeated (default: all, or none with --prefix)")
+	flags.StringSliceVar(&request.Publish, "publish", nil, "subject that the token, its rules and its lookups may publish to; can be repeated (default: as --subject)")
+	flags.StringSliceVar(&request.Sources, "source", nil, "source that its lookups may query, such as shop or 'acme-*'; can be repeated (default: as --subject)")
+	flags.StringSliceVar(&request.Handlers, "handler", nil, "handler that its rules may use, such as shipping or 'acme-*'; can be repeated (default: as --subject)")
+	textFlagVar(flags, &request.Expires, "expires", "duration", "", "lifetime, such as 90d (default: no expiry)")
 	complete(cmd, "scope", completeWords(scopes...))
 	return cmd
 }
 
 var scopes = wordsOf(access.Scopes...)
 
-// showNewToken prints a new token. The secret is on the last line of stdout.
-func (p *cli) showNewToken(t web.NewToken) error {
-	s := newSheet(p)
+// printNewToken prints a new token. The secret is on the last line of stdout.
+func printNewToken(io *cli, t web.NewToken) error {
+	s := newKeyValues(io)
 	s.line("token", "%s", t.Name)
 	s.line("scopes", "%s", strings.Join(t.Scopes, ", "))
 	s.line("rules", "%s*", t.Prefix)
-	s.uses(t.Bounds)
+	printBounds(s, t.Bounds)
 	s.instant("expires", t.ExpiresAt)
 	s.painted("secret", green, t.Secret)
 	if err := s.end(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(p.err, "Keep the secret now: it is not shown again. Clients of deadman take it from the variable DEADMAN_TOKEN.")
+	_, err := fmt.Fprintln(io.err, "Save the secret now: it is not shown again. The deadman CLI reads it from DEADMAN_TOKEN.")
 	if t.CreatedBy == access.Loopback {
-		_, err = fmt.Fprintln(p.err, "The node takes tokens only from now on, unless it was started with --insecure: set DEADMAN_TOKEN to this one.")
+		_, err = fmt.Fprintln(io.err, "From now on the node requires a token, unless it was started with --insecure: set DEADMAN_TOKEN to this one.")
 	}
 	return err
 }
 
-func (p *cli) revokeTokenCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "revoke ID|NAME", Short: "End a token: at once on this node, within seconds on others", Args: exactly("ID|NAME")}
+func newTokenRevokeCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{Use: "revoke ID|NAME", Short: "Revoke a token: immediately on this node, within seconds on others", Args: exactly("ID|NAME")}
 	yes := addYes(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := p.client()
+		c, err := io.client()
 		if err != nil {
 			return err
 		}
-		if err := p.confirm(*yes, fmt.Sprintf("revoke token %s? Whoever uses it is refused from then on.", args[0])); err != nil {
+		if err := io.confirm(*yes, fmt.Sprintf("Revoke token %s? Its clients lose access.", args[0])); err != nil {
 			return err
 		}
-		if _, err := c.ask(cmd.Context(), http.MethodDelete, "/tokens/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+		if _, err := c.request(cmd.Context(), http.MethodDelete, "/tokens/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
 			return err
 		}
-		if p.output == asJSON {
-			return writeValue(p.out, map[string]string{"token": args[0], "outcome": "revoked"})
-		}
-		_, err = fmt.Fprintf(p.out, "revoked: token %s opens nothing any more\n", sanitize(args[0]))
-		return err
+		return io.report(map[string]string{"token": args[0], "outcome": "revoked"}, "revoked: token %s\n", sanitize(args[0]))
 	}
 	return cmd
 }
 
-func (p *cli) auditCommand() *cobra.Command {
+func newTokenAuditCmd(io *cli) *cobra.Command {
 	return listing[web.Entry]{
-		use: "audit", short: "List who changed what, newest first", path: "/audit",
+		use: "audit", short: "List the audit log, newest first", path: "/audit",
 		filters: []filter{
-			{parameter: "actor", does: "by this one only: a token's name, loopback, deadman; or a beginning and a *"},
-			{parameter: "action", does: "this only, such as rule.save or job.*"},
-			{parameter: "object", does: "to this only, such as rule/order-unshipped or job/order-unshipped/*"},
-			since("after", "", "done"), until("before", "", "done"),
+			{parameter: "actor", does: "filter by actor: a token name, loopback or deadman; prefix with *"},
+			{parameter: "action", does: "filter by action, such as rule.save or job.*"},
+			{parameter: "object", does: "filter by object, such as rule/order-unshipped or job/order-unshipped/*"},
+			since("after", "", "recorded"), until("before", "", "recorded"),
 		},
-		none: "nothing was changed yet", header: []string{"when", "at", "who", "from", "did", "to", "detail"},
-		row: func(p *cli, e web.Entry) []cell {
+		none: "no entries", header: []string{"when", "time", "actor", "address", "action", "object", "detail"},
+		row: func(io *cli, e web.Entry) []cell {
 			return []cell{
-				cellOf(web.Relative(e.At, p.now())), cellOf(p.exact(e.At)), colouredCell(bold, e.Actor), cellOf(e.Addr),
+				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), colouredCell(bold, e.Actor), cellOf(e.Addr),
 				cellOf(e.Action), cellOf(e.Object), cellOf(e.Detail),
 			}
 		},
-	}.command(p)
+	}.command(io)
+}
+
+func getSelf(io *cli, cmd *cobra.Command, _ []string) error {
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	self, raw, err := get[web.Self](cmd.Context(), c, "/tokens/self", nil)
+	if err != nil {
+		return err
+	}
+	if io.output == asJSON {
+		return writeJSON(io.out, raw)
+	}
+	s := newKeyValues(io)
+	if self.Login == "" {
+		s.line("token", "%s", self.Name)
+	} else {
+		s.line("user", "%s", self.Name)
+	}
+	if self.Open {
+		s.line("node", "open: no token required")
+	}
+	s.line("scopes", "%s", strings.Join(self.Scopes, ", "))
+	s.line("rules", "%s*", self.Prefix)
+	printBounds(s, self.Bounds)
+	printQuota(s, self.Quota)
+	return s.end()
+}
+
+// printBounds prints a line for each kind of bound.
+func printBounds(s *keyValues, b web.Bounds) {
+	for _, list := range []struct {
+		name string
+		has  []string
+	}{{"subjects", b.Subjects}, {"publish", b.Publish}, {"sources", b.Sources}, {"handlers", b.Handlers}} {
+		switch {
+		case list.has == nil:
+		case len(list.has) == 0:
+			s.line(list.name, "none")
+		default:
+			s.line(list.name, "%s", strings.Join(list.has, ", "))
+		}
+	}
 }

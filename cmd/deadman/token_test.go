@@ -56,9 +56,9 @@ func TestTokenVerbs(t *testing.T) {
 	n.says(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "live", "ci", "first")
 	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
 	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
-	n.says(2, []string{"token", "create", "x"}, "--scope is missing", "read, events, oncall, rules, admin")
+	n.says(2, []string{"token", "create", "x"}, "--scope is required", "read, events, oncall, rules, admin")
 	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
-	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "over 0")
+	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "positive")
 
 	n.says(0, []string{"token", "revoke", "acme"}, "revoked: token acme")
 	acme.says(1, []string{"rule", "list"}, "Unauthorized")
@@ -70,25 +70,25 @@ func TestTokenVerbs(t *testing.T) {
 	if len(entries) != 1 || entries[0].Object != "rule/acme-a" || entries[0].TokenID != made.ID {
 		t.Errorf("%+v", entries)
 	}
-	n.says(0, []string{"token", "audit", "--before", "-1h"}, "nothing was changed yet")
+	n.says(0, []string{"token", "audit", "--before", "-1h"}, "no entries")
 }
 
 // TestTokenOfAnOpenNode checks that creating a token on an open node explains the consequence.
 func TestTokenOfAnOpenNode(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
-	n.says(0, []string{"token", "list"}, "there are no tokens")
-	n.says(0, []string{"token", "self"}, "loopback", "asks nobody for a token", "read, events, oncall, rules, admin")
+	n.says(0, []string{"token", "list"}, "no tokens; create one")
+	n.says(0, []string{"token", "self"}, "loopback", "open: no token required", "read, events, oncall, rules, admin")
 	n.says(1, []string{"token", "create", "ci", "--scope", "events"}, "first token", "the scope admin and no prefix")
-	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "takes tokens only from now on", "DEADMAN_TOKEN")
+	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "From now on the node requires a token", "DEADMAN_TOKEN")
 	n.says(1, []string{"token", "list"}, "DEADMAN_TOKEN")
 }
 
 func TestWelcome(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
-	p.firstToken("dm_secret", "http://h:8080/login?token=dm_secret")
-	p.welcome(server.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
+	printFirstToken(p, "dm_secret", "http://h:8080/login?token=dm_secret")
+	printWelcome(p, server.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
 	for _, part := range []string{"token  dm_secret\n", "login  http://h:8080/login?token=dm_secret\n", "not shown again", "http://h:8080/docs", "nats://u:xxxxx@h:4222"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("it does not say %q:\n%s", part, &out)
@@ -98,11 +98,11 @@ func TestWelcome(t *testing.T) {
 		t.Errorf("the node is not open:\n%s", &out)
 	}
 	out.Reset()
-	p.welcome(server.Endpoints{HTTP: "http://h", NATS: "nats://h:4222", NATSUsers: "data/nats-users", Open: true})
-	if !strings.Contains(out.String(), "nats://h:4222, for the users in data/nats-users\n") {
+	printWelcome(p, server.Endpoints{HTTP: "http://h", NATS: "nats://h:4222", NATSUsers: "data/nats-users", Open: true})
+	if !strings.Contains(out.String(), "nats://h:4222, users in data/nats-users\n") {
 		t.Errorf("it does not say how one logs in over NATS:\n%s", &out)
 	}
-	if !strings.Contains(out.String(), "It is open: whoever reaches it may do everything over HTTP") {
+	if !strings.Contains(out.String(), "The HTTP API requires no token: every client that reaches it has full access") {
 		t.Errorf("the node is open:\n%s", &out)
 	}
 }

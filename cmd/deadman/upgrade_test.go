@@ -407,7 +407,7 @@ func TestANodeThatTheSchemaLeftBehindHandsOver(t *testing.T) {
 	if log := ahead.log.String(); !strings.Contains(log, fmt.Sprintf("/%d ", left.cmd.Process.Pid)) {
 		t.Errorf("the log does not name the node that is in the way:\n%s", log)
 	}
-	f.runs(newer, exitCondition, "cannot follow; stop or replace it first", "migrate", "--check")
+	f.runs(newer, exitCondition, "schema not supported; stop or replace the node", "migrate", "--check")
 	f.runs(newer, exitFailure, "first stop or replace node", "migrate")
 	if left.ready() != http.StatusOK {
 		t.Error("the node that is in the way is not ready any more")

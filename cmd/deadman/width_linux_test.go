@@ -36,7 +36,7 @@ func TestTableOnATerminal(t *testing.T) {
 	if got := terminalWidth(terminal); got != 60 {
 		t.Errorf("a terminal of 60 letters is %d wide", got)
 	}
-	p := newProgram(strings.NewReader(""), terminal, io.Discard, []string{"NO_COLOR=1"})
+	p := newCLI(strings.NewReader(""), terminal, io.Discard, []string{"NO_COLOR=1"})
 	if code := p.run(t.Context(), []string{"config", "--rules", strings.Repeat("long/", 60)}); code != exitOK {
 		t.Fatalf("exit code %d", code)
 	}

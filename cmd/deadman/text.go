@@ -64,3 +64,19 @@ func clip(s string, most int) string {
 	}
 	return string([]rune(s)[:most-1]) + "…"
 }
+
+// number formats a count with its noun.
+func number(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// thousands formats an integer with separators, such as "100,000".
+func thousands(n int64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}

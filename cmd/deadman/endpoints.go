@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,26 +16,25 @@ import (
 // endpointsFile is the file in the data folder with the endpoints of the running embedded node.
 const endpointsFile = "endpoints.json"
 
-const nameHint = "name the node with --url or DEADMAN_URL"
+const nodeHint = "set --url or DEADMAN_URL"
 
-// endpoints reads the endpoints that an embedded node wrote to its data folder, or zero without the file. The folder
-// is relative to the working directory, which may belong to another user. So the file must be writable by this user
+// readEndpoints reads the endpoints that an embedded node wrote to its data folder, or zero without the file. The folder
+// may be relative to the working directory, which may belong to another user. So the file must be writable by this user
 // or root only, and may name only a node on this machine.
-func (p *cli) endpoints() (at server.Endpoints, file string, err error) {
-	dir := cmp.Or(p.getenv("DEADMAN_DATA_DIR"), "deadman-data")
+func readEndpoints(dir string) (at server.Endpoints, file string, err error) {
 	file = filepath.Join(dir, endpointsFile)
 	data, err := readOwn(dir, endpointsFile, 4<<10)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return at, file, nil
 	case err != nil:
-		return at, file, fmt.Errorf("%w (or %s)", err, nameHint)
+		return at, file, fmt.Errorf("%w (or %s)", err, nodeHint)
 	}
 	if err := json.Unmarshal(data, &at); err != nil {
-		return at, file, fmt.Errorf("%s: %w (remove it, or %s)", file, err, nameHint)
+		return at, file, fmt.Errorf("%s: %w (remove it, or %s)", file, err, nodeHint)
 	}
 	if at.HTTP != "" && !isOnLoopback(at.HTTP) {
-		return at, file, fmt.Errorf("%s names %s, and of such a file only an address on loopback is taken; if the node is there, %s", file, sanitize(at.HTTP), nameHint)
+		return at, file, fmt.Errorf("%s contains %s, but only a loopback address is accepted from this file; to use that node, %s", file, sanitize(at.HTTP), nodeHint)
 	}
 	return at, file, nil
 }
@@ -85,7 +83,7 @@ func isOwn(root *os.Root, f *os.File) error {
 func readAtMost(r io.Reader, path string, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s is over the limit of %d KiB", path, most>>10)
+		err = fmt.Errorf("%s exceeds the limit of %d KiB", path, most>>10)
 	}
 	return data, err
 }

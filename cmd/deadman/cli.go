@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"deadman/rules"
+	"deadman/server"
+	"deadman/web"
+)
+
+// cli is one run of the program with its input, output and environment.
+type cli struct {
+	in       io.Reader
+	out, err io.Writer
+	env      []string // as in os.Environ
+	now      func() time.Time
+	zone     *time.Location // the user's time zone
+	palette  colors         // colors of out
+	output   format
+	url      string // value of --url
+}
+
+func newCLI(in io.Reader, out, err io.Writer, env []string) *cli {
+	c := &cli{in: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
+	c.palette = colors{on: isTerminal(out) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"}
+	return c
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// getenv returns a variable of the program's environment, or an empty string.
+func (c *cli) getenv(name string) string {
+	for _, pair := range c.env {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// run executes the command line and returns the exit code.
+func (c *cli) run(ctx context.Context, args []string) int {
+	root := newRootCmd(c)
+	root.SetArgs(args)
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	err := root.ExecuteContext(ctx)
+	var silent silentError
+	if err != nil && !errors.As(err, &silent) {
+		fmt.Fprintf(c.err, "deadman: %s\n", plainLines(err.Error()))
+	}
+	return exitCode(err)
+}
+
+// with returns the run function of a command that takes the program.
+func (c *cli) with(run func(*cli, *cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return run(c, cmd, args) }
+}
+
+// client returns a client for the node of --url, of DEADMAN_URL, of the data folder, or at the default address. It
+// refuses to send a token to the default address, because another program may listen there.
+func (c *cli) client() (*client, error) {
+	base, from := c.url, "--url"
+	if base == "" {
+		base, from = c.getenv("DEADMAN_URL"), "DEADMAN_URL"
+	}
+	if base == "" {
+		endpoints, file, err := readEndpoints(cmp.Or(c.getenv("DEADMAN_DATA_DIR"), "deadman-data"))
+		if err != nil {
+			return nil, err
+		}
+		base, from = endpoints.HTTP, file
+	}
+	token := c.getenv("DEADMAN_TOKEN")
+	if base == "" {
+		base, from = "http://"+server.DefaultHTTPAddr, "the default address"
+		if token != "" {
+			return nil, usage("DEADMAN_TOKEN is set, but no node is configured; set DEADMAN_URL=%s if the token is for that node, or %s", base, nodeHint)
+		}
+	}
+	return newClient(base, from, token)
+}
+
+// write prints the result of a request: its JSON as received with -o json, else the text that the function prints.
+func (c *cli) write(raw []byte, text func() error) error {
+	if c.output == asJSON {
+		return writeJSON(c.out, raw)
+	}
+	return text()
+}
+
+// report prints the result of a command: the value with -o json, else the text.
+func (c *cli) report(v any, format string, args ...any) error {
+	if c.output == asJSON {
+		return writeValue(c.out, v)
+	}
+	_, err := fmt.Fprintf(c.out, format, args...)
+	return err
+}
+
+// confirm asks for confirmation if the input is a terminal. Scripts are not asked.
+func (c *cli) confirm(yes bool, question string) error {
+	if yes || !isTerminal(c.in) {
+		return nil
+	}
+	if _, err := fmt.Fprintf(c.err, "%s [y/N] ", sanitize(question)); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(c.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(c.err)
+	}
+	fmt.Fprintln(c.err, "cancelled; no changes made")
+	return errDeclined
+}
+
+// eventData returns the body given as an argument, as a file, or on standard input.
+func (c *cli) eventData(args []string) ([]byte, error) {
+	switch {
+	case len(args) == 0 && isTerminal(c.in):
+		return nil, usage("DATA is missing; give JSON, @FILE, or - for standard input")
+	case len(args) == 0 || args[0] == "-":
+		data, err := io.ReadAll(io.LimitReader(c.in, web.MaxEventBytes+1))
+		return data, errors.Join(err, tooLarge(data))
+	case strings.HasPrefix(args[0], "@"):
+		data, err := readSmall(args[0][1:], web.MaxEventBytes)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, usageError{err}
+		}
+		return data, err
+	}
+	return []byte(args[0]), nil
+}
+
+// jsonFlag returns the JSON of a flag, given as a value, as a file, or on standard input. It returns nil for an empty
+// flag.
+func (c *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
+	if value == "" {
+		return nil, nil
+	}
+	data, err := c.eventData([]string{value})
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) {
+		return nil, usage(`--%s: %s is not valid JSON; give JSON such as '{"id": "1"}', or @FILE`, flag, clip(value, 60))
+	}
+	return data, nil
+}
+
+func tooLarge(data []byte) error {
+	if len(data) > web.MaxEventBytes {
+		return fmt.Errorf("the event exceeds the limit of %d KiB", web.MaxEventBytes>>10)
+	}
+	return nil
+}
+
+// relative formats a time relative to now, such as "5 minutes ago".
+func (c *cli) relative(t time.Time) string { return web.Relative(t, c.now()) }
+
+// exact formats a time in the user's zone.
+func (c *cli) exact(t time.Time) string { return t.In(c.zone).Format("2006-01-02 15:04:05 MST") }
+
+// instant parses a time in a human format: complete as in 2026-01-31T15:04:05Z, a date with or without a time or a
+// time of today in the user's zone, or a span from base as in +3h or -7d.
+func (c *cli) instant(s string, base time.Time) (time.Time, error) {
+	if sign := sign(s); sign != 0 {
+		d, err := rules.ParseDuration(s[1:])
+		return base.Add(sign * time.Duration(d)), err
+	}
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, s, c.zone); err == nil {
+			return t, nil
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			year, month, day := c.now().In(c.zone).Date()
+			return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), 0, c.zone), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("invalid time %q; use 2026-01-31T15:04:05Z, \"2026-01-31 15:04\", 15:04, +3h or -3h", s)
+}
+
+// instantFlag parses the optional time of a flag.
+func (c *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := c.instant(s, base)
+	if err != nil {
+		return t, usage("--%s: %w", flag, err)
+	}
+	return t, nil
+}
+
+// ago parses a required time flag. A span counts back from now.
+func (c *cli) ago(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, usage("--%s is required; give a duration such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
+	}
+	if d, err := rules.ParseDuration(s); err == nil {
+		return c.now().Add(-time.Duration(d)).UTC(), nil
+	}
+	at, err := c.instantFlag(flag, s, c.now())
+	return at.UTC(), err
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"deadman/rules"
+)
+
+// typedText is a text flag whose type is named in the help.
+type typedText struct {
+	text *string
+	kind string
+}
+
+// textFlag adds a text flag and returns its value. Kind is the type shown in the help, such as duration.
+func textFlag(flags *pflag.FlagSet, name, kind, preset, usage string) *string {
+	text := new(string)
+	textFlagVar(flags, text, name, kind, preset, usage)
+	return text
+}
+
+// textFlagVar adds a text flag and stores its value in text.
+func textFlagVar(flags *pflag.FlagSet, text *string, name, kind, preset, usage string) {
+	*text = preset
+	flags.Var(typedText{text, kind}, name, usage)
+}
+
+// Set implements pflag.Value.
+func (t typedText) Set(s string) error {
+	*t.text = s
+	return nil
+}
+
+// String implements pflag.Value.
+func (t typedText) String() string {
+	if t.text == nil {
+		return "" // pflag compares with a zero value
+	}
+	return *t.text
+}
+
+// Type implements pflag.Value.
+func (t typedText) Type() string { return t.kind }
+
+func sign(s string) time.Duration {
+	switch {
+	case strings.HasPrefix(s, "+"):
+		return 1
+	case strings.HasPrefix(s, "-"):
+		return -1
+	}
+	return 0
+}
+
+// checkSpan validates the optional span of a flag, which must be over 0.
+func checkSpan(flag, s string) error {
+	if s == "" {
+		return nil
+	}
+	d, err := rules.ParseDuration(s)
+	if err != nil {
+		return usage("--%s: %w", flag, err)
+	}
+	if d <= 0 {
+		return usage("--%s is %s; it must be a positive duration, such as 2h or 90d", flag, s)
+	}
+	return nil
+}
