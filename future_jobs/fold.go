@@ -18,13 +18,19 @@ import (
 //  6. A snoozed job is not checked before the end of the snooze, even after further events. A snooze moves no check
 //     forward, except one that another snooze delayed.
 func Fold(effects []Effect, known FoldInput, now time.Time) FoldResult {
-	return FoldWithin(nil, effects, known, now)
+	return FoldWithin(Bounds{}, effects, known, now)
 }
 
-// FoldWithin is Fold within quotas: a job beyond a quota does not begin, and its event becomes a dead letter of the
-// rule. A pending job continues, changes and ends in any case. nil: no quotas.
-func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time) FoldResult {
-	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: quotas}}
+// Bounds bound a run of effects.
+type Bounds struct {
+	Quotas  Quotas     // nil: none
+	Letters LetterRoom // nil: all dead letters are stored
+}
+
+// FoldWithin is Fold within bounds. A job beyond a quota does not begin, and its event becomes a dead letter of the
+// rule. A pending job continues, changes and ends in any case. Dead letters beyond the room are summarized.
+func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time) FoldResult {
+	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: within.Quotas}, room: within.Letters}
 	f.met = make([]*foldedJob, 0, len(effects))
 	f.order = ordering{fold: f, early: make(map[Ref]*EarlyEvent)}
 	for i, e := range effects {
@@ -47,15 +53,17 @@ func FoldWithin(quotas Quotas, effects []Effect, known FoldInput, now time.Time)
 
 // fold is a run of effects being played.
 type fold struct {
-	now   time.Time
-	known FoldInput
-	place int                // of the current effect
-	fresh []foldedJob        // preallocated for later jobs: a bulk has thousands
-	at    map[Ref]*foldedJob // current jobs; nil: ended
-	met   []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
-	order ordering
-	usage usage
-	net   FoldResult
+	now    time.Time
+	known  FoldInput
+	place  int                // of the current effect
+	fresh  []foldedJob        // preallocated for later jobs: a bulk has thousands
+	at     map[Ref]*foldedJob // current jobs; nil: ended
+	met    []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
+	order  ordering
+	usage  usage
+	room   LetterRoom // nil: unlimited
+	beyond Summaries  // refused events without room
+	net    FoldResult
 }
 
 // foldedJob is a job in the middle of a run.
@@ -161,6 +169,7 @@ func (f *fold) result() FoldResult {
 	}
 	f.order.sum(&f.net)
 	f.net.Quotas = f.usage.sum()
+	f.net.DeadLetters = append(f.net.DeadLetters, f.beyond.All()...)
 	return f.net
 }
 
@@ -173,17 +182,21 @@ func (f *fold) miss(e Effect) {
 	}
 }
 
-// deadLetter turns the event into a dead letter. A person's action is validated earlier, and is refused here only by
-// quotas.
-func (f *fold) deadLetter(e Effect, part Part, err error) {
+// deadLetter turns the event into a dead letter, and reports whether there is one: without room, the event is
+// summarized. A person's action is validated earlier, and is refused here only by quotas; it has no letter.
+func (f *fold) deadLetter(e Effect, part Part, err error) bool {
 	f.net.Refused++
 	if e.Event == nil {
 		f.net.Over = append(f.net.Over, f.place)
-	} else {
-		f.net.DeadLetters = append(f.net.DeadLetters, DeadLetter{
-			Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now,
-		})
+		return false
 	}
+	l := DeadLetter{Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now}
+	if f.room != nil && !f.room.Take(l.Rule) {
+		f.beyond.Add(l)
+		return false
+	}
+	f.net.DeadLetters = append(f.net.DeadLetters, l)
+	return true
 }
 
 // eventTime returns the time of the effect's event, or now for a person's action.

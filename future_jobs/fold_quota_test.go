@@ -118,7 +118,7 @@ func TestFoldWithinQuotas(t *testing.T) {
 				ref := Ref{RuleID: rule.ID, Key: key}
 				pending[ref] = Job{ID: int64(i + 1), Ref: ref, Version: 1, CreatedAt: noon, Since: noon, NextCheckAt: first, FirstCheckAt: first}
 			}
-			net := FoldWithin(tenantQuotas{acme}, c.effects, FoldInput{Pending: pending}, noon)
+			net := FoldWithin(Bounds{Quotas: tenantQuotas{acme}}, c.effects, FoldInput{Pending: pending}, noon)
 			if net.Created != c.created || len(net.DeadLetters) != c.letters || len(net.Over) != c.over || int64(net.Kept) != c.kept || net.Refused != c.letters+c.over {
 				t.Errorf("%d created, %d letters, %d over, %d kept: %+v", net.Created, len(net.DeadLetters), len(net.Over), net.Kept, net.EffectCounts)
 			}
@@ -138,6 +138,53 @@ func TestFoldWithinQuotas(t *testing.T) {
 				t.Errorf("the quota counts %d, and %d refusals; want %d and %d", acme.grown, acme.refused, c.grown, c.refusals)
 			}
 		})
+	}
+}
+
+// letterRoom has room for some dead letters.
+type letterRoom int
+
+func (r *letterRoom) Take(string) bool {
+	*r--
+	return *r >= 0
+}
+
+// Refused events beyond the room are summarized by rule, and their jobs are not remembered, also within the run.
+func TestFoldSummarizesLetters(t *testing.T) {
+	rule, first := orderRule(), noon.Add(time.Hour)
+	room := letterRoom(2)
+	var effects []Effect
+	for i := range 5 {
+		e := start(rule, fmt.Sprint(i), first).by(noon)
+		e.Event.Seq, e.Event.Data = uint64(20-i), []byte("body")
+		effects = append(effects, e)
+	}
+	effects = append(effects, start(rule, "hand", first)) // a person's request has no letter
+	for _, key := range []string{"1", "2"} {
+		effects = append(effects, end(rule, key).by(noon))
+	}
+	net := FoldWithin(Bounds{Quotas: tenantQuotas{{prefix: "order-"}}, Letters: &room}, effects, FoldInput{}, noon)
+	if len(net.DeadLetters) != 3 || net.Refused != 6 || len(net.Over) != 1 || room != -3 {
+		t.Fatalf("%d letters, %d refused, room %d: %+v", len(net.DeadLetters), net.Refused, room, net.DeadLetters)
+	}
+	for i, l := range net.DeadLetters[:2] {
+		if l.Summarized != 0 || l.Event.Seq != uint64(20-i) || string(l.Event.Data) != "body" {
+			t.Errorf("letter %d: %+v", i, l)
+		}
+	}
+	if l := net.DeadLetters[2]; l.Summarized != 3 || l.Event.Seq != 16 || l.LastSeq != 18 || l.Event.Data != nil || l.Size != 4 || l.Reason != errNoRoom.Error() {
+		t.Errorf("summary: %+v", l)
+	}
+	if net.Remembered != 1 || net.Missed != 1 || len(net.Remember) != 1 || net.Remember[0].Key != "1" {
+		t.Errorf("ends: %+v, %+v", net.EffectCounts, net.Remember)
+	}
+	if len(net.Unbegun) != 6 {
+		t.Errorf("%d jobs did not begin, want 6", len(net.Unbegun))
+	}
+	for _, u := range net.Unbegun {
+		if remembered := u.Key == "0" || u.Key == "1"; remembered == u.Until.IsZero() {
+			t.Errorf("job %q is remembered until %s", u.Key, u.Until)
+		}
 	}
 }
 
@@ -191,7 +238,7 @@ func TestFoldCountsBytes(t *testing.T) {
 				ref := Ref{RuleID: rule.ID, Key: "p"}
 				pending[ref] = Job{ID: 1, Ref: ref, Version: 1, CreatedAt: noon.Add(-time.Hour), Since: noon.Add(-time.Hour), NextCheckAt: first, FirstCheckAt: first, Event: make([]byte, c.pending)}
 			}
-			net := FoldWithin(tenantQuotas{acme}, c.effects, FoldInput{Pending: pending}, noon)
+			net := FoldWithin(Bounds{Quotas: tenantQuotas{acme}}, c.effects, FoldInput{Pending: pending}, noon)
 			net.Use()
 			if net.Created != c.created || len(net.DeadLetters) != c.letter || acme.grown != c.grown {
 				t.Errorf("%d created, %d letters, grown by %d: %+v", net.Created, len(net.DeadLetters), acme.grown, net.EffectCounts)
@@ -245,7 +292,7 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	if Scarce(quotas, effects[:4]) != nil {
 		t.Error("an event that has room for all makes something scarce")
 	}
-	net := FoldWithin(quotas, effects, FoldInput{Pending: pending}, noon)
+	net := FoldWithin(Bounds{Quotas: quotas}, effects, FoldInput{Pending: pending}, noon)
 	var refused []string
 	for _, l := range net.DeadLetters {
 		refused = append(refused, l.Rule+" "+string(l.Part))

@@ -18,7 +18,7 @@ type FoldResult struct {
 	AlreadyPending []int        // indexes of starts by a person for keys with a pending job
 	Over           []int        // indexes of starts by a person beyond a quota
 	Unbegun        []Unbegun    // jobs refused by a quota
-	DeadLetters    []DeadLetter // events that could not be played
+	DeadLetters    []DeadLetter // events that could not be played, and summaries of those beyond the room
 	Quotas         []QuotaUse   // the run's use of quotas
 	EffectCounts
 }
@@ -28,7 +28,7 @@ type FoldResult struct {
 type Unbegun struct {
 	Ref
 	At    time.Time // the time of the event
-	Until time.Time // remembered until then; zero: requested by a person, and not remembered
+	Until time.Time // remembered until then; zero: not remembered, as no dead letter can be retried
 }
 
 // EffectCounts counts effects by result.

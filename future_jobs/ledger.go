@@ -97,12 +97,13 @@ func (b EffectBatch) RestsOn() []int32 {
 type ApplyResult struct {
 	EffectCounts
 	Said   []alerts.Alert
-	Stood  []int  // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
-	Over   []int  // indexes of the effects that would begin a job beyond a quota, of an action by hand
-	Before bool   // the request in the batch's Once was carried out before; nothing was written now
-	Again  string // the reason why the batch's Letter stays; empty: it was deleted, or there was none
-
-	RefusedBy map[string]int // refusals of the batch's effects, by the name of the rule; nil: none
+	Stood  []int // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
+	Over   []int // indexes of the effects that would begin a job beyond a quota, of an action by hand
+	Before bool  // the request in the batch's Once was carried out before; nothing was written now
+	// Summarized is the number of refused events that have no dead letter of their own, but are counted in summaries.
+	Summarized int64
+	Again      string         // the reason why the batch's Letter stays; empty: it was deleted, or there was none
+	RefusedBy  map[string]int // refusals of the batch's effects, by the name of the rule; nil: none
 }
 
 // Cursors keeps how far each stream is applied and read. Implementations are safe for concurrent use.
@@ -131,9 +132,10 @@ type Cursors interface {
 type EffectStore interface {
 	Cursors
 	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters and
-	// the cursor in one transaction. Actions by hand are audited, once for each effect or, in bulk, for each rule. It
-	// returns ErrCursorMoved if a cursor is at another position, ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow,
-	// or ErrNotFound if the batch's Letter is gone; nothing is written then.
+	// the cursor in one transaction. Dead letters beyond the store's limits are summarized. Actions by hand are audited,
+	// once for each effect or, in bulk, for each rule. It returns ErrCursorMoved if a cursor is at another position,
+	// ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound if the batch's Letter is gone; nothing is
+	// written then.
 	Apply(ctx context.Context, b EffectBatch) (ApplyResult, error)
 	// HoldOff delays changes of the rules that read a stream until its next batch is applied, or for a moment. Rules
 	// evaluated after HoldOff stay valid until then.

@@ -373,10 +373,10 @@ func (o *ordering) hold(ref Ref, keep time.Duration) *EarlyEvent {
 // by default.
 const turnedAwayFor = 30 * Day
 
-// turnedAway records a job refused by a quota.
-func (o *ordering) turnedAway(e Effect) {
+// turnedAway records a job refused by a quota. It is remembered if its event has a dead letter, which may be retried.
+func (o *ordering) turnedAway(e Effect, hasLetter bool) {
 	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
-	if e.Event != nil {
+	if hasLetter {
 		gone.Until = o.fold.now.Add(turnedAwayFor)
 		if o.away == nil {
 			o.away = make(map[Ref]bool)

@@ -71,8 +71,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 			err = a.afford(f, e)
 		}
 		if err != nil {
-			f.deadLetter(e, Triggers, err)
-			f.order.turnedAway(e)
+			f.order.turnedAway(e, f.deadLetter(e, Triggers, err))
 			return
 		}
 	}

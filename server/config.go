@@ -11,6 +11,7 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
+	"deadman/internal/store"
 )
 
 // The default addresses of an embedded node. Only these move to a free port if they are taken.
@@ -69,6 +70,8 @@ type Config struct {
 	// Clock is the clock of the database in DataDir; nil: the machine's clock. Tests set it.
 	Clock func() time.Time
 
+	letterLimits store.LetterLimits // of dead letters; zero: store.DefaultLetterLimits; tests set it
+
 	// Handlers are the program's own handlers for rules; nil: none. They must be registered before Run.
 	Handlers *checks.Handlers
 
@@ -106,6 +109,9 @@ func (c Config) withDefaults() Config {
 	fill(&c.Version, "dev")
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.letterLimits == (store.LetterLimits{}) {
+		c.letterLimits = store.DefaultLetterLimits
 	}
 	if c.Env == nil {
 		c.Env = func(string) string { return "" }

@@ -109,8 +109,8 @@ func (u *maintenance) prune(ctx context.Context) error {
 	return err
 }
 
-// capLetters enforces the caps of dead letters. It raises an alert while dead letters lack their bodies, and resolves
-// it when such letters are gone.
+// capLetters enforces the caps of dead letters. It raises an alert while dead letters lack their bodies or are summaries,
+// and resolves it when such letters are gone.
 func (u *maintenance) capLetters(ctx context.Context) error {
 	caps := store.DefaultLetterCaps
 	caps.Tenant = u.tenant
@@ -123,7 +123,7 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := alerts.SystemAlert{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all dead letters have their bodies"}
+	r := alerts.SystemAlert{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all refused events are dead letters with their bodies"}
 	if len(capped.Rules) == 0 {
 		return u.said(u.store.CloseSystemAlert(ctx, r))
 	}
@@ -135,8 +135,11 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 const rulesNamed = 5
 
 func cappedText(rules []string, caps store.LetterCaps) string {
-	return fmt.Sprintf("too many dead letters of %s: of each rule the newest %d letters and %d bodies (%d MiB) are kept, and %d MiB of all; what is beyond is gone and cannot be tried again: correct the sender or the rule, then retry or drop them",
-		named(rules), caps.Letters, caps.Bodies, caps.BodyBytes>>20, caps.TotalBytes>>20)
+	written := store.DefaultLetterLimits.Letters
+	return fmt.Sprintf("too many dead letters of %s: of each rule the newest %d letters and %d bodies (%d MiB) are kept, of a tenant %d letters, and %d MiB of all; "+
+		"in a minute a node writes %d letters of a rule, and %d of a tenant; further refused events are only counted, in summaries; "+
+		"what is beyond is gone and cannot be tried again: correct the sender or the rule, then retry or drop them",
+		named(rules), caps.Letters, caps.Bodies, caps.BodyBytes>>20, caps.TenantLetters, caps.TotalBytes>>20, written.Rule, written.Tenant)
 }
 
 // named returns the first of the rules, and the number of others.

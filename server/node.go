@@ -286,6 +286,7 @@ func (n *node) openRules(ctx context.Context) error {
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, lookups(n.sources), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)
+	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
 		Store:  n.store, Binder: n.bus.Binder, Book: n.book, Jobs: ledger(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,

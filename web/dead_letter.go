@@ -10,7 +10,7 @@ import (
 	"deadman/internal/access"
 )
 
-// DeadLetter is an event that could not be processed, as the API returns it.
+// DeadLetter is an event that could not be processed, or a summary of several, as the API returns it.
 type DeadLetter struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
@@ -25,6 +25,10 @@ type DeadLetter struct {
 	Tries       int       `json:"tries" doc:"How often it was tried again."`
 	LastTriedAt time.Time `json:"last_tried_at,omitzero"`
 
+	Summarized  int64     `json:"summarized,omitempty" doc:"The letter is a summary: the number of refused events that it stands for. There were too many in a minute, so they are not kept and cannot be retried. seq, event_at and reason are those of the first of them."`
+	LastSeq     uint64    `json:"last_seq,omitempty" doc:"Of a summary: the sequence of the last event that it stands for."`
+	LastEventAt time.Time `json:"last_event_at,omitzero" doc:"Of a summary: the time of that event."`
+
 	BodyOmitted bool `json:"body_omitted,omitempty" doc:"In a list: header and body are left out, because they have more than 16 KiB; GET /dead-letters/{id} has them."`
 
 	Header     map[string][]string `json:"header,omitempty"`
@@ -37,6 +41,10 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 		ID: d.ID, At: d.At, Rule: d.Rule, Reason: d.Reason,
 		Stream: d.Event.Stream, Subject: d.Event.Subject, Seq: d.Event.Seq, EventAt: d.Event.At,
 		Size: d.Size, Tries: d.Tries, LastTriedAt: d.LastTriedAt, BodyOmitted: d.Omitted, Header: d.Event.Header,
+		Summarized: d.Summarized, LastSeq: d.LastSeq, LastEventAt: d.LastEventAt,
+	}
+	if d.Summarized > 0 {
+		out.Size = 0
 	}
 	if utf8.Valid(d.Event.Data) {
 		out.Body = string(d.Event.Data)
@@ -48,11 +56,12 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 
 // DeadLetterReason counts the dead letters of one rule and one reason.
 type DeadLetterReason struct {
-	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
-	Reason  string    `json:"reason"`
-	Letters int64     `json:"letters"`
-	Newest  int64     `json:"newest" doc:"The id of the newest of them."`
-	At      time.Time `json:"at" doc:"When the newest of them was refused."`
+	Rule       string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
+	Reason     string    `json:"reason"`
+	Letters    int64     `json:"letters" doc:"Includes summaries."`
+	Summarized int64     `json:"summarized,omitempty" doc:"The number of refused events that the summaries among them stand for."`
+	Newest     int64     `json:"newest" doc:"The id of the newest of them."`
+	At         time.Time `json:"at" doc:"When the newest of them was refused."`
 }
 
 // DeadLetterReasons counts dead letters by rule and reason.
@@ -95,6 +104,7 @@ type deadLetterIn struct {
 func (a *api) mountDeadLetters() {
 	register(a, operation{
 		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
+		Says:  "Where a node refused more events in a minute than it stores, a summary for each rule, stream and minute stands for the others.",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
 		p, err := a.Lists.DeadLetters(ctx, in.page(in.filter()))

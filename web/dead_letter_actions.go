@@ -57,7 +57,7 @@ func (a *api) mountLetterDeeds() {
 		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Does: "takes the event of a dead letter in, late",
 		Says: "By the rules as they are now: the one that refused it, or all that listen to its subject. " +
 			"Once: the letter goes in the same transaction. Refused again, it stays, with the new reason. " +
-			"What came after the event was taken in without it, and is not taken in again.",
+			"What came after the event was taken in without it, and is not taken in again. A summary is refused: its events are not kept.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
 		done, err := a.Letters.Retry(ctx, in.ID)

@@ -3,12 +3,15 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/store"
 	"deadman/web"
 )
 
@@ -135,5 +138,62 @@ func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
 				t.Errorf("%s: %+v", body, r)
 			}
 		}
+	}
+}
+
+// TestSummariesOfLetters checks that a summary names its events in the list, the reasons, its page and the refusal of a
+// retry, and that it stays until it is dropped.
+func TestSummariesOfLetters(t *testing.T) {
+	s := newStand(t)
+	limits := store.DefaultLetterLimits
+	limits.Letters.Rule, limits.Period = 1, time.Hour
+	s.store.BoundLetters(limits)
+	whole := s.letter(1, "orders.created", `{"number": "1"}`)
+	var summary int64
+	for seq := range uint64(12) {
+		summary = s.letter(seq+2, "orders.created", `{"number": "2"}`)
+	}
+	var all web.Page[web.DeadLetter]
+	if all = get[web.Page[web.DeadLetter]](t, s.Server, "/api/v1/dead-letters"); len(all.Items) < 2 {
+		t.Fatalf("letters: %+v", all.Items)
+	}
+	got, sum := all.Items[0], int64(0)
+	for _, l := range all.Items {
+		sum += l.Summarized
+	}
+	if sum != 12 || got.ID != summary || got.LastSeq != 13 || got.LastEventAt.IsZero() || got.Body != "" || got.Size != 0 || got.BodyOmitted {
+		t.Errorf("%d events are summarized; the newest summary: %+v", sum, got)
+	}
+	if first := all.Items[len(all.Items)-1]; first.ID != whole || first.Summarized != 0 || first.LastSeq != 0 {
+		t.Errorf("a letter of one event: %+v", first)
+	}
+	if reasons := get[web.DeadLetterReasons](t, s.Server, "/api/v1/dead-letters/reasons"); reasons.Items[0].Summarized != 12 || reasons.Items[0].Letters != int64(len(all.Items)) {
+		t.Errorf("reasons: %+v", reasons)
+	}
+	retried := tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", summary))
+	if retried.Refused != 1 || !strings.Contains(retried.Reason, fmt.Sprintf("a summary of %d refused events", got.Summarized)) ||
+		!strings.Contains(retried.Reason, fmt.Sprintf("messages %d to 13 of stream DEADMAN_EVENTS", got.Seq)) {
+		t.Errorf("a retry: %+v", retried)
+	}
+	if after := get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", summary)); !cmp.Equal(got, after) {
+		t.Errorf("a summary after its retry (-before +after):\n%s", cmp.Diff(got, after))
+	}
+	people := []string{"Accept", "text/html"}
+	for path, want := range map[string]string{
+		"/dead-letters": "summary of ", fmt.Sprintf("/dead-letters/%d", summary): "cannot be retried",
+	} {
+		page := do(t, s.Server, "GET", path, "", people...)
+		if page.StatusCode != 200 || !strings.Contains(page.body, want) {
+			t.Errorf("%s: %d, without %q", path, page.StatusCode, want)
+		}
+		if path != "/dead-letters" && (strings.Contains(page.body, `value="retry"`) || !strings.Contains(page.body, `value="drop"`)) {
+			t.Errorf("%s has a button to retry, or none to drop", path)
+		}
+	}
+	if page := do(t, s.Server, "GET", "/dead-letters", "", people...); !strings.Contains(page.body, "with summaries of 12 events") {
+		t.Error("the reasons do not name the summarized events")
+	}
+	if a := do(t, s.Server, "DELETE", fmt.Sprintf("/api/v1/dead-letters/%d", summary), ""); a.StatusCode != 204 {
+		t.Errorf("a summary is not dropped: %d %s", a.StatusCode, a.body)
 	}
 }

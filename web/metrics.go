@@ -25,6 +25,7 @@ type Metrics struct {
 	alerts      *prometheus.CounterVec
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
+	summarized  prometheus.Counter
 	capped      *prometheus.CounterVec
 	heartbeats  *prometheus.CounterVec
 	pings       *prometheus.CounterVec
@@ -57,6 +58,9 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		}, []string{"outcome"}),
 		deadLetters: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "deadman_dead_letters_total", Help: "Events that could not be taken in.",
+		}),
+		summarized: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "deadman_dead_letters_summarized_total", Help: "Events of deadman_dead_letters_total that have no dead letter of their own, because there were too many in a minute: summaries count them, and they cannot be retried.",
 		}),
 		capped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_capped_total", Help: "What this node removed because there was too much of it: dead letters, bodies of dead letters, or early resolves.",
@@ -96,7 +100,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -123,6 +127,9 @@ func (m *Metrics) Taken(outcome string, n int) {
 		m.deadLetters.Add(float64(n))
 	}
 }
+
+// Summarized counts n dead letters that are only counted in summaries.
+func (m *Metrics) Summarized(n int64) { m.summarized.Add(float64(n)) }
 
 // The kinds of data removed beyond a limit.
 const (

@@ -52,13 +52,14 @@ func TestMetrics(t *testing.T) {
 		m.Pinged(err)
 	}
 	m.Taken(events.DeadLetter, 2)
+	m.Summarized(1)
 	m.Refused("login")
 	text := scrape(t, m)
 	has(t, text,
 		`deadman_checks_total{outcome="exhausted",rule="r"} 1`, `deadman_checks_total{outcome="waiting",rule="r"} 1`,
 		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
-		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",to="http"} 1`, `deadman_dead_letters_total 2`,
+		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",to="http"} 1`, `deadman_dead_letters_total 2`, `deadman_dead_letters_summarized_total 1`,
 		`deadman_pings_total{outcome="taken"} 2`, `deadman_pings_total{outcome="refused"} 2`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
 		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
 		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`,

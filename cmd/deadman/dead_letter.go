@@ -28,11 +28,11 @@ func newDeadLetterCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.DeadLetter]{
 			short: "List dead letters, newest first", path: "/dead-letters", filters: deadLetterFilters,
-			none: "no dead letters", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "reason"},
+			none: "no dead letters", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "events", "reason"},
 			row: func(io *cli, d web.DeadLetter) []cell {
 				return []cell{
 					numberCell(d.ID), cellOf(io.relative(d.At)), cellOf(d.Rule), cellOf(d.Subject), cellOf(d.Stream),
-					numberCell(d.Seq), cellOf(d.Reason),
+					numberCell(d.Seq), numberCell(max(d.Summarized, 1)), cellOf(d.Reason),
 				}
 			},
 		}.command(io),
@@ -70,6 +70,11 @@ func printDeadLetter(io *cli, d web.DeadLetter) error {
 	s.line("subject", "%s", d.Subject)
 	s.line("stream", "%s, message %d", d.Stream, d.Seq)
 	s.instant("event time", d.EventAt)
+	if d.Summarized > 0 {
+		s.line("summary", "%d refused events, up to message %d; they are not stored and cannot be retried", d.Summarized, d.LastSeq)
+		s.instant("last event", d.LastEventAt)
+		return s.end()
+	}
 	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
 		s.line("header", "%s: %s", name, strings.Join(d.Header[name], ", "))
 	}
@@ -247,9 +252,9 @@ func printDeadLetterReasons(io *cli, counted web.DeadLetterReasons) error {
 		_, err := fmt.Fprintln(io.out, "no dead letters")
 		return err
 	}
-	t := newTable(io.out, io.palette, "count", "rule", "newest id", "last refused", "reason")
+	t := newTable(io.out, io.palette, "count", "rule", "newest id", "last refused", "summarized", "reason")
 	for _, r := range counted.Items {
-		t.row(numberCell(r.Letters), cellOf(r.Rule), numberCell(r.Newest), cellOf(io.relative(r.At)), cellOf(r.Reason))
+		t.row(numberCell(r.Letters), cellOf(r.Rule), numberCell(r.Newest), cellOf(io.relative(r.At)), numberCell(r.Summarized), cellOf(r.Reason))
 	}
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err

@@ -311,7 +311,7 @@ func (d *demo) summary() {
     %s
     %s   (resolves the alert)
 
-  Your own rule: docs/rules.md
+  Your own rule: docs/getting-started.md
 
 `,
 		unshipped,

@@ -139,6 +139,24 @@ func TestDeadLetter(t *testing.T) {
 	n.says(1, []string{"dead-letter", "get", "99"}, "not found")
 }
 
+// TestSummaryOfDeadLetters checks that a summary is shown with its number of events and without a body.
+func TestSummaryOfDeadLetters(t *testing.T) {
+	var out strings.Builder
+	io := &cli{out: &out, now: time.Now, zone: time.UTC}
+	at := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	if err := printDeadLetter(io, web.DeadLetter{ID: 7, Rule: "acme-hold", Reason: "no room", Stream: "ORDERS", Seq: 11, EventAt: at, Summarized: 17, LastSeq: 30, LastEventAt: at.Add(time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"stream, message 11", "17 refused events, up to message 30; they are not stored and cannot be retried", "2026-03-02 12:00:01 UTC"} {
+		if !strings.Contains(strings.ReplaceAll(out.String(), "ORDERS", "stream"), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "body") {
+		t.Errorf("a summary has a body:\n%s", out.String())
+	}
+}
+
 // TestDeadLetterDeeds checks that dead letters are retried with the current rule, and dropped.
 func TestDeadLetterDeeds(t *testing.T) {
 	t.Parallel()

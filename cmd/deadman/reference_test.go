@@ -42,7 +42,7 @@ func TestCommandsAreDocumented(t *testing.T) {
 		rows[m[1]] = m[2]
 	}
 	var out bytes.Buffer
-	for _, c := range leaves(newProgram(nil, &out, &out, nil).command()) {
+	for _, c := range leaves(newRootCmd(newCLI(nil, &out, &out, nil))) {
 		flags, found := rows[c.CommandPath()]
 		if !found {
 			t.Errorf("%s has no row for %s", commandsPage, c.CommandPath())

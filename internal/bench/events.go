@@ -191,5 +191,8 @@ func (m *createCounter) Taken(outcome string, n int) {
 	}
 }
 
+// Summarized implements events.Observer.
+func (*createCounter) Summarized(int64) {}
+
 // Alerted implements events.Observer.
 func (*createCounter) Alerted(alerts.Alert) {}

@@ -159,6 +159,9 @@ func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 			o.Taken(outcome, n)
 		}
 	}
+	if done.Summarized > 0 {
+		o.Summarized(done.Summarized)
+	}
 	for _, a := range done.Said {
 		o.Alerted(a)
 	}

@@ -53,8 +53,8 @@ type Retried struct {
 }
 
 // Retry matches the event of a dead letter against the current rules and ingests it exactly once: the dead letter is
-// deleted in the same transaction. If the event is rejected again, the dead letter stays with the new reason. It
-// returns futurejobs.ErrNotFound if the dead letter does not exist.
+// deleted in the same transaction. If the event is rejected again, the dead letter stays with the new reason. A summary
+// is always refused, and keeps its reason. Retry returns futurejobs.ErrNotFound if the dead letter does not exist.
 //
 // The event is applied late: later events were ingested without it, and are not ingested again.
 func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
@@ -95,8 +95,11 @@ func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after i
 	return all, nil
 }
 
-// retry retries one dead letter, and repeats it after concurrent rule changes.
+// retry retries one dead letter, and repeats it after concurrent rule changes. A summary is refused and stays as it is.
 func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retried, error) {
+	if letter.Summarized > 0 {
+		return Retried{Tried: 1, Refused: 1, Reason: eventsGone(letter)}, nil
+	}
 	for range ruleTries {
 		b := l.fold(letter)
 		done, err := l.Apply(ctx, b)
@@ -145,6 +148,12 @@ func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch 
 func bodyGone(letter futurejobs.DeadLetter) string {
 	return fmt.Sprintf("the body of %d bytes was removed, as only the newest dead letters of a rule keep theirs; publish the event again (it was message %d of stream %s)",
 		letter.Size, letter.Event.Seq, letter.Event.Stream)
+}
+
+// eventsGone returns the reason that a summary can't be retried.
+func eventsGone(letter futurejobs.DeadLetter) string {
+	return fmt.Sprintf("it is a summary of %d refused events, which are not kept; publish them again: they were among messages %d to %d of stream %s",
+		letter.Summarized, letter.Event.Seq, letter.LastSeq, letter.Event.Stream)
 }
 
 // again returns the dead letter of an event that was rejected again.

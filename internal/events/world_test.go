@@ -195,6 +195,9 @@ func (c *counts) Taken(outcome string, n int) {
 	c.n[outcome] += n
 }
 
+// Summarized implements Observer; it counts an outcome of its own.
+func (c *counts) Summarized(n int64) { c.Taken("summarized", int(n)) }
+
 // Alerted implements Observer; the tests read the alerts from the store.
 func (c *counts) Alerted(alerts.Alert) {}
 

@@ -53,20 +53,24 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 
 // applied returns the result of a net effect.
 func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
-	again, _ := sortLetters(b, net.DeadLetters)
-	return futurejobs.ApplyResult{
+	again, fresh := sortLetters(b, net.DeadLetters)
+	done := futurejobs.ApplyResult{
 		EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again, RefusedBy: refusedBy(net.DeadLetters),
 	}
+	for _, l := range fresh {
+		done.Summarized += l.Summarized
+	}
+	return done
 }
 
-// refusedBy counts dead letters by rule; nil: there are none.
+// refusedBy counts refused events by rule; nil: there are none.
 func refusedBy(letters []futurejobs.DeadLetter) map[string]int {
 	if len(letters) == 0 {
 		return nil
 	}
 	by := make(map[string]int)
 	for i := range letters {
-		by[letters[i].Rule]++
+		by[letters[i].Rule] += int(max(letters[i].Summarized, 1))
 	}
 	return by
 }

@@ -29,7 +29,8 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
 	look := p.prefetchPolicy.refsToRead(b.Effects)
-	b.DeadLetters = p.trim(b, b.DeadLetters)
+	letters := p.holdLetters(b)
+	b.DeadLetters = letters.keep(b.DeadLetters)
 	var net futurejobs.FoldResult
 	repeats := false
 	err := retry(ctx, p.repeating(&repeats), func() (err error) {
@@ -40,6 +41,7 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 		return err
 	})
 	if err != nil {
+		letters.giveBack()
 		return futurejobs.ApplyResult{}, wrapErr("apply", undone(err))
 	}
 	net.Use()
@@ -88,16 +90,18 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look
 	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
 		return net, futurejobs.ErrJobDue
 	}
-	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
+	letters := p.holdLetters(b)
+	net = futurejobs.FoldWithin(p.bounds(letters), b.Effects, known, now)
 	defer func() {
 		if err != nil {
 			net.Release()
+			letters.giveBack()
 		}
 	}()
 	if overtaken(net, look) {
 		return net, errConcurrentCreate
 	}
-	net.DeadLetters = p.trim(b, net.DeadLetters)
+	letters.trim(net.DeadLetters)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
 		return net, p.outOfTime(whole, err)

@@ -22,12 +22,14 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 }
 
 func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
-	b.DeadLetters = e.trim(b, b.DeadLetters)
+	letters := e.holdLetters(b)
+	b.DeadLetters = letters.keep(b.DeadLetters)
 	net, err := e.applyOnce(ctx, b, e.prefetchPolicy.refsToRead(b.Effects))
 	if errors.Is(err, errConcurrentCreate) {
 		net, err = e.applyOnce(ctx, b, e.prefetchPolicy.allRefs(b.Effects))
 	}
 	if err != nil {
+		letters.giveBack()
 		return futurejobs.ApplyResult{}, wrapErr("apply", undone(err))
 	}
 	net.Use()
@@ -36,18 +38,20 @@ func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 
 // applyOnce applies a batch that reads the jobs of look first.
 func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
+	letters := e.holdLetters(b)
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, &e.prefetchPolicy, b, look, now)
+		net, err = w.apply(ctx, &e.prefetchPolicy, b, look, letters, now)
 		failpoints.Point("apply.commit")
 		return err
 	})
 	if err != nil {
 		net.Release()
+		letters.giveBack()
 	}
 	return net, err
 }
 
-func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, now time.Time) (net futurejobs.FoldResult, err error) {
+func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, letters *letterHold, now time.Time) (net futurejobs.FoldResult, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
@@ -61,11 +65,11 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
 		return net, futurejobs.ErrJobDue
 	}
-	net = futurejobs.FoldWithin(c.quotas, b.Effects, known, now)
+	net = futurejobs.FoldWithin(c.bounds(letters), b.Effects, known, now)
 	if overtaken(net, look) {
 		return net, errConcurrentCreate
 	}
-	net.DeadLetters = c.trim(b, net.DeadLetters)
+	letters.trim(net.DeadLetters)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}

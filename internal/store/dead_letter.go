@@ -13,6 +13,23 @@ const insertLetter = `
 INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
+// addToSummary adds refused events to the summary of their rule, stream and minute. Batches of a stream come one after
+// another, so the events added are newer.
+const addToSummary = `
+INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, summarized, last_seq, last_event_at, minute_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+ON CONFLICT (rule, stream, minute_at) DO UPDATE
+SET summarized = dead_letter.summarized + excluded.summarized, last_seq = excluded.last_seq, last_event_at = excluded.last_event_at`
+
+// summaryPeriod is the period of a summary.
+const summaryPeriod = time.Minute
+
+// summary returns the parameters of addToSummary.
+func summary(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
+	args, err := letter(l, now)
+	return append(args, l.Summarized, int64(l.LastSeq), when(l.LastEventAt), now.Truncate(summaryPeriod)), err
+}
+
 // letter returns the parameters of insertLetter. It keeps the whole event, with any bytes.
 func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	head, err := header(l.Event.Header)
@@ -38,7 +55,8 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	var head string
 	e := &l.Event
 	if err := row.Scan(&l.ID, &e.Stream, (*escapedText)(&e.Subject), &e.Seq, at(&e.At), (*escapedText)(&e.ID),
-		&head, &e.Data, &l.Rule, &l.Part, (*escapedText)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt)); err != nil {
+		&head, &e.Data, &l.Rule, &l.Part, (*escapedText)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt),
+		&l.Summarized, &l.LastSeq, at(&l.LastEventAt)); err != nil {
 		return err
 	}
 	if len(e.Data) == 0 {
@@ -49,7 +67,7 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	return err
 }
 
-const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, tries, last_tried_at`
+const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, tries, last_tried_at, summarized, last_seq, last_event_at`
 
 // letterSize is the expression for the bytes of a dead letter's large columns.
 const letterSize = `octet_length(header) + octet_length(body)`
@@ -99,12 +117,12 @@ const reasonsMost = 50
 // refused them and the reason.
 func (s *Store) LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.DeadLetterReasons, error) {
 	var counted futurejobs.DeadLetterReasons
-	w := filter{`SELECT id, rule, reason, at FROM dead_letter WHERE 1 = 1`, nil}
+	w := filter{`SELECT id, rule, reason, at, summarized FROM dead_letter WHERE 1 = 1`, nil}
 	w.letters(f)
 	found, err := query(ctx, s.read, func(row scanner, r *futurejobs.DeadLetterReason) error {
-		return row.Scan(&r.Rule, (*escapedText)(&r.Reason), &r.Letters, &r.Newest, at(&r.At), &counted.Letters)
+		return row.Scan(&r.Rule, (*escapedText)(&r.Reason), &r.Letters, &r.Summarized, &r.Newest, at(&r.At), &counted.Letters)
 	}, rebindPlaceholders(`
-SELECT rule, reason, count(*), max(id), max(at), sum(count(*)) OVER ()
+SELECT rule, reason, count(*), CAST(sum(summarized) AS bigint), max(id), max(at), sum(count(*)) OVER ()
 FROM (`+w.text+` ORDER BY id DESC LIMIT ?) AS newest
 GROUP BY rule, reason ORDER BY count(*) DESC, max(id) DESC LIMIT ?`), append(w.args, lettersCounted, reasonsMost)...)
 	if err != nil {

@@ -27,12 +27,24 @@ type statement struct {
 // for that one, which must still exist.
 func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) (writes []statement, tried statement, err error) {
 	again, fresh := sortLetters(b, net.DeadLetters)
+	var beyond futurejobs.Summaries
 	for _, l := range fresh {
+		if l.Summarized > 0 {
+			beyond.Add(l)
+			continue
+		}
 		args, err := letter(l, now)
 		if err != nil {
 			return nil, tried, err
 		}
 		writes = append(writes, statement{insertLetter, args})
+	}
+	for _, l := range beyond.All() {
+		args, err := summary(l, now)
+		if err != nil {
+			return nil, tried, err
+		}
+		writes = append(writes, statement{addToSummary, args})
 	}
 	if b.Letter == nil {
 		return writes, tried, nil

@@ -15,19 +15,21 @@ type LetterCaps struct {
 	BodyBytes  int64 // of the bodies of one rule
 	TotalBytes int64 // of all bodies
 
-	// Tenant returns the tenant of a rule: tenants share TotalBytes equally, and rules without a tenant have one share.
+	// TenantLetters bounds the letters of the rules of one tenant. Beyond it, they share it equally.
+	TenantLetters int
+	// Tenant returns the tenant of a rule: tenants share TotalBytes equally, and rules without a tenant have a half of it.
 	// nil: all rules share it.
 	Tenant func(rule string) string
 }
 
 // DefaultLetterCaps are the caps of a node.
-var DefaultLetterCaps = LetterCaps{Letters: 20_000, Bodies: 1_000, BodyBytes: 64 << 20, TotalBytes: 512 << 20}
+var DefaultLetterCaps = LetterCaps{Letters: 20_000, Bodies: 1_000, BodyBytes: 64 << 20, TotalBytes: 512 << 20, TenantLetters: 200_000}
 
 // CappedLetters is the result of CapLetters.
 type CappedLetters struct {
 	Removed int64    // letters, in this call
 	Emptied int64    // bodies, in this call
-	Rules   []string // with letters without bodies, in order; an empty name: of no rule
+	Rules   []string // with letters without bodies, or summaries, in order; an empty name: of no rule
 }
 
 // CapLetters deletes the letters and bodies beyond the caps, in bounded transactions. It may run on several nodes at
@@ -39,8 +41,9 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 	}
 	kept := make(map[string]int64) // by tenant
 	of := make(map[string][]string)
+	most := caps.lettersOf(rules)
 	for _, r := range rules {
-		n, err := s.removeLetters(ctx, r, caps)
+		n, err := s.removeLetters(ctx, r, most(r.rule))
 		c.Removed += n
 		if err != nil {
 			return c, wrapErr("cap dead letters", err)
@@ -74,6 +77,37 @@ func (c LetterCaps) tenantOf(rule string) string {
 	return c.Tenant(rule)
 }
 
+// lettersOf returns a function from a rule to the cap of its letters.
+func (c LetterCaps) lettersOf(rules []ruleBytes) func(rule string) int {
+	letters, parts := make(map[string]int64), make(map[string]int)
+	for _, r := range rules {
+		tenant := c.tenantOf(r.rule)
+		letters[tenant], parts[tenant] = letters[tenant]+r.letters, parts[tenant]+1
+	}
+	return func(rule string) int {
+		tenant := c.tenantOf(rule)
+		if tenant == "" || letters[tenant] <= int64(c.TenantLetters) {
+			return c.Letters
+		}
+		return min(c.Letters, c.TenantLetters/parts[tenant])
+	}
+}
+
+// shareOf returns the share of a tenant, or of the rules without one, of most bytes. The keys of kept are the tenants.
+func shareOf(tenant string, most int64, kept map[string]int64) int64 {
+	_, mixed := kept[""]
+	switch tenants := int64(len(kept)); {
+	case !mixed:
+		return most / tenants
+	case tenants == 1:
+		return most
+	case tenant == "":
+		return most / 2
+	default:
+		return most / 2 / (tenants - 1)
+	}
+}
+
 // capTenants empties the oldest letters of the tenants beyond their share of most bytes, if the total exceeds most.
 func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
 	var total int64
@@ -84,7 +118,7 @@ func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int6
 		return 0, nil
 	}
 	for tenant, bytes := range kept {
-		share := most / int64(len(kept))
+		share := shareOf(tenant, most, kept)
 		if bytes <= share {
 			continue
 		}
@@ -105,14 +139,14 @@ type ruleBytes struct {
 
 func readRuleBytes(row scanner, r *ruleBytes) error { return row.Scan(&r.rule, &r.letters, &r.bytes) }
 
-// removeLetters deletes the oldest letters of a rule beyond the cap.
-func (s *Store) removeLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
-	if r.letters <= int64(caps.Letters) {
+// removeLetters deletes the oldest letters of a rule beyond most.
+func (s *Store) removeLetters(ctx context.Context, r ruleBytes, most int) (int64, error) {
+	if r.letters <= int64(most) {
 		return 0, nil
 	}
 	return s.pruneAll(ctx, "dead_letter", fmt.Sprintf(`DELETE FROM dead_letter WHERE id IN
 	(SELECT d.id FROM dead_letter d WHERE d.rule = $1 AND d.id <=
-		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, caps.Letters), r.rule, pruneBatch)
+		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, most), r.rule, pruneBatch)
 }
 
 // emptyLetter deletes the body of a letter and records its size.

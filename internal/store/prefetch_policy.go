@@ -22,17 +22,29 @@ type prefetchPolicy struct {
 	room   letterRoom
 }
 
-// trim removes bodies beyond the capacity from a batch's dead letters. The body of a retried letter stays.
-func (c *prefetchPolicy) trim(b futurejobs.EffectBatch, letters []futurejobs.DeadLetter) []futurejobs.DeadLetter {
+// holdLetters returns the capacity for the dead letters of a batch; nil: unlimited, as for the retry of a dead letter,
+// which is written already.
+func (c *prefetchPolicy) holdLetters(b futurejobs.EffectBatch) *letterHold {
 	if b.Letter != nil {
-		return letters
+		return nil
 	}
-	tenantOf := func(string) string { return "" }
+	h := &letterHold{room: &c.room, tenantOf: func(string) string { return "" }}
 	if c.quotas != nil {
-		tenantOf = c.quotas.Tenant
+		h.tenantOf = c.quotas.Tenant
 	}
-	return c.room.trim(letters, tenantOf)
+	return h
 }
+
+// bounds returns the bounds of a batch with a capacity for dead letters; nil: unlimited.
+func (c *prefetchPolicy) bounds(letters *letterHold) futurejobs.Bounds {
+	if letters == nil {
+		return futurejobs.Bounds{Quotas: c.quotas}
+	}
+	return futurejobs.Bounds{Quotas: c.quotas, Letters: letters}
+}
+
+// boundLetters sets the limits of dead letters. It must be called before any batch is applied.
+func (c *prefetchPolicy) boundLetters(limits LetterLimits) { c.room.limits = limits }
 
 // boundBy sets the quotas of jobs. It must be called before any batch is applied.
 func (c *prefetchPolicy) boundBy(q futurejobs.Quotas) { c.quotas = q }

@@ -93,8 +93,9 @@ type engine interface {
 	beginSQL() string
 	// isRetryable reports whether a transaction that failed with err should be retried.
 	isRetryable(err error) bool
-	// boundBy is prefetchPolicy's.
+	// boundBy and boundLetters are those of prefetchPolicy.
 	boundBy(q futurejobs.Quotas)
+	boundLetters(limits LetterLimits)
 	close() error
 }
 

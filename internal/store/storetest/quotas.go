@@ -388,7 +388,7 @@ func lettersAreCappedByTenant(t *testing.T, w *fixture) {
 	}
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	const much = 1 << 20
-	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, Tenant: tenantOf}))
+	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, TenantLetters: much, Tenant: tenantOf}))
 	if c.Emptied != 9 || c.Removed != 0 {
 		t.Errorf("%+v", c)
 	}

@@ -1,0 +1,166 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"deadman/internal/bus"
+	"deadman/internal/store"
+	"deadman/server"
+)
+
+// floodLimits are limits of dead letters that 30,000 refused events exceed.
+var floodLimits = store.LetterLimits{
+	Letters: store.LetterShares{Total: 4000, Tenants: 2000, Tenant: 500, Reserve: 50, Rule: 1000, TenantRule: 20},
+	Bytes:   store.DefaultLetterLimits.Bytes,
+	Period:  time.Hour,
+}
+
+// writtenLetter is the part of a dead letter that the test of a flood checks.
+type writtenLetter struct {
+	Rule, Reason string
+	Summarized   int
+	Body         string
+}
+
+// allLetters returns all dead letters of a rule; an empty rule: of all rules.
+func (w *tenants) allLetters(rule string) (all []writtenLetter) {
+	w.Helper()
+	query := url.Values{"limit": {"500"}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	for {
+		var page struct {
+			Items []writtenLetter
+			Next  string
+		}
+		w.want(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?"+query.Encode(), "", w.admin...).read(w.T, &page)
+		all = append(all, page.Items...)
+		if page.Next == "" {
+			return all
+		}
+		query.Set("cursor", page.Next)
+	}
+}
+
+// summed returns the numbers of whole letters, of summaries, and of the events that these stand for.
+func summed(letters []writtenLetter) (whole, summaries, events int) {
+	for _, l := range letters {
+		if l.Summarized == 0 {
+			whole++
+			continue
+		}
+		summaries, events = summaries+1, events+l.Summarized
+	}
+	return whole, summaries, events
+}
+
+// A tenant at its quota of jobs with many rules on one subject writes a bounded number of rows. All refused events are
+// counted, an alert names the rules, and other tenants and the operator keep whole dead letters.
+func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
+	onBoth(t, func(t *testing.T, c server.Config) {
+		const rules, sent = 100, 300
+		w := newTenants(t, c.WithLetterLimits(floodLimits))
+		began := time.Now()
+		minutes := func() int { return 2 + int(time.Since(began)/time.Minute) }
+		name := func(i int) string { return fmt.Sprintf("acme-hold-%d", i) }
+		w.eventually("acme's first event has a job", func() bool {
+			return w.call(http.MethodGet, "/api/v1/jobs/acme-late/a1", "", w.acme...).status == http.StatusOK
+		})
+		w.quota(`{"jobs": 0}`)
+		for i := range rules {
+			w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", name(i), 1), w.admin...)
+		}
+		w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", "operators", "acme.", "ops.").Replace(holdRule), w.admin...)
+		conn := w.as(bus.UserAdmin)
+		for i := range sent {
+			if err := conn.Publish("acme.hold", fmt.Appendf(nil, `{"id": "f%d"}`, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("each rule has refused all events", func() bool {
+			for _, i := range []int{0, rules / 2, rules - 1} {
+				if whole, _, events := summed(w.allLetters(name(i))); whole+events != sent {
+					return false
+				}
+			}
+			return true
+		})
+		whole, summaries, events := summed(w.allLetters(""))
+		if whole+events != rules*sent {
+			t.Errorf("%d events have a letter and %d are summarized, want %d in all", whole, events, rules*sent)
+		}
+		if most := rules * minutes(); whole != 500 || summaries > most || summaries < rules {
+			t.Errorf("%d letters and %d summaries, want 500 and at most %d", whole, summaries, most)
+		}
+		metrics := string(w.call(http.MethodGet, "/metrics", "", w.admin...).body)
+		for _, want := range []string{fmt.Sprintf("deadman_dead_letters_total %d\n", rules*sent), fmt.Sprintf("deadman_dead_letters_summarized_total %d\n", events)} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("the metrics lack %s", want)
+			}
+		}
+		if c.DatabaseURL != "" {
+			w.fewTurnedAway(t, c.DatabaseURL, whole)
+		}
+
+		// The others have whole letters.
+		w.publish(http.StatusAccepted, "zenith.created", `{"number": "1"}`, w.zenith...)
+		w.publish(http.StatusAccepted, "ops.hold", `{"number": "1"}`, w.admin...)
+		for _, rule := range []string{"zenith-late", "operators"} {
+			w.eventually(rule+" has a whole letter", func() bool {
+				letters := w.allLetters(rule)
+				return len(letters) == 1 && letters[0].Summarized == 0 && letters[0].Body == `{"number": "1"}`
+			})
+		}
+		w.zenithGoesOn("after-the-flood")
+
+		// The saves above wake the maintenance; the next round finds the summaries.
+		w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "wake", 1), w.admin...)
+		var said list
+		w.eventually("an alert names the rules", func() bool {
+			w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?rule=deadman", "", w.admin...).read(t, &said)
+			for _, a := range said.Items {
+				if a.Key == "dead-letters" && a.Status == "firing" {
+					return true
+				}
+			}
+			return false
+		})
+		retried := w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
+		if !strings.Contains(string(retried.body), `"taken_in":0`) {
+			t.Errorf("a retry without room: %s", retried.body)
+		}
+		w.quota(`{}`)
+		w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
+		if left, _, _ := summed(w.allLetters(name(0))); left != 0 {
+			t.Errorf("%d letters are left after a retry with room", left)
+		}
+		if _, _, events := summed(w.allLetters(name(0))); events == 0 {
+			t.Error("a retry took the summaries")
+		}
+	})
+}
+
+// fewTurnedAway fails the test if more refused jobs are remembered than there are letters to retry.
+func (w *tenants) fewTurnedAway(t *testing.T, dsn string, letters int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var rows int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM early`).Scan(&rows); err != nil || rows > letters {
+		t.Errorf("%d refused jobs are remembered for %d letters: %v", rows, letters, err)
+	}
+}
