@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -74,7 +73,15 @@ func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	return a, nil
 }
 
-func (a *api) mountAcks() {
+// acknowledgeAPI has the operations on acknowledgements.
+type acknowledgeAPI struct {
+	lists AlertReader
+	acks  AlertAcks
+	view  *jobView
+	now   func() time.Time
+}
+
+func (a *acknowledgeAPI) register(all *operations) {
 	o := operation{
 		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: reachBody, Status: http.StatusOK,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
@@ -82,13 +89,13 @@ func (a *api) mountAcks() {
 	o.ID, o.Method, o.Does, o.Once = "acknowledge-alert", "POST", "keeps further steps of the alert's job unsaid, for a while or for good", true
 	o.Says = "What resolves the job ends it all the same, and that is said. When the time is over, the highest step that is due speaks. " +
 		"Only an alert of a job that goes on can be acknowledged. Doing it again changes until when."
-	register(a, o, withBody(a.acknowledge))
+	register(all, o, withBody(a.acknowledge))
 	o.ID, o.Method, o.Does, o.Once = "unacknowledge-alert", "DELETE", "takes an acknowledgement back", false
 	o.Says = "The highest step that came due meanwhile speaks. That nothing was acknowledged is no error."
-	register(a, o, withBody(a.unacknowledge))
+	register(all, o, withBody(a.unacknowledge))
 }
 
-func (a *api) acknowledge(ctx context.Context, in *struct {
+func (a *acknowledgeAPI) acknowledge(ctx context.Context, in *struct {
 	AlertPath
 	Body *AckRequest
 },
@@ -100,31 +107,31 @@ func (a *api) acknowledge(ctx context.Context, in *struct {
 	if in.Body != nil {
 		wish = *in.Body
 	}
-	ack, err := wish.Ack(a.Now())
+	ack, err := wish.Ack(a.now())
 	if err != nil {
 		return Job{}, err
 	}
-	l, err := a.Acks.Acknowledge(ctx, in.ID, ack)
+	l, err := a.acks.Acknowledge(ctx, in.ID, ack)
 	if err != nil {
 		return Job{}, err
 	}
-	return a.whole(l), nil
+	return a.view.whole(l), nil
 }
 
-func (a *api) unacknowledge(ctx context.Context, in *AlertPath) (Job, error) {
+func (a *acknowledgeAPI) unacknowledge(ctx context.Context, in *AlertPath) (Job, error) {
 	if err := a.mayAcknowledge(ctx, in.ID); err != nil {
 		return Job{}, err
 	}
-	l, err := a.Acks.Unacknowledge(ctx, in.ID)
+	l, err := a.acks.Unacknowledge(ctx, in.ID)
 	if err != nil {
 		return Job{}, err
 	}
-	return a.whole(l), nil
+	return a.view.whole(l), nil
 }
 
 // mayAcknowledge returns not found if the alert's rule is hidden from the caller. The scope was checked before.
-func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
-	s, err := a.Lists.Alert(ctx, id)
+func (a *acknowledgeAPI) mayAcknowledge(ctx context.Context, id alerts.ID) error {
+	s, err := a.lists.Alert(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -132,18 +139,4 @@ func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
 		return notFoundFor("alert " + id.String())
 	}
 	return nil
-}
-
-// ackOf returns the acknowledgement of the alert's job, if the job is pending and the acknowledgement holds.
-func (a *api) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
-	page, err := a.Lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range page.Items {
-		if slices.Contains(l.Alerts, of.ID) {
-			return AcknowledgedAs(l.Ack, a.Now()), nil
-		}
-	}
-	return nil, nil
 }

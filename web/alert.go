@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,9 +29,20 @@ type Alert struct {
 // AlertFields has the fields of an alerts.Alert without its MarshalJSON, so that Alert can add fields.
 type AlertFields alerts.Alert
 
-func (a *api) said(s futurejobs.ListedAlert) Alert {
+// alertAPI has the operations that show alerts.
+type alertAPI struct {
+	lists interface {
+		AlertReader
+		JobReader
+	}
+	mutes  Mutes // nil: the node has no deliveries
+	stream *alertStreamAPI
+	now    func() time.Time
+}
+
+func (a *alertAPI) said(s futurejobs.ListedAlert) Alert {
 	return Alert{
-		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
+		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.now()),
 		BodiesOmitted: s.Omitted,
 	}
 }
@@ -50,21 +62,20 @@ type alertListIn struct {
 	Paging
 }
 
-func (a *api) mountAlerts() {
-	register(a, operation{
+func (a *alertAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-alerts", Tag: tagAlerts, Method: "GET", Path: "/alerts", Does: "lists alerts, newest first; follows them with Accept: text/event-stream",
 		Says: "As a stream of server-sent events, each alert is an event of the kind alert with the alert's id. " +
 			"Of the parameters, a stream takes backlog and no other.",
-		Scope: access.Read, Reach: reachFiltered, Middlewares: huma.Middlewares{a.streamed},
+		Scope: access.Read, Reach: reachFiltered, Middlewares: huma.Middlewares{a.stream.streamed},
 		Responses: map[string]*huma.Response{"200": {Description: "A page of alerts, or a stream of them", Content: map[string]*huma.MediaType{
 			jsonType: {}, streamType: {Schema: &huma.Schema{Type: huma.TypeString}},
 		}}},
-	}, a.alertList)
-	register(a, operation{
+	}, a.list)
+	register(all, operation{
 		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Does: "shows an alert",
 		Scope: access.Read, Reach: reachBody, Errors: []int{http.StatusNotFound},
-	}, withBody(a.alert))
-	a.mountAcks()
+	}, withBody(a.get))
 }
 
 // alertListOut is a page that varies by the Accept header.
@@ -73,7 +84,7 @@ type alertListOut struct {
 	Body Page[Alert]
 }
 
-func (a *api) alertList(ctx context.Context, in *alertListIn) (*alertListOut, error) {
+func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, error) {
 	if in.Backlog != 0 {
 		return nil, refused("query.backlog", "it is of a stream; send Accept: text/event-stream, or ask for a page with limit")
 	}
@@ -84,8 +95,8 @@ func (a *api) alertList(ctx context.Context, in *alertListIn) (*alertListOut, er
 	return &alertListOut{Vary: "Accept", Body: page}, err
 }
 
-func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], error) {
-	p, err := a.Lists.Alerts(ctx, filterVisible(ctx, f))
+func (a *alertAPI) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], error) {
+	p, err := a.lists.Alerts(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Alert]{}, err
 	}
@@ -97,8 +108,8 @@ type AlertPath struct {
 	ID alerts.ID `path:"id" format:"uuid" doc:"The alert's id." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
 }
 
-func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
-	s, err := a.Lists.Alert(ctx, in.ID)
+func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
+	s, err := a.lists.Alert(ctx, in.ID)
 	if err == nil && !principalOf(ctx).canSee(s.Rule) {
 		err = notFoundFor("alert " + in.ID.String())
 	}
@@ -111,4 +122,30 @@ func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
 	}
 	out.Acknowledged, err = a.ackOf(ctx, s.Alert)
 	return out, err
+}
+
+func (a *alertAPI) deliveries(ctx context.Context, said alerts.Alert) ([]Delivery, error) {
+	if a.mutes == nil {
+		return nil, nil
+	}
+	found, err := a.mutes.Deliveries(ctx, said)
+	var out []Delivery
+	for _, d := range found {
+		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Tries: d.Tries, Error: d.Error, Mute: d.Mute})
+	}
+	return out, err
+}
+
+// ackOf returns the acknowledgement of the alert's job, if the job is pending and the acknowledgement holds.
+func (a *alertAPI) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
+	page, err := a.lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range page.Items {
+		if slices.Contains(l.Alerts, of.ID) {
+			return AcknowledgedAs(l.Ack, a.now()), nil
+		}
+	}
+	return nil, nil
 }

@@ -31,8 +31,13 @@ type Republished struct {
 	Alerts int64 `json:"alerts"`
 }
 
-func (a *api) mountRepublish() {
-	register(a, operation{
+// republishAPI has the operation that publishes alerts again.
+type republishAPI struct {
+	outbox AlertRepublisher
+}
+
+func (a *republishAPI) register(all *operations) {
+	register(all, operation{
 		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Does: "publishes alerts again, after their stream was lost",
 		Says: "Alerts of a job come in the order of their decisions, and before alerts that are decided after the call. " +
 			"What the stream still has is not published twice. What was purged from it is published again.",
@@ -40,15 +45,15 @@ func (a *api) mountRepublish() {
 	}, withBody(a.republish))
 }
 
-func (a *api) republish(ctx context.Context, in *struct{ Body RepublishRequest }) (out Republished, err error) {
+func (a *republishAPI) republish(ctx context.Context, in *struct{ Body RepublishRequest }) (out Republished, err error) {
 	if in.Body.Since.IsZero() {
 		return out, refused("body.since", "it is no instant; write one, such as 2026-01-31T15:04:05Z")
 	}
 	f := futurejobs.Filter{Rule: in.Body.Rule, After: in.Body.Since.UTC()}
 	if in.Body.DryRun {
-		out.Alerts, err = a.Outbox.Republishable(ctx, f)
+		out.Alerts, err = a.outbox.Republishable(ctx, f)
 		return out, err
 	}
-	out.Alerts, err = a.Outbox.Republish(ctx, f)
+	out.Alerts, err = a.outbox.Republish(ctx, f)
 	return out, err
 }

@@ -25,8 +25,14 @@ const keepAlive = 15 * time.Second
 
 const streamType = "text/event-stream"
 
+// alertStreamAPI answers with streams of alerts.
+type alertStreamAPI struct {
+	*responder
+	wire EventPublisher
+}
+
 // streamed answers a request that accepts a stream of alerts with one, and passes all others to the list.
-func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
+func (a *alertStreamAPI) streamed(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	if !acceptsStream(r) {
 		next(ctx)
@@ -39,7 +45,7 @@ func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 	}
 	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: principalOf(r.Context()).canSee}
 	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
-		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
+		a.log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
 	}
 }
 
@@ -87,7 +93,7 @@ type news struct {
 }
 
 // run sends alerts until the client disconnects, the node drains or Follow ends.
-func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
+func (s *alertStream) run(r *http.Request, of *alertStreamAPI, backlog int) error {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	h := s.w.Header()
@@ -101,7 +107,7 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	follow := make(chan news)
 	go func() {
 		defer close(follow)
-		for alert, err := range a.Wire.Follow(ctx, backlog) {
+		for alert, err := range of.wire.Follow(ctx, backlog) {
 			select {
 			case follow <- news{alert, err}:
 			case <-ctx.Done():
@@ -109,7 +115,7 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 			}
 		}
 	}()
-	err := s.pump(ctx, a, follow)
+	err := s.pump(ctx, of, follow)
 	stop()
 	for range follow {
 		continue // until the goroutine has ended
@@ -117,7 +123,7 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	return err
 }
 
-func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) error {
+func (s *alertStream) pump(ctx context.Context, of *alertStreamAPI, follow <-chan news) error {
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
@@ -136,7 +142,7 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 				continue
 			}
 			var err error
-			if text, err = n.event(a); err != nil {
+			if text, err = n.event(of); err != nil {
 				return err
 			}
 			idle.Reset(keepAlive)
@@ -148,9 +154,9 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 }
 
 // event formats n as a server-sent event. An error becomes a problem event; more alerts may follow it.
-func (n news) event(a *api) (string, error) {
+func (n news) event(of *alertStreamAPI) (string, error) {
 	if n.err != nil {
-		data, err := json.Marshal(a.problemOf(n.err))
+		data, err := json.Marshal(of.problemOf(n.err))
 		return fmt.Sprintf("event: problem\ndata: %s\n\n", data), err
 	}
 	data, err := json.Marshal(n.alert)

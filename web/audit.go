@@ -37,24 +37,29 @@ type auditIn struct {
 }
 
 // noteTest audits the test of a channel or a source, with its result.
-func (a *api) noteTest(ctx context.Context, action access.Action, object, result string) error {
-	if a.Keeper == nil {
+func noteTest(ctx context.Context, keeper *access.Tokens, action access.Action, object, result string) error {
+	if keeper == nil {
 		return nil // the node keeps no audit log
 	}
-	return a.Keeper.Note(ctx, action, object, result)
+	return keeper.Note(ctx, action, object, result)
 }
 
-func (a *api) mountAudit() {
-	register(a, operation{
+// auditAPI has the operation on the audit log.
+type auditAPI struct {
+	keeper *access.Tokens // nil: the node has no tokens
+}
+
+func (a *auditAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Does: "lists who did what, newest first",
 		Says:  "Every change of rules, jobs, alerts, mutes, dead letters, pings and tokens is here, in the transaction in which it was made, and every test of a channel or a source.",
 		Scope: access.Admin, Reach: reachAll,
-	}, withBody(a.audit))
+	}, withBody(a.list))
 }
 
-func (a *api) audit(ctx context.Context, in *auditIn) (Page[Entry], error) {
+func (a *auditAPI) list(ctx context.Context, in *auditIn) (Page[Entry], error) {
 	page := Page[Entry]{Items: []Entry{}}
-	k, err := a.keeper()
+	k, err := needTokens(a.keeper)
 	if err != nil {
 		return page, err
 	}

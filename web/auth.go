@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -16,26 +17,6 @@ import (
 	"deadman/internal/pings"
 )
 
-// principal is the sender of a request, with its permissions.
-type principal struct {
-	token   access.Token   // for a person, the grants of the person's groups
-	session access.Session // of a browser; without an ID for a program's token, or a person named by a proxy
-	person  *access.Person // nil for a token
-	open    bool           // everything is permitted, without a token
-}
-
-// anonymous reports whether the sender of a request is unknown.
-func (v principal) anonymous() bool { return !v.open && v.token.ID == "" }
-
-type visitorKey struct{}
-
-// principalOf returns the sender of the request. If identify has not let the request through, the principal is anonymous
-// and may do nothing.
-func principalOf(ctx context.Context) principal {
-	v, _ := ctx.Value(visitorKey{}).(principal)
-	return v
-}
-
 // public reports whether a path needs no token: health, login and logout, static files, hooks, with requests that carry
 // their own proof, and pings, with secret addresses.
 func public(path string) bool {
@@ -43,8 +24,27 @@ func public(path string) bool {
 		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 
+// authenticator finds who sends a request, and refuses what the sender may not do.
+type authenticator struct {
+	*responder
+	persons *persons
+	cookies cookies
+	keeper  *access.Tokens // nil: the node has no tokens
+	guesses *guesses
+	open    func(context.Context) bool // whether everything is permitted, without a token
+	relayed bool                       // an open node answers requests that came through a proxy, too
+}
+
+func newAuthenticator(o Options, by *responder) *authenticator {
+	guesses := newGuesses(o.Log, o.Metrics, time.Now)
+	return &authenticator{
+		responder: by, persons: &persons{o.Logins, o.TrustedProxies, guesses}, cookies: cookies{o.PublicURL},
+		keeper: o.Keeper, guesses: guesses, open: o.Open, relayed: o.Proxied,
+	}
+}
+
 // identify authenticates the sender of a request, or refuses the request.
-func (a *api) identify(next http.Handler) http.Handler {
+func (a *authenticator) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if public(r.URL.Path) {
 			next.ServeHTTP(w, r)
@@ -68,11 +68,11 @@ func isPage(r *http.Request) bool { return r.Method == http.MethodGet && accepts
 func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // visitor returns the sender of a request. It counts and bounds refusals.
-func (a *api) visitor(r *http.Request) (principal, error) {
-	if a.Open(r.Context()) {
+func (a *authenticator) visitor(r *http.Request) (principal, error) {
+	if a.open(r.Context()) {
 		return principal{open: true}, a.direct(r)
 	}
-	if v, named, err := a.proxied(r); named {
+	if v, named, err := a.persons.proxied(r); named {
 		if err != nil {
 			a.guesses.note(r, byProxy, "err", err)
 		}
@@ -80,10 +80,10 @@ func (a *api) visitor(r *http.Request) (principal, error) {
 	}
 	shown, err := a.credentialOf(r)
 	if err != nil {
-		a.noteForeignHeader(r)
+		a.persons.noteForeignHeader(r)
 		return principal{}, err
 	}
-	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+	if err := a.guesses.check(r, a.keeper, shown); err != nil {
 		return principal{}, err
 	}
 	v, err := a.known(r.Context(), shown)
@@ -98,8 +98,8 @@ func (a *api) visitor(r *http.Request) (principal, error) {
 }
 
 // direct refuses a request to an open node that came through a proxy, since its sender may be on any machine.
-func (a *api) direct(r *http.Request) error {
-	if a.Proxied {
+func (a *authenticator) direct(r *http.Request) error {
+	if a.relayed {
 		return nil
 	}
 	var sign string
@@ -116,11 +116,11 @@ func (a *api) direct(r *http.Request) error {
 }
 
 // identity authenticates the sender again, for a request that visitor accepted before. It counts nothing.
-func (a *api) identity(r *http.Request) (principal, error) {
-	if a.Open(r.Context()) {
+func (a *authenticator) identity(r *http.Request) (principal, error) {
+	if a.open(r.Context()) {
 		return principal{open: true}, nil
 	}
-	if v, named, err := a.proxied(r); named {
+	if v, named, err := a.persons.proxied(r); named {
 		return v, err
 	}
 	shown, err := a.credentialOf(r)
@@ -128,13 +128,6 @@ func (a *api) identity(r *http.Request) (principal, error) {
 		return principal{}, err
 	}
 	return a.known(r.Context(), shown)
-}
-
-// withActor returns the request's context with the visitor, as actor of the audit log and with the token's bounds.
-func (v principal) withActor(r *http.Request) context.Context {
-	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: clientAddr(r.Context())}
-	ctx := access.Within(access.As(r.Context(), actor), v.token.Bounds())
-	return context.WithValue(ctx, visitorKey{}, v)
 }
 
 // resourceScope is the kind of resources of an operation. It decides whether a token with a rule prefix may call the
@@ -150,7 +143,7 @@ const (
 )
 
 // admit lets an operation run if the visitor has its scope and may access its resources.
-func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
+func (a *authenticator) admit(ctx huma.Context, next func(huma.Context)) {
 	o, ok := operationOf(ctx)
 	if !ok {
 		return
@@ -175,58 +168,6 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// requireScope refuses a visitor without the scope, for any rule.
-func (v principal) requireScope(s access.Scope) error {
-	// A token may do on its own prefix all that its scopes permit.
-	if v.open || v.token.May(s, v.token.Prefix) {
-		return nil
-	}
-	return problem(http.StatusForbidden, "%s does not have the scope %s; it has %s", v.token.Who(), s, v.scopes())
-}
-
-// requireRule refuses a visitor without the scope for the rule.
-func (v principal) requireRule(s access.Scope, rule string) error {
-	if v.open || v.token.May(s, rule) {
-		return nil
-	}
-	if err := v.requireScope(s); err != nil {
-		return err
-	}
-	return problem(http.StatusForbidden, "%s is for the rules %s*, and %q is none of them", v.token.Who(), v.token.Prefix, rule)
-}
-
-// requireUnrestricted refuses a token with a rule prefix.
-func (v principal) requireUnrestricted() error {
-	if v.token.Prefix == "" {
-		return nil
-	}
-	return problem(http.StatusForbidden, "%s is for the rules %s* alone, and this belongs to no rule", v.token.Who(), v.token.Prefix)
-}
-
-// publish refuses a subject on which the token may not publish. It refuses a token with a rule prefix and without
-// subjects in the same way as requireUnrestricted.
-func (v principal) publish(subject string) error {
-	b := v.token.Bounds()
-	if v.token.Prefix != "" && len(b.Publish) == 0 {
-		return v.requireUnrestricted()
-	}
-	if err := b.MayPublish(subject); err != nil {
-		return problem(http.StatusForbidden, "%v", err)
-	}
-	return nil
-}
-
-// canSee reports whether the visitor may read the rule's data.
-func (v principal) canSee(rule string) bool { return v.requireRule(access.Read, rule) == nil }
-
-func (v principal) scopes() string {
-	names := make([]string, len(v.token.Scopes))
-	for i, s := range v.token.Scopes {
-		names[i] = string(s)
-	}
-	return strings.Join(names, ", ")
-}
-
 // filterVisible restricts a list to the rules that the visitor sees.
 func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
 	f.RulePrefix = principalOf(ctx).token.Prefix
@@ -234,11 +175,11 @@ func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
 }
 
 // needsRead and needsAll guard routes that are no operations: pages, and data of all rules.
-func (a *api) needsRead(next http.Handler) http.Handler {
+func (a *authenticator) needsRead(next http.Handler) http.Handler {
 	return a.needs(next, func(v principal) error { return v.requireScope(access.Read) })
 }
 
-func (a *api) needsAll(next http.Handler) http.Handler {
+func (a *authenticator) needsAll(next http.Handler) http.Handler {
 	return a.needs(next, func(v principal) error {
 		if err := v.requireScope(access.Read); err != nil {
 			return err
@@ -247,7 +188,7 @@ func (a *api) needsAll(next http.Handler) http.Handler {
 	})
 }
 
-func (a *api) needs(next http.Handler, refuses func(principal) error) http.Handler {
+func (a *authenticator) needs(next http.Handler, refuses func(principal) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := refuses(principalOf(r.Context())); err != nil {
 			a.fail(w, r, err)
@@ -259,3 +200,54 @@ func (a *api) needs(next http.Handler, refuses func(principal) error) http.Handl
 
 // notFoundFor is the error for a thing of a hidden rule: the same as for a missing thing.
 func notFoundFor(what string) error { return fmt.Errorf("%s: %w", what, futurejobs.ErrNotFound) }
+
+// remains returns an error if the request no longer has the same visitor and permissions.
+func (a *authenticator) remains(r *http.Request, v principal) error {
+	now, err := a.identity(r)
+	switch {
+	case err != nil && a.problemOf(err).Status < http.StatusInternalServerError:
+		return a.problemOf(err)
+	case err != nil:
+		return err
+	case now.open != v.open || now.token.ID != v.token.ID || !now.token.Alike(v.token):
+		return errOtherVisitor
+	}
+	return nil
+}
+
+// credentialOf returns the secret of a request: a program's token in a header, or a browser's session in its cookie.
+func (a *authenticator) credentialOf(r *http.Request) (credential, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		if cookie, err := r.Cookie(a.cookies.sessionCookie(r)); err == nil {
+			return credential{cookie.Value, bySession}, nil
+		}
+		return credential{}, problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
+	}
+	scheme, secret, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return credential{}, problem(http.StatusUnauthorized, "the Authorization header is not a Bearer token; write: Authorization: Bearer dm_…")
+	}
+	return credential{strings.TrimSpace(secret), byToken}, nil
+}
+
+// known authenticates a secret, or returns access.ErrDenied.
+func (a *authenticator) known(ctx context.Context, shown credential) (principal, error) {
+	switch {
+	case a.keeper == nil:
+		return principal{}, access.ErrDenied
+	case shown.kind == bySession:
+		session, token, err := a.keeper.Resume(ctx, shown.secret)
+		if errors.Is(err, access.ErrDenied) {
+			err = shown.denial()
+		}
+		if err != nil || session.Person == nil {
+			return principal{token: token, session: session}, err
+		}
+		v, err := a.persons.admitted(*session.Person)
+		v.session = session
+		return v, err
+	}
+	token, err := a.keeper.Authenticate(ctx, shown.secret)
+	return principal{token: token}, err
+}

@@ -63,16 +63,22 @@ type Delivery struct {
 	Mute    int64     `json:"mute,omitempty" doc:"The id of the mute that kept it from being told."`
 }
 
-func (a *api) mountChannels() {
-	register(a, operation{
+// channelAPI has the operations on channels.
+type channelAPI struct {
+	channels Channels       // nil: the node has none
+	keeper   *access.Tokens // nil: the node keeps no audit log
+}
+
+func (a *channelAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-channels", Tag: tagPeople, Method: "GET", Path: "/channels", Does: "lists the channels by which people are told, and how they do",
 		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.channels))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Does: "sends a channel a message that says that it is a test",
 		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again. The test is audited.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, withBody(a.testChannel))
+	}, withBody(a.test))
 }
 
 // noChannels is the error of a node without channels.
@@ -86,12 +92,12 @@ type channelListIn struct {
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-func (a *api) channels(ctx context.Context, in *channelListIn) (Page[Channel], error) {
+func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel], error) {
 	page := Page[Channel]{Items: []Channel{}}
-	if a.Channels == nil {
+	if a.channels == nil {
 		return page, nil
 	}
-	states, err := a.Channels.Channels(ctx)
+	states, err := a.channels.Channels(ctx)
 	for _, c := range states {
 		switch {
 		case c.Name <= string(in.Cursor):
@@ -105,29 +111,17 @@ func (a *api) channels(ctx context.Context, in *channelListIn) (Page[Channel], e
 	return page, err
 }
 
-func (a *api) testChannel(ctx context.Context, in *struct {
+func (a *channelAPI) test(ctx context.Context, in *struct {
 	Name identifier `path:"name" doc:"The channel's name." example:"on-call"`
 },
 ) (Tested, error) {
-	if a.Channels == nil {
+	if a.channels == nil {
 		return Tested{}, noChannels()
 	}
-	reason, err := a.Channels.Test(ctx, string(in.Name))
+	reason, err := a.channels.Test(ctx, string(in.Name))
 	if err != nil {
 		return Tested{}, err
 	}
-	err = a.noteTest(ctx, access.ChannelTest, "channel/"+string(in.Name), cmp.Or(reason, "taken"))
+	err = noteTest(ctx, a.keeper, access.ChannelTest, "channel/"+string(in.Name), cmp.Or(reason, "taken"))
 	return Tested{Channel: string(in.Name), Taken: reason == "", Reason: reason}, err
-}
-
-func (a *api) deliveries(ctx context.Context, said alerts.Alert) ([]Delivery, error) {
-	if a.Mutes == nil {
-		return nil, nil
-	}
-	found, err := a.Mutes.Deliveries(ctx, said)
-	var out []Delivery
-	for _, d := range found {
-		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Tries: d.Tries, Error: d.Error, Mute: d.Mute})
-	}
-	return out, err
 }

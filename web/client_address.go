@@ -12,18 +12,6 @@ import (
 // clientKey is the context's key for the address of the client.
 type clientKey struct{}
 
-// fromClient finds the client address of a request, and the person named by a trusted proxy. A request made by a page
-// within the process keeps those of its visitor.
-func (a *api) fromClient(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if clientAddr(r.Context()) == "" {
-			ctx := context.WithValue(r.Context(), clientKey{}, clientOf(r, a.TrustedProxies))
-			r = r.WithContext(a.withNamed(ctx, r))
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // clientAddr returns the client address for the audit log, the log and limits: that of the connection, or the one named
 // by a trusted proxy.
 func clientAddr(ctx context.Context) string {

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"strings"
+	"time"
 
 	"deadman/internal/access"
 )
@@ -35,9 +33,14 @@ func (c credential) denial() error {
 	return access.ErrDenied
 }
 
+// cookies makes the cookies of the login.
+type cookies struct {
+	publicURL string
+}
+
 // sessionCookie returns the name of the cookie that stores a browser's session. If the node is served by https, the name
 // keeps other hosts and plain http from setting the cookie.
-func (a *api) sessionCookie(r *http.Request) string {
+func (a *cookies) sessionCookie(r *http.Request) string {
 	if a.isSecure(r) {
 		return "__Host-deadman_session"
 	}
@@ -45,24 +48,8 @@ func (a *api) sessionCookie(r *http.Request) string {
 }
 
 // isSecure reports whether users reach the node by https.
-func (a *api) isSecure(r *http.Request) bool {
-	return r.TLS != nil || IsHTTPS(a.PublicURL)
-}
-
-// credentialOf returns the secret of a request: a program's token in a header, or a browser's session in its cookie.
-func (a *api) credentialOf(r *http.Request) (credential, error) {
-	header := r.Header.Get("Authorization")
-	if header == "" {
-		if cookie, err := r.Cookie(a.sessionCookie(r)); err == nil {
-			return credential{cookie.Value, bySession}, nil
-		}
-		return credential{}, problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
-	}
-	scheme, secret, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return credential{}, problem(http.StatusUnauthorized, "the Authorization header is not a Bearer token; write: Authorization: Bearer dm_…")
-	}
-	return credential{strings.TrimSpace(secret), byToken}, nil
+func (a *cookies) isSecure(r *http.Request) bool {
+	return r.TLS != nil || IsHTTPS(a.publicURL)
 }
 
 // sessionOver is the error of an invalid session. It is also access.ErrDenied.
@@ -76,23 +63,21 @@ func (sessionOver) Error() string {
 // Is implements the interface of errors.Is.
 func (sessionOver) Is(target error) bool { return target == access.ErrDenied }
 
-// known authenticates a secret, or returns access.ErrDenied.
-func (a *api) known(ctx context.Context, shown credential) (principal, error) {
-	switch {
-	case a.Keeper == nil:
-		return principal{}, access.ErrDenied
-	case shown.kind == bySession:
-		session, token, err := a.Keeper.Resume(ctx, shown.secret)
-		if errors.Is(err, access.ErrDenied) {
-			err = shown.denial()
-		}
-		if err != nil || session.Person == nil {
-			return principal{token: token, session: session}, err
-		}
-		v, err := a.admitted(*session.Person)
-		v.session = session
-		return v, err
+// session returns the session cookie. Scripts cannot read it. Browsers send it when a user follows a link of another site
+// (Lax), so that an alert can be opened from a chat. Such requests change nothing: changes are POSTs, and sameSite
+// refuses those of other sites.
+func (a *cookies) session(r *http.Request, secret string, expires time.Time) *http.Cookie {
+	return &http.Cookie{
+		Name: a.sessionCookie(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: a.isSecure(r),
 	}
-	token, err := a.Keeper.Authenticate(ctx, shown.secret)
-	return principal{token: token}, err
+}
+
+// attempt returns the cookie of a login in progress. It is Lax, since the provider redirects from another site.
+func (a *cookies) attempt(r *http.Request, value string, seconds int) *http.Cookie {
+	c := &http.Cookie{Name: "deadman_login", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.isSecure(r)}
+	if c.Secure {
+		c.Name = "__Host-" + c.Name
+	}
+	return c
 }

@@ -101,38 +101,42 @@ type deadLetterIn struct {
 	ID int64 `path:"id" minimum:"1" doc:"The letter's id." example:"7"`
 }
 
-func (a *api) mountDeadLetters() {
-	register(a, operation{
+// deadLetterAPI has the operations that show dead letters.
+type deadLetterAPI struct {
+	lists DeadLetterReader
+}
+
+func (a *deadLetterAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
 		Says:  "Where a node refused more events in a minute than it stores, a summary for each rule, stream and minute stands for the others.",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
-		p, err := a.Lists.DeadLetters(ctx, in.page(in.filter()))
+		p, err := a.lists.DeadLetters(ctx, in.page(in.filter()))
 		if err != nil {
 			return Page[DeadLetter]{}, err
 		}
 		return pageOf(p, newDeadLetter), nil
 	}))
-	register(a, operation{
+	register(all, operation{
 		ID: "get-dead-letter", Tag: tagEvents, Method: "GET", Path: "/dead-letters/{id}", Does: "shows an event that could not be taken in",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, withBody(func(ctx context.Context, in *deadLetterIn) (DeadLetter, error) {
-		d, err := a.Lists.DeadLetter(ctx, in.ID)
+		d, err := a.lists.DeadLetter(ctx, in.ID)
 		if err != nil {
 			return DeadLetter{}, err
 		}
 		return newDeadLetter(d), nil
 	}))
-	register(a, operation{
+	register(all, operation{
 		ID: "list-dead-letter-reasons", Tag: tagEvents, Method: "GET", Path: "/dead-letters/reasons", Does: "counts dead letters by rule and reason, most letters first",
 		Says:  "The newest 5,000 letters are counted, and up to 50 reasons are named.",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *DeadLetterFilter) (DeadLetterReasons, error) {
-		counted, err := a.Lists.LetterReasons(ctx, in.filter())
+		counted, err := a.lists.LetterReasons(ctx, in.filter())
 		if err != nil {
 			return DeadLetterReasons{}, err
 		}
 		return newLetterReasons(counted), nil
 	}))
-	a.mountLetterDeeds()
 }

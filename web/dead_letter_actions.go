@@ -52,18 +52,23 @@ func (in DeadLetterSelection) check() error {
 	return nil
 }
 
-func (a *api) mountLetterDeeds() {
-	register(a, operation{
+// deadLetterActionAPI has the operations that change dead letters.
+type deadLetterActionAPI struct {
+	letters DeadLetterActions
+}
+
+func (a *deadLetterActionAPI) register(all *operations) {
+	register(all, operation{
 		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Does: "takes the event of a dead letter in, late",
 		Says: "By the rules as they are now: the one that refused it, or all that listen to its subject. " +
 			"Once: the letter goes in the same transaction. Refused again, it stays, with the new reason. " +
 			"What came after the event was taken in without it, and is not taken in again. A summary is refused: its events are not kept.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
-		done, err := a.Letters.Retry(ctx, in.ID)
+		done, err := a.letters.Retry(ctx, in.ID)
 		return Retried(done), err
 	}))
-	register(a, operation{
+	register(all, operation{
 		ID: "retry-dead-letters", Tag: tagEvents, Method: "POST", Path: "/dead-letters/retry", Does: "takes the events of dead letters in, oldest first",
 		Says:  "Up to 500 in one call; next, where the answer has it, is the after of the call that goes on.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
@@ -75,21 +80,21 @@ func (a *api) mountLetterDeeds() {
 		if err := in.check(); err != nil {
 			return Retried{}, err
 		}
-		done, err := a.Letters.RetryAll(ctx, in.filter(), in.After)
+		done, err := a.letters.RetryAll(ctx, in.filter(), in.After)
 		return Retried(done), err
 	}))
-	register(a, operation{
+	register(all, operation{
 		ID: "drop-dead-letter", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters/{id}", Does: "drops a dead letter",
 		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, noContent(func(ctx context.Context, in *deadLetterIn) error { return a.Letters.DropLetter(ctx, in.ID) }))
-	register(a, operation{
+	}, noContent(func(ctx context.Context, in *deadLetterIn) error { return a.letters.DropLetter(ctx, in.ID) }))
+	register(all, operation{
 		ID: "drop-dead-letters", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters", Does: "drops dead letters",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
 	}, withBody(func(ctx context.Context, in *DeadLetterSelection) (Dropped, error) {
 		if err := in.check(); err != nil {
 			return Dropped{}, err
 		}
-		n, err := a.Letters.DropLetters(ctx, in.filter())
+		n, err := a.letters.DropLetters(ctx, in.filter())
 		return Dropped{n}, err
 	}))
 }

@@ -65,12 +65,17 @@ type docsShape struct {
 	Fields     []docsField
 }
 
-// docs serves the API's description as a page that needs no network and no script.
-func (a *api) docs(w http.ResponseWriter, r *http.Request) {
-	a.frame(w, r, PageContent{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.docsView())
+// docsPage serves the description of the API as a page.
+type docsPage struct {
+	*operations
 }
 
-func (a *api) docsView() docsView {
+// docs serves the API's description as a page that needs no network and no script.
+func (a *docsPage) docs(w http.ResponseWriter, r *http.Request) {
+	a.frame(w, r, PageContent{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.view())
+}
+
+func (a *docsPage) view() docsView {
 	described := a.huma.OpenAPI()
 	view := docsView{
 		Title: described.Info.Title, Version: described.Info.Version,

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -28,32 +29,57 @@ type EntityQuery struct {
 	Key    identifier `query:"key" required:"true" doc:"Which one." example:"a/b c"`
 }
 
-func (a *api) mountEntities() {
+// entityAPI has the operations on all of an entity.
+type entityAPI struct {
+	lists interface {
+		JobReader
+		HistoryReader
+	}
+	desk   JobActions
+	alerts *alertAPI
+	view   *jobView
+}
+
+func (a *entityAPI) register(all *operations) {
 	o := operation{
 		ID: "get-entity", Tag: tagJobs, Method: "GET", Path: "/entities/{entity}/{key}", Does: "shows all that is known of an entity's key",
 		Scope: access.Read, Reach: reachFiltered,
 	}
-	register(a, o, withBody(func(ctx context.Context, in *EntityPath) (Entity, error) {
-		return a.entity(ctx, string(in.Entity), string(in.Key))
+	register(all, o, withBody(func(ctx context.Context, in *EntityPath) (Entity, error) {
+		return a.get(ctx, string(in.Entity), string(in.Key))
 	}))
 	o.ID, o.Path, o.Does = o.ID+"-by-query", "/entities/{entity}", o.Does+"; the key is in ?key="
-	register(a, o, withBody(func(ctx context.Context, in *EntityQuery) (Entity, error) {
-		return a.entity(ctx, string(in.Entity), string(in.Key))
+	register(all, o, withBody(func(ctx context.Context, in *EntityQuery) (Entity, error) {
+		return a.get(ctx, string(in.Entity), string(in.Key))
 	}))
-	a.mountCancelEntity()
+	register(all, operation{
+		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Does: "ends all waits for an entity's key",
+		Says:  "Those of every rule; what was said about them is closed by alerts. No job is no error: none is cancelled.",
+		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK,
+	}, withBody(a.cancelJobs))
 }
 
-func (a *api) entity(ctx context.Context, entity, key string) (Entity, error) {
+func (a *entityAPI) get(ctx context.Context, entity, key string) (Entity, error) {
 	e, f := Entity{Entity: entity, Key: key}, futurejobs.Filter{Entity: entity, Key: key}
-	jobs, err := a.Lists.Jobs(ctx, filterVisible(ctx, f))
+	jobs, err := a.lists.Jobs(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return e, err
 	}
-	history, err := a.Lists.History(ctx, filterVisible(ctx, f))
+	history, err := a.lists.History(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return e, err
 	}
-	e.Jobs, e.History = pageOf(jobs, a.whole), pageOf(history, wholeEnded)
-	e.Alerts, err = a.alerts(ctx, f)
+	e.Jobs, e.History = pageOf(jobs, a.view.whole), pageOf(history, wholeEnded)
+	e.Alerts, err = a.alerts.alerts(ctx, f)
 	return e, err
+}
+
+// Cancelled is the number of cancelled jobs.
+type Cancelled struct {
+	Cancelled int `json:"cancelled"`
+}
+
+func (a *entityAPI) cancelJobs(ctx context.Context, in *EntityPath) (Cancelled, error) {
+	n, err := a.desk.CancelEntity(ctx, string(in.Entity), string(in.Key))
+	return Cancelled{n}, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"log/slog"
 	"mime"
 	"net/http"
 	"slices"
@@ -163,8 +164,18 @@ func (in *eventIn) size() int {
 	return n
 }
 
-func (a *api) mountEvents() {
-	register(a, operation{
+// eventAPI has the operation that publishes events.
+type eventAPI struct {
+	wire     EventPublisher
+	book     Book
+	quotas   *quotaAPI
+	matching chan struct{} // bounds the events that are matched for their senders
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+func (a *eventAPI) register(all *operations) {
+	register(all, operation{
 		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
 		Says: "The answer comes once the event is durable in the stream that takes its subject in. " +
 			"The headers ce-*, Content-Type, traceparent and tracestate go with it.",
@@ -174,10 +185,10 @@ func (a *api) mountEvents() {
 			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
 			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 		}},
-	}, withBody(a.event))
+	}, withBody(a.publish))
 }
 
-func (a *api) event(ctx context.Context, in *eventIn) (PublishResult, error) {
+func (a *eventAPI) publish(ctx context.Context, in *eventIn) (PublishResult, error) {
 	key, subject := cmp.Or(in.NATSID, in.ID), string(in.Subject)
 	if err := principalOf(ctx).publish(subject); err != nil {
 		return PublishResult{}, err
@@ -185,10 +196,10 @@ func (a *api) event(ctx context.Context, in *eventIn) (PublishResult, error) {
 	if key != "" {
 		in.header[senderIDHeader] = []string{key}
 	}
-	if err := a.withinQuota(ctx, in.size()); err != nil {
+	if err := a.quotas.withinQuota(ctx, in.size()); err != nil {
 		return PublishResult{}, err
 	}
-	stream, seq, repeated, err := a.Wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))
+	stream, seq, repeated, err := a.wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))
 	if err != nil {
 		return PublishResult{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
@@ -197,7 +208,7 @@ func (a *api) event(ctx context.Context, in *eventIn) (PublishResult, error) {
 		taken.Seq = 0
 	}
 	a.meaning(ctx, &taken, futurejobs.Event{
-		Stream: stream, Subject: subject, Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
+		Stream: stream, Subject: subject, Seq: seq, At: a.now(), Header: in.header, Data: in.RawBody,
 	})
 	return taken, nil
 }
@@ -215,9 +226,9 @@ func eventID(sender access.Actor, subject, key string) string {
 }
 
 // meaning adds the predicted effects of a stored event. If the rules cannot be refreshed, it uses those known before.
-func (a *api) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
-	if err := a.Book.Refresh(ctx); err != nil {
-		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
+func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
+	if err := a.book.Refresh(ctx); err != nil {
+		a.log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
 	wait := time.NewTimer(matchWait)
 	defer wait.Stop()
@@ -231,7 +242,7 @@ func (a *api) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Ev
 		return
 	}
 	v := principalOf(ctx)
-	effects, refusals, isWhole := a.Book.Foresee(e)
+	effects, refusals, isWhole := a.book.Foresee(e)
 	taken.Unmatched = !isWhole
 	for _, effect := range effects {
 		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}

@@ -80,25 +80,30 @@ type HandlerAnswer struct {
 	Alerts  []alerts.Draft  `json:"alerts" nullable:"false"`
 }
 
-func (a *api) mountHandlers() {
-	register(a, operation{
+// handlerAPI has the operations on handlers.
+type handlerAPI struct {
+	handlers Handlers // nil: the node has none
+}
+
+func (a *handlerAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-handlers", Tag: tagNode, Method: "GET", Path: "/handlers", Does: "lists the handlers that rules want, and who answers for them",
 		Says:  "Services are asked who they are, for up to a second. How they did is as the node knows it that answers.",
 		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.handlerRoll))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "test-handler", Tag: tagNode, Method: "POST", Path: "/handlers/{name}/test", Does: "asks a handler once about a check that is made up, and says what is wrong with its answer",
 		Says: "The check is marked as asked by a person (manual), and nothing comes of it. It is that of a rule that names the handler, where there is one. " +
 			"A handler with effects (at_most_once) is not asked.",
 		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, withBody(a.testHandler))
+	}, withBody(a.test))
 }
 
-func (a *api) handlerRoll(ctx context.Context, _ *nothing) (HandlerList, error) {
-	if a.Handlers == nil {
+func (a *handlerAPI) list(ctx context.Context, _ *nothing) (HandlerList, error) {
+	if a.handlers == nil {
 		return HandlerList{Items: []Handler{}}, nil
 	}
-	return a.Handlers.List(ctx)
+	return a.handlers.List(ctx)
 }
 
 // handlerTrialIn has the handler and the check of a test.
@@ -107,9 +112,9 @@ type handlerTrialIn struct {
 	Body HandlerTestRequest
 }
 
-func (a *api) testHandler(ctx context.Context, in *handlerTrialIn) (HandlerTestResult, error) {
-	if a.Handlers == nil {
+func (a *handlerAPI) test(ctx context.Context, in *handlerTrialIn) (HandlerTestResult, error) {
+	if a.handlers == nil {
 		return HandlerTestResult{}, problem(http.StatusNotFound, "this node has no handlers")
 	}
-	return a.Handlers.TryHandler(ctx, string(in.Name), in.Body)
+	return a.handlers.TryHandler(ctx, string(in.Name), in.Body)
 }

@@ -32,8 +32,18 @@ type Readiness struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-func (a *api) readiness(ctx context.Context) Readiness {
-	out := Readiness{Ready: true, Fine: true, Conditions: a.Health(ctx)}
+// readinessPages serves the conditions of the node.
+type readinessPages struct {
+	*responder
+	health Health
+	auth   *authenticator
+	now    func() time.Time
+	logged conditionLog
+	last   verdict
+}
+
+func (a *readinessPages) readiness(ctx context.Context) Readiness {
+	out := Readiness{Ready: true, Fine: true, Conditions: a.health(ctx)}
 	for _, c := range out.Conditions {
 		out.Ready = out.Ready && (c.OK || !c.Vital)
 		out.Fine = out.Fine && c.OK
@@ -56,20 +66,20 @@ type loggedCondition struct {
 }
 
 // logChanges logs the cause of a broken condition once, not with each probe, and its recovery.
-func (a *api) logChanges(ctx context.Context, conditions []Condition) {
-	a.troubles.mu.Lock()
-	defer a.troubles.mu.Unlock()
-	now := a.Now()
+func (a *readinessPages) logChanges(ctx context.Context, conditions []Condition) {
+	a.logged.mu.Lock()
+	defer a.logged.mu.Unlock()
+	now := a.now()
 	for _, c := range conditions {
-		last, known := a.troubles.known[c.Name]
+		last, known := a.logged.known[c.Name]
 		switch {
 		case c.OK && known:
-			delete(a.troubles.known, c.Name)
-			a.Log.InfoContext(ctx, "in order again", "condition", c.Name)
+			delete(a.logged.known, c.Name)
+			a.log.InfoContext(ctx, "in order again", "condition", c.Name)
 		case c.OK || c.Err == nil:
 		case !known || (last.text != c.Err.Error() && now.Sub(last.at) >= sayAgain):
-			a.troubles.known[c.Name] = loggedCondition{c.Err.Error(), now}
-			a.Log.ErrorContext(ctx, "not in order", "condition", c.Name, "err", c.Err)
+			a.logged.known[c.Name] = loggedCondition{c.Err.Error(), now}
+			a.log.ErrorContext(ctx, "not in order", "condition", c.Name, "err", c.Err)
 		}
 	}
 }
@@ -86,14 +96,14 @@ type verdict struct {
 
 // lastReadiness returns a readiness of at most verdictAge ago. Of concurrent requests, one runs the checks; the others
 // get the result even if that one's client disconnects.
-func (a *api) lastReadiness(ctx context.Context) Readiness {
-	a.verdict.mu.Lock()
-	defer a.verdict.mu.Unlock()
-	if age := a.Now().Sub(a.verdict.found); a.verdict.found.IsZero() || age < 0 || age >= verdictAge {
-		a.verdict.last = a.readiness(context.WithoutCancel(ctx))
-		a.verdict.found = a.Now()
+func (a *readinessPages) lastReadiness(ctx context.Context) Readiness {
+	a.last.mu.Lock()
+	defer a.last.mu.Unlock()
+	if age := a.now().Sub(a.last.found); a.last.found.IsZero() || age < 0 || age >= verdictAge {
+		a.last.last = a.readiness(context.WithoutCancel(ctx))
+		a.last.found = a.now()
 	}
-	return a.verdict.last
+	return a.last.last
 }
 
 // public returns the part for callers without a token: the verdict, and the kinds of broken conditions. Details name
@@ -110,11 +120,11 @@ func (r Readiness) public() Readiness {
 }
 
 // seesDetails reports whether the caller may see the details of conditions, since they concern all rules.
-func (a *api) seesDetails(r *http.Request) bool {
+func (a *readinessPages) seesDetails(r *http.Request) bool {
 	v := principalOf(r.Context()) // set for a request that a page makes
 	if v.anonymous() {
 		var err error
-		if v, err = a.visitor(r); err != nil {
+		if v, err = a.auth.visitor(r); err != nil {
 			return false
 		}
 	}
@@ -122,7 +132,7 @@ func (a *api) seesDetails(r *http.Request) bool {
 }
 
 // ready answers 503 if a vital condition is broken; with ?all, if any condition is.
-func (a *api) ready(w http.ResponseWriter, r *http.Request) {
+func (a *readinessPages) ready(w http.ResponseWriter, r *http.Request) {
 	var answer Readiness
 	if a.seesDetails(r) {
 		answer = a.readiness(r.Context())

@@ -37,20 +37,24 @@ type historyIn struct {
 	Paging
 }
 
-func (a *api) mountHistory() {
-	register(a, operation{
+// historyAPI has the operation on ended jobs.
+type historyAPI struct {
+	lists HistoryReader
+}
+
+func (a *historyAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-history", Tag: tagJobs, Method: "GET", Path: "/history", Does: "lists ended jobs, newest first",
 		Scope: access.Read, Reach: reachFiltered,
 	}, withBody(func(ctx context.Context, in *historyIn) (Page[Ended], error) {
 		f := in.page(in.filter())
 		f.Outcome, f.After, f.Before = checks.Outcome(in.Outcome), in.EndedAfter.UTC(), in.EndedBefore.UTC()
-		return a.history(ctx, f)
+		return a.list(ctx, f)
 	}))
-	a.mountOutcomes()
 }
 
-func (a *api) history(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
-	p, err := a.Lists.History(ctx, filterVisible(ctx, f))
+func (a *historyAPI) list(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
+	p, err := a.lists.History(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Ended]{}, err
 	}

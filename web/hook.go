@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -16,13 +17,23 @@ import (
 
 const hooksPath = "/hooks/"
 
+// hookReceiver takes webhooks in.
+type hookReceiver struct {
+	*responder
+	hooks    func(name string) *webhooks.Webhook
+	wire     EventPublisher
+	repeats  *idempotency
+	unproven *places[netip.Prefix] // by their client
+	now      func() time.Time
+}
+
 // hook publishes a third party's webhook as an event on the hook's subject. It requires a signature instead of a token.
 //
 //  1. The request proves its origin.
 //  2. A repeat gets the first answer, for as long as answers are kept, even from another sender.
 //  3. The hook answers success after the event is durable. Any other answer lets the sender try again.
-func (a *api) hook(w http.ResponseWriter, r *http.Request) {
-	h := a.Hooks(chi.URLParam(r, "name"))
+func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
+	h := a.hooks(chi.URLParam(r, "name"))
 	if h == nil {
 		a.fail(w, r, problem(http.StatusNotFound, "there is no hook of this name; the file that --hooks names has them"))
 		return
@@ -38,7 +49,7 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256([]byte(h.Name + "\x00" + id))
 	once := "hook-" + hex.EncodeToString(sum[:])
-	before, err := a.Memory.Begin(r.Context(), once, sum)
+	before, err := a.repeats.memory.Begin(r.Context(), once, sum)
 	switch {
 	case errors.Is(err, access.ErrRunning):
 		a.fail(w, r, problem(http.StatusConflict, "the same webhook is being taken in at this moment; send it again in a minute"))
@@ -47,12 +58,12 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		a.first(w, r, once, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
+		a.repeats.first(w, r, once, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
 	}
 }
 
 // proven reads a webhook once it has a place, and verifies its signature. id is that of webhooks.Webhook.Verify.
-func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
+func (a *hookReceiver) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
 	client := guesserOf(r)
 	if full := a.unproven.take(client); full != nil {
 		return nil, "", full
@@ -63,14 +74,14 @@ func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook
 	if !whole {
 		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes)
 	}
-	id, err = h.Verify(r.Header.Get, body, a.Now())
+	id, err = h.Verify(r.Header.Get, body, a.now())
 	return body, id, err
 }
 
 // takeHook publishes a webhook, and answers after it is durable. Its id is distinct from those of other hooks and
 // tokens.
-func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook, body []byte, id string) {
-	stream, seq, repeated, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
+func (a *hookReceiver) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook, body []byte, id string) {
+	stream, seq, repeated, err := a.wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
 	if err != nil {
 		a.fail(w, r, err)
 		return

@@ -44,6 +44,12 @@ func onceParameter() *huma.Param {
 	}
 }
 
+// idempotency answers repeated requests as the first ones.
+type idempotency struct {
+	*responder
+	memory IdempotencyStore // nil: a request with a key is refused
+}
+
 // idempotent answers a repeated request with the first answer.
 //
 //  1. The first request with a key is executed. Keys are separate by sender and address, and so are the hashes of their
@@ -51,7 +57,7 @@ func onceParameter() *huma.Param {
 //  2. A successful answer is stored before it is sent.
 //  3. Any other answer frees the key: a client may correct its request, or try again after an outage of the database,
 //     under the same key.
-func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
+func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	key := ctx.Header(onceHeader)
 	if !o.Once || key == "" {
@@ -69,7 +75,7 @@ func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	id, began := onceID(r, key), sha256.Sum256(body)
-	before, err := a.Memory.Begin(ctx.Context(), id, began)
+	before, err := a.memory.Begin(ctx.Context(), id, began)
 	switch {
 	case err != nil:
 		a.fail(w, r, err)
@@ -82,11 +88,11 @@ func (a *api) idempotent(ctx huma.Context, next func(huma.Context)) {
 	}
 }
 
-func (a *api) wrongKey(key string) error {
+func (a *idempotency) wrongKey(key string) error {
 	switch {
 	case len(key) > maxOnceKey:
 		return refused("header."+onceHeader, "the key is over the limit of %d bytes", maxOnceKey)
-	case a.Memory == nil:
+	case a.memory == nil:
 		return refused("header."+onceHeader, "this node keeps no answers; send the request without the key")
 	}
 	return nil
@@ -115,7 +121,7 @@ func keyOf(parts ...string) string {
 }
 
 // first executes the request, and stores the answer.
-func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
+func (a *idempotency) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
 	kept := &recordedResponse{header: w.Header(), status: http.StatusOK}
 	finished := false
 	defer func() {
@@ -124,8 +130,8 @@ func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(h
 		}
 		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()
-		if err := a.Memory.Forget(late, id); err != nil {
-			a.Log.ErrorContext(late, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
+		if err := a.memory.Forget(late, id); err != nil {
+			a.log.ErrorContext(late, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
 		}
 	}()
 	do(kept)
@@ -133,13 +139,13 @@ func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(h
 		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()
 		finished = true // it was executed, and must not be executed again
-		if err := a.Memory.Finish(late, id, kept.reply()); err != nil {
-			a.Log.ErrorContext(late, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
+		if err := a.memory.Finish(late, id, kept.reply()); err != nil {
+			a.log.ErrorContext(late, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
 		}
 	}
 	w.WriteHeader(kept.status)
 	if _, err := w.Write(kept.body.Bytes()); err != nil {
-		a.Log.DebugContext(r.Context(), "the client left before the answer", "path", r.URL.Path, "err", err)
+		a.log.DebugContext(r.Context(), "the client left before the answer", "path", r.URL.Path, "err", err)
 	}
 }
 

@@ -111,10 +111,16 @@ func heldForGood(book Book, rule string, next, now time.Time) bool {
 	return err == nil && newest.HeldForever(next, now)
 }
 
-func (a *api) pending(l futurejobs.ListedJob) Job {
+// jobView shows pending jobs, with what their rules say of them now.
+type jobView struct {
+	book Book
+	now  func() time.Time
+}
+
+func (a *jobView) pending(l futurejobs.ListedJob) Job {
 	j := newJob(l)
-	now := a.Now()
-	j.NextCheckAt = NextLook(a.Book, l.Rule, l.Job, now)
+	now := a.now()
+	j.NextCheckAt = NextLook(a.book, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil, j.SnoozeIdle = l.SnoozedUntil, a.isIdle(l)
@@ -123,14 +129,14 @@ func (a *api) pending(l futurejobs.ListedJob) Job {
 }
 
 // isIdle reports whether a snooze delays no check. For a deleted rule it returns false.
-func (a *api) isIdle(l futurejobs.ListedJob) bool {
-	newest, err := a.Book.Newest(l.Rule)
+func (a *jobView) isIdle(l futurejobs.ListedJob) bool {
+	newest, err := a.book.Newest(l.Rule)
 	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
 }
 
 // stepsOf returns the number of steps of a job's rule; 0 if unknown.
-func (a *api) stepsOf(l futurejobs.ListedJob) int {
-	newest, err := a.Book.Newest(l.Rule)
+func (a *jobView) stepsOf(l futurejobs.ListedJob) int {
+	newest, err := a.book.Newest(l.Rule)
 	if err != nil || newest.Engine().Version != l.Version {
 		return 0
 	}
@@ -138,7 +144,7 @@ func (a *api) stepsOf(l futurejobs.ListedJob) int {
 }
 
 // whole returns a pending job with its event, state and trail.
-func (a *api) whole(l futurejobs.ListedJob) Job {
+func (a *jobView) whole(l futurejobs.ListedJob) Job {
 	j := a.pending(l)
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
@@ -149,30 +155,41 @@ func (a *api) whole(l futurejobs.ListedJob) Job {
 	return j
 }
 
-// mountJobs registers the operations on pending jobs.
-func (a *api) mountJobs() {
-	register(a, operation{
+// jobAPI has the operations on pending jobs.
+type jobAPI struct {
+	lists   JobReader
+	view    *jobView
+	actions *jobActionAPI
+	bulk    *bulkAPI
+	now     func() time.Time
+}
+
+// register registers the operations on pending jobs.
+func (a *jobAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Does: "lists pending jobs, next due first",
 		Says:  "A job that is looked at between two pages may come again, later; none that stays as it is comes twice or is left out.",
 		Scope: access.Read, Reach: reachFiltered,
-	}, withBody(a.jobList))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Does: "begins a wait by hand",
 		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
-	}, withBody(a.createJob))
-	a.mountBulk()
-	addKeyed(a, operation{
+	}, withBody(a.actions.create))
+	a.bulk.register(all)
+	addKeyed(all, operation{
 		ID: "get-job", Method: "GET", Does: "shows a pending job", Scope: access.Read,
-	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.job(ctx, of.ref) }))
-	addKeyed(a, operation{
+	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.get(ctx, of.ref) }))
+	addKeyed(all, operation{
 		ID: "cancel-job", Method: "DELETE", Does: "ends a wait", Says: "What was said about it is closed by an alert.", Scope: access.Rules,
-	}, "", noContent(func(ctx context.Context, of *keyRef) error { return notPending(a.Desk.Cancel(ctx, of.rule, of.key)) }))
-	addKeyed(a, operation{
+	}, "", noContent(func(ctx context.Context, of *keyRef) error {
+		return notPending(a.actions.desk.Cancel(ctx, of.rule, of.key))
+	}))
+	addKeyed(all, operation{
 		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.OnCall, Once: true,
 		Says: "The look may end the job, if what is waited for has happened. It takes no step and does not count.",
-	}, "/check", withBody(func(ctx context.Context, of *keyRef) (CheckResult, error) { return a.check(ctx, of.ref) }))
-	a.mountSnooze()
+	}, "/check", withBody(func(ctx context.Context, of *keyRef) (CheckResult, error) { return a.actions.check(ctx, of.ref) }))
+	a.actions.registerSnooze(all)
 }
 
 // jobListIn has the filters of a job list.
@@ -185,30 +202,30 @@ type jobListIn struct {
 	Paging
 }
 
-func (a *api) jobList(ctx context.Context, in *jobListIn) (Page[Job], error) {
+func (a *jobAPI) list(ctx context.Context, in *jobListIn) (Page[Job], error) {
 	f := in.page(in.filter())
 	f.KeyPrefix = string(in.KeyPrefix)
 	f.DueAfter, f.DueBefore = in.DueAfter.UTC(), in.DueBefore.UTC()
-	if now := a.Now().UTC(); in.Overdue && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
+	if now := a.now().UTC(); in.Overdue && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
 		f.DueBefore = now
 	}
 	return a.jobs(ctx, f)
 }
 
-func (a *api) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], error) {
-	p, err := a.Lists.Jobs(ctx, filterVisible(ctx, f))
+func (a *jobAPI) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], error) {
+	p, err := a.lists.Jobs(ctx, filterVisible(ctx, f))
 	if err != nil {
 		return Page[Job]{}, err
 	}
-	return pageOf(p, a.pending), nil
+	return pageOf(p, a.view.pending), nil
 }
 
-func (a *api) job(ctx context.Context, of ref) (Job, error) {
-	l, err := a.Lists.Job(ctx, of.rule, of.key)
+func (a *jobAPI) get(ctx context.Context, of ref) (Job, error) {
+	l, err := a.lists.Job(ctx, of.rule, of.key)
 	if err != nil {
 		return Job{}, notPending(err)
 	}
-	return a.whole(l), nil
+	return a.view.whole(l), nil
 }
 
 func notPending(err error) error {

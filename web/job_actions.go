@@ -40,11 +40,18 @@ type NewJobBody struct {
 	Since time.Time       `json:"since,omitzero" doc:"When the wait began; absent: now." example:"2026-01-31T15:04:05Z"`
 }
 
-func (a *api) createJob(ctx context.Context, in *struct{ Body NewJobBody }) (Job, error) {
+// jobActionAPI has the operations that change jobs.
+type jobActionAPI struct {
+	desk JobActions
+	view *jobView
+	now  func() time.Time
+}
+
+func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body NewJobBody }) (Job, error) {
 	if err := principalOf(ctx).requireRule(access.Rules, string(in.Body.Rule)); err != nil {
 		return Job{}, err
 	}
-	l, err := a.Desk.Create(ctx, NewJob{
+	l, err := a.desk.Create(ctx, NewJob{
 		Rule: string(in.Body.Rule), Key: string(in.Body.Key), Event: in.Body.Event, Since: in.Body.Since.UTC(),
 	})
 	var wrong rules.Problems
@@ -54,7 +61,7 @@ func (a *api) createJob(ctx context.Context, in *struct{ Body NewJobBody }) (Job
 	if err != nil {
 		return Job{}, err
 	}
-	return a.whole(l), nil
+	return a.view.whole(l), nil
 }
 
 // jobInvalid returns the problem of a job that its rule refuses.
@@ -78,8 +85,8 @@ type CheckResult struct {
 	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again; absent as in the job."`
 }
 
-func (a *api) check(ctx context.Context, of ref) (CheckResult, error) {
-	l, err := a.Desk.Check(ctx, of.rule, of.key)
+func (a *jobActionAPI) check(ctx context.Context, of ref) (CheckResult, error) {
+	l, err := a.desk.Check(ctx, of.rule, of.key)
 	return l, notPending(err)
 }
 
@@ -89,19 +96,19 @@ type SnoozeBody struct {
 	For   string    `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
 }
 
-func (a *api) mountSnooze() {
+func (a *jobActionAPI) registerSnooze(all *operations) {
 	inPath, inQuery := operation{
 		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.OnCall, Once: true,
 		Says: "It is not looked at before; a next look that is later anyhow stays where it is, and snooze_idle says so. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
 	}.keyed("/snooze")
-	register(a, inPath, withBody(func(ctx context.Context, in *struct {
+	register(all, inPath, withBody(func(ctx context.Context, in *struct {
 		JobPath
 		Body SnoozeBody
 	},
 	) (Job, error) {
 		return a.snooze(ctx, in.named(), in.Body)
 	}))
-	register(a, inQuery, withBody(func(ctx context.Context, in *struct {
+	register(all, inQuery, withBody(func(ctx context.Context, in *struct {
 		JobQuery
 		Body SnoozeBody
 	},
@@ -110,12 +117,12 @@ func (a *api) mountSnooze() {
 	}))
 }
 
-func (a *api) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) {
-	until, err := body.until(a.Now())
+func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) {
+	until, err := body.until(a.now())
 	if err != nil {
 		return Job{}, err
 	}
-	l, err := a.Desk.Snooze(ctx, of.rule, of.key, until.UTC())
+	l, err := a.desk.Snooze(ctx, of.rule, of.key, until.UTC())
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {
 		return Job{}, jobInvalid(wrong)
@@ -123,7 +130,7 @@ func (a *api) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) 
 	if err != nil {
 		return Job{}, notPending(err)
 	}
-	return a.whole(l), nil
+	return a.view.whole(l), nil
 }
 
 // until returns the end of the snooze.
@@ -138,23 +145,4 @@ func (b SnoozeBody) until(now time.Time) (time.Time, error) {
 		return now, refused("body.until", "%s has passed; a job rests until an instant to come", until.Format(time.RFC3339))
 	}
 	return until, nil
-}
-
-// Cancelled is the number of cancelled jobs.
-type Cancelled struct {
-	Cancelled int `json:"cancelled"`
-}
-
-// mountCancelEntity registers the only operation on jobs of several rules.
-func (a *api) mountCancelEntity() {
-	register(a, operation{
-		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Does: "ends all waits for an entity's key",
-		Says:  "Those of every rule; what was said about them is closed by alerts. No job is no error: none is cancelled.",
-		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK,
-	}, withBody(a.cancelEntity))
-}
-
-func (a *api) cancelEntity(ctx context.Context, in *EntityPath) (Cancelled, error) {
-	n, err := a.Desk.CancelEntity(ctx, string(in.Entity), string(in.Key))
-	return Cancelled{n}, err
 }

@@ -67,18 +67,23 @@ type bulkIn struct {
 	RawBody []byte
 }
 
-func (a *api) mountBulk() {
-	register(a, operation{
+// bulkAPI has the operation that creates many jobs.
+type bulkAPI struct {
+	desk JobActions
+}
+
+func (a *bulkAPI) register(all *operations) {
+	register(all, operation{
 		ID: "create-jobs", Tag: tagJobs, Method: "POST", Path: "/jobs/bulk", Does: "begins up to 10,000 waits by hand",
 		Says: "Each line of the body is an object as POST /jobs takes it (NDJSON). All waits begin in one transaction: where the answer is a problem, none did. " +
 			"A line that is refused keeps no other out, and a key that is waited for stays as it is, so the same body may be sent again. " +
 			"Up to 16 MiB in all and 256 KiB a line. The audit has one line for each rule, with how many waits of it began.",
-		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: make(chan struct{}, bulkTurns),
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: newBulkTurns(),
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
 		RequestBody: &huma.RequestBody{Required: true, Description: "A JSON object a line.", Content: map[string]*huma.MediaType{
 			lineType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: bulkExample},
 		}},
-	}, withBody(a.createJobs))
+	}, withBody(a.create))
 }
 
 // lineExample is a line, and bulkExample a body.
@@ -89,7 +94,7 @@ const (
 `
 )
 
-func (a *api) createJobs(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
+func (a *bulkAPI) create(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
 	if isForm(in.Type) {
 		return BulkAnswer{}, problem(http.StatusUnsupportedMediaType, "%s is not read here; send a JSON object a line as %s (with curl: -H 'Content-Type: %[2]s' --data-binary @FILE)", in.Type, lineType)
 	}
@@ -97,7 +102,7 @@ func (a *api) createJobs(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
 	if err != nil {
 		return BulkAnswer{}, err
 	}
-	begun, err := a.Desk.CreateAll(ctx, read.jobs)
+	begun, err := a.desk.CreateAll(ctx, read.jobs)
 	if err != nil {
 		return BulkAnswer{}, err
 	}

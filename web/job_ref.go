@@ -28,10 +28,10 @@ func (q JobQuery) named() ref { return ref{string(q.Rule), string(q.Key)} }
 
 // addKeyed registers an operation on a job in its two forms: with the key in the path, and with the key in the query.
 // after follows the job in the path.
-func addKeyed[Out any](a *api, o operation, after string, do func(context.Context, *keyRef) (*Out, error)) {
+func addKeyed[Out any](all *operations, o operation, after string, do func(context.Context, *keyRef) (*Out, error)) {
 	inPath, inQuery := o.keyed(after)
-	register(a, inPath, func(ctx context.Context, in *JobPath) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
-	register(a, inQuery, func(ctx context.Context, in *JobQuery) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
+	register(all, inPath, func(ctx context.Context, in *JobPath) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
+	register(all, inQuery, func(ctx context.Context, in *JobQuery) (*Out, error) { return do(ctx, &keyRef{in.named()}) })
 }
 
 // keyed returns the two forms of an operation on a job.

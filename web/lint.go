@@ -20,10 +20,16 @@ type lintIn struct {
 	RawBody []byte `contentType:"application/yaml"`
 }
 
-// lintRule tests a lookup with its source only if the caller may write rules, since the source's answer reveals its
+// lintAPI has the operation that checks the text of a rule.
+type lintAPI struct {
+	rules  Rules
+	trials *places[tokenRef]
+}
+
+// lint tests a lookup with its source only if the caller may write rules, since the source's answer reveals its
 // tables.
-func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
-	_, err := a.Rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
+func (a *lintAPI) lint(ctx context.Context, in *lintIn) (Lint, error) {
+	_, err := a.rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
 		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
 	})
 	return lintOf(err)

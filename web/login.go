@@ -25,13 +25,19 @@ var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
 // loginPath is the path of the login page.
 const loginPath = "/login"
 
-// loginForm serves the login page. It fills in a token from the URL, as in the link that the node prints with its first
+// loginPages logs browsers in and out with tokens.
+type loginPages struct {
+	*responder
+	auth *authenticator
+}
+
+// form serves the login page. It fills in a token from the URL, as in the link that the node prints with its first
 // token; the user still has to press the button. If a page of another site links here, the token is left out: it may be
 // that site's.
-func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
+func (a *loginPages) form(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
 	next := nextOf(asked)
-	if a.Open(r.Context()) {
+	if a.auth.open(r.Context()) {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
@@ -42,7 +48,7 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 	if a.isNamed(w, r, next) {
 		return
 	}
-	if v, err := a.visitor(r); err == nil {
+	if v, err := a.auth.visitor(r); err == nil {
 		in.Name = v.token.Name
 	}
 	a.loginPage(w, r, http.StatusOK, in)
@@ -50,11 +56,11 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 
 // isNamed answers a request with a person named by a proxy, since that person cannot log in: with the requested page, or
 // the reason for a refusal.
-func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool {
+func (a *loginPages) isNamed(w http.ResponseWriter, r *http.Request, next string) bool {
 	if _, named := namedBy(r.Context()); !named || r.Header.Get("Authorization") != "" {
 		return false
 	}
-	if _, err := a.visitor(r); err != nil {
+	if _, err := a.auth.visitor(r); err != nil {
 		a.fail(w, r, err)
 	} else {
 		http.Redirect(w, r, next, http.StatusSeeOther)
@@ -63,12 +69,12 @@ func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool 
 }
 
 // login creates a session for the token in the form, sets the browser's cookie and redirects to the next page.
-func (a *api) login(w http.ResponseWriter, r *http.Request) {
+func (a *loginPages) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	secret := strings.TrimSpace(r.PostFormValue("token"))
 	next := nextOf(r.PostForm)
 	switch {
-	case a.Open(r.Context()):
+	case a.auth.open(r.Context()):
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	case a.isNamed(w, r, next):
@@ -81,15 +87,15 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 }
 
 // letIn sets the cookie of a new session, ends the browser's previous session, and redirects.
-func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin func(context.Context) (access.Session, string, error)) {
+func (a *loginPages) letIn(w http.ResponseWriter, r *http.Request, next string, begin func(context.Context) (access.Session, string, error)) {
 	session, sessionSecret, err := begin(r.Context())
 	p := a.problemOf(err)
 	switch {
 	case err == nil:
 		if err := a.leave(r); err != nil { // the previous session expires by itself
-			a.Log.WarnContext(r.Context(), "session before the login not ended", "err", err)
+			a.log.WarnContext(r.Context(), "session before the login not ended", "err", err)
 		}
-		http.SetCookie(w, a.cookie(r, sessionSecret, session.ExpiresAt))
+		http.SetCookie(w, a.auth.cookies.session(r, sessionSecret, session.ExpiresAt))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case p.Status == http.StatusUnauthorized:
 		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: "This token is unknown, expired or revoked."})
@@ -102,41 +108,41 @@ func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin f
 }
 
 // enter creates a session for a token. It counts refusals.
-func (a *api) enter(r *http.Request, secret string) (access.Session, string, error) {
-	if a.Keeper == nil {
+func (a *loginPages) enter(r *http.Request, secret string) (access.Session, string, error) {
+	if a.auth.keeper == nil {
 		return access.Session{}, "", access.ErrDenied
 	}
 	shown := credential{secret, byLogin}
-	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+	if err := a.auth.guesses.check(r, a.auth.keeper, shown); err != nil {
 		return access.Session{}, "", err
 	}
-	session, sessionSecret, err := a.Keeper.Login(r.Context(), secret, clientAddr(r.Context()), r.UserAgent())
+	session, sessionSecret, err := a.auth.keeper.Login(r.Context(), secret, clientAddr(r.Context()), r.UserAgent())
 	if errors.Is(err, access.ErrDenied) {
-		a.guesses.refused(r, shown)
+		a.auth.guesses.refused(r, shown)
 	}
 	return session, sessionSecret, err
 }
 
 // leave ends the browser's session, if it has one, even if its person has lost all permissions.
-func (a *api) leave(r *http.Request) error {
-	cookie, _ := r.Cookie(a.sessionCookie(r)) // the only error is a missing cookie
-	if cookie == nil || a.Keeper == nil {
+func (a *loginPages) leave(r *http.Request) error {
+	cookie, _ := r.Cookie(a.auth.cookies.sessionCookie(r)) // the only error is a missing cookie
+	if cookie == nil || a.auth.keeper == nil {
 		return nil
 	}
 	shown := credential{cookie.Value, bySession}
-	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+	if err := a.auth.guesses.check(r, a.auth.keeper, shown); err != nil {
 		return orNone(err)
 	}
-	session, _, err := a.Keeper.Resume(r.Context(), shown.secret)
+	session, _, err := a.auth.keeper.Resume(r.Context(), shown.secret)
 	if err != nil {
 		if errors.Is(err, access.ErrDenied) {
-			a.guesses.refused(r, shown)
+			a.auth.guesses.refused(r, shown)
 		}
 		return orNone(err)
 	}
 	name, holder := session.Holder()
 	ctx := access.As(r.Context(), access.Actor{Name: name, TokenID: holder, Addr: clientAddr(r.Context())})
-	if err := a.Keeper.EndSession(ctx, session.ID); err != nil && !errors.Is(err, access.ErrNoSession) {
+	if err := a.auth.keeper.EndSession(ctx, session.ID); err != nil && !errors.Is(err, access.ErrNoSession) {
 		return fmt.Errorf("log out: %w", err)
 	}
 	return nil
@@ -152,9 +158,9 @@ func orNone(err error) error {
 
 // logout ends the session of the browser. The token stays valid for another login. The browser's cookie is removed even
 // if the node could not end the session and returns an error.
-func (a *api) logout(w http.ResponseWriter, r *http.Request) {
+func (a *loginPages) logout(w http.ResponseWriter, r *http.Request) {
 	err := a.leave(r)
-	gone := a.cookie(r, "", time.Time{})
+	gone := a.auth.cookies.session(r, "", time.Time{})
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
 	if err != nil {
@@ -195,16 +201,6 @@ func nextOf(asked url.Values) string {
 	return next
 }
 
-// cookie returns the session cookie. Scripts cannot read it. Browsers send it when a user follows a link of another site
-// (Lax), so that an alert can be opened from a chat. Such requests change nothing: changes are POSTs, and sameSite
-// refuses those of other sites.
-func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Cookie {
-	return &http.Cookie{
-		Name: a.sessionCookie(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: a.isSecure(r),
-	}
-}
-
 // loginView is the data of the login page.
 type loginView struct {
 	Next    string // page after the login
@@ -216,8 +212,8 @@ type loginView struct {
 }
 
 // loginPage serves the login page.
-func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, in loginView) {
-	if provider := a.provider(); provider != nil {
+func (a *loginPages) loginPage(w http.ResponseWriter, r *http.Request, status int, in loginView) {
+	if provider := a.auth.persons.provider(); provider != nil {
 		in.Title = provider.Title()
 	}
 	a.frame(w, r, PageContent{Name: "login", Title: "Log in", Status: status, Alone: true}, loginTemplate, in)

@@ -30,13 +30,19 @@ const (
 	writeTime  = 45 * time.Second
 )
 
+// middlewares has the steps of a request that need nothing but an answer for a refusal.
+type middlewares struct {
+	*responder
+	publicURL string
+}
+
 // access logs each request at level debug.
-func (a *api) access(next http.Handler) http.Handler {
+func (a *middlewares) access(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
-			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
+			a.log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
 				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
 		}()
 		next.ServeHTTP(seen, r)
@@ -57,7 +63,7 @@ func logged(path string) string {
 
 // recoverPanics turns a panic into a problem, once, in the log and in the answer. It cuts the connection only if a part
 // of the answer was sent.
-func (a *api) recoverPanics(next http.Handler) http.Handler {
+func (a *middlewares) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		late := &lateWriter{ResponseWriter: w}
 		defer func() {
@@ -69,7 +75,7 @@ func (a *api) recoverPanics(next http.Handler) http.Handler {
 			case errors.Is(err, http.ErrAbortHandler):
 				panic(p)
 			case late.begun:
-				a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
+				a.log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
 				panic(http.ErrAbortHandler) // a partial answer must not pass for a complete one
 			default:
 				clear(w.Header())
@@ -110,7 +116,7 @@ func IsLive(r *http.Request) bool {
 
 // sameSite refuses requests that a browser sends from another site, except reads and pings: a page with a ping URL may
 // send pings.
-func (a *api) sameSite() func(http.Handler) http.Handler {
+func (a *middlewares) sameSite() func(http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.AddInsecureBypassPattern(pings.Prefix)
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,8 +126,8 @@ func (a *api) sameSite() func(http.Handler) http.Handler {
 }
 
 // loopback refuses requests for hosts other than this machine.
-func (a *api) loopback() func(http.Handler) http.Handler {
-	public := hostOf(a.PublicURL)
+func (a *middlewares) loopback() func(http.Handler) http.Handler {
+	public := hostOf(a.publicURL)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			host := hostname(r.Host)
@@ -196,18 +202,35 @@ func isLoopback(host string) bool {
 }
 
 // limitConcurrency makes a request wait while all turns of its operation are taken.
-func (a *api) limitConcurrency(ctx huma.Context, next func(huma.Context)) {
+func (a *middlewares) limitConcurrency(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	if o.Turns == nil {
 		next(ctx)
 		return
 	}
-	select {
-	case o.Turns <- struct{}{}:
-		defer func() { <-o.Turns }()
-		next(ctx)
-	case <-ctx.Context().Done():
+	of := principalOf(ctx.Context()).ref()
+	if err := o.Turns.wait(ctx.Context(), of, 1, turnWait); err != nil {
 		r, w := humachi.Unwrap(ctx)
-		a.fail(w, r, problem(http.StatusServiceUnavailable, "%d such requests are being answered, and none of them ended in time; try again", cap(o.Turns)))
+		a.failWith(w, r, a.problemOf(err)) // a full node is no error for the log
+		return
 	}
+	defer o.Turns.leave(of)
+	next(ctx)
+}
+
+// query refuses a query that cannot be parsed or has parameters unknown to the operation, since an ignored parameter
+// would give a wrong answer. It passes the query on in normalized form.
+func (a *middlewares) query(ctx huma.Context, next func(huma.Context)) {
+	r, w := humachi.Unwrap(ctx)
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		a.fail(w, r, refused("query", "the query cannot be read: %v; percent-encode its values", err))
+		return
+	}
+	if wrong := wrongQuery(ctx.Operation(), query); len(wrong) > 0 {
+		a.fail(w, r, problemOfDetails(BadRequest, 400, wrong))
+		return
+	}
+	r.URL.RawQuery = query.Encode()
+	next(ctx)
 }

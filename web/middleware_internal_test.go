@@ -12,7 +12,7 @@ import (
 // TestAnswersThatFail checks that a partly sent answer is cut off, so that it does not pass for a complete one; for any
 // other failed answer, only the problem is sent.
 func TestAnswersThatFail(t *testing.T) {
-	a := &api{Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	a := &middlewares{responder: &responder{log: slog.New(slog.DiscardHandler)}}
 	type answer struct { // the response without its body, read by ask
 		status int
 		header http.Header

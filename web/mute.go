@@ -36,9 +36,15 @@ type Mute struct {
 	EndedBy   string            `json:"ended_by,omitempty" doc:"Who ended it before its time."`
 }
 
-func (a *api) mute(m alerts.Mute) Mute {
+// muteAPI has the operations on mutes.
+type muteAPI struct {
+	mutes Mutes // nil: the node has none
+	now   func() time.Time
+}
+
+func (a *muteAPI) mute(m alerts.Mute) Mute {
 	return Mute{
-		ID: m.ID, Match: m.Match, Reason: m.Reason, Live: m.Live(a.Now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
+		ID: m.ID, Match: m.Match, Reason: m.Reason, Live: m.Live(a.now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
 		EndsAt: m.EndsAt, EndedBy: m.EndedBy,
 	}
 }
@@ -54,21 +60,21 @@ type MuteRequest struct {
 // muteMost is the longest duration of a mute, since an unlimited mute would be forgotten.
 const muteMost = 366 * 24 * time.Hour
 
-func (a *api) mountMutes() {
-	register(a, operation{
+func (a *muteAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Does: "lists mutes, newest first, also those that ended",
 		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.mutes))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Does: "keeps alerts from people for a while",
 		Says:  "What matches is in the stream and in the lists all the same. What was told already is closed when it is over.",
 		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, Once: true,
-	}, withBody(a.createMute))
-	register(a, operation{
+	}, withBody(a.create))
+	register(all, operation{
 		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Does: "ends a mute before its time",
 		Says:  "What it muted is not told afterwards.",
 		Scope: access.OnCall, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, noContent(a.endMute))
+	}, noContent(a.end))
 }
 
 // muteListIn selects a page of the mutes.
@@ -77,12 +83,12 @@ type muteListIn struct {
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-func (a *api) mutes(ctx context.Context, in *muteListIn) (Page[Mute], error) {
+func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) {
 	page := Page[Mute]{Items: []Mute{}}
-	if a.Mutes == nil {
+	if a.mutes == nil {
 		return page, nil
 	}
-	all, err := a.Mutes.Mutes(ctx)
+	all, err := a.mutes.Mutes(ctx)
 	if err != nil {
 		return page, err
 	}
@@ -102,15 +108,15 @@ func (a *api) mutes(ctx context.Context, in *muteListIn) (Page[Mute], error) {
 	return page, nil
 }
 
-func (a *api) createMute(ctx context.Context, in *struct{ Body MuteRequest }) (Mute, error) {
-	if a.Mutes == nil {
+func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (Mute, error) {
+	if a.mutes == nil {
 		return Mute{}, noChannels()
 	}
 	m := alerts.Mute{Match: in.Body.Match, Reason: in.Body.Reason}
 	if err := m.Match.Check(); err != nil {
 		return Mute{}, refused("body.match", "%v", err)
 	}
-	now := a.Now()
+	now := a.now()
 	until, err := untilOf(in.Body.Until, in.Body.For, now)
 	if err != nil {
 		return Mute{}, err
@@ -122,18 +128,18 @@ func (a *api) createMute(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
 		return Mute{}, refused("body.until", "%s is not within a year from now; what is to be silent for longer is a matter of the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
-	if m, err = a.Mutes.CreateMute(ctx, m); err != nil {
+	if m, err = a.mutes.CreateMute(ctx, m); err != nil {
 		return Mute{}, err
 	}
 	return a.mute(m), nil
 }
 
-func (a *api) endMute(ctx context.Context, in *struct {
+func (a *muteAPI) end(ctx context.Context, in *struct {
 	ID int64 `path:"id" minimum:"1" doc:"The mute's id." example:"7"`
 },
 ) error {
-	if a.Mutes == nil {
+	if a.mutes == nil {
 		return noChannels()
 	}
-	return a.Mutes.EndMute(ctx, in.ID)
+	return a.mutes.EndMute(ctx, in.ID)
 }

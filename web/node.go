@@ -46,23 +46,29 @@ type Nodes struct {
 	FreeShards []int16 `json:"free_shards" nullable:"false" doc:"That no live node holds."`
 }
 
-func (a *api) mountNodes() {
-	register(a, operation{
-		ID: "list-nodes", Tag: tagNode, Method: "GET", Path: "/nodes", Does: "lists the live nodes and the shards they hold",
-		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.nodes))
+// nodeAPI has the operation on nodes.
+type nodeAPI struct {
+	lists NodeReader
+	now   func() time.Time
 }
 
-func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
-	live, err := a.Lists.Nodes(ctx)
+func (a *nodeAPI) register(all *operations) {
+	register(all, operation{
+		ID: "list-nodes", Tag: tagNode, Method: "GET", Path: "/nodes", Does: "lists the live nodes and the shards they hold",
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.list))
+}
+
+func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
+	live, err := a.lists.Nodes(ctx)
 	if err != nil {
 		return Nodes{}, err
 	}
-	leases, err := a.Lists.Leases(ctx)
+	leases, err := a.lists.Leases(ctx)
 	if err != nil {
 		return Nodes{}, err
 	}
-	due, err := a.Lists.OldestDues(ctx)
+	due, err := a.lists.OldestDues(ctx)
 	if err != nil {
 		return Nodes{}, err
 	}
@@ -82,7 +88,7 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 			out.FreeShards = append(out.FreeShards, l.Shard)
 			continue
 		}
-		out.Items[i].hold(l, due[l.Shard], a.Now())
+		out.Items[i].hold(l, due[l.Shard], a.now())
 	}
 	return out, nil
 }

@@ -52,14 +52,13 @@ A node that is open, as one on loopback is that has no public URL and never had 
 
 A POST that changes something takes an Idempotency-Key: the same request with the same key is answered as it was the first time, for 24 hours.`
 
-// newHuma returns the API that keeps the operations, and a function that encodes its description.
-func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
+// newOperations returns an API without operations, whose routes are added to a router.
+func newOperations(r chi.Router, by *responder, version string) *operations {
 	schemas := huma.NewMapRegistry(schemaPath, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[huma.ErrorModel](), reflect.TypeFor[Problem]())
 	if err := describeDocument(schemas); err != nil {
 		panic(err) // it is built from the program's own schema of rules
 	}
-	version := a.Version
 	if version == "" {
 		version = "dev"
 	}
@@ -76,12 +75,20 @@ func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 		OpenAPI: described, DefaultFormat: "application/json",
 		Formats: map[string]huma.Format{"application/json": wholeJSON, "json": wholeJSON},
 	})
-	return h, sync.OnceValues(func() ([]byte, error) { return json.Marshal(described) })
+	return &operations{responder: by, huma: h, encoded: sync.OnceValues(func() ([]byte, error) { return json.Marshal(described) })}
+}
+
+// operations has the operations of the API, and its description.
+type operations struct {
+	*responder
+	huma    huma.API
+	routes  []Route
+	encoded func() ([]byte, error) // encodes the description as JSON
 }
 
 // relaxSchemas permits unknown fields in the schemas of responses, for clients of earlier versions, and declares their
 // lists non-null. Schemas of requests stay strict.
-func (a *api) relaxSchemas() {
+func (a *operations) relaxSchemas() {
 	described := a.huma.OpenAPI()
 	schemas, strict := described.Components.Schemas, make(map[string]bool)
 	for _, p := range described.Paths {
@@ -120,8 +127,8 @@ func reached(schemas huma.Registry, s *huma.Schema, into map[string]bool) {
 }
 
 // spec answers with the description of the API.
-func (a *api) spec(w http.ResponseWriter, r *http.Request) {
-	text, err := a.spelled()
+func (a *operations) spec(w http.ResponseWriter, r *http.Request) {
+	text, err := a.encoded()
 	if err != nil {
 		a.fail(w, r, err)
 		return

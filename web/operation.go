@@ -22,12 +22,11 @@ type operation struct {
 	Says   string // further description
 	Scope  access.Scope
 	Reach  resourceScope
-	Status int   // of success; 0: 200, or 204 without a body
-	Limit  int64 // of the body, in bytes; 0: bodyLimit
-	Once   bool  // takes an Idempotency-Key
-	// Turns bounds the requests that are read and answered at once by its capacity; nil: no bound.
-	Turns  chan struct{}
-	Errors []int // statuses beyond those of every operation
+	Status int               // of success; 0: 200, or 204 without a body
+	Limit  int64             // of the body, in bytes; 0: bodyLimit
+	Once   bool              // takes an Idempotency-Key
+	Turns  *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
+	Errors []int             // statuses beyond those of every operation
 
 	RequestBody *huma.RequestBody // nil: derived from the input's Body
 	Responses   map[string]*huma.Response
@@ -71,21 +70,21 @@ func noContent[In any](do func(context.Context, *In) error) func(context.Context
 }
 
 // register adds an operation to the API: its route, the index and the description.
-func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, error)) {
-	o.schemas = a.huma.OpenAPI().Components.Schemas
+func register[In, Out any](all *operations, o operation, do func(context.Context, *In) (*Out, error)) {
+	o.schemas = all.huma.OpenAPI().Components.Schemas
 	op := o.describe()
 	if body := o.RequestBody; body != nil { // keep the declared description of a raw body, since huma overwrites it
 		content, required := maps.Clone(body.Content), body.Required
 		defer func() { body.Content, body.Required = content, required }()
 	}
-	huma.Register(a.huma, op, func(ctx context.Context, in *In) (*Out, error) {
+	huma.Register(all.huma, op, func(ctx context.Context, in *In) (*Out, error) {
 		err := checkInstants(in)
 		var out *Out
 		if err == nil {
 			out, err = do(ctx, in)
 		}
 		if err != nil {
-			return nil, a.refuse(ctx, op.Method, op.Path, err)
+			return nil, all.refuse(ctx, op.Method, op.Path, err)
 		}
 		return out, nil
 	})
@@ -93,7 +92,7 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		delete(op.Responses, "422") // only operations with a body return it
 	}
 	if !o.Hidden {
-		a.routes = append(a.routes, Route{Method: op.Method, Path: op.Path, Does: o.Does})
+		all.routes = append(all.routes, Route{Method: op.Method, Path: op.Path, Does: o.Does})
 	}
 }
 

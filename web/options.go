@@ -9,13 +9,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"golang.org/x/time/rate"
 
 	"deadman/checks/lookup"
-	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/logins"
 	"deadman/internal/pings"
@@ -113,52 +111,82 @@ const (
 // New returns the handler for all requests of a node.
 func New(o Options) http.Handler {
 	o = o.withDefaults()
-	a := &api{
-		Options: o, troubles: conditionLog{known: make(map[string]loggedCondition)}, matching: make(chan struct{}, matchedAtOnce),
-		trials: newTrials(), saves: newSaves(), unproven: newUnproven(), reads: newReads(), logins: newProviderLogins(), providerLog: rate.Sometimes{Interval: providerLogInterval},
-		ruleJobs:     cachedCount[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
-		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
-		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
-		livePages:    newStreamPlaces("live pages", maxLivePages, maxTokenLivePages),
-		ended:        cachedCount[outcomeCounts]{what: "how jobs ended", count: (&outcomeCounter{OutcomeReader: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.OutcomeCount)}).count, now: o.Now, log: o.Log},
-	}
-	r := chi.NewRouter()
-	var whole http.Handler = r
-	r.Use(a.fromClient, a.access, a.recoverPanics, headers, a.sameSite(), middleware.GetHead, bounded)
-	if o.LoopbackOnly {
-		r.Use(a.loopback())
-	}
-	r.Use(a.identify, a.limited, a.streaming, a.reading)
-	r.NotFound(a.notFound)
-	r.MethodNotAllowed(a.notAllowed(r))
+	by := &responder{log: o.Log, faults: o.Faults, pages: o.Pages}
+	steps := &middlewares{by, o.PublicURL}
+	auth := newAuthenticator(o, by)
+	repeats := &idempotency{by, o.Memory}
 
-	r.Get("/healthz", alive)
-	r.Get("/readyz", a.ready)
-	r.Get("/login", a.loginForm)
-	r.Post("/login", a.login)
-	r.Post(providerPath, a.beginLogin)
-	r.Get(callbackPath, a.finishLogin)
-	r.Post("/logout", a.logout)
-	r.Post(hooksPath+"{name}", a.hook)
-	if o.Pings != nil {
-		r.HandleFunc(pings.Prefix+"*", a.ping)
+	r := chi.NewRouter()
+	useMiddlewares(r, o, steps, auth)
+	r.NotFound(by.notFound)
+	r.MethodNotAllowed(by.notAllowed(r))
+	all := newOperations(r, by, o.Version)
+	all.huma.UseMiddleware(auth.admit, steps.query, steps.limitConcurrency, repeats.idempotent)
+	routePublic(r, o, auth, repeats)
+	routePages(r, o, auth, all)
+	registerAll(all, o)
+	return r
+}
+
+// useMiddlewares adds the steps that each request takes, in order.
+func useMiddlewares(r chi.Router, o Options, steps *middlewares, auth *authenticator) {
+	r.Use(auth.persons.fromClient, steps.access, steps.recoverPanics, headers, steps.sameSite(), middleware.GetHead, bounded)
+	if o.LoopbackOnly {
+		r.Use(steps.loopback())
 	}
-	r.Group(func(r chi.Router) {
-		r.Use(a.needsRead)
-		if o.Pages != nil {
-			o.Pages.Mount(r, whole)
-		}
-		r.Get("/docs", a.docs)
-		r.Get(specPath, a.spec)
-	})
+	by := auth.responder
+	rates := &tokenRates{responder: by, perSecond: o.TokenRate, now: o.Now}
+	reads := &readLimit{by, newReads()}
+	streams := &streamLimit{
+		responder: by, auth: auth, reads: reads,
+		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
+		livePages:    newStreamPlaces("live pages", maxLivePages, maxTokenLivePages),
+	}
+	r.Use(auth.identify, rates.limited, streams.streaming, reads.reading)
+}
+
+// routePublic adds the routes that need no token: health, logins, webhooks, pings and assets.
+func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempotency) {
+	by := auth.responder
+	health := &readinessPages{responder: by, health: o.Health, auth: auth, now: o.Now, logged: conditionLog{known: make(map[string]loggedCondition)}}
+	r.Get("/healthz", alive)
+	r.Get("/readyz", health.ready)
+
+	pages := &loginPages{by, auth}
+	provider := &providerLogin{
+		loginPages: pages, memory: o.Memory, metrics: o.Metrics, publicURL: o.PublicURL,
+		places: newProviderLogins(), failures: rate.Sometimes{Interval: providerLogInterval},
+	}
+	r.Get("/login", pages.form)
+	r.Post("/login", pages.login)
+	r.Post(providerPath, provider.begin)
+	r.Get(callbackPath, provider.finish)
+	r.Post("/logout", pages.logout)
+
+	hooks := &hookReceiver{responder: by, hooks: o.Hooks, wire: o.Wire, repeats: repeats, unproven: newUnproven(), now: o.Now}
+	r.Post(hooksPath+"{name}", hooks.hook)
+	if o.Pings != nil {
+		r.HandleFunc(pings.Prefix+"*", (&pingReceiver{by, o.Pings, o.Metrics}).ping)
+	}
 	if o.Pages != nil {
 		r.Method(http.MethodGet, StaticPath+"*", o.Pages.Static())
 	}
+}
+
+// routePages adds the pages, the description of the API and the metrics.
+func routePages(r chi.Router, o Options, auth *authenticator, all *operations) {
+	whole := http.Handler(r)
+	r.Group(func(r chi.Router) {
+		r.Use(auth.needsRead)
+		if o.Pages != nil {
+			o.Pages.Mount(r, whole)
+		}
+		r.Get("/docs", (&docsPage{all}).docs)
+		r.Get(specPath, all.spec)
+	})
 	if o.Metrics != nil {
-		r.With(a.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
+		r.With(auth.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
 	}
-	a.mount(r)
-	return r
 }
 
 // withDefaults returns the options with defaults filled in.
@@ -179,29 +207,4 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	return o
-}
-
-// api is the shared state of the handlers.
-type api struct {
-	Options
-	troubles conditionLog
-	verdict  verdict
-	spending spending
-	trials   *places[tokenRef]     // of lints and previews
-	saves    *places[tokenRef]     // of rules
-	unproven *places[netip.Prefix] // webhooks, by their client
-	reads    *places[tokenRef]     // answers to read requests, in bytes
-	logins   *places[netip.Prefix] // logins with the provider
-	// providerLog limits the log messages about failures of the provider.
-	providerLog rate.Sometimes
-	matching    chan struct{} // bounds the events that are matched for their senders
-	ruleJobs    cachedCount[map[int32]futurejobs.RuleJobs]
-	ended       cachedCount[outcomeCounts]
-	// The places of streams.
-	alertStreams, livePages *places[tokenRef]
-	guesses                 *guesses
-
-	huma    huma.API
-	routes  []Route
-	spelled func() ([]byte, error) // encodes the API's description as JSON
 }

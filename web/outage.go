@@ -33,13 +33,18 @@ type outageListIn struct {
 	Paging
 }
 
-func (a *api) mountOutages() {
-	register(a, operation{
+// outageAPI has the operation on outages.
+type outageAPI struct {
+	lists OutageReader
+}
+
+func (a *outageAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-outages", Tag: tagNode, Method: "GET", Path: "/outages", Does: "lists the outages of what rules ask, newest first",
 		Says:  "One that is over is listed for as long as history is kept.",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *outageListIn) (Page[Outage], error) {
-		p, err := a.Lists.ListedOutages(ctx, in.page(futurejobs.Filter{Rule: string(in.Rule), Open: in.Open}))
+		p, err := a.lists.ListedOutages(ctx, in.page(futurejobs.Filter{Rule: string(in.Rule), Open: in.Open}))
 		if err != nil {
 			return Page[Outage]{}, err
 		}

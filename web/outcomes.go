@@ -59,17 +59,28 @@ type outcomesIn struct {
 	Bucket string     `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, hour by hour. 1d: the last 14 days, by days of UTC."`
 }
 
-func (a *api) mountOutcomes() {
-	register(a, operation{
+// outcomeAPI has the operation that counts how jobs ended.
+type outcomeAPI struct {
+	ended *cachedCount[outcomeCounts]
+	now   func() time.Time
+}
+
+func newOutcomeAPI(o Options) *outcomeAPI {
+	counter := &outcomeCounter{OutcomeReader: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.OutcomeCount)}
+	return &outcomeAPI{&cachedCount[outcomeCounts]{what: "how jobs ended", count: counter.count, now: o.Now, log: o.Log}, o.Now}
+}
+
+func (a *outcomeAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-outcomes", Tag: tagJobs, Method: "GET", Path: "/history/outcomes", Does: "shows how jobs ended over the last day or fortnight, and the slowest looks",
 		Says: "It is counted beside the requests, at most one twentieth of the time, and as of counted_at. " +
 			"A day that is over is counted once for as long as the node runs.",
 		Scope: access.Read, Reach: reachFiltered,
-	}, withBody(a.outcomes))
+	}, withBody(a.list))
 }
 
-func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
-	now, width, parts := a.Now().UTC(), time.Hour, 24
+func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error) {
+	now, width, parts := a.now().UTC(), time.Hour, 24
 	if in.Bucket == "1d" {
 		width, parts = futurejobs.Day, endsDays
 	}

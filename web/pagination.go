@@ -11,33 +11,63 @@ import (
 // Reader reads lists and single items. The store implements it. A missing item is futurejobs.ErrNotFound, and a cursor
 // of another list futurejobs.ErrBadCursor. Implementations are safe for concurrent use.
 type Reader interface {
+	JobReader
+	HistoryReader
 	OutcomeReader
+	AlertReader
+	DeadLetterReader
+	NodeReader
+	OutageReader
+	// RuleJobs counts pending jobs, by the id of the rule. It reads all of them.
+	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
+}
+
+// JobReader reads pending jobs.
+type JobReader interface {
 	// Jobs returns pending jobs, next due first.
 	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error)
 	// Job returns the pending job of a rule and a key.
 	Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error)
-	// RuleJobs counts pending jobs, by the id of the rule. It reads all of them.
-	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
+}
+
+// HistoryReader reads ended jobs.
+type HistoryReader interface {
 	// History returns ended jobs, newest first.
 	History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
+}
+
+// AlertReader reads alerts.
+type AlertReader interface {
 	// Alerts returns alerts, newest first.
 	Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error)
 	// Alert returns one alert.
 	Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error)
+}
+
+// DeadLetterReader reads dead letters.
+type DeadLetterReader interface {
 	// DeadLetters returns dead letters, newest first.
 	DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error)
 	// DeadLetter returns one dead letter.
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// LetterReasons counts the newest dead letters by rule and reason.
 	LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.DeadLetterReasons, error)
+}
+
+// OutageReader reads outages.
+type OutageReader interface {
+	// ListedOutages returns outages, newest first.
+	ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error)
+}
+
+// NodeReader reads the nodes and their shards.
+type NodeReader interface {
 	// Nodes returns the live nodes.
 	Nodes(ctx context.Context) ([]futurejobs.Node, error)
 	// Leases returns all shards, in order.
 	Leases(ctx context.Context) ([]futurejobs.Lease, error)
 	// OldestDues returns the slot of the first due pending job of each shard that has jobs.
 	OldestDues(ctx context.Context) (map[int16]time.Time, error)
-	// ListedOutages returns outages, newest first.
-	ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error)
 }
 
 // Page is one page of a list, as the API returns it.

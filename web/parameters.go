@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/configfile"
@@ -80,23 +79,6 @@ func (p Paging) page(f futurejobs.Filter) futurejobs.Filter {
 
 func (n ListFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(n.Rule), Entity: string(n.Entity), Key: string(n.Key)}
-}
-
-// query refuses a query that cannot be parsed or has parameters unknown to the operation, since an ignored parameter
-// would give a wrong answer. It passes the query on in normalized form.
-func (a *api) query(ctx huma.Context, next func(huma.Context)) {
-	r, w := humachi.Unwrap(ctx)
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		a.fail(w, r, refused("query", "the query cannot be read: %v; percent-encode its values", err))
-		return
-	}
-	if wrong := wrongQuery(ctx.Operation(), query); len(wrong) > 0 {
-		a.fail(w, r, problemOfDetails(BadRequest, 400, wrong))
-		return
-	}
-	r.URL.RawQuery = query.Encode()
-	next(ctx)
 }
 
 func wrongQuery(op *huma.Operation, query url.Values) (wrong []Detail) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"deadman/internal/access"
@@ -19,13 +20,20 @@ type named struct {
 	err    error
 }
 
+// persons finds the people that trusted proxies, sessions and the login provider name.
+type persons struct {
+	logins         func() *logins.Config
+	trustedProxies []netip.Prefix
+	guesses        *guesses
+}
+
 // withNamed adds the person in a trusted proxy's headers to the context. It ignores such headers of other connections.
-func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
-	config := a.Logins()
+func (a *persons) withNamed(ctx context.Context, r *http.Request) context.Context {
+	config := a.logins()
 	if config == nil || config.Header == nil {
 		return ctx
 	}
-	if _, isTrusted := peerOf(r, a.TrustedProxies); !isTrusted {
+	if _, isTrusted := peerOf(r, a.trustedProxies); !isTrusted {
 		return ctx
 	}
 	person, err := config.Header.PersonOf(r.Header)
@@ -37,12 +45,12 @@ func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
 
 // proxied returns the person named by a trusted proxy; named reports whether it names one. A token in the request takes
 // precedence: permissions of the two are never combined.
-func (a *api) proxied(r *http.Request) (v principal, named bool, err error) {
+func (a *persons) proxied(r *http.Request) (v principal, named bool, err error) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return principal{}, false, nil
 	}
 	by, ok := namedBy(r.Context())
-	config := a.Logins()
+	config := a.logins()
 	switch {
 	case !ok || config == nil || config.Header == nil:
 		return principal{}, false, nil
@@ -60,9 +68,9 @@ func namedBy(ctx context.Context) (named, bool) {
 
 // noteForeignHeader counts a request without credentials that names a person in its headers, but not from a trusted
 // proxy.
-func (a *api) noteForeignHeader(r *http.Request) {
-	config := a.Logins()
-	if _, isTrusted := peerOf(r, a.TrustedProxies); isTrusted || config == nil || config.Header == nil || !config.Header.Given(r.Header) {
+func (a *persons) noteForeignHeader(r *http.Request) {
+	config := a.logins()
+	if _, isTrusted := peerOf(r, a.trustedProxies); isTrusted || config == nil || config.Header == nil || !config.Header.Given(r.Header) {
 		return
 	}
 	a.guesses.note(r, byProxy, "peer", r.RemoteAddr, "err", "the connection is not from one of --trusted-proxies, so that its header "+config.Header.Name+" counts for nothing")
@@ -70,8 +78,8 @@ func (a *api) noteForeignHeader(r *http.Request) {
 
 // admitted returns the person of a session with current grants. If the person's provider was removed from the login
 // file, the session is over.
-func (a *api) admitted(p access.Person) (principal, error) {
-	config := a.Logins()
+func (a *persons) admitted(p access.Person) (principal, error) {
+	config := a.logins()
 	if config == nil || config.OIDC == nil || p.By != access.ByOIDC || p.Issuer != config.OIDC.Issuer() {
 		return principal{}, sessionOver{}
 	}
@@ -86,9 +94,6 @@ func granted(config *logins.Config, p access.Person) (principal, error) {
 	}
 	return principal{token: token, person: &p}, nil
 }
-
-// isProxied reports whether a proxy names the person with each request.
-func (v principal) isProxied() bool { return v.person != nil && v.person.By == access.ByProxy }
 
 // stranger is the error of a person without grants. It is a Problem, too.
 type stranger struct{ *Problem }
@@ -130,4 +135,32 @@ func loginProblem(err error) (p *Problem, ours bool) {
 		return problem(http.StatusServiceUnavailable, "%v", err), false
 	}
 	return problem(http.StatusServiceUnavailable, "%v; try again, or log in with a token. The log of the node says more", logins.ErrProvider), true
+}
+
+// fromClient finds the client address of a request, and the person named by a trusted proxy. A request made by a page
+// within the process keeps those of its visitor.
+func (a *persons) fromClient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if clientAddr(r.Context()) == "" {
+			ctx := context.WithValue(r.Context(), clientKey{}, clientOf(r, a.trustedProxies))
+			r = r.WithContext(a.withNamed(ctx, r))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// provider returns the current login provider, or nil.
+func (a *persons) provider() *logins.Provider {
+	if config := a.logins(); config != nil {
+		return config.OIDC
+	}
+	return nil
+}
+
+// issuer returns the provider's issuer, for the log.
+func (a *persons) issuer() string {
+	if provider := a.provider(); provider != nil {
+		return provider.Issuer()
+	}
+	return ""
 }

@@ -24,10 +24,9 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 		want time.Duration
 	}{"a person": {false, maxProxiedStream}, "another": {true, 10 * time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			a := &api{
-				Options:   Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }, Log: slog.New(slog.DiscardHandler)},
-				livePages: newStreamPlaces("live pages", 1, 1),
-			}
+			by := &responder{log: slog.New(slog.DiscardHandler)}
+			auth := newAuthenticator(Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }}, by)
+			a := &streamLimit{responder: by, auth: auth, livePages: newStreamPlaces("live pages", 1, 1)}
 			v := principal{open: true}
 			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})
 			if !c.open {

@@ -42,9 +42,16 @@ const (
 	pingMethods = "GET, HEAD, POST, PUT"
 )
 
+// pingReceiver takes pings in.
+type pingReceiver struct {
+	*responder
+	pings   Pings
+	metrics *Metrics // nil: pings are not counted
+}
+
 // ping receives a ping. The URL is a secret, and needs no token. The answers are those that clients of healthchecks know
 // (https://healthchecks.io/docs/http_api): a word of plain text.
-func (a *api) ping(w http.ResponseWriter, r *http.Request) {
+func (a *pingReceiver) ping(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Cache-Control", "no-cache, no-store")
@@ -56,8 +63,8 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	created, err := a.takePing(r)
-	if a.Metrics != nil {
-		a.Metrics.Pinged(err)
+	if a.metrics != nil {
+		a.metrics.Pinged(err)
 	}
 	switch {
 	case errors.Is(err, pings.ErrMethodNotAllowed):
@@ -76,17 +83,17 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 //
 // Recording continues if the client disconnects: its result shows whether the database is reachable, and senders must
 // not influence that.
-func (a *api) takePing(r *http.Request) (created bool, err error) {
+func (a *pingReceiver) takePing(r *http.Request) (created bool, err error) {
 	p, path, err := readPing(r)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), pingTime)
 	defer cancel()
-	if p.Target, p.Signal, created, err = a.Pings.Resolve(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
+	if p.Target, p.Signal, created, err = a.pings.Resolve(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
 		return false, err
 	}
-	return created, a.Pings.Receive(ctx, p)
+	return created, a.pings.Receive(ctx, p)
 }
 
 // readPing reads everything of a ping except the meaning of its path.
@@ -135,7 +142,7 @@ func begin(s string, most int) string {
 }
 
 // failPing answers a refused ping with a word that clients know.
-func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
+func (a *pingReceiver) failPing(w http.ResponseWriter, r *http.Request, err error) {
 	switch fault := pings.ErrorInfoOf(err); {
 	case fault.Text != "":
 		if !fault.IsClientError() {
@@ -152,6 +159,6 @@ func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // pingText answers with a word of plain text.
-func (a *api) pingText(w http.ResponseWriter, r *http.Request, status int, text string) {
+func (a *pingReceiver) pingText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	a.send(w, r, "text/plain; charset=utf-8", status, []byte(text))
 }

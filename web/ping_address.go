@@ -23,8 +23,8 @@ type PingAddress struct {
 	CreatedBy string    `json:"created_by"`
 }
 
-func (a *api) pingAddress(of pings.Address) PingAddress {
-	return PingAddress{Key: of.Key, URL: strings.TrimRight(a.PublicURL, "/") + of.Path(), CreatedAt: of.CreatedAt, CreatedBy: of.CreatedBy}
+func (a *pingAddressAPI) pingAddress(of pings.Address) PingAddress {
+	return PingAddress{Key: of.Key, URL: strings.TrimRight(a.publicURL, "/") + of.Path(), CreatedAt: of.CreatedAt, CreatedBy: of.CreatedBy}
 }
 
 // PingAddressRequest is the body of a request that creates an address.
@@ -54,35 +54,42 @@ func newPingEntry(e pings.Entry) PingEntry {
 	}
 }
 
-func (a *api) mountPings() {
+// pingAddressAPI has the operations on a rule's ping addresses and its log of pings.
+type pingAddressAPI struct {
+	pings     Pings // nil: the node accepts none
+	rules     Rules
+	publicURL string
+}
+
+func (a *pingAddressAPI) register(all *operations) {
 	const path = "/rules/{name}/pings"
-	register(a, operation{
+	register(all, operation{
 		ID: "list-ping-addresses", Tag: tagRules, Method: "GET", Path: path, Does: "lists where pings of a rule come in, its ping key first, then by key",
 		Says:  "Addresses are secrets, so that the scope read does not show them.",
 		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
-	}, withBody(a.pingAddresses))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "create-ping-address", Tag: tagRules, Method: "POST", Path: path, Does: "makes an address where pings come in, or shows the one that is there",
 		Says:  "Several rules may have one ping key, as the checks of one project have at healthchecks; an address of a key belongs to it alone.",
 		Scope: access.Rules, Reach: reachRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.createPingAddress)
-	register(a, operation{
+	}, a.create)
+	register(all, operation{
 		ID: "delete-ping-address", Tag: tagRules, Method: "DELETE", Path: path, Does: "takes an address away, within seconds on all nodes",
 		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
-	}, noContent(a.deletePingAddress))
-	register(a, operation{
+	}, noContent(a.remove))
+	register(all, operation{
 		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Does: "lists the last pings of a rule, newest first",
 		Says:  "Of each key the last 100 are kept, and the last 50 kB of what they sent along. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
-	}, withBody(a.pingLog))
+	}, withBody(a.log))
 }
 
 // pinged returns the rule of a name, if it has a heartbeat.
-func (a *api) pinged(ctx context.Context, name string) (rules.ListedRule, error) {
-	if a.Pings == nil {
+func (a *pingAddressAPI) pinged(ctx context.Context, name string) (rules.ListedRule, error) {
+	if a.pings == nil {
 		return rules.ListedRule{}, problem(http.StatusNotFound, "this node takes no pings")
 	}
-	l, err := a.Rules.Get(ctx, name)
+	l, err := a.rules.Get(ctx, name)
 	if err == nil && l.Document.Trigger.Heartbeat == nil {
 		err = problem(http.StatusConflict, "rule %s has no heartbeat, so no ping means anything to it; give its trigger one", name)
 	}
@@ -100,13 +107,13 @@ type pingListIn struct {
 // pingCursor is the prefix of the cursor of an address list, before the last key of the page.
 const pingCursor = "key:"
 
-func (a *api) pingAddresses(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
+func (a *pingAddressAPI) list(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
 	page := Page[PingAddress]{Items: []PingAddress{}}
 	l, err := a.pinged(ctx, string(in.Name))
 	if err != nil {
 		return page, err
 	}
-	all, err := a.Pings.Addresses(ctx, l.RuleID)
+	all, err := a.pings.Addresses(ctx, l.RuleID)
 	if err != nil {
 		return page, err
 	}
@@ -142,8 +149,8 @@ func pingIDTaken() error {
 
 // mayShare refuses an id of a rule that the token may not change: two rules with one ping key can make each other's
 // pings ambiguous.
-func (a *api) mayShare(ctx context.Context, id string) error {
-	names, err := a.Pings.Sharers(ctx, id)
+func (a *pingAddressAPI) mayShare(ctx context.Context, id string) error {
+	names, err := a.pings.Sharers(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -155,7 +162,7 @@ func (a *api) mayShare(ctx context.Context, id string) error {
 	return nil
 }
 
-func (a *api) createPingAddress(ctx context.Context, in *struct {
+func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 	RuleName
 	Body PingAddressRequest
 },
@@ -173,7 +180,7 @@ func (a *api) createPingAddress(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	kept, created, err := a.Pings.Create(ctx, wish, in.Body.Rotate)
+	kept, created, err := a.pings.Create(ctx, wish, in.Body.Rotate)
 	switch {
 	case errors.Is(err, pings.ErrAddressExists):
 		return nil, pingIDTaken()
@@ -191,7 +198,7 @@ func (a *api) createPingAddress(ctx context.Context, in *struct {
 	return out, nil
 }
 
-func (a *api) deletePingAddress(ctx context.Context, in *struct {
+func (a *pingAddressAPI) remove(ctx context.Context, in *struct {
 	RuleName
 	Key identifier `query:"key" doc:"Whose address; absent: the rule's ping key." example:"nightly"`
 },
@@ -200,7 +207,7 @@ func (a *api) deletePingAddress(ctx context.Context, in *struct {
 	if err != nil {
 		return err
 	}
-	return a.Pings.Delete(ctx, l.RuleID, string(in.Key))
+	return a.pings.Delete(ctx, l.RuleID, string(in.Key))
 }
 
 // pingLogIn selects a page of the ping log.
@@ -210,7 +217,7 @@ type pingLogIn struct {
 	Paging
 }
 
-func (a *api) pingLog(ctx context.Context, in *pingLogIn) (Page[PingEntry], error) {
+func (a *pingAddressAPI) log(ctx context.Context, in *pingLogIn) (Page[PingEntry], error) {
 	page := Page[PingEntry]{Items: []PingEntry{}}
 	l, err := a.pinged(ctx, string(in.Name))
 	if err != nil {
@@ -222,7 +229,7 @@ func (a *api) pingLog(ctx context.Context, in *pingLogIn) (Page[PingEntry], erro
 			return page, futurejobs.ErrBadCursor
 		}
 	}
-	entries, err := a.Pings.History(ctx, l.RuleID, string(in.Key), before, in.Limit+1)
+	entries, err := a.pings.History(ctx, l.RuleID, string(in.Key), before, in.Limit+1)
 	if err != nil {
 		return page, err
 	}

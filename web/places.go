@@ -21,11 +21,15 @@ type places[K comparable] struct {
 	kept  int64
 	guest func(owner K) bool
 	line  int64 // limit of an owner's requests with a place or in the queue; 0: no limit
+	// patience is how long a request waits before it ends loans of owners that hold more, and how old these are at least;
+	// 0: no request ends any.
+	patience time.Duration
 
 	mu      sync.Mutex
 	taken   int64
 	byOwner map[K]int64
 	waiting []*waiter[K] // in order of arrival; none of them fits
+	loans   []*loan[K]   // in order of their beginnings
 }
 
 // waiter is a request that waits for places.
@@ -33,6 +37,14 @@ type waiter[K comparable] struct {
 	owner  K
 	places int64
 	served chan struct{} // closed when it has them
+}
+
+// loan is places of a request that a waiting request of another owner may end.
+type loan[K comparable] struct {
+	owner  K
+	places int64
+	since  time.Time
+	end    func() // ends the request; it does not block
 }
 
 // take takes a place, or returns the problem of a missing one.
@@ -61,6 +73,19 @@ func (p *places[K]) problem(owner K, l lack) *Problem {
 
 // try takes places, or returns the reason that too few are free. p.mu is held.
 func (p *places[K]) try(owner K, n int64) lack {
+	if l := p.lacks(owner, n); l != lacksNothing {
+		return l
+	}
+	if p.byOwner == nil {
+		p.byOwner = make(map[K]int64)
+	}
+	p.taken += n
+	p.byOwner[owner] += n
+	return lacksNothing
+}
+
+// lacks returns the reason that too few places are free. p.mu is held.
+func (p *places[K]) lacks(owner K, n int64) lack {
 	had, left := p.byOwner[owner], p.perNode-p.taken
 	if p.guest != nil && p.guest(owner) {
 		left -= p.kept
@@ -71,11 +96,6 @@ func (p *places[K]) try(owner K, n int64) lack {
 	case n > left:
 		return lacksNodes
 	}
-	if p.byOwner == nil {
-		p.byOwner = make(map[K]int64)
-	}
-	p.taken += n
-	p.byOwner[owner] += n
 	return lacksNothing
 }
 
@@ -90,13 +110,24 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 	}
 	late := time.NewTimer(most)
 	defer late.Stop()
-	select {
-	case <-w.served:
-		return nil
-	case <-late.C:
-	case <-ctx.Done():
+	var impatient <-chan time.Time
+	if p.patience > 0 {
+		tick := time.NewTicker(p.patience)
+		defer tick.Stop()
+		impatient = tick.C
 	}
-	return p.giveUp(ctx, w)
+	for {
+		select {
+		case <-w.served:
+			return nil
+		case now := <-impatient:
+			p.reclaim(w, now)
+		case <-late.C:
+			return p.giveUp(ctx, w)
+		case <-ctx.Done():
+			return p.giveUp(ctx, w)
+		}
+	}
 }
 
 // queue takes places, or joins the queue for them: then w is not nil.
@@ -171,4 +202,57 @@ func (p *places[K]) giveBack(owner K, n int64) {
 		close(w.served)
 		return true
 	})
+}
+
+// lend lets waiting requests end a loan, whose places its owner has.
+func (p *places[K]) lend(l *loan[K]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loans = append(p.loans, l)
+}
+
+// shrink returns the places of a loan beyond size; none if the loan was ended. After size 0, no request ends the loan.
+func (p *places[K]) shrink(l *loan[K], size int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if size < l.places {
+		p.giveBack(l.owner, l.places-size)
+		l.places = size
+	}
+	if size == 0 {
+		p.loans = slices.DeleteFunc(p.loans, func(one *loan[K]) bool { return one == l })
+	}
+}
+
+// reclaim ends loans until a waiting request has its places, or until no owner has too many.
+func (p *places[K]) reclaim(w *waiter[K], now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for slices.Contains(p.waiting, w) {
+		l := p.excess(w, now)
+		if l == nil {
+			return
+		}
+		p.loans = slices.DeleteFunc(p.loans, func(one *loan[K]) bool { return one == l })
+		n := l.places
+		l.places = 0
+		l.end()
+		p.giveBack(l.owner, n) // may serve w
+	}
+}
+
+// excess returns the oldest loan of the owner that holds most, nil if the owner of w would then hold more, unless that
+// one has nothing. Loans younger than the patience do not count. p.mu is held.
+func (p *places[K]) excess(w *waiter[K], now time.Time) (worst *loan[K]) {
+	had := p.byOwner[w.owner]
+	for _, l := range p.loans {
+		held := p.byOwner[l.owner]
+		switch {
+		case l.owner == w.owner || now.Sub(l.since) < p.patience:
+		case had > 0 && (had+w.places > p.perOwner || held <= had+w.places):
+		case worst == nil || held > p.byOwner[worst.owner]:
+			worst = l
+		}
+	}
+	return worst
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,11 +97,13 @@ func TestPlacesKeepTheirBounds(t *testing.T) {
 		p := placesFor(20, 8)
 		p.fair, p.kept, p.guest = true, 5, func(owner string) bool { return owner == "guest" }
 		var waiting []*waiter[string]
-		had := make(map[string]int64)
+		var loans []*loan[string]
+		ended := make(map[*loan[string]]bool)
+		had, lent := make(map[string]int64), make(map[string]int64) // lent is a part of had
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			owner := rapid.SampledFrom([]string{"guest", "a", "b", "c", "d", ""}).Draw(t, "owner")
 			n := rapid.Int64Range(1, 4).Draw(t, "places")
-			switch rapid.IntRange(0, 2).Draw(t, "does") {
+			switch rapid.IntRange(0, 5).Draw(t, "does") {
 			case 0:
 				if w, _ := p.queue(owner, n); w == nil {
 					had[owner] += n
@@ -108,7 +111,7 @@ func TestPlacesKeepTheirBounds(t *testing.T) {
 					waiting = append(waiting, w)
 				}
 			case 1:
-				if n = min(n, had[owner]); n > 0 {
+				if n = min(n, had[owner]-lent[owner]); n > 0 {
 					p.give(owner, n)
 					had[owner] -= n
 				}
@@ -119,6 +122,39 @@ func TestPlacesKeepTheirBounds(t *testing.T) {
 					at := rapid.IntRange(0, len(waiting)-1).Draw(t, "leaves")
 					_ = p.giveUp(ctx, waiting[at])
 					waiting = append(waiting[:at], waiting[at+1:]...)
+				}
+			case 3:
+				if n = min(n, had[owner]-lent[owner]); n > 0 {
+					l := &loan[string]{owner: owner, places: n}
+					p.lend(l)
+					loans, lent[owner] = append(loans, l), lent[owner]+n
+				}
+			case 4:
+				if len(loans) > 0 {
+					l := rapid.SampledFrom(loans).Draw(t, "shrinks")
+					before := l.places
+					if ended[l] && before > 0 {
+						t.Fatalf("%q has %d places of a loan that ended", l.owner, before)
+					}
+					p.shrink(l, n-1)
+					had[l.owner] -= before - l.places
+					lent[l.owner] -= before - l.places
+				}
+			case 5:
+				if len(waiting) > 0 {
+					w := rapid.SampledFrom(waiting).Draw(t, "reclaims")
+					for _, l := range loans {
+						n := l.places
+						l.end = func() {
+							if own := p.byOwner[w.owner]; l.owner == w.owner || own > 0 && p.byOwner[l.owner] <= own+w.places {
+								t.Fatalf("%q loses some of its %d to %q, which has %d", l.owner, p.byOwner[l.owner], w.owner, own)
+							}
+							had[l.owner] -= n
+							lent[l.owner] -= n
+							ended[l] = true
+						}
+					}
+					p.reclaim(w, time.Now())
 				}
 			}
 			still := waiting[:0]
@@ -170,4 +206,43 @@ func (p *places[K]) takeRoom(t *testing.T, owner K) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.try(owner, answerRoom) == lacksNothing
+}
+
+// TestReclaimTakesTheOldestOfTheLargest checks that a waiting request ends as few loans as it needs, the oldest of the
+// owner that holds most, and none that is young or of an owner that holds no more.
+func TestReclaimTakesTheOldestOfTheLargest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := placesFor(15, 15)
+		p.patience = time.Second
+		var ended []string
+		for _, name := range []string{"b1", "a1", "b2", "a2", "a3", "a4", "b3", "c1"} {
+			if full := p.take(name[:1]); full != nil {
+				t.Fatal(full)
+			}
+			p.lend(&loan[string]{owner: name[:1], places: 1, since: time.Now(), end: func() { ended = append(ended, name) }})
+			time.Sleep(10 * time.Second)
+		}
+		_ = p.take("a") // without a loan
+		for range 6 {
+			_ = p.take("d")
+			p.lend(&loan[string]{owner: "d", places: 1, since: time.Now().Add(time.Hour), end: func() { t.Error("a young loan is ended") }})
+		}
+		for _, c := range []struct {
+			owner  string
+			places int64
+			ended  []string
+			full   bool
+		}{
+			{"e", 2, []string{"a1", "a2"}, false}, // of 5
+			{"c", 1, []string{"b1"}, false},       // a and b have 3 each
+			{"c", 1, nil, true},                   // it would have 3, as a has
+			{"f", 1, []string{"a3"}, false},
+		} {
+			ended = nil
+			err := p.wait(t.Context(), c.owner, c.places, 5*time.Second)
+			if !slices.Equal(ended, c.ended) || (err != nil) != c.full {
+				t.Errorf("%s for %d: ended %v, %v", c.owner, c.places, ended, err)
+			}
+		}
+	})
 }

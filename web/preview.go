@@ -32,17 +32,24 @@ type PreviewText struct {
 	PreviewRequest
 }
 
-func (a *api) mountPreview() {
+// previewAPI has the operations that show what a rule would do.
+type previewAPI struct {
+	rules  Rules
+	trials *places[tokenRef]
+	now    func() time.Time
+}
+
+func (a *previewAPI) register(all *operations) {
 	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
 		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
 		"Of a rule with a schedule the next ticks are shown, and what the first of them leads to. " +
 		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look. " +
 		"One lint or preview of a token is at work at a time, and a few wait; more are answered with 429."
-	register(a, operation{
+	register(all, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
 		Says: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurn(a.trials, a.preview)))
-	register(a, operation{
+	register(all, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
 		Says: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurn(a.trials, a.previewText)))
@@ -55,30 +62,30 @@ type previewIn struct {
 	Body    PreviewRequest
 }
 
-func (a *api) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
+func (a *previewAPI) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
 	ask := a.events(ctx, in.Body)
 	ask.Name, ask.Version = string(in.Name), in.Version
-	return a.Rules.Preview(ctx, ask)
+	return a.rules.Preview(ctx, ask)
 }
 
-func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
+func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
 	ask := a.events(ctx, in.Body.PreviewRequest)
 	ask.Text = in.Body.Rule
 	var yaml string
 	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
 		ask.Text = []byte(yaml)
 	}
-	return a.Rules.Preview(ctx, ask)
+	return a.rules.Preview(ctx, ask)
 }
 
 // events converts the events of a preview. The first one without a time happens now.
-func (a *api) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
+func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
 	ask := rules.PreviewRequest{Until: of.Until, Found: of.Found}
 	if principalOf(ctx).requireScope(access.Rules) != nil {
 		ask.Unasked = "it is asked for those only who may change rules"
 	}
 	if of.Event.At.IsZero() {
-		of.Event.At = a.Now().UTC()
+		of.Event.At = a.now().UTC()
 	}
 	for _, e := range append([]PreviewEvent{of.Event}, of.Then...) {
 		ask.Events = append(ask.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})

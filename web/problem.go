@@ -2,16 +2,12 @@ package web
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -139,67 +135,6 @@ var errorStatuses = []ErrorStatus{
 	{Is: context.Canceled, Status: statusClientLeft},
 }
 
-// problemOf returns the problem of err for the client.
-func (a *api) problemOf(err error) *Problem {
-	var p *Problem
-	var wrong rules.Problems
-	var wish access.Problems
-	switch {
-	case errors.As(err, &p):
-		return p
-	case errors.As(err, &wrong):
-		return ruleInvalid(wrong)
-	case errors.As(err, &wish):
-		return wishInvalid(wish)
-	}
-	for _, table := range [][]ErrorStatus{a.Faults, errorStatuses} {
-		for _, f := range table {
-			if !errors.Is(err, f.Is) {
-				continue
-			}
-			kind := f.Kind
-			if kind == "" {
-				kind = kindOf(f.Status)
-			}
-			if f.Status < http.StatusInternalServerError {
-				return problemIs(kind, f.Status, "%v", err)
-			}
-			return problemIs(kind, f.Status, "%s", f.Remedy)
-		}
-	}
-	return problem(http.StatusInternalServerError, "the node could not do it; its log says why")
-}
-
-// refuse returns the problem of err, and logs errors of the node.
-func (a *api) refuse(ctx context.Context, method, path string, err error) *Problem {
-	p := a.problemOf(err)
-	if p.Status >= http.StatusInternalServerError {
-		a.Log.ErrorContext(ctx, "request failed", "method", method, "path", path, "status", p.Status, "err", err)
-	}
-	return p
-}
-
-// fail answers with the problem of err: with a page, if a browser requests one.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	a.failWith(w, r, a.refuse(r.Context(), r.Method, logged(r.URL.Path), err))
-}
-
-// failWith answers with a problem: with a page, if a browser requests one.
-func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
-	for name, values := range p.GetHeaders() {
-		w.Header()[name] = values
-	}
-	if a.Pages != nil && forPeople(r) {
-		a.Pages.Refuse(w, r, p, principalOf(r.Context()).anonymous())
-		return
-	}
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and integers always marshal
-	}
-	a.send(w, r, problemType, p.Status, append(body, '\n'))
-}
-
 // apiPaths are the paths for programs, including all below those that end in a slash.
 var apiPaths = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
 
@@ -213,34 +148,4 @@ func isMachine(path string) bool {
 	return slices.ContainsFunc(apiPaths, func(at string) bool {
 		return path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(path, at)
 	})
-}
-
-func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
-	hint := "; the API is under " + apiPath
-	switch {
-	case strings.HasPrefix(r.URL.Path, apiPath+"/"):
-		hint = "; " + apiPath + " lists what there is"
-	case forPeople(r):
-		hint = ""
-	}
-	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s%s", logged(r.URL.Path), hint))
-}
-
-func (a *api) notAllowed(routes chi.Routes) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.EscapedPath()
-		var allowed []string
-		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			asked := m
-			if m == http.MethodHead {
-				asked = http.MethodGet
-			}
-			if routes.Match(chi.NewRouteContext(), asked, path) {
-				allowed = append(allowed, m)
-			}
-		}
-		list := strings.Join(allowed, ", ")
-		w.Header().Set("Allow", list)
-		a.fail(w, r, problem(http.StatusMethodNotAllowed, "%s cannot be done to %s; it takes %s", r.Method, logged(r.URL.Path), list))
-	}
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"deadman/internal/access"
 	"deadman/internal/logins"
 )
@@ -58,25 +60,27 @@ var errSpent = errors.New("this login was used already")
 // errNoProvider means that the node has no login provider.
 var errNoProvider = problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token")
 
-// provider returns the current login provider, or nil.
-func (a *api) provider() *logins.Provider {
-	if config := a.Logins(); config != nil {
-		return config.OIDC
-	}
-	return nil
-}
-
 // attempt is a login in progress, as stored in the browser's cookie.
 type attempt struct {
 	logins.Attempt
 	Next string `json:"next"`
 }
 
-// beginLogin sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
+// providerLogin logs people in with the provider.
+type providerLogin struct {
+	*loginPages
+	memory    IdempotencyStore
+	metrics   *Metrics
+	publicURL string
+	places    *places[netip.Prefix] // of requests to the provider, by their client
+	failures  rate.Sometimes        // limits the log messages about failures of the provider
+}
+
+// begin sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
 // redirect: the node's pages may submit forms only to the node, and browsers apply that to redirects of a form, too.
-func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
+func (a *providerLogin) begin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	provider, next := a.provider(), nextOf(formOf(r))
+	provider, next := a.auth.persons.provider(), nextOf(formOf(r))
 	if provider == nil {
 		a.fail(w, r, errNoProvider)
 		return
@@ -88,11 +92,11 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	var begun logins.Attempt
 	var at string
-	if full := a.logins.take(guesserOf(r)); full != nil {
+	if full := a.places.take(guesserOf(r)); full != nil {
 		err = full
 	} else {
 		begun, at, err = provider.Begin(r.Context(), redirect)
-		a.logins.leave(guesserOf(r))
+		a.places.leave(guesserOf(r))
 	}
 	if err != nil {
 		a.failLogin(w, r, next, err)
@@ -102,7 +106,7 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err) // texts always marshal
 	}
-	http.SetCookie(w, a.attemptCookie(r, base64.RawURLEncoding.EncodeToString(value), int(loginTime.Seconds())))
+	http.SetCookie(w, a.auth.cookies.attempt(r, base64.RawURLEncoding.EncodeToString(value), int(loginTime.Seconds())))
 	w.Header().Set("Refresh", "0; url="+at)
 	a.frame(w, r, PageContent{Name: "login", Title: "Log in", Status: http.StatusOK, Alone: true}, leavingTemplate, struct{ At, Title string }{at, provider.Title()})
 }
@@ -115,28 +119,19 @@ func formOf(r *http.Request) url.Values {
 
 // redirectURI returns the address to which a provider redirects: that of the public URL or, on a node reached from its
 // own machine only, that of the requested host.
-func (a *api) redirectURI(r *http.Request) (string, error) {
+func (a *providerLogin) redirectURI(r *http.Request) (string, error) {
 	switch {
-	case a.PublicURL != "":
-		return strings.TrimSuffix(a.PublicURL, "/") + callbackPath, nil
+	case a.publicURL != "":
+		return strings.TrimSuffix(a.publicURL, "/") + callbackPath, nil
 	case isLoopback(hostname(r.Host)):
 		return "http://" + r.Host + callbackPath, nil
 	}
 	return "", problem(http.StatusForbidden, "a login with a provider needs the address of this node; set --public-url")
 }
 
-// attemptCookie returns the cookie of a login in progress. It is Lax, since the provider redirects from another site.
-func (a *api) attemptCookie(r *http.Request, value string, seconds int) *http.Cookie {
-	c := &http.Cookie{Name: "deadman_login", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.isSecure(r)}
-	if c.Secure {
-		c.Name = "__Host-" + c.Name
-	}
-	return c
-}
-
 // attemptOf returns the login that the returning browser began, or errNotBegun.
-func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
-	cookie, err := r.Cookie(a.attemptCookie(r, "", 0).Name)
+func (a *providerLogin) attemptOf(r *http.Request) (begun attempt, err error) {
+	cookie, err := r.Cookie(a.auth.cookies.attempt(r, "", 0).Name)
 	if err != nil {
 		return attempt{}, errNotBegun
 	}
@@ -148,7 +143,7 @@ func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 	return begun, nil
 }
 
-// finishLogin creates a session for a person returning from the provider.
+// finish creates a session for a person returning from the provider.
 //
 //  1. The browser shows the cookie of the login that it began, with the state of the URL. The cookie is deleted then: a
 //     login ends once.
@@ -157,8 +152,8 @@ func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 //  3. One of the person's groups has grants. Then the state is used up on all nodes, since a browser may keep the
 //     cookie, and a provider may return another code for the state.
 //  4. The person gets a session. The previous session ends.
-func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
-	config, asked := a.Logins(), r.URL.Query()
+func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
+	config, asked := a.auth.persons.logins(), r.URL.Query()
 	switch {
 	case config == nil || config.OIDC == nil:
 		a.fail(w, r, errNoProvider)
@@ -167,14 +162,14 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, problem(http.StatusMethodNotAllowed, "a login comes back with GET"))
 		return
 	}
-	http.SetCookie(w, a.attemptCookie(r, "", -1))
+	http.SetCookie(w, a.auth.cookies.attempt(r, "", -1))
 	begun, err := a.attemptOf(r)
 	if err != nil {
 		a.refuseLogin(w, r, err)
 		return
 	}
 	if code := asked.Get("error"); code != "" {
-		a.guesses.note(r, byProvider, "err", "the provider refuses: "+clipped(code, maxErrorShown))
+		a.auth.guesses.note(r, byProvider, "err", "the provider refuses: "+clipped(code, maxErrorShown))
 		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Wrong: providerRefusal(asked)})
 		return
 	}
@@ -194,16 +189,16 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.letIn(w, r, begun.Next, func(ctx context.Context) (access.Session, string, error) {
-		return a.Keeper.Admit(ctx, person, clientAddr(ctx), r.UserAgent())
+		return a.auth.keeper.Admit(ctx, person, clientAddr(ctx), r.UserAgent())
 	})
 }
 
 // spend uses up a login. It returns errSpent if a node used it in the last 24 hours, the time that the memory keeps its
 // state.
-func (a *api) spend(ctx context.Context, begun attempt) error {
+func (a *providerLogin) spend(ctx context.Context, begun attempt) error {
 	var unique [sha256.Size]byte // no second request has the body of the first
 	_, _ = rand.Read(unique[:])  // it never fails
-	_, err := a.Memory.Begin(ctx, keyOf(callbackPath, begun.State), unique)
+	_, err := a.memory.Begin(ctx, keyOf(callbackPath, begun.State), unique)
 	if errors.Is(err, access.ErrOtherBody) {
 		return errSpent
 	}
@@ -211,8 +206,8 @@ func (a *api) spend(ctx context.Context, begun attempt) error {
 }
 
 // refuseLogin serves the login page to a browser after an invalid login.
-func (a *api) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
-	a.guesses.note(r, byProvider, "err", err)
+func (a *providerLogin) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
+	a.auth.guesses.note(r, byProvider, "err", err)
 	a.loginPage(w, r, http.StatusForbidden, loginView{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
 }
 
@@ -234,12 +229,12 @@ func providerRefusal(asked url.Values) string {
 }
 
 // personOf exchanges the code of a URL for the person. Refused codes are bounded like tokens.
-func (a *api) personOf(r *http.Request, provider *logins.Provider, begun attempt, asked url.Values) (access.Person, error) {
+func (a *providerLogin) personOf(r *http.Request, provider *logins.Provider, begun attempt, asked url.Values) (access.Person, error) {
 	code := asked.Get("code")
 	if issuer := asked.Get("iss"); code == "" || len(code) > maxCode || issuer != "" && issuer != provider.Issuer() {
 		return access.Person{}, fmt.Errorf("%w: the provider leads back without a code of its own; log in again", logins.ErrPerson)
 	}
-	if a.Keeper == nil {
+	if a.auth.keeper == nil {
 		return access.Person{}, access.ErrDenied
 	}
 	redirect, err := a.redirectURI(r)
@@ -247,27 +242,27 @@ func (a *api) personOf(r *http.Request, provider *logins.Provider, begun attempt
 		return access.Person{}, err
 	}
 	shown := credential{code, byProvider}
-	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+	if err := a.auth.guesses.check(r, a.auth.keeper, shown); err != nil {
 		return access.Person{}, err
 	}
-	if full := a.logins.take(guesserOf(r)); full != nil {
+	if full := a.places.take(guesserOf(r)); full != nil {
 		return access.Person{}, full
 	}
-	defer a.logins.leave(guesserOf(r))
+	defer a.places.leave(guesserOf(r))
 	person, err := provider.Finish(r.Context(), begun.Attempt, redirect, code)
 	if errors.Is(err, logins.ErrPerson) { // a failure of the provider must not block logins with a token
-		a.guesses.refused(r, shown)
+		a.auth.guesses.refused(r, shown)
 	}
 	return person, err
 }
 
 // failLogin serves the login page with the reason that a login with the provider failed.
-func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err error) {
+func (a *providerLogin) failLogin(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var no *stranger
 	var p *Problem
 	switch {
 	case errors.As(err, &no):
-		a.guesses.note(r, byProvider, "err", err)
+		a.auth.guesses.note(r, byProvider, "err", err)
 		a.fail(w, r, err)
 		return
 	case errors.As(err, &p):
@@ -276,23 +271,15 @@ func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err
 	}
 	p, ours := loginProblem(err)
 	if ours {
-		a.Metrics.ProviderFailed()
-		a.providerLog.Do(func() {
-			a.Log.ErrorContext(r.Context(), "login with the provider failed", "issuer", a.issuer(), "from", clientAddr(r.Context()), "err", err)
+		a.metrics.ProviderFailed()
+		a.failures.Do(func() {
+			a.log.ErrorContext(r.Context(), "login with the provider failed", "issuer", a.auth.persons.issuer(), "from", clientAddr(r.Context()), "err", err)
 		})
 	} else {
-		a.guesses.note(r, byProvider, "err", err)
+		a.auth.guesses.note(r, byProvider, "err", err)
 	}
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
 	a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
-}
-
-// issuer returns the provider's issuer, for the log.
-func (a *api) issuer() string {
-	if provider := a.provider(); provider != nil {
-		return provider.Issuer()
-	}
-	return ""
 }

@@ -87,63 +87,69 @@ type quotaIn struct {
 	Body QuotaLimits
 }
 
-// mountQuotas registers the operations on quotas. A node without quotas has none.
-func (a *api) mountQuotas() {
-	if a.Quotas == nil {
+// quotaAPI has the operations on quotas, and applies the quotas to requests.
+type quotaAPI struct {
+	quotas Quotas // nil: the node has none
+	now    func() time.Time
+}
+
+// register registers the operations on quotas. A node without quotas has none.
+func (a *quotaAPI) register(all *operations) {
+	if a.quotas == nil {
 		return
 	}
-	register(a, operation{
+	register(all, operation{
 		ID: "list-quotas", Tag: tagTokens, Method: "GET", Path: "/quotas", Does: "lists the quotas of prefixes and what is used of them",
 		Says:  "A token with a prefix sees those of prefixes that begin with its own.",
 		Scope: access.Read, Reach: reachFiltered,
-	}, withBody(a.quotas))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "set-quota", Tag: tagTokens, Method: "PUT", Path: "/quotas/{prefix}", Does: "sets the limits of a prefix",
 		Says:  "All limits at once: what is absent is the default. Other nodes go by them within seconds.",
 		Scope: access.Admin, Reach: reachAll,
-	}, withBody(a.setQuota))
-	register(a, operation{
+	}, withBody(a.set))
+	register(all, operation{
 		ID: "delete-quota", Tag: tagTokens, Method: "DELETE", Path: "/quotas/{prefix}", Does: "takes away what was set for a prefix",
 		Says:  "The defaults hold from then on as long as a token with the prefix lives, and nothing after that.",
 		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, noContent(a.deleteQuota))
+	}, noContent(a.remove))
 }
 
-func (a *api) quotas(ctx context.Context, _ *nothing) (Page[Quota], error) {
+func (a *quotaAPI) list(ctx context.Context, _ *nothing) (Page[Quota], error) {
 	page := Page[Quota]{Items: []Quota{}}
-	uses, err := a.Quotas.QuotaUses(ctx, principalOf(ctx).token.Prefix)
+	uses, err := a.quotas.QuotaUses(ctx, principalOf(ctx).token.Prefix)
 	for _, use := range uses {
 		page.Items = append(page.Items, newQuota(use))
 	}
 	return page, err
 }
 
-func (a *api) setQuota(ctx context.Context, in *quotaIn) (Quota, error) {
+func (a *quotaAPI) set(ctx context.Context, in *quotaIn) (Quota, error) {
 	q, err := access.ReadQuota(string(in.Prefix), in.Body.set())
 	if err != nil {
 		return Quota{}, err
 	}
-	if err := a.Quotas.SetQuota(ctx, q); err != nil {
+	if err := a.quotas.SetQuota(ctx, q); err != nil {
 		return Quota{}, err
 	}
-	uses, err := a.Quotas.QuotaUses(ctx, q.Prefix)
+	uses, err := a.quotas.QuotaUses(ctx, q.Prefix)
 	if err != nil || len(uses) == 0 {
 		return Quota{Prefix: q.Prefix, Limits: []QuotaLimit{}}, err
 	}
 	return newQuota(uses[0]), nil
 }
 
-func (a *api) deleteQuota(ctx context.Context, in *QuotaPath) error {
-	return a.Quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
+func (a *quotaAPI) remove(ctx context.Context, in *QuotaPath) error {
+	return a.quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
 }
 
 // withinQuota deducts an event of that size from the limits of the visitor's prefix.
-func (a *api) withinQuota(ctx context.Context, bytes int) error {
+func (a *quotaAPI) withinQuota(ctx context.Context, bytes int) error {
 	prefix := principalOf(ctx).token.Prefix
-	if prefix == "" || a.Quotas == nil {
+	if prefix == "" || a.quotas == nil {
 		return nil
 	}
-	wait, err := a.Quotas.Publish(prefix, bytes, a.Now())
+	wait, err := a.quotas.Publish(prefix, bytes, a.now())
 	if err == nil {
 		return nil
 	}
@@ -153,20 +159,20 @@ func (a *api) withinQuota(ctx context.Context, bytes int) error {
 }
 
 // overQuota adds the used-up quota to a rule.
-func (a *api) overQuota(ctx context.Context, r Rule) Rule {
-	if a.Quotas != nil {
-		r.OverQuota = a.Quotas.Problem(r.Name, principalOf(ctx).token.Prefix)
+func (a *quotaAPI) overQuota(ctx context.Context, r Rule) Rule {
+	if a.quotas != nil {
+		r.OverQuota = a.quotas.Problem(r.Name, principalOf(ctx).token.Prefix)
 	}
 	return r
 }
 
 // ownQuota returns the quota of the visitor's prefix, or nil.
-func (a *api) ownQuota(ctx context.Context) (*Quota, error) {
+func (a *quotaAPI) ownQuota(ctx context.Context) (*Quota, error) {
 	prefix := principalOf(ctx).token.Prefix
-	if prefix == "" || a.Quotas == nil {
+	if prefix == "" || a.quotas == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	uses, err := a.Quotas.QuotaUses(ctx, prefix)
+	uses, err := a.quotas.QuotaUses(ctx, prefix)
 	if err != nil || len(uses) == 0 || uses[0].Prefix != prefix {
 		return nil, err
 	}

@@ -8,7 +8,8 @@ import (
 
 // Bounds of the answers to read requests of the API and pages, in bytes: of a node, and of one token, or of all tokens
 // of a prefix. On an open node without tokens, only the node's bound applies. An answer counts as a large one while it
-// is made, and with its own size until its client has read it.
+// is made, and with its own size until its client has read it. While others wait, the visitor that holds most loses its
+// oldest unread answers.
 const (
 	maxReads      = 256 << 20
 	maxTokenReads = maxReads / 4
@@ -16,33 +17,12 @@ const (
 	answerRoom    = 8 << 20          // for an answer being made
 	answerCost    = 32 << 10         // of an answer, beyond its bytes
 	readWait      = 10 * time.Second // for free capacity
+	readPatience  = time.Second      // until a waiting request ends unread answers of visitors that hold more
 )
-
-// tokenRef is the owner of places; zero on an open node.
-type tokenRef struct {
-	id, who string
-	guest   bool // its token has a prefix
-}
-
-// ref returns the visitor as the owner of places.
-func (v principal) ref() tokenRef {
-	if v.open {
-		return tokenRef{}
-	}
-	return tokenRef{id: v.token.ID, who: v.token.Who(), guest: v.token.Prefix != ""}
-}
-
-// tenant returns the visitor as the owner of places, shared by all with the same prefix.
-func (v principal) tenant() tokenRef {
-	if v.token.Prefix == "" {
-		return v.ref()
-	}
-	return tokenRef{id: v.token.Prefix + "*", who: "the rules " + v.token.Prefix + "*", guest: true}
-}
 
 func newReads() *places[tokenRef] {
 	return &places[tokenRef]{
-		perNode: maxReads, perOwner: maxTokenReads, fair: true, kept: keptReads, guest: func(of tokenRef) bool { return of.guest },
+		perNode: maxReads, perOwner: maxTokenReads, fair: true, kept: keptReads, patience: readPatience, guest: func(of tokenRef) bool { return of.guest },
 		full: func(of tokenRef, node bool) *Problem {
 			if node {
 				return problem(http.StatusServiceUnavailable, "the answers that clients of this node read take %d MiB, which is all that they may, "+
@@ -59,9 +39,15 @@ func newReads() *places[tokenRef] {
 // readingKey is the context's key of a request with capacity for reading.
 type readingKey struct{}
 
+// readLimit limits the answers to read requests.
+type readLimit struct {
+	*responder
+	places *places[tokenRef] // in bytes of answers
+}
+
 // reading bounds the answers to read requests until they are written. Requests that a page makes within the process
 // count as part of the page's request. Streams have bounds of their own, but a live page's updates are bounded here.
-func (a *api) reading(next http.Handler) http.Handler {
+func (a *readLimit) reading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r) || r.Context().Value(readingKey{}) != nil {
 			next.ServeHTTP(w, r)
@@ -73,38 +59,49 @@ func (a *api) reading(next http.Handler) http.Handler {
 			return
 		}
 		defer room.shrink(0)
-		next.ServeHTTP(&readWriter{w, room}, r.WithContext(ctx))
+		next.ServeHTTP(&readWriter{ResponseWriter: w, room: room}, r.WithContext(ctx))
 	})
 }
 
 // readWriter writes an answer that was made as a whole.
 type readWriter struct {
 	http.ResponseWriter
-	room *readRoom
+	room    *readRoom
+	writing bool
 }
 
 // Unwrap implements the interface of http.ResponseController.
 func (w *readWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter. It returns after the client, or the system's buffer, has accepted the answer.
+// The error is os.ErrDeadlineExceeded if the client was too slow for requests that waited for capacity.
 func (w *readWriter) Write(b []byte) (int, error) {
 	w.room.shrink(int64(len(b)) + answerCost)
+	if !w.writing {
+		w.writing = true
+		w.room.lend(w.stop)
+	}
 	return w.ResponseWriter.Write(b)
+}
+
+// stop ends a running write.
+func (w *readWriter) stop() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)) // only a writer outside a server lacks deadlines
 }
 
 // readRoom is the capacity of one answer.
 type readRoom struct {
 	among *places[tokenRef]
-	of    tokenRef
-	size  int64
+	loan  *loan[tokenRef]
 }
 
 // shrink returns the capacity beyond size.
-func (r *readRoom) shrink(size int64) {
-	if size < r.size {
-		r.among.give(r.of, r.size-size)
-		r.size = size
-	}
+func (r *readRoom) shrink(size int64) { r.among.shrink(r.loan, size) }
+
+// lend lets a waiting request of a visitor that holds less take the capacity, which calls end.
+func (r *readRoom) lend(end func()) {
+	r.loan.since, r.loan.end = time.Now(), end
+	r.among.lend(r.loan)
 }
 
 // isRead reports whether a request reads a token's data. Metrics and health are answered without a bound.
@@ -131,10 +128,10 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 }
 
 // read waits for the capacity of an answer.
-func (a *api) read(ctx context.Context) (context.Context, *readRoom, error) {
+func (a *readLimit) read(ctx context.Context) (context.Context, *readRoom, error) {
 	of := principalOf(ctx).tenant()
-	if err := a.reads.wait(ctx, of, answerRoom, readWait); err != nil {
+	if err := a.places.wait(ctx, of, answerRoom, readWait); err != nil {
 		return nil, nil, err
 	}
-	return context.WithValue(ctx, readingKey{}, true), &readRoom{a.reads, of, answerRoom}, nil
+	return context.WithValue(ctx, readingKey{}, true), &readRoom{a.places, &loan[tokenRef]{owner: of, places: answerRoom}}, nil
 }

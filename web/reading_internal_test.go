@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 	}
 	want("more than is left to others", take("ann", ""), http.StatusTooManyRequests)
 	want("an answer beyond those of the node", take("eve", ""), http.StatusServiceUnavailable)
+	if full := reads.full(visitorNamed("eve", "").tenant(), true); !strings.Contains(full.Detail, "256 MiB") {
+		t.Errorf("it does not say what is wrong: %s", full.Detail)
+	}
 	reads.give(visitorNamed("other", "t0-").tenant(), answerRoom)
 	want("a tenant, while others need what is left", take("t6", "t6-"), http.StatusServiceUnavailable)
 	want("somebody without a prefix, once there is room", take("eve", ""), http.StatusOK)

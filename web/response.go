@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,24 +12,6 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
-
-// write sends v as JSON. It encodes v first, so that an encoding error becomes a problem instead of a partial answer.
-func (a *api) write(w http.ResponseWriter, r *http.Request, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	a.send(w, r, "application/json", status, append(body, '\n'))
-}
-
-func (a *api) send(w http.ResponseWriter, r *http.Request, kind string, status int, body []byte) {
-	w.Header().Set("Content-Type", kind)
-	w.WriteHeader(status)
-	if _, err := w.Write(body); err != nil {
-		a.Log.DebugContext(r.Context(), "the client left before the answer", "path", logged(r.URL.Path), "err", err)
-	}
-}
 
 // headers sets the headers of every answer.
 func headers(next http.Handler) http.Handler {

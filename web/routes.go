@@ -3,8 +3,6 @@ package web
 import (
 	"context"
 
-	"github.com/go-chi/chi/v5"
-
 	"deadman/internal/access"
 )
 
@@ -23,41 +21,59 @@ type Index struct {
 	Routes  []Route `json:"routes" nullable:"false"`
 }
 
-// mount registers all operations. Each part of the API is in the file of its noun.
-func (a *api) mount(r chi.Router) {
-	a.huma, a.spelled = newHuma(r, a)
-	a.huma.UseMiddleware(a.admit, a.query, a.limitConcurrency, a.idempotent)
-	a.mountRules()
-	a.mountPreview()
-	a.mountPings()
-	a.mountSchemas()
-	a.mountJobs()
-	a.mountSlots()
-	a.mountEntities()
-	a.mountHistory()
-	a.mountAlerts()
-	a.mountRepublish()
-	a.mountChannels()
-	a.mountStreams()
-	a.mountSources()
-	a.mountOutages()
-	a.mountHandlers()
-	a.mountMutes()
-	a.mountEvents()
-	a.mountDeadLetters()
-	a.mountNodes()
-	a.mountTokens()
-	a.mountSelf()
-	a.mountSessions()
-	a.mountQuotas()
-	a.mountAudit()
+// group is the operations on one kind of resource.
+type group interface {
+	register(all *operations)
+}
 
-	index := func(context.Context, *nothing) (Index, error) {
-		return Index{Version: a.Version, Routes: a.routes}, nil
+// registerAll registers all operations, in the order of the documentation.
+func registerAll(all *operations, o Options) {
+	for _, g := range groups(all, o) {
+		g.register(all)
 	}
-	o := operation{ID: "get-index", Tag: tagNode, Method: "GET", Does: "lists what the API does", Scope: access.Read, Reach: reachPublic, Hidden: true}
-	register(a, o, withBody(index))
-	o.Path = "/"
-	register(a, o, withBody(index))
-	a.relaxSchemas()
+	index := func(context.Context, *nothing) (Index, error) {
+		return Index{Version: o.Version, Routes: all.routes}, nil
+	}
+	at := operation{ID: "get-index", Tag: tagNode, Method: "GET", Does: "lists what the API does", Scope: access.Read, Reach: reachPublic, Hidden: true}
+	register(all, at, withBody(index))
+	at.Path = "/"
+	register(all, at, withBody(index))
+	all.relaxSchemas()
+}
+
+// groups returns the groups of operations, each in the file of its noun.
+func groups(all *operations, o Options) []group {
+	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
+	view := &jobView{o.Book, o.Now}
+	alerts := &alertAPI{o.Lists, o.Mutes, &alertStreamAPI{all.responder, o.Wire}, o.Now}
+	return []group{
+		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, newRuleJobCounts(o), quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
+		&ruleVersionAPI{o.Rules},
+		&previewAPI{o.Rules, trials, o.Now},
+		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
+		&schemaAPI{o.Schemas},
+		&jobAPI{o.Lists, view, &jobActionAPI{o.Desk, view, o.Now}, &bulkAPI{o.Desk}, o.Now},
+		&slotAPI{o.Book, o.Loads, o.Now},
+		&entityAPI{o.Lists, o.Desk, alerts, view},
+		&historyAPI{o.Lists},
+		newOutcomeAPI(o),
+		alerts,
+		&acknowledgeAPI{o.Lists, o.Acks, view, o.Now},
+		&republishAPI{o.Outbox},
+		&channelAPI{o.Channels, o.Keeper},
+		&streamAPI{o.Streams},
+		&sourceAPI{o.Sources, o.Keeper},
+		&outageAPI{o.Lists},
+		&handlerAPI{o.Handlers},
+		&muteAPI{o.Mutes, o.Now},
+		&eventAPI{o.Wire, o.Book, quotas, make(chan struct{}, matchedAtOnce), o.Log, o.Now},
+		&deadLetterAPI{o.Lists},
+		&deadLetterActionAPI{o.Letters},
+		&nodeAPI{o.Lists, o.Now},
+		&tokenAPI{o.Keeper, o.Now},
+		&selfAPI{quotas},
+		&sessionAPI{o.Keeper},
+		quotas,
+		&auditAPI{o.Keeper},
+	}
 }

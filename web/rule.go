@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -53,31 +52,6 @@ type Rule struct {
 	Jobs        *RuleJobs `json:"jobs,omitempty" doc:"What it waits for, of a list only; absent before it was first counted."`
 }
 
-// RuleJobs counts a rule's jobs, as the API returns it.
-type RuleJobs struct {
-	Waiting      int64     `json:"waiting" doc:"Pending jobs."`
-	Alerting     int64     `json:"alerting" doc:"About which something was said."`
-	Undetermined int64     `json:"undetermined" doc:"Of which the last look could not find out."`
-	GaveUp       int64     `json:"gave_up" doc:"Not pending: those that a guard ended and whose slot was in the last 24 hours."`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look at one of them; absent where there is none."`
-	CountedAt    time.Time `json:"counted_at" doc:"It is counted while somebody asks, every two seconds, or less often where that takes long."`
-}
-
-// jobsOfRules returns a function that counts a rule's jobs; it returns nil before the first count.
-func (a *api) jobsOfRules(ctx context.Context) func(rules.ListedRule) *RuleJobs {
-	last, ok := a.ruleJobs.newest(ctx)
-	return func(of rules.ListedRule) *RuleJobs {
-		if !ok {
-			return nil
-		}
-		n := last.What[of.RuleID]
-		if n.Alerting == n.Waiting && heldForGood(a.Book, of.Name, n.NextCheckAt, a.Now()) {
-			n.NextCheckAt = time.Time{}
-		}
-		return &RuleJobs{n.Waiting, n.Alerting, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
-	}
-}
-
 func newRule(l rules.ListedRule, now time.Time) Rule {
 	r := Rule{
 		Name: l.Name, Entity: l.Entity, Description: l.Document.Description, Enabled: l.Document.Enabled,
@@ -122,54 +96,64 @@ type RuleName struct {
 	Name identifier `path:"name" doc:"The rule's name." example:"order-unshipped"`
 }
 
-// mountRules registers the operations on rules.
-func (a *api) mountRules() {
-	register(a, operation{
+// ruleAPI has the operations on rules.
+type ruleAPI struct {
+	rules   Rules
+	folders *ruleFolders
+	jobs    *ruleJobCounts
+	quotas  *quotaAPI
+	lints   *lintAPI
+	saves   *places[tokenRef]
+	now     func() time.Time
+}
+
+// register registers the operations on rules.
+func (a *ruleAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Does: "lists the rules, by name",
 		Scope: access.Read, Reach: reachFiltered,
-	}, withBody(a.ruleList))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Does: "creates a rule",
 		Says:  "A rule of the name that is there already is a conflict; PUT /rules/{name} replaces it.",
 		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
-	}, inTurn(a.saves, a.createRule))
-	register(a, operation{
+	}, inTurn(a.saves, a.create))
+	register(all, operation{
 		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
 		Says: "The answer is 200 also for a rule that is refused: its problems are what was asked for. " +
 			"Whether a source takes what the rule looks up is asked with the scope rules alone, and no query is run.",
 		Scope: access.Read, Reach: reachPublic, Limit: rules.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
-	}, withBody(inTurn(a.trials, a.lintRule)))
-	register(a, operation{
+	}, withBody(inTurn(a.lints.trials, a.lints.lint)))
+	register(all, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
 		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
-	}, a.rule)
-	register(a, operation{
+	}, a.get)
+	register(all, operation{
 		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Does: "creates or replaces a rule",
 		Says: "If-Match with the rule's ETag replaces that version alone, and If-None-Match: * creates alone; " +
 			"otherwise the answer is 412. A rule that would not change is not saved again.",
 		Scope: access.Rules, Reach: reachRule, Limit: rules.MaxSize,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 		RequestBody: documentBody(), Responses: changeAnswers(),
-	}, inTurn(a.saves, a.putRule))
-	register(a, operation{
+	}, inTurn(a.saves, a.put))
+	register(all, operation{
 		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Does: "deletes a rule, and ends its jobs",
 		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
-	}, noContent(a.deleteRule))
+	}, noContent(a.remove))
 	for _, paused := range []bool{true, false} {
 		verb, does := "resume", "lets a rule begin new waits again"
 		if paused {
 			verb, does = "pause", "keeps a rule from beginning new waits"
 		}
-		register(a, operation{
+		register(all, operation{
 			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Does: does,
 			Says:  "The waits that are there go on. Saving the rule, or applying files, does not undo it.",
 			Scope: access.Rules, Reach: reachRule, Once: true, Errors: []int{http.StatusNotFound},
-		}, withBody(a.pauseRule(paused)))
+		}, withBody(a.pause(paused)))
 	}
-	a.mountVersions()
 }
 
 // ruleListIn has the filters of a rule list.
@@ -204,16 +188,16 @@ func has(l rules.ListedRule, text string) bool {
 // ruleCursor is the prefix of the cursor of a rule list, before the last name of the page.
 const ruleCursor = "rule:"
 
-func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) {
+func (a *ruleAPI) list(ctx context.Context, in *ruleListIn) (Page[Rule], error) {
 	after, err := readRuleCursor(in.Cursor)
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	all, err := a.Rules.List(ctx)
+	all, err := a.rules.List(ctx)
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx), a.Now()
+	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobs.ofRules(ctx), a.now()
 	for _, l := range all { // by name
 		switch {
 		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && in.State != newRule(l, now).state():
@@ -222,7 +206,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			r := a.overQuota(ctx, newRule(l, now))
+			r := a.quotas.overQuota(ctx, newRule(l, now))
 			r.Jobs = jobs(l)
 			page.Items = append(page.Items, r)
 		}
@@ -249,8 +233,8 @@ type ruleIn struct {
 	Accept string `header:"Accept" hidden:"true"`
 }
 
-func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
-	l, err := a.Rules.Get(ctx, string(in.Name))
+func (a *ruleAPI) get(ctx context.Context, in *ruleIn) (*ruleOut, error) {
+	l, err := a.rules.Get(ctx, string(in.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -274,70 +258,20 @@ func (in *SaveRuleInput) options(version int32) rules.SaveOptions {
 	}
 }
 
-// RuleChange is the result of saving a rule, or of a dry run.
-type RuleChange struct {
-	Rule    Rule   `json:"rule"`
-	Created bool   `json:"created" doc:"There was no such rule."`
-	Changed bool   `json:"changed" doc:"There is a new version; false: it was so already."`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"Nothing was written."`
-	Moved   int    `json:"moved" doc:"How many pending jobs went on with the new version."`
-	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
-	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
-
-	Partly   []PartialSubject `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
-	Warnings []string         `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
-}
-
-// PartialSubject is a subject with wildcards that streams take in only in part.
-type PartialSubject struct {
-	Subject string   `json:"subject" example:"orders.>"`
-	Heard   []string `json:"heard" nullable:"false" doc:"What streams take in of it. To hear more, add that to a stream." example:"[\"orders.eu.>\"]"`
-}
-
-// changeOut is the response to a saved rule.
-type changeOut struct {
-	Status   int
-	ETag     string `header:"ETag" doc:"The rule's version, in quotes."`
-	Location string `header:"Location" doc:"Where the rule is that was created."`
-	Body     RuleChange
-}
-
-func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
-	began := cmp.Or(c.After.SavedAt, now)
-	if c.Before != nil {
-		began = c.Before.BeganAt
-	}
-	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
-		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: began}, now),
-		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Warnings: c.Warnings,
-	}}
-	for _, road := range c.Partly {
-		out.Body.Partly = append(out.Body.Partly, PartialSubject{Subject: road.Subject, Heard: road.Takes})
-	}
-	if dryRun {
-		return out
-	}
-	out.ETag = etag(c.After.Version)
-	if c.Before == nil {
-		out.Status, out.Location = http.StatusCreated, apiPath+"/rules/"+c.After.Name
-	}
-	return out
-}
-
-func (a *api) createRule(ctx context.Context, in *SaveRuleInput) (*changeOut, error) {
-	if err := a.mayAddTo(ctx, string(in.Bundle)); err != nil {
+func (a *ruleAPI) create(ctx context.Context, in *SaveRuleInput) (*changeOut, error) {
+	if err := a.folders.mayAddTo(ctx, string(in.Bundle)); err != nil {
 		return nil, err
 	}
 	options := in.options(0)
 	options.May = mayName(ctx, access.Rules)
-	c, err := a.Rules.Save(ctx, in.RawBody, "", options)
+	c, err := a.rules.Save(ctx, in.RawBody, "", options)
 	if errors.Is(err, rules.ErrConflict) {
 		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /rules/{name} replaces it", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun, a.Now()), nil
+	return newChange(c, in.DryRun, a.now()), nil
 }
 
 // mayName refuses rules outside the prefix of the visitor's token, for rules named in a text instead of the path.
@@ -359,23 +293,23 @@ type putIn struct {
 	SaveRuleInput
 }
 
-func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
+func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 	version, err := a.version(ctx, string(in.Name), in.RulePrecondition)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.maySaveInto(ctx, string(in.Name), &in.SaveRuleInput); err != nil {
+	if err := a.folders.maySaveInto(ctx, string(in.Name), &in.SaveRuleInput); err != nil {
 		return nil, err
 	}
-	c, err := a.Rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
+	c, err := a.rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun, a.Now()), nil
+	return newChange(c, in.DryRun, a.now()), nil
 }
 
 // version returns the version that a change requires.
-func (a *api) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
+func (a *ruleAPI) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
 		return 0, refused("header.If-Match", "it comes with If-None-Match, and both cannot hold; send one of them")
@@ -386,7 +320,7 @@ func (a *api) version(ctx context.Context, name string, in RulePrecondition) (in
 	case in.IfMatch == "":
 		return rules.AnyVersion, nil
 	case in.IfMatch == "*":
-		l, err := a.Rules.Get(ctx, name)
+		l, err := a.rules.Get(ctx, name)
 		if errors.Is(err, futurejobs.ErrNotFound) {
 			return 0, fmt.Errorf("rule %s is not there: %w", name, rules.ErrConflict)
 		}
@@ -409,26 +343,26 @@ type deleteIn struct {
 	Bundle  identifier `query:"bundle" doc:"The set of files that the rule comes from; where that is the folder that a node reads, it needs the scope admin." example:"file:orders"`
 }
 
-func (a *api) deleteRule(ctx context.Context, in *deleteIn) error {
+func (a *ruleAPI) remove(ctx context.Context, in *deleteIn) error {
 	version, err := a.version(ctx, string(in.Name), RulePrecondition{IfMatch: in.IfMatch})
 	if err != nil {
 		return err
 	}
-	if err := a.mayDelete(ctx, string(in.Name)); err != nil {
+	if err := a.folders.mayDelete(ctx, string(in.Name)); err != nil {
 		return err
 	}
-	return a.Rules.Delete(ctx, string(in.Name), version, string(in.Bundle))
+	return a.rules.Delete(ctx, string(in.Name), version, string(in.Bundle))
 }
 
-func (a *api) pauseRule(paused bool) func(context.Context, *RuleName) (Rule, error) {
+func (a *ruleAPI) pause(paused bool) func(context.Context, *RuleName) (Rule, error) {
 	return func(ctx context.Context, in *RuleName) (Rule, error) {
-		if err := a.Rules.Pause(ctx, string(in.Name), paused); err != nil {
+		if err := a.rules.Pause(ctx, string(in.Name), paused); err != nil {
 			return Rule{}, err
 		}
-		l, err := a.Rules.Get(ctx, string(in.Name))
+		l, err := a.rules.Get(ctx, string(in.Name))
 		if err != nil {
 			return Rule{}, err
 		}
-		return a.overQuota(ctx, newRule(l, a.Now())), nil
+		return a.quotas.overQuota(ctx, newRule(l, a.now())), nil
 	}
 }

@@ -17,8 +17,13 @@ import (
 // are the node's: users of the API cannot change files of the node's operator. After a file is removed its rule stays,
 // and a token with the scope admin takes it over or deletes it.
 
+// ruleFolders guards the rules that a node reads from a folder.
+type ruleFolders struct {
+	rules Rules
+}
+
 // maySaveInto refuses to change a rule of a node's folder, and to add one to its bundle.
-func (a *api) maySaveInto(ctx context.Context, name string, in *SaveRuleInput) error {
+func (a *ruleFolders) maySaveInto(ctx context.Context, name string, in *SaveRuleInput) error {
 	l, err := a.ruleOrNone(ctx, name)
 	switch {
 	case err != nil:
@@ -40,11 +45,11 @@ func mayTakeOver(ctx context.Context) error {
 }
 
 // mayAddTo refuses to add a rule to the bundle of a node's folder.
-func (a *api) mayAddTo(ctx context.Context, bundle string) error {
+func (a *ruleFolders) mayAddTo(ctx context.Context, bundle string) error {
 	if !strings.HasPrefix(bundle, rules.FilePrefix) {
 		return nil
 	}
-	all, err := a.Rules.List(ctx)
+	all, err := a.rules.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +60,7 @@ func (a *api) mayAddTo(ctx context.Context, bundle string) error {
 }
 
 // mayDelete refuses to delete a rule of a node's folder.
-func (a *api) mayDelete(ctx context.Context, name string) error {
+func (a *ruleFolders) mayDelete(ctx context.Context, name string) error {
 	l, err := a.ruleOrNone(ctx, name)
 	if err == nil && l.IsOfFolder() && mayTakeOver(ctx) != nil {
 		err = problem(http.StatusForbidden, "%s", readOnly(l.RuleVersion))
@@ -64,8 +69,8 @@ func (a *api) mayDelete(ctx context.Context, name string) error {
 }
 
 // ruleOrNone returns the rule of a name, or the zero rule if it does not exist.
-func (a *api) ruleOrNone(ctx context.Context, name string) (rules.ListedRule, error) {
-	l, err := a.Rules.Get(ctx, name)
+func (a *ruleFolders) ruleOrNone(ctx context.Context, name string) (rules.ListedRule, error) {
+	l, err := a.rules.Get(ctx, name)
 	if errors.Is(err, futurejobs.ErrNotFound) {
 		return rules.ListedRule{}, nil
 	}

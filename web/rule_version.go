@@ -26,16 +26,21 @@ func newRuleVersion(s rules.RuleVersion) RuleVersion {
 	return RuleVersion{Version: s.Version, SavedAt: s.SavedAt, SavedBy: s.SavedBy, Bundle: s.Bundle, DeletedAt: s.DeletedAt}
 }
 
-func (a *api) mountVersions() {
-	register(a, operation{
+// ruleVersionAPI has the operations on versions of a rule.
+type ruleVersionAPI struct {
+	rules Rules
+}
+
+func (a *ruleVersionAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-rule-versions", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions", Does: "lists the versions of a rule, newest first, also of one that was deleted",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
-	}, withBody(a.versions))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "get-rule-version", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions/{version}", Does: "shows the document of a version, as JSON or YAML",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
-	}, a.ruleVersion)
-	register(a, operation{
+	}, a.version)
+	register(all, operation{
 		ID: "diff-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}/diff", Does: "says what changed between two versions of a rule",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.diff))
@@ -48,8 +53,8 @@ type versionsIn struct {
 	Before int32 `query:"cursor" minimum:"1" doc:"Where the page before ended: its next."`
 }
 
-func (a *api) versions(ctx context.Context, in *versionsIn) (Page[RuleVersion], error) {
-	all, err := a.Rules.Versions(ctx, string(in.Name))
+func (a *ruleVersionAPI) list(ctx context.Context, in *versionsIn) (Page[RuleVersion], error) {
+	all, err := a.rules.Versions(ctx, string(in.Name))
 	if err != nil {
 		return Page[RuleVersion]{}, err
 	}
@@ -73,8 +78,8 @@ type ruleVersionIn struct {
 	Accept  string `header:"Accept" hidden:"true"`
 }
 
-func (a *api) ruleVersion(ctx context.Context, in *ruleVersionIn) (*ruleOut, error) {
-	all, err := a.Rules.Versions(ctx, string(in.Name))
+func (a *ruleVersionAPI) version(ctx context.Context, in *ruleVersionIn) (*ruleOut, error) {
+	all, err := a.rules.Versions(ctx, string(in.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +104,10 @@ type diffIn struct {
 	To   int32 `query:"to" minimum:"1" maximum:"2147483647" doc:"A version; absent: the newest."`
 }
 
-func (a *api) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {
+func (a *ruleVersionAPI) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {
 	d := RuleDiff{From: in.From, To: in.To}
 	if d.To == 0 {
-		all, err := a.Rules.Versions(ctx, string(in.Name))
+		all, err := a.rules.Versions(ctx, string(in.Name))
 		if err != nil {
 			return d, err
 		}
@@ -112,6 +117,6 @@ func (a *api) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {
 		d.From = max(d.To-1, 1)
 	}
 	var err error
-	d.Diff, err = a.Rules.Diff(ctx, string(in.Name), d.From, d.To)
+	d.Diff, err = a.rules.Diff(ctx, string(in.Name), d.From, d.To)
 	return d, err
 }

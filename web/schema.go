@@ -27,21 +27,26 @@ type schemaOut struct {
 	Body        []byte
 }
 
-func (a *api) mountSchemas() {
-	register(a, operation{
+// schemaAPI has the operation on JSON Schemas.
+type schemaAPI struct {
+	schemas map[string]func() ([]byte, error)
+}
+
+func (a *schemaAPI) register(all *operations) {
+	register(all, operation{
 		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Does: "shows the JSON Schema of rules, or of what handlers are asked and answer",
 		Says:  "rule is that of rule files, for editors. handler defines the request that a handler gets, and its answer.",
 		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The schema, of 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
 		}},
-	}, a.schema)
+	}, a.get)
 }
 
-func (a *api) schema(_ context.Context, in *schemaIn) (*schemaOut, error) {
-	spell := a.Schemas[string(in.Name)]
+func (a *schemaAPI) get(_ context.Context, in *schemaIn) (*schemaOut, error) {
+	spell := a.schemas[string(in.Name)]
 	if spell == nil {
-		return nil, fmt.Errorf("schema %s: %w; there are %s", in.Name, futurejobs.ErrNotFound, strings.Join(slices.Sorted(maps.Keys(a.Schemas)), ", "))
+		return nil, fmt.Errorf("schema %s: %w; there are %s", in.Name, futurejobs.ErrNotFound, strings.Join(slices.Sorted(maps.Keys(a.schemas)), ", "))
 	}
 	body, err := spell()
 	if err != nil {

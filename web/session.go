@@ -37,22 +37,27 @@ func newSession(s access.Session, asks principal) Session {
 // Who returns the session's holder: the name of the token, or the person.
 func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
 
-func (a *api) mountSessions() {
-	register(a, operation{
+// sessionAPI has the operations on sessions.
+type sessionAPI struct {
+	keeper *access.Tokens // nil: the node has no tokens
+}
+
+func (a *sessionAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Does: "lists the browsers that are logged in, newest first",
 		Says:  "A token or a person with the scope admin and no prefix sees all sessions, any other its own.",
 		Scope: access.Read, Reach: reachPublic,
-	}, withBody(a.sessions))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Does: "ends a session, by its id",
 		Says:  "A token or a person with the scope admin and no prefix ends any session, any other its own.",
 		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
-	}, noContent(a.revokeSession))
+	}, noContent(a.revoke))
 }
 
 // sessionsOf returns the live sessions that the visitor may list and end.
-func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
-	k, err := a.keeper()
+func (a *sessionAPI) sessionsOf(ctx context.Context) ([]access.Session, error) {
+	k, err := needTokens(a.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
 	}), err
 }
 
-func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], error) {
+func (a *sessionAPI) list(ctx context.Context, in *tokenListIn) (Page[Session], error) {
 	page := Page[Session]{Items: []Session{}}
 	all, err := a.sessionsOf(ctx)
 	if err != nil {
@@ -85,7 +90,7 @@ func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], err
 	return page, nil
 }
 
-func (a *api) revokeSession(ctx context.Context, in *struct {
+func (a *sessionAPI) revoke(ctx context.Context, in *struct {
 	ID identifier `path:"id" doc:"The session's id."`
 },
 ) error {
@@ -96,5 +101,5 @@ func (a *api) revokeSession(ctx context.Context, in *struct {
 	if !slices.ContainsFunc(theirs, func(s access.Session) bool { return s.ID == string(in.ID) }) {
 		return access.ErrNoSession
 	}
-	return a.Keeper.EndSession(ctx, string(in.ID))
+	return a.keeper.EndSession(ctx, string(in.ID))
 }

@@ -47,13 +47,20 @@ type Slots struct {
 	Items  []Slot    `json:"items" nullable:"false"`
 }
 
-func (a *api) mountSlots() {
-	register(a, operation{
+// slotAPI has the operation on the load of slots.
+type slotAPI struct {
+	book  Book
+	loads LoadReader
+	now   func() time.Time
+}
+
+func (a *slotAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Does: "shows the load by slot: what was checked, what is waited for, and what schedules will begin",
 		Says: "All buckets of the span are listed, in the order of time. What was checked is counted by the minute of its slot and is kept for two days. " +
 			"Of rules beyond the 200 busiest of a minute it is known in sum only.",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, withBody(a.slots))
+	}, withBody(a.list))
 }
 
 // slotsIn selects a span of the load.
@@ -64,29 +71,29 @@ type slotsIn struct {
 	Bucket identifier `query:"bucket" doc:"How wide the buckets are, in whole minutes that divide a day, such as 1m, 15m or 1h; absent: 1m." example:"15m"`
 }
 
-func (a *api) slots(ctx context.Context, in *slotsIn) (Slots, error) {
-	now := a.Now().UTC()
+func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
+	now := a.now().UTC()
 	span, err := in.span(now)
 	if err != nil {
 		return Slots{}, err
 	}
 	var rule int32
 	if span.Rule != "" {
-		newest, err := a.Book.Newest(span.Rule)
+		newest, err := a.book.Newest(span.Rule)
 		if err != nil {
 			return Slots{}, err
 		}
 		rule = newest.Engine().ID
 	}
-	worked, err := a.Loads.Worked(ctx, span, rule)
+	worked, err := a.loads.Worked(ctx, span, rule)
 	if err != nil {
 		return Slots{}, err
 	}
-	planned, err := a.Loads.Planned(ctx, span, rule)
+	planned, err := a.loads.Planned(ctx, span, rule)
 	if err != nil {
 		return Slots{}, err
 	}
-	ticks := a.Book.PlannedTicks(span, now)
+	ticks := a.book.PlannedTicks(span, now)
 	out := Slots{From: span.From, To: span.Until, Bucket: span.Width.Seconds(), Items: make([]Slot, span.Parts())}
 	for i := range out.Items {
 		out.Items[i] = Slot{

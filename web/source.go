@@ -48,20 +48,26 @@ type SourceTestResult struct {
 	Reason  string `json:"reason,omitempty" doc:"Why it can't be reached; without secrets."`
 }
 
-func (a *api) mountSources() {
-	register(a, operation{
+// sourceAPI has the operations on sources.
+type sourceAPI struct {
+	sources *lookup.Set
+	keeper  *access.Tokens // nil: the node keeps no audit log
+}
+
+func (a *sourceAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-sources", Tag: tagNode, Method: "GET", Path: "/sources", Does: "lists the sources that rules look up in, and how they do on the node that answers",
 		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.sources))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "get-source", Tag: tagNode, Method: "GET", Path: "/sources/{name}", Does: "says how a source does on the node that answers",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, withBody(a.source))
-	register(a, operation{
+	}, withBody(a.get))
+	register(all, operation{
 		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Does: "tries whether a source can be reached from the node that answers",
 		Says:  "It is asked about nobody, and also where it is left alone because it failed. The test is audited.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, withBody(a.testSource))
+	}, withBody(a.test))
 }
 
 // sourceIn names a source.
@@ -69,8 +75,8 @@ type sourceIn struct {
 	Name identifier `path:"name" doc:"The source's name." example:"shop"`
 }
 
-func (a *api) sources(_ context.Context, in *namedListIn) (Page[Source], error) {
-	all := a.Sources.States()
+func (a *sourceAPI) list(_ context.Context, in *namedListIn) (Page[Source], error) {
+	all := a.sources.States()
 	sources := make([]Source, len(all))
 	for i, s := range all {
 		sources[i] = newSource(s)
@@ -78,7 +84,7 @@ func (a *api) sources(_ context.Context, in *namedListIn) (Page[Source], error) 
 	return pageOfNamed(in, sources, func(s Source) string { return s.Name }), nil
 }
 
-func (a *api) source(_ context.Context, in *sourceIn) (Source, error) {
+func (a *sourceAPI) get(_ context.Context, in *sourceIn) (Source, error) {
 	source, err := a.sourceOf(in)
 	if err != nil {
 		return Source{}, err
@@ -86,7 +92,7 @@ func (a *api) source(_ context.Context, in *sourceIn) (Source, error) {
 	return newSource(source.State()), nil
 }
 
-func (a *api) testSource(ctx context.Context, in *sourceIn) (SourceTestResult, error) {
+func (a *sourceAPI) test(ctx context.Context, in *sourceIn) (SourceTestResult, error) {
 	source, err := a.sourceOf(in)
 	if err != nil {
 		return SourceTestResult{}, err
@@ -95,16 +101,16 @@ func (a *api) testSource(ctx context.Context, in *sourceIn) (SourceTestResult, e
 	if err := source.Try(ctx); err != nil {
 		tried.Reached, tried.Reason = false, err.Error()
 	}
-	err = a.noteTest(ctx, access.SourceTest, "source/"+source.Name, cmp.Or(tried.Reason, "reached"))
+	err = noteTest(ctx, a.keeper, access.SourceTest, "source/"+source.Name, cmp.Or(tried.Reason, "reached"))
 	return tried, err
 }
 
-func (a *api) sourceOf(in *sourceIn) (*lookup.Source, error) {
-	source, ok := a.Sources.Get(string(in.Name))
+func (a *sourceAPI) sourceOf(in *sourceIn) (*lookup.Source, error) {
+	source, ok := a.sources.Get(string(in.Name))
 	switch {
 	case ok:
 		return source, nil
-	case len(a.Sources.Names()) == 0:
+	case len(a.sources.Names()) == 0:
 		return nil, problem(http.StatusNotFound, "this node has no sources; start it with --sources and a file of sources")
 	}
 	return nil, fmt.Errorf("source %s: %w; deadman source list shows those that there are", in.Name, futurejobs.ErrNotFound)

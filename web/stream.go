@@ -45,18 +45,23 @@ type Streams interface {
 	Streams(ctx context.Context) ([]Stream, error)
 }
 
-func (a *api) mountStreams() {
-	register(a, operation{
-		ID: "list-streams", Tag: tagNode, Method: "GET", Path: "/streams", Does: "lists the streams that rules are told by, and how far they are read",
-		Scope: access.Read, Reach: reachAll,
-	}, withBody(a.streams))
+// streamAPI has the operation on streams.
+type streamAPI struct {
+	streams Streams // nil: the node reads none
 }
 
-func (a *api) streams(ctx context.Context, in *namedListIn) (Page[Stream], error) {
+func (a *streamAPI) register(all *operations) {
+	register(all, operation{
+		ID: "list-streams", Tag: tagNode, Method: "GET", Path: "/streams", Does: "lists the streams that rules are told by, and how far they are read",
+		Scope: access.Read, Reach: reachAll,
+	}, withBody(a.list))
+}
+
+func (a *streamAPI) list(ctx context.Context, in *namedListIn) (Page[Stream], error) {
 	var all []Stream
-	if a.Streams != nil {
+	if a.streams != nil {
 		var err error
-		if all, err = a.Streams.Streams(ctx); err != nil {
+		if all, err = a.streams.Streams(ctx); err != nil {
 			return Page[Stream]{}, err
 		}
 	}

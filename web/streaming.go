@@ -51,9 +51,18 @@ func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
 	}}
 }
 
+// streamLimit limits streams of alerts and live pages.
+type streamLimit struct {
+	*responder
+	auth         *authenticator
+	reads        *readLimit
+	alertStreams *places[tokenRef]
+	livePages    *places[tokenRef]
+}
+
 // streaming bounds every stream of a node: it begins if it gets a place, and it ends within 5 s after its visitor loses
 // the permission, even during a write.
-func (a *api) streaming(next http.Handler) http.Handler {
+func (a *streamLimit) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isStream(r) {
 			next.ServeHTTP(w, r)
@@ -63,7 +72,7 @@ func (a *api) streaming(next http.Handler) http.Handler {
 		if r.URL.Path == alertsPath {
 			places = a.alertStreams
 		} else {
-			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.read))
+			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.reads.read))
 		}
 		if full := places.take(v.ref()); full != nil {
 			a.failWith(w, r, full) // a full node is no error for the log
@@ -75,7 +84,7 @@ func (a *api) streaming(next http.Handler) http.Handler {
 			if v.isProxied() && time.Since(began) >= maxProxiedStream {
 				return errStreamOver
 			}
-			return a.remains(r.WithContext(ctx), v)
+			return a.auth.remains(r.WithContext(ctx), v)
 		})
 	})
 }
@@ -129,20 +138,6 @@ func isDenial(err error) bool {
 	var p *Problem
 	refused := errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 	return refused || errors.Is(err, errOtherVisitor) || errors.Is(err, errStreamOver)
-}
-
-// remains returns an error if the request no longer has the same visitor and permissions.
-func (a *api) remains(r *http.Request, v principal) error {
-	now, err := a.identity(r)
-	switch {
-	case err != nil && a.problemOf(err).Status < http.StatusInternalServerError:
-		return a.problemOf(err)
-	case err != nil:
-		return err
-	case now.open != v.open || now.token.ID != v.token.ID || !now.token.Alike(v.token):
-		return errOtherVisitor
-	}
-	return nil
 }
 
 // endingWriter writes a stream until it ends, and then refuses all writes.

@@ -76,29 +76,35 @@ type TokenRequest struct {
 	Expires string `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
 }
 
-// mountTokens registers the operations on tokens. A node without a keeper has none.
-func (a *api) mountTokens() {
-	register(a, operation{
+// tokenAPI has the operations on tokens.
+type tokenAPI struct {
+	keeper *access.Tokens // nil: the node has no tokens
+	now    func() time.Time
+}
+
+// register registers the operations on tokens. A node without a keeper has none.
+func (a *tokenAPI) register(all *operations) {
+	register(all, operation{
 		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Does: "lists the tokens, newest first, also those that ended",
 		Scope: access.Admin, Reach: reachAll,
-	}, withBody(a.tokens))
-	register(a, operation{
+	}, withBody(a.list))
+	register(all, operation{
 		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Does: "makes a token",
 		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again. The first token of a node has the scope admin and no prefix.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
-	}, withBody(a.createToken))
-	register(a, operation{
+	}, withBody(a.create))
+	register(all, operation{
 		ID: "revoke-token", Tag: tagTokens, Method: "DELETE", Path: "/tokens/{id}", Does: "ends a token, by its id or its name",
 		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
-	}, noContent(a.revokeToken))
+	}, noContent(a.revoke))
 }
 
-// keeper returns the store of tokens, or a problem if the node has none.
-func (a *api) keeper() (*access.Tokens, error) {
-	if a.Keeper == nil {
+// needTokens returns the store of tokens, or a problem if the node has none.
+func needTokens(keeper *access.Tokens) (*access.Tokens, error) {
+	if keeper == nil {
 		return nil, problem(http.StatusNotFound, "this node has no tokens")
 	}
-	return a.Keeper, nil
+	return keeper, nil
 }
 
 // tokenListIn selects a page of the tokens.
@@ -107,9 +113,9 @@ type tokenListIn struct {
 	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
 
-func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) {
+func (a *tokenAPI) list(ctx context.Context, in *tokenListIn) (Page[Token], error) {
 	page := Page[Token]{Items: []Token{}}
-	k, err := a.keeper()
+	k, err := needTokens(a.keeper)
 	if err != nil {
 		return page, err
 	}
@@ -121,7 +127,7 @@ func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) 
 		all = slices.DeleteFunc(all, func(t access.Token) bool { return t.ID >= string(in.Cursor) })
 	}
 	for _, t := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, newToken(t, a.Now()))
+		page.Items = append(page.Items, newToken(t, a.now()))
 	}
 	if n := len(page.Items); n < len(all) {
 		page.Next = page.Items[n-1].ID
@@ -135,11 +141,11 @@ type newTokenIn struct {
 	Body TokenRequest
 }
 
-func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error) {
+func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error) {
 	if in.Once != "" {
 		return NewToken{}, refused("header.Idempotency-Key", "a token's secret is not kept, so it cannot be answered again; leave the key out")
 	}
-	k, err := a.keeper()
+	k, err := needTokens(a.keeper)
 	if err != nil {
 		return NewToken{}, err
 	}
@@ -164,7 +170,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 	if err != nil {
 		return NewToken{}, err
 	}
-	return NewToken{Token: newToken(t, a.Now()), Secret: secret}, nil
+	return NewToken{Token: newToken(t, a.now()), Secret: secret}, nil
 }
 
 // mayComeFirst refuses a first token that could not make others: once a token exists, every request needs one.
@@ -179,11 +185,11 @@ func mayComeFirst(ctx context.Context, k *access.Tokens, w access.TokenRequest) 
 	return refused("body.scopes", "this would be the first token, and from then on nobody gets in without one; make one with the scope admin and no prefix before it")
 }
 
-func (a *api) revokeToken(ctx context.Context, in *struct {
+func (a *tokenAPI) revoke(ctx context.Context, in *struct {
 	ID identifier `path:"id" doc:"The token's id or name." example:"ci"`
 },
 ) error {
-	k, err := a.keeper()
+	k, err := needTokens(a.keeper)
 	if err != nil {
 		return err
 	}

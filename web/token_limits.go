@@ -66,10 +66,18 @@ func (s *spending) makeRoom(now time.Time) {
 // countedKey is the context's key of a request that was deducted from its token's limit.
 type countedKey struct{}
 
+// tokenRates limits the requests of tokens.
+type tokenRates struct {
+	*responder
+	perSecond int // of each token; 0: no limit
+	spending  spending
+	now       func() time.Time
+}
+
 // limited refuses requests beyond the limit of their token. Requests that a page makes within the process count as part
 // of the page's request. An open node has no tokens, and no such limit.
-func (a *api) limited(next http.Handler) http.Handler {
-	if a.TokenRate <= 0 {
+func (a *tokenRates) limited(next http.Handler) http.Handler {
+	if a.perSecond <= 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,13 +86,13 @@ func (a *api) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ok, toLog := a.spending.take(token.ID, a.TokenRate, a.Now())
+		ok, toLog := a.spending.take(token.ID, a.perSecond, a.now())
 		if !ok {
 			if toLog {
-				a.Log.WarnContext(r.Context(), "a token sends too many requests", "token", token.Name, "token_id", token.ID, "from", clientAddr(r.Context()), "per_second", a.TokenRate)
+				a.log.WarnContext(r.Context(), "a token sends too many requests", "token", token.Name, "token_id", token.ID, "from", clientAddr(r.Context()), "per_second", a.perSecond)
 			}
 			a.fail(w, r, problem(http.StatusTooManyRequests,
-				"%s sends more than %d requests a second; wait a second, send fewer, or have --token-rate raised", token.Who(), a.TokenRate))
+				"%s sends more than %d requests a second; wait a second, send fewer, or have --token-rate raised", token.Who(), a.perSecond))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), countedKey{}, true)))

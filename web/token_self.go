@@ -20,32 +20,21 @@ type Self struct {
 	Quota *Quota `json:"quota,omitempty" doc:"What the rules and tokens of its prefix may take in all, and what they take."`
 }
 
-func (a *api) mountSelf() {
-	register(a, operation{
+// selfAPI has the operation on the sender's own token.
+type selfAPI struct {
+	quotas *quotaAPI
+}
+
+func (a *selfAPI) register(all *operations) {
+	register(all, operation{
 		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
 		Scope: access.Read, Reach: reachPublic,
 	}, withBody(func(ctx context.Context, _ *nothing) (self Self, err error) {
 		self = principalOf(ctx).self()
-		self.Quota, err = a.ownQuota(ctx)
+		self.Quota, err = a.quotas.ownQuota(ctx)
 		return self, err
 	}))
 }
 
 // SelfOf returns the sender of a request, with its permissions; without a name for an anonymous one.
 func SelfOf(ctx context.Context) Self { return principalOf(ctx).self() }
-
-func (v principal) self() Self {
-	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
-	if v.open {
-		s.Name = access.Loopback
-	}
-	if v.person != nil {
-		s.Login = v.person.By
-	}
-	for _, scope := range access.Scopes {
-		if v.requireScope(scope) == nil {
-			s.Scopes = append(s.Scopes, string(scope))
-		}
-	}
-	return s
-}

@@ -16,6 +16,13 @@ func newTrials() *places[tokenRef] { return newTurns("lints and previews", 2, 5)
 // newSaves bounds saves of rules. rules.Registry bounds their work on the node.
 func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
 
+// newBulkTurns bounds the bodies of many jobs that are in memory at once. A token may have them all.
+func newBulkTurns() *places[tokenRef] {
+	return &places[tokenRef]{perNode: bulkTurns, perOwner: bulkTurns, full: func(tokenRef, bool) *Problem {
+		return problem(http.StatusServiceUnavailable, "%d such requests are being answered, and none of them ended in time; try again", bulkTurns)
+	}}
+}
+
 // newTurns bounds requests with expensive work: one of each token runs at a time, and perNode of all. line bounds the
 // running and waiting requests of a token.
 func newTurns(what string, perNode, line int64) *places[tokenRef] {

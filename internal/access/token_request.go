@@ -44,14 +44,26 @@ var (
 	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // of the prefix of a rule's name
 )
 
-// lookAlikes maps confusable names to one form. These characters look alike in some fonts (Unicode UTS #39 lists all
-// except the separators). The name must be in lower case.
-var lookAlikes = strings.NewReplacer("0", "o", "1", "l", "i", "l", "rn", "m", "vv", "w", "_", "-", ".", "-")
+// lookAlikes maps confusable characters of a name in lower case to one form. These characters look alike in some fonts
+// (Unicode UTS #39 lists all except the separators). A wide letter becomes its two narrow ones, so that "vvv" and "vw"
+// have one form.
+var lookAlikes = strings.NewReplacer(
+	"0", "o", "1", "l", "i", "l", "2", "z", "5", "s", "8", "b",
+	"d", "cl", "m", "rn", "w", "vv",
+	"_", "-", ".", "-",
+)
+
+// separators matches the separators of a name that lookAlikes has mapped.
+var separators = regexp.MustCompile(`-+`)
+
+// skeleton returns the form that all names confusable with a name share. The number of separators does not count, nor
+// do separators at either end.
+func skeleton(name string) string {
+	return strings.Trim(separators.ReplaceAllString(lookAlikes.Replace(strings.ToLower(name)), "-"), "-")
+}
 
 // looksAlike reports whether two names are confusable.
-func looksAlike(a, b string) bool {
-	return lookAlikes.Replace(strings.ToLower(a)) == lookAlikes.Replace(strings.ToLower(b))
-}
+func looksAlike(a, b string) bool { return skeleton(a) == skeleton(b) }
 
 // reserved are the audit log's names of actors without a token.
 var reserved = []string{NodeItself, Loopback}

@@ -125,3 +125,60 @@ func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
 		t.Errorf("as the audit calls an open node's visitors: %v", err)
 	}
 }
+
+// TestNamesThatLookAlike checks that a name is refused beside one that looks like it in some font, and that names which
+// differ visibly are not.
+func TestNamesThatLookAlike(t *testing.T) {
+	for _, c := range []struct {
+		a, b  string
+		alike bool
+	}{
+		{"vvv1", "vw1", true},
+		{"vvvv", "ww", true},
+		{"wv", "vw", true},
+		{"clev", "dev", true},
+		{"c1ev", "dev", true},
+		{"cIev", "DEV", true},
+		{"acclcl", "acdd", true},
+		{"rnrn", "mm", true},
+		{"rnail", "mail", true},
+		{"adm5", "adms", true},
+		{"5ales", "sales", true},
+		{"o0O", "000", true},
+		{"l1iI", "1111", true},
+		{"8uild", "build", true},
+		{"2one", "zone", true},
+		{"ci--1", "ci-1", true},
+		{"ci-_.1", "ci.1", true},
+		{"ci-", "ci", true},
+		{"ci_.-", "ci", true},
+		{"vv", "v-v", false},
+		{"vvv", "vv", false},
+		{"vvv", "ww", false},
+		{"uv", "w", false},
+		{"cev", "dev", false},
+		{"c-lev", "dev", false},
+		{"nm", "rnm", false},
+		{"r-n", "m", false},
+		{"adm5", "adm6", false},
+		{"adm5", "adm", false},
+		{"ci-1", "ci-2", false},
+		{"ci-1", "ci1", false},
+		{"ci-1", "ci-11", false},
+		{"ci-1-2", "ci-12", false},
+		{"ann@x", "ann-x", false},
+		{"zone-3", "zone-8", false},
+	} {
+		k := keeper(t)
+		create(t, k, wish(c.a, "read"))
+		if _, _, err := k.Create(t.Context(), wish(c.b, "read")); errors.Is(err, access.ErrExists) != c.alike {
+			t.Errorf("%s beside %s: %v", c.b, c.a, err)
+		}
+	}
+	for _, name := range []string{"clead-man", "Deaclman", "cleadrnan_", "loop8ack", "loopback--"} {
+		_, _, err := keeper(t).Create(t.Context(), wish(name, "read"))
+		if refused := err != nil && strings.Contains(err.Error(), "what the audit calls somebody else"); refused != (name != "clead-man") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -24,13 +24,16 @@ const (
 	pagesMost    = 20
 )
 
+// alertActions serves the actions on alerts.
+type alertActions struct{ *UI }
+
 // alertDeed acknowledges an alert, or removes its acknowledgement.
-func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
+func (u alertActions) alertDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
 	id := chi.URLParam(r, "id")
-	_, answer, err := client{u.api, r}.answer(r.PostForm)
+	_, answer, err := ackClient{client{u.api, r}}.answer(r.PostForm)
 	if err == nil {
 		err = answer(id)
 	}
@@ -42,7 +45,7 @@ func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
 }
 
 // alertsDeed acknowledges the chosen alerts or a whole group, or removes their acknowledgements.
-func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
+func (u alertActions) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -50,9 +53,9 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if group && r.PostForm.Get("do") == "" {
 		r.PostForm.Set("do", "ack") // a group's button names the group only; acknowledging is a group's only action
 	}
-	verb, answer, err := c.answer(r.PostForm)
+	verb, answer, err := ackClient{c}.answer(r.PostForm)
 	if err == nil && group {
-		chosen, rest, err = c.groupOf(r.PostForm)
+		chosen, rest, err = ackClient{c}.groupOf(r.PostForm)
 	}
 	if err != nil {
 		u.fail(w, r, err)
@@ -66,12 +69,15 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if rest > 0 {
 		d.Left = append(d.Left, skipped{Why: fmt.Sprintf("at most %d at a time; repeat for the others", answeredMost), Number: rest})
 	}
-	c.nameAlerts(&d)
+	ackClient{c}.nameAlerts(&d)
 	u.report(w, r, d)
 }
 
+// ackClient acknowledges alerts.
+type ackClient struct{ client }
+
 // answer returns the action of a form on an alert id, and its verb. A form without an action is refused.
-func (c client) answer(form url.Values) (verb string, do func(id string) error, err error) {
+func (c ackClient) answer(form url.Values) (verb string, do func(id string) error, err error) {
 	switch form.Get("do") {
 	case "ack":
 		wish := web.AckRequest{For: form.Get("for"), Note: form.Get("note")}
@@ -86,7 +92,7 @@ func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 
 // groupOf returns the ids of a group's open alerts that can be acknowledged and are not yet. Alerts newer than the
 // form's page are left out, because the visitor has not seen them. rest counts the alerts over the limit.
-func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
+func (c ackClient) groupOf(form url.Values) (ids []string, rest int, err error) {
 	if err := decodeForm(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
 		return nil, 0, err
 	}
@@ -128,7 +134,7 @@ func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
 }
 
 // nameAlerts replaces the ids of listed alerts by the alerts' texts. An alert that can't be read keeps its id.
-func (c client) nameAlerts(d *bulkResult) {
+func (c ackClient) nameAlerts(d *bulkResult) {
 	for _, l := range d.Left {
 		for i, id := range l.Named() {
 			var a web.Alert

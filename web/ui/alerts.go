@@ -62,8 +62,11 @@ const (
 // inboxFilter names the filters of the inbox.
 var inboxFilter = []string{"rule", "entity", "key", "severity"}
 
+// alertPages serves the list of open alerts.
+type alertPages struct{ *UI }
+
 // alerts serves the inbox. It redirects links with a status or a time, as in notifications, to the alert log.
-func (u *UI) alerts() http.HandlerFunc {
+func (u alertPages) alerts() http.HandlerFunc {
 	inbox := u.page("alerts", u.inbox)
 	return func(w http.ResponseWriter, r *http.Request) {
 		asked := r.URL.Query()
@@ -77,7 +80,7 @@ func (u *UI) alerts() http.HandlerFunc {
 	}
 }
 
-func (u *UI) inbox(c client, r *http.Request) (view, error) {
+func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	v := inboxView{
 		listing: listingOf(r, append([]string{"by"}, inboxFilter...)...), Severities: severities,
 		Done: flashOf(r.URL.Query(), "alert", acknowledged, takenBack),
@@ -87,7 +90,7 @@ func (u *UI) inbox(c client, r *http.Request) (view, error) {
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
-	open, more, err := c.open(v.query())
+	open, more, err := alertClient{c}.open(v.query())
 	if err != nil {
 		return view{}, err
 	}
@@ -99,8 +102,11 @@ func (u *UI) inbox(c client, r *http.Request) (view, error) {
 // severities lists the severities of alerts, lowest first.
 var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
 
+// alertClient reads open alerts and live mutes.
+type alertClient struct{ client }
+
 // open reads the open alerts, newest first, and marks the muted ones.
-func (c client) open(query url.Values) (open []openAlert, more bool, err error) {
+func (c alertClient) open(query url.Values) (open []openAlert, more bool, err error) {
 	query.Del("by")
 	query.Set("open", "true")
 	query.Set("limit", inboxMost)
@@ -123,7 +129,7 @@ func (c client) open(query url.Values) (open []openAlert, more bool, err error) 
 }
 
 // liveMutes reads the active mutes. A visitor limited to some rules gets none.
-func (c client) liveMutes() ([]web.Mute, error) {
+func (c alertClient) liveMutes() ([]web.Mute, error) {
 	var page web.Page[web.Mute]
 	err := c.get(mutesAt, url.Values{"limit": {"500"}}, &page)
 	if refused := asProblem(err); refused != nil && refused.Status == http.StatusForbidden {

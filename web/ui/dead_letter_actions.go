@@ -23,8 +23,11 @@ const (
 // within 30 seconds.
 const retryTime = 10 * time.Second
 
+// letterActions serves the actions on dead letters.
+type letterActions struct{ *UI }
+
 // letterDeed retries or drops one dead letter.
-func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
+func (u letterActions) letterDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -35,7 +38,7 @@ func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
 }
 
 // lettersDeed retries or drops the chosen dead letters, or all that match the form's filter.
-func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
+func (u letterActions) lettersDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -47,7 +50,7 @@ func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 }
 
 // doToLetters applies an action to the dead letters named in a form. Dropping needs a confirmation.
-func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep string) {
+func (u letterActions) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep string) {
 	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
 	d := bulkResult{Noun: "dead letter", Verb: takenIn, Back: returnPath(r.PostForm.Get("back")).String()}
 	if what != "retry" && what != "drop" {
@@ -68,7 +71,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 		u.ask(w, r, q)
 		return
 	}
-	do := c.retryLetter
+	do := letterClient{c}.retryLetter
 	if what == "drop" {
 		d.Verb, do = dropped, func(id string) error { return c.do(http.MethodDelete, letterAt(id), nil, nil, nil) }
 	}
@@ -76,8 +79,11 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 	u.report(w, r, d)
 }
 
+// letterClient retries and counts dead letters.
+type letterClient struct{ client }
+
 // retryLetter retries a dead letter. A second refusal is an error.
-func (c client) retryLetter(id string) error {
+func (c letterClient) retryLetter(id string) error {
 	var did web.Retried
 	if err := c.do(http.MethodPost, letterAt(id)+"/retry", nil, nil, &did); err != nil {
 		return err
@@ -89,7 +95,7 @@ func (c client) retryLetter(id string) error {
 }
 
 // doToMeant applies an action to all dead letters that match the form's filter, after a confirmation.
-func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
+func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 	if err := decodeForm(r.PostForm, letterFilter...); err != nil {
 		u.fail(w, r, err)
 		return
@@ -103,7 +109,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	many := ""
 	if !isSure {
 		var err error
-		if many, err = c.countMeant(r.PostForm); err != nil {
+		if many, err = (letterClient{c}).countMeant(r.PostForm); err != nil {
 			u.fail(w, r, err)
 			return
 		}
@@ -132,7 +138,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 }
 
 // countMeant returns the number of matching dead letters in words.
-func (c client) countMeant(form url.Values) (string, error) {
+func (c letterClient) countMeant(form url.Values) (string, error) {
 	meant := url.Values{}
 	for _, name := range letterFilter {
 		if value := form.Get(name); value != "" {
@@ -153,7 +159,7 @@ func (c client) countMeant(form url.Values) (string, error) {
 }
 
 // retryMeant retries matching dead letters for at most retryTime. If more remain, it asks whether to continue.
-func (u *UI) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values, more confirmation) {
+func (u letterActions) retryMeant(w http.ResponseWriter, r *http.Request, meant url.Values, more confirmation) {
 	c := client{u.api, r}
 	sum := retriedBefore(r.PostForm)
 	if after := r.PostForm.Get("after"); after != "" {

@@ -35,7 +35,10 @@ const lettersAt = "/dead-letters"
 // letterFilter names the filters of dead letters.
 var letterFilter = []string{"rule", "subject", "reason"}
 
-func (u *UI) letters(c client, r *http.Request) (view, error) {
+// letterPages serves the pages of dead letters.
+type letterPages struct{ *UI }
+
+func (u letterPages) letters(c client, r *http.Request) (view, error) {
 	v := lettersView{listing: listingOf(r, letterFilter...), Done: flashOf(r.URL.Query(), "dead letter", takenIn, dropped)}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
@@ -68,7 +71,7 @@ type letterView struct {
 	Alike  string // the list with the same rule and reason
 }
 
-func (u *UI) letter(c client, r *http.Request) (view, error) {
+func (u letterPages) letter(c client, r *http.Request) (view, error) {
 	var l web.DeadLetter
 	if err := c.get(letterAt(chi.URLParam(r, "id")), nil, &l); err != nil {
 		return view{}, err

@@ -61,7 +61,10 @@ type conflictView struct {
 	Unknown string     // why Yours is missing; empty: it is known
 }
 
-func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
+// editorPages serves the editor of rules.
+type editorPages struct{ *UI }
+
+func (u editorPages) newRule(c client, r *http.Request) (v view, err error) {
 	e := editorView{Sample: u.sampleNamed(r.URL.Query().Get("from"))}
 	if e.permissions, err = c.may(); err != nil {
 		return v, err
@@ -75,9 +78,9 @@ func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
 	return view{Title: "New rule", Still: true, Body: e}, nil
 }
 
-func (u *UI) editRule(c client, r *http.Request) (view, error) {
+func (u editorPages) editRule(c client, r *http.Request) (view, error) {
 	name := chi.URLParam(r, "name")
-	v, err := c.edited(name)
+	v, err := editorClient{c}.edited(name)
 	if err != nil {
 		return view{}, err
 	}
@@ -90,8 +93,11 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 	return view{Title: v.Name, Body: v, Still: true}, err
 }
 
+// editorClient reads and saves the rule in the editor.
+type editorClient struct{ client }
+
 // edited reads a rule for the editor.
-func (c client) edited(name string) (editorView, error) {
+func (c editorClient) edited(name string) (editorView, error) {
 	v := editorView{Name: name}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
@@ -116,7 +122,7 @@ const yamlType = "application/yaml"
 const maxForm = 4 << 20
 
 // saveRule saves the edited text if the rule's version is unchanged, or shows a preview of it.
-func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
+func (u editorPages) saveRule(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	v := editorView{Name: chi.URLParam(r, "name"), Text: strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n"), Trial: trialOf(r)}
 	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 32)
@@ -126,16 +132,16 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	}
 	v.Version = int32(version)
 	c := client{u.api, r}
-	if err := c.around(&v); err != nil {
+	if err := (editorClient{c}).around(&v); err != nil {
 		u.fail(w, r, err)
 		return
 	}
 	if r.PostFormValue("do") == "try" {
-		v.Trial.Answer = c.tryText(v.Text, v.Trial, u)
+		v.Trial.Answer = editorClient{c}.tryText(v.Text, v.Trial, u.UI)
 		u.render(w, r, http.StatusOK, "editor", view{Title: "Not saved yet", Body: v}, "")
 		return
 	}
-	change, err := c.save(v)
+	change, err := editorClient{c}.save(v)
 	problem := new(web.Problem)
 	switch {
 	case err == nil:
@@ -149,7 +155,7 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	case problem.Status == http.StatusPreconditionFailed && v.Name != "":
-		if v, err = c.overtaken(v); err != nil {
+		if v, err = (editorClient{c}).overtaken(v); err != nil {
 			u.fail(w, r, err)
 			return
 		}
@@ -174,7 +180,7 @@ func nameIn(text string) string {
 }
 
 // around adds the permissions, the saved text and the recent trigger events to v.
-func (c client) around(v *editorView) (err error) {
+func (c editorClient) around(v *editorView) (err error) {
 	if v.permissions, err = c.may(); err != nil || v.Name == "" {
 		return err
 	}
@@ -190,14 +196,14 @@ func (c client) around(v *editorView) (err error) {
 }
 
 // begun adds the saved document and the recent trigger events of the rule to v.
-func (c client) begun(v *editorView) (err error) {
+func (c editorClient) begun(v *editorView) (err error) {
 	if err = c.get(rulePath(v.Name), nil, &v.document); err == nil {
 		v.Trial.Recent, err = c.recent(v.Name, v.document)
 	}
 	return err
 }
 
-func (c client) save(v editorView) (change web.RuleChange, err error) {
+func (c editorClient) save(v editorView) (change web.RuleChange, err error) {
 	method, path, header := http.MethodPost, "/rules", http.Header{"Content-Type": {yamlType}}
 	if v.Name != "" {
 		method, path = http.MethodPut, rulePath(v.Name)
@@ -211,20 +217,20 @@ func (c client) save(v editorView) (change web.RuleChange, err error) {
 }
 
 // overtaken adds a conflicting newer version to v. Saving again replaces that version.
-func (c client) overtaken(v editorView) (editorView, error) {
+func (c editorClient) overtaken(v editorView) (editorView, error) {
 	now, err := c.edited(v.Name)
 	if err != nil {
 		return v, err
 	}
 	o := &conflictView{Version: now.Version, Text: now.Text}
-	newest, err := c.versions(v.Name, 1)
+	newest, err := versionClient{c.client}.versions(v.Name, 1)
 	if err != nil {
 		return v, err
 	}
 	if len(newest) > 0 {
 		o.By = newest[0].SavedBy
 	}
-	if o.Theirs, err = c.diff(v.Name, v.Version, now.Version); err != nil {
+	if o.Theirs, err = (versionClient{c.client}).diff(v.Name, v.Version, now.Version); err != nil {
 		return v, err
 	}
 	var change web.RuleChange
@@ -241,7 +247,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 }
 
 // tryText previews an unsaved rule. It returns nil if the text is empty.
-func (c client) tryText(text string, t previewForm, u *UI) *previewResult {
+func (c editorClient) tryText(text string, t previewForm, u *UI) *previewResult {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
@@ -254,9 +260,9 @@ func (c client) tryText(text string, t previewForm, u *UI) *previewResult {
 }
 
 // try answers with the preview of an unsaved rule, as a fragment of the editor.
-func (u *UI) try(w http.ResponseWriter, r *http.Request) {
+func (u editorPages) try(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	asked := client{u.api, r}.tryText(r.PostFormValue("text"), trialOf(r), u)
+	asked := editorClient{client{u.api, r}}.tryText(r.PostFormValue("text"), trialOf(r), u.UI)
 	var out bytes.Buffer
 	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", asked); err != nil {
 		u.fail(w, r, err)

@@ -39,7 +39,7 @@ const blindRows = "200"
 func (u *UI) health(c client, _ *http.Request) (view, error) {
 	var v healthView
 	var err error
-	if v.Readiness, err = c.readiness(); err != nil {
+	if v.Readiness, err = (homeClient{c}).readiness(); err != nil {
 		return view{}, err
 	}
 	err = v.ask(c, u.Now())
@@ -74,10 +74,10 @@ func (v *healthView) ask(c client, now time.Time) error {
 	if v.Channels, err = all[web.Channel](c, "/channels"); err != nil {
 		return err
 	}
-	if v.Outages, err = c.outages(now); err != nil {
+	if v.Outages, err = (healthClient{c}).outages(now); err != nil {
 		return err
 	}
-	if v.Blind, err = c.blindnesses(now); err != nil {
+	if v.Blind, err = (healthClient{c}).blindnesses(now); err != nil {
 		return err
 	}
 	v.Load, err = c.load(now)
@@ -190,8 +190,11 @@ type outage struct {
 	For string // its duration so far
 }
 
+// healthClient reads outages and monitoring gaps.
+type healthClient struct{ client }
+
 // outages returns the open outages, then the newest closed ones.
-func (c client) outages(now time.Time) (shown []outage, err error) {
+func (c healthClient) outages(now time.Time) (shown []outage, err error) {
 	seen := make(map[int64]bool)
 	for _, query := range []url.Values{{"open": {"true"}, "limit": {"500"}}, {"limit": {healthRows}}} {
 		var page web.Page[web.Outage]
@@ -219,7 +222,7 @@ type gapView struct {
 }
 
 // blindnesses returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
-func (c client) blindnesses(now time.Time) (found []gapView, err error) {
+func (c healthClient) blindnesses(now time.Time) (found []gapView, err error) {
 	var said web.Page[web.Alert]
 	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &said); err != nil {
 		return nil, err

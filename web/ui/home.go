@@ -66,7 +66,7 @@ func (r ruleLine) alerting() int64 {
 
 // now serves the overview. It shows lists that can't be read as errors, because people open it during incidents.
 func (u *UI) now(c client, _ *http.Request) (view, error) {
-	state, err := c.readiness()
+	state, err := homeClient{c}.readiness()
 	if err != nil {
 		return view{}, err
 	}
@@ -143,7 +143,7 @@ func latest(a, b time.Time) time.Time {
 // open finds the most important alerts: unacknowledged before acknowledged, then by severity, then newest. If it did
 // not read all open alerts, it reads critical and error alerts separately.
 func (v *homeView) open(c client, now time.Time) error {
-	newest, err := c.openOf("", "50")
+	newest, err := homeClient{c}.openOf("", "50")
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (v *homeView) open(c client, now time.Time) error {
 		if !v.MoreOpen || len(all)-v.Open >= nowAlerts {
 			break
 		}
-		grave, err := c.openOf(severity, "50")
+		grave, err := homeClient{c}.openOf(severity, "50")
 		if err != nil {
 			return err
 		}
@@ -175,8 +175,11 @@ func (v *homeView) open(c client, now time.Time) error {
 	return nil
 }
 
+// homeClient reads what the front page shows.
+type homeClient struct{ client }
+
 // openOf reads the newest open alerts of a severity, or of any if empty.
-func (c client) openOf(severity alerts.Severity, limit string) (page web.Page[web.Alert], err error) {
+func (c homeClient) openOf(severity alerts.Severity, limit string) (page web.Page[web.Alert], err error) {
 	query := url.Values{"open": {"true"}, "limit": {limit}}
 	if severity != "" {
 		query.Set("severity", string(severity))
@@ -267,7 +270,7 @@ func (v *homeView) sentence() string {
 }
 
 // readiness reads the node's readiness.
-func (c client) readiness() (state web.Readiness, err error) {
+func (c homeClient) readiness() (state web.Readiness, err error) {
 	r, err := c.request(http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return state, err

@@ -82,7 +82,10 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 	return query, nil
 }
 
-func (u *UI) jobs(c client, r *http.Request) (view, error) {
+// jobPages serves the list of jobs, and its actions.
+type jobPages struct{ *UI }
+
+func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: jobsDone(r.URL.Query())}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
@@ -124,7 +127,7 @@ type confirmView struct {
 }
 
 // jobDeed applies an action to each of the chosen jobs.
-func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
+func (u jobPages) jobDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}

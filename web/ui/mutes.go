@@ -60,9 +60,12 @@ type reach struct {
 	Any    []matched
 }
 
+// muteClient reads mutes.
+type muteClient struct{ client }
+
 // reach counts the newest open alerts that a mute matches. It also lists the patterns with a *, because a * can't be
 // escaped and matches any text.
-func (c client) reach(w wish) (*reach, error) {
+func (c muteClient) reach(w wish) (*reach, error) {
 	match := alerts.Match(w.match())
 	var page web.Page[web.Alert]
 	if err := c.get(alertsAt, url.Values{"open": {"true"}, "limit": {inboxMost}}, &page); err != nil {
@@ -94,14 +97,17 @@ func (wish) Spans() []span { return muteSpans }
 // Severities returns the severities of alerts.
 func (wish) Severities() []string { return severities }
 
-func (u *UI) mutes(c client, r *http.Request) (view, error) {
-	v, err := c.mutes(r)
+// mutePages serves the page of mutes, and its actions.
+type mutePages struct{ *UI }
+
+func (u mutePages) mutes(c client, r *http.Request) (view, error) {
+	v, err := muteClient{c}.mutes(r)
 	if err != nil {
 		return view{}, err
 	}
 	v.Wish = wished(r.URL.Query())
 	if len(v.Wish.match()) > 0 {
-		v.Reach, err = c.reach(v.Wish)
+		v.Reach, err = muteClient{c}.reach(v.Wish)
 	}
 	v.Done = flashOf(r.URL.Query(), "mute", ended, "created")
 	// A visitor allowed to mute may be filling in the form.
@@ -109,7 +115,7 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 }
 
 // mutes reads the mutes.
-func (c client) mutes(r *http.Request) (v mutesView, err error) {
+func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 	v.listing = listingOf(r)
 	v.At = mutesAt
 	if v.permissions, err = c.may(); err != nil {
@@ -215,7 +221,7 @@ func muteOf(field, value string) string {
 }
 
 // muteDeed creates a mute, or ends the chosen ones.
-func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
+func (u mutePages) muteDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -238,7 +244,7 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 }
 
 // makeMute creates a mute. A refused one returns to the form with its errors.
-func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
+func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	asked := wished(r.PostForm)
 	var made web.Mute
 	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
@@ -251,13 +257,13 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 		u.fail(w, r, err)
 		return
 	}
-	v, listErr := c.mutes(r)
+	v, listErr := muteClient{c}.mutes(r)
 	if listErr != nil {
 		u.fail(w, r, listErr)
 		return
 	}
 	if len(asked.match()) > 0 {
-		if v.Reach, listErr = c.reach(asked); listErr != nil {
+		if v.Reach, listErr = (muteClient{c}).reach(asked); listErr != nil {
 			u.fail(w, r, listErr)
 			return
 		}

@@ -33,8 +33,11 @@ var pingDeeds = flashMessages{
 	pingMade: "Ping URL created.", pingThere: "This ping URL already exists.", pingGone: "Ping URL deleted.",
 }
 
+// pingClient reads and makes ping addresses.
+type pingClient struct{ client }
+
 // makePing creates the ping URL of a key, or of all keys, unless it exists. at is the page that shows it.
-func (c client) makePing(rule, key string) (at string, err error) {
+func (c pingClient) makePing(rule, key string) (at string, err error) {
 	at = rulePath(rule) + "#pings" // the URL of all keys is listed first
 	if key != "" {
 		at = pingsAt(rule, pingsOf, key)
@@ -73,7 +76,7 @@ func pingsAt(rule, parameter, value string) string {
 
 // pings reads the ping URLs of a rule. keys are the rule's declared keys. A URL without a host is completed with the
 // host of the visitor's request.
-func (c client) pings(rule string, keys []string, r *http.Request) (*pingsView, error) {
+func (c pingClient) pings(rule string, keys []string, r *http.Request) (*pingsView, error) {
 	asked := r.URL.Query()
 	v := &pingsView{Of: asked.Get(pingsOf), Did: pingDeeds.of(r)}
 	query := url.Values{"limit": {listRows}}

@@ -30,7 +30,10 @@ type sendView struct {
 	Wrong   string // error of publishing; empty: none
 }
 
-func (u *UI) sending(c client, r *http.Request) (view, error) {
+// eventPages serves the page that publishes an event.
+type eventPages struct{ *UI }
+
+func (u eventPages) sending(c client, r *http.Request) (view, error) {
 	v, err := c.sendView(chi.URLParam(r, "name"))
 	if subject := r.URL.Query().Get("subject"); subject != "" {
 		v.Subject = subject
@@ -74,7 +77,7 @@ func (c client) sendView(rule string) (sendView, error) {
 }
 
 // send publishes the event of a form after confirmation.
-func (u *UI) send(w http.ResponseWriter, r *http.Request) {
+func (u eventPages) send(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	c := client{u.api, r}
 	v, err := c.sendView(chi.URLParam(r, "name"))

@@ -46,7 +46,10 @@ var ruleDeeds = flashMessages{
 // shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
 const shownVersions = 5
 
-func (u *UI) rule(c client, r *http.Request) (view, error) {
+// rulePage serves the page of a rule, and the actions of the page.
+type rulePage struct{ *UI }
+
+func (u rulePage) rule(c client, r *http.Request) (view, error) {
 	v, err := u.ruleView(c, r, chi.URLParam(r, "name"))
 	if err != nil {
 		return view{}, err
@@ -65,13 +68,13 @@ func (c client) listed(name string) (web.Rule, error) {
 		return web.Rule{}, err
 	}
 	if len(page.Items) == 0 {
-		return web.Rule{}, c.missing(name)
+		return web.Rule{}, deletionClient{c}.missing(name)
 	}
 	return page.Items[0], nil
 }
 
 // ruleView reads a rule for its page.
-func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err error) {
+func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, err error) {
 	path := rulePath(name)
 	if v.permissions, err = c.may(); err != nil {
 		return v, err
@@ -88,16 +91,16 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 	d := v.document
 	v.Begins, v.Steps, v.Handler, v.Hears, v.Facts = begins(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
-	if v.Versions, err = c.versions(name, shownVersions); err != nil {
+	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
 		return v, err
 	}
 	if v.Version > 1 {
-		if v.Changed, err = c.diff(name, 0, 0); err != nil {
+		if v.Changed, err = (versionClient{c}).diff(name, 0, 0); err != nil {
 			return v, err
 		}
 	}
 	if beat := d.Trigger.Heartbeat; beat != nil {
-		if v.Pings, err = c.pings(name, beat.Keys, r); err != nil {
+		if v.Pings, err = (pingClient{c}).pings(name, beat.Keys, r); err != nil {
 			return v, err
 		}
 	}
@@ -107,7 +110,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 }
 
 // ruleDeed previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs.
-func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
+func (u rulePage) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	c, name := client{u.api, r}, chi.URLParam(r, "name")
 	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
 	to := rulePath(name)
@@ -117,25 +120,25 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 		to = withFlash(to, map[string]string{"pause": "paused", "resume": "resumed"}[what])
 		err = c.do(http.MethodPost, rulePath(name)+"/"+what, nil, nil, nil)
 	case "adopt":
-		if q, wrong := c.adopting(name); wrong != nil {
+		if q, wrong := (adoptionClient{c}).adopting(name); wrong != nil {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
 			u.ask(w, r, q)
 			return
 		}
-		err = c.adopt(name, r.PostFormValue("version"))
+		err = adoptionClient{c}.adopt(name, r.PostFormValue("version"))
 	case "delete":
-		if q, wrong := c.deleting(name); wrong != nil {
+		if q, wrong := (deletionClient{c}).deleting(name); wrong != nil {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
 			u.ask(w, r, q)
 			return
 		}
-		to, err = withFlash("/rules", "deleted"), c.deleteRule(name, r.PostFormValue("version"))
+		to, err = withFlash("/rules", "deleted"), deletionClient{c}.deleteRule(name, r.PostFormValue("version"))
 	case "ping":
-		to, err = c.makePing(name, r.PostFormValue("key"))
+		to, err = pingClient{c}.makePing(name, r.PostFormValue("key"))
 	case "unping":
 		key, wrong := decodeFormText(r.PostFormValue("key"))
 		if wrong != nil {
@@ -172,7 +175,7 @@ func pingRemovedWarning(name, key string) confirmation {
 }
 
 // tryRule shows a rule with a preview.
-func (u *UI) tryRule(w http.ResponseWriter, r *http.Request, name string) {
+func (u rulePage) tryRule(w http.ResponseWriter, r *http.Request, name string) {
 	c := client{u.api, r}
 	v, err := u.ruleView(c, r, name)
 	if err != nil {

@@ -18,8 +18,11 @@ func (m permissions) adopts(bundle, savedBy string) bool {
 	return m.Change && bundle != "" && (m.Admin || !isOfFolder(bundle, savedBy))
 }
 
+// adoptionClient takes rules of a folder over.
+type adoptionClient struct{ client }
+
 // adopting asks for confirmation before a rule from files is converted to one managed in the UI.
-func (c client) adopting(name string) (confirmation, error) {
+func (c adoptionClient) adopting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
 		Title: "Convert rule " + name + " to UI-managed?", At: rulePath(name), Form: []field{{"do", "adopt"}, {"version", fmt.Sprint(known.Version)}},
@@ -29,7 +32,7 @@ func (c client) adopting(name string) (confirmation, error) {
 }
 
 // adopt saves a rule unchanged and without a bundle, if its version is still the given one.
-func (c client) adopt(name, version string) error {
+func (c adoptionClient) adopt(name, version string) error {
 	path := rulePath(name)
 	text, err := c.yaml(path)
 	if err != nil {

@@ -30,9 +30,12 @@ func (d *ruleDeletedError) ways() []link {
 	return []link{{rulePath(d.Rule) + "/versions", "Versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "History"}, {"/rules", "All rules"}}
 }
 
+// deletionClient deletes rules.
+type deletionClient struct{ client }
+
 // missing returns the reason for a rule's absence.
-func (c client) missing(name string) error {
-	versions, err := c.versions(name, 1)
+func (c deletionClient) missing(name string) error {
+	versions, err := versionClient{c.client}.versions(name, 1)
 	is, err := exists(err)
 	switch {
 	case err != nil:
@@ -49,7 +52,7 @@ func (c client) missing(name string) error {
 }
 
 // deleter returns the actor of a rule's deletion from the audit log. It is empty if the visitor may not read the log.
-func (c client) deleter(name string) (string, error) {
+func (c deletionClient) deleter(name string) (string, error) {
 	var page web.Page[web.Entry]
 	err := c.get("/audit", url.Values{"object": {"rule/" + name}, "action": {"rule.delete"}, "limit": {"1"}}, &page)
 	if is, err := exists(err); !is || err != nil || len(page.Items) == 0 {
@@ -59,7 +62,7 @@ func (c client) deleter(name string) (string, error) {
 }
 
 // deleting asks for confirmation before the current version of a rule is deleted.
-func (c client) deleting(name string) (confirmation, error) {
+func (c deletionClient) deleting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
 		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
@@ -106,7 +109,7 @@ func (o *staleVersionError) ways() []link {
 }
 
 // deleteRule deletes a rule if its version is still the given one.
-func (c client) deleteRule(name, version string) error {
+func (c deletionClient) deleteRule(name, version string) error {
 	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
 	if err == nil {
 		err = a.read("DELETE "+rulePath(name), nil)

@@ -47,8 +47,8 @@ escalate:
   - {at: "06:00", step: late, severity: critical, text: "the import of {{key}} is not there at six in the morning"}
 `}
 
-// rulePages are the pages about rules.
-var rulePages = []string{
+// rulePage are the pages about rules.
+var rulePage = []string{
 	"/rules", "/rules?text=nothing-like-it", "/rules/order-unshipped", "/rules/refund-unconfirmed", "/rules/device-silent", "/rules/import-missing",
 	"/rules/refund-unconfirmed/versions", "/rules/refund-unconfirmed/edit", "/rules/order-unshipped/send", "/new-rule", "/new-rule?from=ticket-unanswered",
 }
@@ -64,7 +64,7 @@ func TestRulePages(t *testing.T) {
 	send(t, home, "refunds.requested", `{"id": "r-1"}`)
 	for _, width := range []int64{1400, 400, 1600} {
 		b := open(t, home, width, 900)
-		for i, path := range rulePages {
+		for i, path := range rulePage {
 			b.dark(width == 400 && i%2 == 1 || width == 1600)
 			b.visit(path)
 			if path == "/rules/refund-unconfirmed/edit" {

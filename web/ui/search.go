@@ -44,7 +44,7 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 	v := findView{Asked: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if v.Asked != "" {
 		var err error
-		if v.Found, err = (client{u.api, r}).find(v.Asked); err != nil {
+		if v.Found, err = (searchClient{client{u.api, r}}).find(v.Asked); err != nil {
 			u.fail(w, r, err)
 			return
 		}
@@ -56,7 +56,10 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 	u.render(w, r, http.StatusOK, "search", view{Title: "Search", Body: v}, "")
 }
 
-func (c client) find(asked string) ([]found, error) {
+// searchClient searches by what a user typed.
+type searchClient struct{ client }
+
+func (c searchClient) find(asked string) ([]found, error) {
 	var all []found
 	for _, look := range []func(string) ([]found, error){c.findAlert, c.findKey, c.findQualified, c.findRules} {
 		some, err := look(asked)
@@ -69,7 +72,7 @@ func (c client) find(asked string) ([]found, error) {
 }
 
 // findAlert finds an alert by its id, or the newest alerts with a part of an id as in deadman alert list.
-func (c client) findAlert(asked string) ([]found, error) {
+func (c searchClient) findAlert(asked string) ([]found, error) {
 	if uuid.Validate(asked) != nil {
 		return c.findAlerts(asked)
 	}
@@ -80,7 +83,7 @@ func (c client) findAlert(asked string) ([]found, error) {
 	return []found{{"alert", a.Text, "/alerts/" + a.ID.String()}}, nil
 }
 
-func (c client) findAlerts(part string) (all []found, err error) {
+func (c searchClient) findAlerts(part string) (all []found, err error) {
 	if !alerts.IsPartialID(part) {
 		return nil, nil
 	}
@@ -96,7 +99,7 @@ func (c client) findAlerts(part string) (all []found, err error) {
 	return all, nil
 }
 
-func (c client) findRules(asked string) (all []found, err error) {
+func (c searchClient) findRules(asked string) (all []found, err error) {
 	if !fits(asked) {
 		return nil, nil
 	}
@@ -111,7 +114,7 @@ func (c client) findRules(asked string) (all []found, err error) {
 }
 
 // findKey finds the entities with a key in pending jobs and in the history.
-func (c client) findKey(asked string) (all []found, err error) {
+func (c searchClient) findKey(asked string) (all []found, err error) {
 	if !fits(asked) {
 		return nil, nil
 	}
@@ -135,7 +138,7 @@ func (c client) findKey(asked string) (all []found, err error) {
 }
 
 // findQualified finds an entity by its kind and key, or by a rule and key.
-func (c client) findQualified(asked string) ([]found, error) {
+func (c searchClient) findQualified(asked string) ([]found, error) {
 	before, key, is := strings.Cut(asked, " ")
 	if key = strings.TrimSpace(key); is && key != "" && fits(before) && fits(key) {
 		var e web.Entity

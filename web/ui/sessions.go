@@ -47,7 +47,10 @@ func (v sessionsView) Access() []ruleFact {
 	return all
 }
 
-func (u *UI) sessions(c client, r *http.Request) (view, error) {
+// sessionPages serves the page of sessions, and its actions.
+type sessionPages struct{ *UI }
+
+func (u sessionPages) sessions(c client, r *http.Request) (view, error) {
 	may, err := c.may()
 	if err != nil {
 		return view{}, err
@@ -67,7 +70,7 @@ func (u *UI) sessions(c client, r *http.Request) (view, error) {
 }
 
 // sessionsDeed ends the chosen sessions.
-func (u *UI) sessionsDeed(w http.ResponseWriter, r *http.Request) {
+func (u sessionPages) sessionsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}

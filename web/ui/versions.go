@@ -47,7 +47,7 @@ func (u *UI) versions(c client, r *http.Request) (view, error) {
 	v.From, v.To = versionOf(query.Get("from"), max(newest-1, 1)), versionOf(query.Get("to"), newest)
 	if v.From != v.To {
 		var err error
-		if v.Changed, err = c.diff(v.Name, v.From, v.To); err != nil {
+		if v.Changed, err = (versionClient{c}).diff(v.Name, v.From, v.To); err != nil {
 			return view{}, err
 		}
 	}
@@ -63,15 +63,18 @@ func versionOf(text string, other int32) int32 {
 	return n
 }
 
+// versionClient reads the versions of rules.
+type versionClient struct{ client }
+
 // versions reads the newest versions of a rule.
-func (c client) versions(name string, most int) ([]web.RuleVersion, error) {
+func (c versionClient) versions(name string, most int) ([]web.RuleVersion, error) {
 	var page web.Page[web.RuleVersion]
 	err := c.get(rulePath(name)+"/versions", url.Values{"limit": {fmt.Sprint(most)}}, &page)
 	return page.Items, err
 }
 
 // diff reads the diff between two versions of a rule. With 0 and 0 it compares the newest two.
-func (c client) diff(name string, from, to int32) ([]diffLine, error) {
+func (c versionClient) diff(name string, from, to int32) ([]diffLine, error) {
 	query := url.Values{}
 	for parameter, version := range map[string]int32{"from": from, "to": to} {
 		if version > 0 {
