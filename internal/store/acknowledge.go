@@ -1,8 +1,6 @@
 package store
 
 import (
-	"context"
-
 	futurejobs "deadman/future_jobs"
 )
 
@@ -40,16 +38,4 @@ func ackWrite(a futurejobs.AckOf) statement {
 		return statement{dropAck, []any{a.Shard, a.JobID}}
 	}
 	return statement{keepAck, []any{a.Shard, a.JobID, a.Ack.Alert[:], escape(a.Ack.By), a.Ack.At, a.Ack.Until, escape(a.Ack.Note)}}
-}
-
-// forgetAcks deletes the acknowledgements of jobs that have ended.
-func (s *Store) forgetAcks(ctx context.Context) error {
-	for shard := range s.shards {
-		if _, err := s.pruneAll(ctx, "", `DELETE FROM acknowledgement WHERE shard = $1 AND job_id IN
-	(SELECT k.job_id FROM acknowledgement k WHERE k.shard = $1
-	 AND NOT EXISTS (SELECT 1 FROM future_job f WHERE f.shard = k.shard AND f.id = k.job_id) LIMIT $2)`, shard, pruneBatch); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,13 +4,32 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
+
+// AlertStore lists alerts.
+type AlertStore struct{ *database }
+
+// forgetAcks deletes the acknowledgements of jobs that have ended.
+func (s *AlertStore) forgetAcks(ctx context.Context) error {
+	for shard := range s.shards {
+		if _, err := s.pruneAll(ctx, "", `DELETE FROM acknowledgement WHERE shard = $1 AND job_id IN
+	(SELECT k.job_id FROM acknowledgement k WHERE k.shard = $1
+	 AND NOT EXISTS (SELECT 1 FROM future_job f WHERE f.shard = k.shard AND f.id = k.job_id) LIMIT $2)`, shard, pruneBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 const fromAlert = ` FROM alert a JOIN rule r ON r.id = a.rule_id`
 
@@ -35,7 +54,7 @@ func readSaid(row scanner, s *futurejobs.ListedAlert) error {
 var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
 
 // Alerts lists the alerts, newest first; with f.Open, the newest alert of each open condition.
-func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error) {
+func (s *AlertStore) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error) {
 	list := s.alerts
 	if f.Open {
 		list = s.openAlerts
@@ -47,7 +66,7 @@ func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Pag
 	return page, nil
 }
 
-func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
+func (s *AlertStore) alerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
 	before := position{Alert: lastAlert}
 	if err := before.read("alert", f.Cursor); err != nil {
 		return page, err
@@ -87,7 +106,7 @@ func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futu
 	}}
 }
 
-func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+func (s *AlertStore) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.said(f)
@@ -101,7 +120,7 @@ func wanted(f futurejobs.Filter, a alerts.Alert) bool {
 }
 
 // alertsOfKey finds the alerts of a key by the alert ids of its jobs, pending and ended.
-func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+func (s *AlertStore) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	lists, err := query(ctx, s.read, func(row scanner, l *idList) error { return row.Scan(l) }, `
 SELECT f.alert_ids FROM future_job f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f")+`
 UNION ALL
@@ -132,7 +151,7 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 }
 
 // Alert returns one alert, or futurejobs.ErrNotFound.
-func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error) {
+func (s *AlertStore) Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error) {
 	said, err := s.said(ctx, alertColumns, id, s.allShards())
 	if err != nil {
 		return said, fmt.Errorf("alert %s: %w", id, asUnavailable(err))
@@ -140,20 +159,217 @@ func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert
 	return said, nil
 }
 
-func (s *Store) allShards() []int16 {
-	shards := make([]int16, s.shards)
-	for i := range shards {
-		shards[i] = int16(i)
-	}
-	return shards
-}
-
 // said returns one alert with alertColumns or alertHeads.
-func (s *Store) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.ListedAlert, err error) {
+func (s *AlertStore) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.ListedAlert, err error) {
 	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+columns+`, `+s.unpublished()+fromAlert+`
 WHERE a.id = $1 AND a.shard IN `+inList(shards), id[:]), &said)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound
 	}
 	return said, err
+}
+
+// listedMost is futurejobs.ListedMost as a literal in a statement.
+var listedMost = strconv.Itoa(futurejobs.ListedMost)
+
+// headOfAlert is the part of a large alert's document that a list reads first: its event and its state come last in it.
+const headOfAlert = `substr(a.detail, 1, 8192)`
+
+// fill reads the documents of the alerts of a page; of a large one, all but its event and its state. A page is selected
+// without documents, since the shards together have many more alerts than a page. An alert that retention deletes
+// meanwhile is left out.
+func (s *AlertStore) fill(ctx context.Context, page []futurejobs.ListedAlert) ([]futurejobs.ListedAlert, error) {
+	places := make(map[int16]map[alerts.ID]*futurejobs.ListedAlert)
+	for i := range page {
+		a := &page[i]
+		if places[a.Shard] == nil {
+			places[a.Shard] = make(map[alerts.ID]*futurejobs.ListedAlert)
+		}
+		places[a.Shard][a.ID] = a
+	}
+	for shard, wanted := range places {
+		if err := s.fillOf(ctx, shard, wanted); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(page, func(a futurejobs.ListedAlert) bool { return places[a.Shard][a.ID] != nil }), nil
+}
+
+// fillOf fills the alerts of a shard and removes those that it finds from wanted.
+func (s *AlertStore) fillOf(ctx context.Context, shard int16, wanted map[alerts.ID]*futurejobs.ListedAlert) error {
+	w := filter{`SELECT a.id, CASE WHEN octet_length(a.detail) <= ` + listedMost + ` THEN a.detail ELSE ` + headOfAlert + ` END,
+	octet_length(a.detail) > ` + listedMost + `
+FROM alert a WHERE a.shard = ? AND a.id IN (?` + strings.Repeat(`, ?`, len(wanted)-1) + `)`, []any{shard}}
+	for id := range wanted {
+		w.args = append(w.args, id[:])
+	}
+	bodies, err := query(ctx, s.read, readAlertBody, rebindPlaceholders(w.text), w.args...)
+	if err != nil {
+		return err
+	}
+	for _, b := range bodies {
+		a := wanted[b.id]
+		switch {
+		case !b.large:
+			err = a.Read([]byte(b.text))
+		case a.ReadHead([]byte(b.text)):
+			a.Omitted = true
+		default:
+			err = s.readLarge(ctx, shard, a)
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		delete(wanted, b.id)
+	}
+	return nil
+}
+
+// readLarge reads the whole document of an alert and drops its event and its state.
+func (s *AlertStore) readLarge(ctx context.Context, shard int16, a *futurejobs.ListedAlert) error {
+	var text string
+	if err := s.read.QueryRowContext(ctx, `SELECT a.detail FROM alert a WHERE a.shard = $1 AND a.id = $2`, shard, a.ID[:]).Scan(&text); err != nil {
+		return err
+	}
+	if err := a.Read([]byte(text)); err != nil {
+		return err
+	}
+	a.Event, a.State, a.Omitted = nil, nil, true
+	return nil
+}
+
+// alertBody is the document of an alert, or the beginning of a large one.
+type alertBody struct {
+	id    alerts.ID
+	text  string
+	large bool
+}
+
+func readAlertBody(row scanner, b *alertBody) error { return row.Scan(&b.id, &b.text, &b.large) }
+
+// newestAlert is the expression for the last alert id of a job f, in bytes, as in the index future_job_open.
+const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
+
+// openAlerts lists the newest alert of each pending job that raised one, and of each open outage, newest first. An
+// alert beyond its retention is missing.
+func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
+	before := position{Alert: lastAlert}
+	if err := before.read("open", f.Cursor); err != nil {
+		return page, err
+	}
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	open, err := s.openOutages(ctx, f, before.Alert)
+	if err != nil {
+		return page, err
+	}
+	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}}
+	for _, c := range scopes {
+		portions = append(portions, saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+			return s.openOfShard(ctx, c, f, before, limit)
+		}))
+	}
+	if open, err = mergeShards(portions, limit(f)+1, newestFirst); err != nil {
+		return page, err
+	}
+	page = paged("open", open, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
+	page.Items, err = s.fill(ctx, page.Items)
+	return page, err
+}
+
+// openOfShard scans the jobs that raised alerts, or reads those of a key.
+func (s *AlertStore) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
+FROM future_job f
+JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
+JOIN rule r ON r.id = f.rule_id` + withAck + `
+WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
+	if f.Key != "" {
+		w.and(`f.key = ?`, escapedText(f.Key))
+	}
+	said := filter{text: `1 = 1`}
+	said.said(f)
+	w.andUnindexed(said)
+	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
+}
+
+// readOpen is readSaid plus the acknowledgement of the alert's job.
+func readOpen(row scanner, s *futurejobs.ListedAlert) error {
+	var k readAck
+	err := readSaid(rowWithExtras{row, k.fields()}, s)
+	s.Ack = k.ack()
+	return err
+}
+
+// rowWithExtras is a row with more columns than its reader scans.
+type rowWithExtras struct {
+	scanner
+	more []any
+}
+
+func (w rowWithExtras) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
+
+// openOutage is an open outage with its rule.
+type openOutage struct {
+	futurejobs.Outage
+	rule, entity string
+}
+
+func readOpenOutage(row scanner, o *openOutage) error {
+	return readOutage(rowWithExtras{row, []any{&o.rule, &o.entity}}, &o.Outage)
+}
+
+// openOutages returns the alerts of open outages.
+func (s *AlertStore) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
+	w := filter{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
+	w.named(`r.name`, f)
+	if f.Entity != "" {
+		w.and(`r.entity = ?`, escape(f.Entity))
+	}
+	outages, err := query(ctx, s.read, readOpenOutage, rebindPlaceholders(w.text+` ORDER BY o.id DESC`), w.args...)
+	if err != nil {
+		return nil, err
+	}
+	var open []futurejobs.ListedAlert
+	for _, o := range outages {
+		a := o.OpeningAlert(o.rule, o.entity)
+		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
+			continue
+		}
+		said, err := s.said(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		switch {
+		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
+		case err != nil:
+			return nil, err
+		case wanted(f, said.Alert):
+			open = append(open, said)
+		}
+	}
+	return open, nil
+}
+
+func (s *AlertStore) pruneAlerts(ctx context.Context, before time.Time) (total int64, err error) {
+	bound := firstAlert(before)
+	for shard := range s.shards {
+		n, err := s.pruneAll(ctx, "alert", s.waiting()+`
+DELETE FROM alert WHERE shard = $1 AND id IN
+	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL ORDER BY a.id LIMIT $3)`,
+			shard, bound[:], pruneBatch)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// firstAlert returns an id below those of all alerts raised at t or later.
+func firstAlert(t time.Time) (id alerts.ID) {
+	binary.BigEndian.PutUint64(id[:], uint64(t.UnixMilli())<<16)
+	return id
 }

@@ -27,9 +27,12 @@ type CappedEarly struct {
 	Rows int64
 }
 
+// EarlyStore holds the early events to their cap.
+type EarlyStore struct{ *database }
+
 // CapEarly deletes the early resolves beyond the caps, in bounded transactions, and returns the rules that lost some.
 // It may run on several nodes at once.
-func (s *Store) CapEarly(ctx context.Context, caps EarlyCaps) (capped []CappedEarly, err error) {
+func (s *EarlyStore) CapEarly(ctx context.Context, caps EarlyCaps) (capped []CappedEarly, err error) {
 	rules, err := query(ctx, s.db, readEarlyRows, `SELECT e.rule_id, coalesce(min(r.name), ''), count(*), CAST(sum(`+earlyBytes+`) AS bigint)
 FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.rule_id`)
 	if err != nil {
@@ -100,7 +103,7 @@ func readEarlyRows(row scanner, r *earlyRows) error {
 }
 
 // forgetEarliest deletes the early resolves of a rule beyond most rows and a number of bytes, those that expire first.
-func (s *Store) forgetEarliest(ctx context.Context, rule int32, most, bytes int64) (total int64, err error) {
+func (s *EarlyStore) forgetEarliest(ctx context.Context, rule int32, most, bytes int64) (total int64, err error) {
 	bounds, err := query(ctx, s.db, func(row scanner, t *time.Time) error { return row.Scan(at(t)) }, `SELECT until_at FROM (
 	SELECT e.until_at, count(*) OVER later AS place, sum(`+earlyBytes+`) OVER later AS bytes FROM early e WHERE e.rule_id = $1
 	WINDOW later AS (ORDER BY e.until_at DESC ROWS UNBOUNDED PRECEDING)
@@ -118,4 +121,16 @@ func (s *Store) forgetEarliest(ctx context.Context, rule int32, most, bytes int6
 		}
 	}
 	return total, nil
+}
+
+// forgetEarly deletes early events that expired unused.
+func (s *EarlyStore) forgetEarly(ctx context.Context, now time.Time) error {
+	for shard := range s.shards {
+		if _, err := s.pruneAll(ctx, "", `DELETE FROM early WHERE shard = $1 AND until_at <= $2 AND (rule_id, key) IN
+	(SELECT e.rule_id, e.key FROM early e WHERE e.shard = $1 AND e.until_at <= $2 ORDER BY e.until_at LIMIT $3)`,
+			shard, now, pruneBatch); err != nil {
+			return err
+		}
+	}
+	return nil
 }

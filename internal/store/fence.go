@@ -28,6 +28,7 @@ var errGateClosed = errGated{}
 type errGated struct{}
 
 func (errGated) Error() string { return "gate: " + futurejobs.ErrRulesChanged.Error() }
+
 func (errGated) Unwrap() error { return futurejobs.ErrRulesChanged }
 
 // rulesOf returns the rules of decisions, each once.
@@ -53,7 +54,7 @@ func without(decisions []*futurejobs.Decision, rules []int32) []*futurejobs.Deci
 
 // fenced returns ErrRulesChanged unless a rule is unchanged since its evaluation at a revision, and ErrNotHeld unless
 // one of the shards is held. Both stay so until the transaction ends.
-func (s *Store) fenced(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.HeldShard, now time.Time) error {
+func (s *database) fenced(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.HeldShard, now time.Time) error {
 	if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ WHERE id = $1 AND fence <= $2 AND (gate_until IS NULL OR gate_until <= $3)`, rul
 }
 
 // fencedForAll returns ErrRulesChanged if a node of schema 16 runs and the rule set is not at the given revision.
-func (s *Store) fencedForAll(ctx context.Context, tx *sql.Tx, revision int64, now time.Time) error {
+func (s *database) fencedForAll(ctx context.Context, tx *sql.Tx, revision int64, now time.Time) error {
 	if older, err := s.hasOlderNode(ctx, tx); !older || err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ WHERE id = 1 AND revision = $1 AND (gate_until IS NULL OR gate_until <= $2)`, re
 }
 
 // hasOlderNode reports whether a node of schema 16 runs. A single-process store has no other nodes.
-func (s *Store) hasOlderNode(ctx context.Context, tx *sql.Tx) (bool, error) {
+func (s *database) hasOlderNode(ctx context.Context, tx *sql.Tx) (bool, error) {
 	if s.alone {
 		return false, nil
 	}

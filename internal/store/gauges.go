@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // Gauges is the state of the database in numbers.
@@ -20,9 +22,12 @@ type Gauges struct {
 	OldestDeadLetter time.Time
 }
 
+// GaugeStore counts rows and outcomes for metrics.
+type GaugeStore struct{ *database }
+
 // Gauges counts rows and finds the oldest ones. It reads an index of all pending jobs: call it every few seconds at
 // most.
-func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
+func (s *GaugeStore) Gauges(ctx context.Context) (Gauges, error) {
 	var g Gauges
 	err := s.read.QueryRowContext(ctx, `SELECT
 	(SELECT count(*) FROM future_job),
@@ -47,7 +52,7 @@ func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 }
 
 // ofShards adds up n and finds the least t of a statement for each shard.
-func (s *Store) ofShards(ctx context.Context, text string, n *int64, t *time.Time) error {
+func (s *GaugeStore) ofShards(ctx context.Context, text string, n *int64, t *time.Time) error {
 	parts := make([]string, s.shards)
 	for shard := range parts {
 		parts[shard] = fmt.Sprintf(text, shard)
@@ -64,7 +69,7 @@ type Balance struct {
 }
 
 // Balance counts in one snapshot. It reads the whole history: it is for verification and not for a running node.
-func (s *Store) Balance(ctx context.Context) (Balance, error) {
+func (s *GaugeStore) Balance(ctx context.Context) (Balance, error) {
 	var b Balance
 	err := s.read.QueryRowContext(ctx, `SELECT
 	(SELECT sum(created) FROM event_cursor),
@@ -75,4 +80,38 @@ func (s *Store) Balance(ctx context.Context) (Balance, error) {
 		return b, wrapErr("balance", err)
 	}
 	return b, nil
+}
+
+// OutcomeCounts counts the jobs that ended at from or later and before until, by hour, rule and outcome. It reads all
+// of them: frequent callers should cache the result.
+func (s *GaugeStore) OutcomeCounts(ctx context.Context, from, until time.Time) ([]futurejobs.OutcomeCount, error) {
+	w, err := s.since(ctx, from)
+	if err != nil {
+		return nil, wrapErr("count what ended", err)
+	}
+	w.and(`f.ended_at < ?`, until)
+	ends, err := query(ctx, s.read, func(row scanner, e *futurejobs.OutcomeCount) error {
+		return row.Scan(at(&e.Hour), &e.Rule, &e.Entity, (*string)(&e.Outcome), &e.Jobs)
+	}, rebindPlaceholders(`SELECT e.hour, r.name, r.entity, e.outcome, e.jobs FROM (
+	SELECT `+s.hourOf(`f.ended_at`)+` AS hour, f.rule_id, f.outcome, count(*) AS jobs FROM history f WHERE `+w.text+` GROUP BY 1, 2, 3
+) AS e JOIN rule r ON r.id = e.rule_id ORDER BY e.hour, r.name, r.id, e.outcome`), w.args...)
+	if err != nil {
+		return nil, wrapErr("count what ended", err)
+	}
+	return ends, nil
+}
+
+// Slowest returns the jobs that ended at from or later with the slowest checks, slowest first. Like OutcomeCounts, it
+// reads all of them.
+func (s *GaugeStore) Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.EndedJob, error) {
+	w, err := s.since(ctx, from)
+	if err != nil {
+		return nil, wrapErr("slowest looks", err)
+	}
+	slowest, err := query(ctx, s.read, readEnded, rebindPlaceholders(`SELECT `+endedColumns+` FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE `+w.text+` AND f.checks > 0 ORDER BY coalesce(f.check_slowest, f.check_total) DESC, f.ended_at DESC, f.shard, f.id LIMIT ?`), append(w.args, limit)...)
+	if err != nil {
+		return nil, wrapErr("slowest looks", err)
+	}
+	return slowest, nil
 }

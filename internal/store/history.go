@@ -12,8 +12,11 @@ const historyOfKey = `
 SELECT ` + wholeEndedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.shard = ? AND f.key = ? AND (f.ended_at, f.id) < (?, ?)`
 
+// HistoryStore lists ended jobs.
+type HistoryStore struct{ *database }
+
 // History lists jobs that ended, newest first.
-func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error) {
+func (s *HistoryStore) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error) {
 	if f.Key != "" {
 		page, err := s.historyOf(ctx, f)
 		if err != nil {
@@ -36,7 +39,7 @@ func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Pa
 }
 
 // historyOf lists the ended jobs of one key.
-func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
+func (s *HistoryStore) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, ID: maxID}
 	if err := before.read("key_history", f.Cursor); err != nil {
 		return page, err

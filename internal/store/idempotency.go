@@ -63,11 +63,14 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyR
 	return done, true, nil
 }
 
+// RequestStore remembers requests with an idempotency key.
+type RequestStore struct{ *database }
+
 // Begin claims a request that must not run twice. A nil reply means that the caller is the first, and must call Finish
 // or Forget. This includes a request that was applied without a stored answer: its Apply returns the earlier result.
 // Otherwise Begin returns the stored answer, access.ErrRunning until an answer is stored, or access.ErrOtherBody. body
 // is the SHA-256 of the request's.
-func (s *Store) Begin(ctx context.Context, key string, body [32]byte) (reply *access.StoredResponse, err error) {
+func (s *RequestStore) Begin(ctx context.Context, key string, body [32]byte) (reply *access.StoredResponse, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `
 INSERT INTO idempotency (key, body, at) VALUES ($1, $2, $3)
@@ -110,7 +113,7 @@ func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*acce
 
 // Finish stores the answer of a request that Begin claimed. If two attempts took so long that both finished, the first
 // answer stays.
-func (s *Store) Finish(ctx context.Context, key string, r access.StoredResponse) error {
+func (s *RequestStore) Finish(ctx context.Context, key string, r access.StoredResponse) error {
 	header, err := json.Marshal(r.Header)
 	if err != nil {
 		return wrapErr("idempotency", err)
@@ -123,9 +126,16 @@ func (s *Store) Finish(ctx context.Context, key string, r access.StoredResponse)
 }
 
 // Forget lets a failed request be made again. A request that was applied stays.
-func (s *Store) Forget(ctx context.Context, key string) error {
+func (s *RequestStore) Forget(ctx context.Context, key string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NULL`, escape(key)); err != nil {
 		return wrapErr("idempotency", err)
 	}
 	return nil
+}
+
+// forgetRequests deletes requests beyond their retention.
+func (s *RequestStore) forgetRequests(ctx context.Context, now time.Time) error {
+	_, err := s.pruneAll(ctx, "", `DELETE FROM idempotency WHERE key IN
+	(SELECT i.key FROM idempotency i WHERE i.at < $1 ORDER BY i.at LIMIT $2)`, now.Add(-remembered), pruneBatch)
+	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // jobScan reads the jobs of a filter in one scope.
 type jobScan struct {
-	*Store
+	*database
 	scope
 	filter futurejobs.Filter
 	whole  bool // the jobs of a key are read with all columns
@@ -28,8 +28,8 @@ const maxSortInMemory = 1000
 const maxSkipRatio = 100
 
 // runOf chooses the way to find the jobs of a scope.
-func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
-	r := &jobScan{Store: s, scope: c, filter: f, whole: whole}
+func (s *JobStore) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
+	r := &jobScan{database: s.database, scope: c, filter: f, whole: whole}
 	if c.rules == nil || f.Key != "" {
 		return r, nil
 	}

@@ -3,13 +3,50 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
+
+// JobStore reads pending jobs, and records when their checks begin.
+type JobStore struct{ *database }
+
+// BeginCheck implements futurejobs.CheckStarts.
+func (s *JobStore) BeginCheck(ctx context.Context, b futurejobs.CheckStart) (ok bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if err := heldBy(ctx, tx, []futurejobs.HeldShard{b.HeldShard}, now); err != nil {
+			return err
+		}
+		n, err := exec(ctx, tx, `
+INSERT INTO check_start (shard, job_id, checks, epoch, started_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (shard, job_id) DO UPDATE SET checks = excluded.checks, epoch = excluded.epoch, started_at = excluded.started_at
+WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.Checks, b.Epoch, now)
+		ok = n == 1
+		return err
+	})
+	if err != nil {
+		return false, wrapErr("begin a check", err)
+	}
+	return ok, nil
+}
+
+// forgetBeginnings deletes the check starts of jobs that have ended.
+func (s *JobStore) forgetBeginnings(ctx context.Context) error {
+	for shard := range s.shards {
+		if _, err := s.pruneAll(ctx, "", `DELETE FROM check_start WHERE shard = $1 AND job_id IN
+	(SELECT c.job_id FROM check_start c WHERE c.shard = $1
+		AND NOT EXISTS (SELECT 1 FROM future_job f WHERE f.shard = c.shard AND f.id = c.job_id) LIMIT $2)`, shard, pruneBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // forever is after every slot, and after the time of a paused job.
 var forever = futurejobs.FarFuture.Add(time.Hour)
@@ -17,7 +54,7 @@ var forever = futurejobs.FarFuture.Add(time.Hour)
 // Jobs lists pending jobs, those due next first. A page is as stable as its jobs: a job that is checked between two
 // pages may appear again, later. Bodies are left out of jobs larger than 2 KiB, or than futurejobs.ListedMost if the
 // filter has a key.
-func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error) {
+func (s *JobStore) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error) {
 	page, err := s.jobs(ctx, f, false)
 	if err != nil {
 		return page, wrapErr("jobs", err)
@@ -26,7 +63,7 @@ func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[
 }
 
 // jobs is Jobs; whole reads the jobs of a key with all columns.
-func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.ListedJob], err error) {
+func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.ListedJob], err error) {
 	w := window{
 		after:  position{At: f.DueAfter, Shard: math.MaxInt16, ID: -1},
 		before: forever,
@@ -95,7 +132,7 @@ func (p position) idIn(shard int16) int64 {
 
 // Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. If several rules had the name, it uses
 // the last one.
-func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error) {
+func (s *JobStore) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error) {
 	page, err := s.jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit}, true)
 	if err != nil {
 		return futurejobs.ListedJob{}, wrapErr("jobs", err)
@@ -104,4 +141,87 @@ func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob
 		return futurejobs.ListedJob{}, fmt.Errorf("job of rule %q and key %q: %w", rule, key, futurejobs.ErrNotFound)
 	}
 	return slices.MaxFunc(page.Items, func(a, b futurejobs.ListedJob) int { return cmp.Compare(a.RuleID, b.RuleID) }), nil
+}
+
+// rulePageBytes is the size that ends a page of a rule's jobs, in bytes.
+const rulePageBytes = 8 << 20
+
+// JobsOf implements futurejobs.EffectStore. It reads the jobs by key, shard by shard, and ends a page at rulePageBytes.
+func (s *JobStore) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
+	var jobs []futurejobs.Job
+	bytes := 0
+	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
+		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM (
+	SELECT f.*, sum(`+jobBytes+`)
+		OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+	FROM (
+		SELECT * FROM future_job f
+		WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
+		ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit-len(jobs))+`
+	) AS f
+) AS f
+WHERE coalesce(f.before, 0) < $5
+ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBytes-bytes)
+		if err != nil {
+			return nil, wrapErr("jobs of a rule", err)
+		}
+		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
+		after = futurejobs.Ref{} // the next shards start at their beginning
+	}
+	return jobs, nil
+}
+
+// gaveUpFor is the period of the count of alerts with the status gave_up.
+const gaveUpFor = futurejobs.Day
+
+// RuleJobs counts the pending jobs by rule id. It reads all pending jobs, and the alerts of a day: frequent callers
+// should cache the result.
+func (s *JobStore) RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) {
+	counts, err := s.ruleJobs(ctx)
+	if err != nil {
+		return nil, wrapErr("count jobs by rule", err)
+	}
+	return counts, nil
+}
+
+func (s *JobStore) ruleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := query(ctx, s.read, readRuleJobs, `SELECT rule_id, count(*), count(alert_ids),
+	sum(CASE WHEN undecided > 0 THEN 1 ELSE 0 END), min(next_check_at), 0
+FROM future_job GROUP BY rule_id`)
+	if err != nil {
+		return nil, err
+	}
+	from := firstAlert(now.Add(-gaveUpFor))
+	gone, err := query(ctx, s.read, readRuleJobs, `SELECT a.rule_id, 0, 0, 0, NULL, count(*)
+FROM shard_lease l JOIN alert a ON a.shard = l.shard
+WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.Number())
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[int32]futurejobs.RuleJobs, len(pending))
+	for _, p := range append(pending, gone...) {
+		c := counts[p.rule]
+		c.Waiting += p.Waiting
+		c.Alerting += p.Alerting
+		c.Undetermined += p.Undetermined
+		c.GaveUp += p.GaveUp
+		if !p.NextCheckAt.IsZero() && p.NextCheckAt.Before(futurejobs.FarFuture) {
+			c.NextCheckAt = p.NextCheckAt
+		}
+		counts[p.rule] = c
+	}
+	return counts, nil
+}
+
+type ruleJobs struct {
+	rule int32
+	futurejobs.RuleJobs
+}
+
+func readRuleJobs(row scanner, r *ruleJobs) error {
+	return row.Scan(&r.rule, &r.Waiting, &r.Alerting, &r.Undetermined, at(&r.NextCheckAt), &r.GaveUp)
 }

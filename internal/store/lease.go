@@ -10,8 +10,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// LeaseStore keeps the nodes and their leases of shards.
+type LeaseStore struct{ *database }
+
 // Beat implements futurejobs.Leases.
-func (s *Store) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
+func (s *LeaseStore) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `
 INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, unfit, unreadable, schema_known) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -36,7 +39,7 @@ func readNode(row scanner, n *futurejobs.Node) error {
 }
 
 // Nodes returns all nodes that did not leave, by id, including dead ones until they are pruned.
-func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
+func (s *LeaseStore) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.read, readNode, `SELECT `+nodeColumns+` FROM node ORDER BY id`)
 	if err != nil {
 		return nil, wrapErr("nodes", err)
@@ -45,7 +48,7 @@ func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 }
 
 // Leave implements futurejobs.Leases.
-func (s *Store) Leave(ctx context.Context, node string) error {
+func (s *LeaseStore) Leave(ctx context.Context, node string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM node WHERE id = $1`, node); err != nil {
 		return wrapErr("leave", err)
 	}
@@ -53,7 +56,7 @@ func (s *Store) Leave(ctx context.Context, node string) error {
 }
 
 // Leases implements futurejobs.Leases.
-func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
+func (s *LeaseStore) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 	leases, err := query(ctx, s.read, s.readLease, `SELECT `+leaseColumns+`, now() FROM shard_lease ORDER BY shard`)
 	if err != nil {
 		return nil, wrapErr("leases", err)
@@ -64,7 +67,7 @@ func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 const leaseColumns = `shard, epoch, coalesce(node, ''), expires_at, low_water_at, swept_at`
 
 // readLease reads a lease and the database's time.
-func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
+func (s *LeaseStore) readLease(row scanner, l *futurejobs.Lease) error {
 	var now time.Time
 	if err := row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), at(&l.Swept), at(&now)); err != nil {
 		return err
@@ -75,7 +78,7 @@ func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
 }
 
 // Renew implements futurejobs.Leases. An expired lease is not renewed, even if no node took it.
-func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.HeldShard, err error) {
+func (s *LeaseStore) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.HeldShard, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		still = nil
 		for _, l := range held {
@@ -100,7 +103,7 @@ WHERE shard = $4 AND epoch = $5 AND node = $6 AND expires_at > $7`,
 
 // Take implements futurejobs.Leases. It blocks behind a settle that holds the shard, so the lease runs from the time
 // before.
-func (s *Store) Take(ctx context.Context, node string, seen futurejobs.HeldShard, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
+func (s *LeaseStore) Take(ctx context.Context, node string, seen futurejobs.HeldShard, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		err := s.readLease(tx.QueryRowContext(ctx, `
 UPDATE shard_lease SET epoch = epoch + 1, node = $1, expires_at = $2
@@ -117,7 +120,7 @@ RETURNING `+leaseColumns+`, now()`,
 }
 
 // Free implements futurejobs.Leases.
-func (s *Store) Free(ctx context.Context, seen futurejobs.Lease) (ok bool, err error) {
+func (s *LeaseStore) Free(ctx context.Context, seen futurejobs.Lease) (ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `UPDATE shard_lease SET node = NULL, expires_at = $1 WHERE shard = $2 AND epoch = $3 AND node = $4 AND expires_at = $5`,
 			now, seen.Shard, seen.Epoch, seen.Node, seen.ExpiresAt)
@@ -131,7 +134,7 @@ func (s *Store) Free(ctx context.Context, seen futurejobs.Lease) (ok bool, err e
 }
 
 // Release implements futurejobs.Leases.
-func (s *Store) Release(ctx context.Context, node string, held []futurejobs.Lease) error {
+func (s *LeaseStore) Release(ctx context.Context, node string, held []futurejobs.Lease) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		for _, l := range held {
 			if _, err := exec(ctx, tx, `
@@ -150,7 +153,7 @@ WHERE shard = $4 AND epoch = $5 AND node = $6`,
 }
 
 // Reclaim frees all leases and deletes all nodes. It is for a SingleProcess store: the process that held them is gone.
-func (s *Store) Reclaim(ctx context.Context) error {
+func (s *LeaseStore) Reclaim(ctx context.Context) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE shard_lease SET node = NULL, expires_at = $1 WHERE node IS NOT NULL`, now); err != nil {
 			return err
@@ -162,4 +165,20 @@ func (s *Store) Reclaim(ctx context.Context) error {
 		return wrapErr("reclaim", err)
 	}
 	return nil
+}
+
+// OtherNodeAlive implements futurejobs.GapStore.
+func (s *LeaseStore) OtherNodeAlive(ctx context.Context, node string, since time.Time) (seen bool, err error) {
+	ctx, cancel := withDBTimeout(ctx)
+	defer cancel()
+	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2 AND seen_at <= now()`, node, since).Scan(&seen); err != nil {
+		return false, wrapErr("seen", err)
+	}
+	return seen, nil
+}
+
+// forgetNodes deletes nodes that died more than a day ago.
+func (s *LeaseStore) forgetNodes(ctx context.Context, now time.Time) error {
+	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
+	return err
 }

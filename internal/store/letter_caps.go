@@ -32,9 +32,12 @@ type CappedLetters struct {
 	Rules   []string // with letters without bodies, or summaries, in order; an empty name: of no rule
 }
 
+// LetterCapStore holds the dead letters to their caps.
+type LetterCapStore struct{ *database }
+
 // CapLetters deletes the letters and bodies beyond the caps, in bounded transactions. It may run on several nodes at
 // once.
-func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetters, err error) {
+func (s *LetterCapStore) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetters, err error) {
 	rules, err := query(ctx, s.db, readRuleBytes, `SELECT rule, count(*), sum(length(body)) FROM dead_letter GROUP BY rule ORDER BY rule`)
 	if err != nil {
 		return c, wrapErr("cap dead letters", err)
@@ -109,7 +112,7 @@ func shareOf(tenant string, most int64, kept map[string]int64) int64 {
 }
 
 // capTenants empties the oldest letters of the tenants beyond their share of most bytes, if the total exceeds most.
-func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
+func (s *LetterCapStore) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
 	var total int64
 	for _, bytes := range kept {
 		total += bytes
@@ -140,7 +143,7 @@ type ruleBytes struct {
 func readRuleBytes(row scanner, r *ruleBytes) error { return row.Scan(&r.rule, &r.letters, &r.bytes) }
 
 // removeLetters deletes the oldest letters of a rule beyond most.
-func (s *Store) removeLetters(ctx context.Context, r ruleBytes, most int) (int64, error) {
+func (s *LetterCapStore) removeLetters(ctx context.Context, r ruleBytes, most int) (int64, error) {
 	if r.letters <= int64(most) {
 		return 0, nil
 	}
@@ -154,7 +157,7 @@ const emptyLetter = `UPDATE dead_letter SET size = CASE WHEN size > 0 THEN size 
 	(SELECT d.id FROM dead_letter d WHERE length(d.body) > 0 AND d.id <= $2`
 
 // emptyLetters empties the oldest letters of a rule beyond the caps.
-func (s *Store) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
+func (s *LetterCapStore) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
 	if r.bytes <= caps.BodyBytes && r.letters <= int64(caps.Bodies) {
 		return 0, nil
 	}
@@ -171,7 +174,7 @@ func (s *Store) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) 
 }
 
 // emptyOldest empties the oldest letters of rules beyond most bytes.
-func (s *Store) emptyOldest(ctx context.Context, rules []string, most int64) (int64, error) {
+func (s *LetterCapStore) emptyOldest(ctx context.Context, rules []string, most int64) (int64, error) {
 	var newest []letterBytes
 	for _, rule := range rules {
 		of, err := query(ctx, s.db, readLetterBytes, `SELECT d.id, length(d.body) FROM dead_letter d WHERE d.rule = $1 AND length(d.body) > 0`, rule)
@@ -210,3 +213,6 @@ func beyond(newest []letterBytes, bodies int, bytes int64) int64 {
 	}
 	return 0
 }
+
+// BoundLetters replaces DefaultLetterLimits. It must be called before any batch is applied.
+func (s *LetterCapStore) BoundLetters(limits LetterLimits) { s.boundLetters(limits) }

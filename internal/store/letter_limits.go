@@ -1,6 +1,8 @@
 package store
 
-import "time"
+import (
+	"time"
+)
 
 // LetterLimits bounds the dead letters that a node writes in a period. Further refused events are counted in summaries,
 // one for each rule, stream and minute. Letters beyond the bytes are written without headers and body.
@@ -29,9 +31,6 @@ var DefaultLetterLimits = LetterLimits{
 	Bytes:   LetterShares{Total: 512 << 20, Tenants: 256 << 20, Tenant: 64 << 20, Reserve: 4 << 20, Rule: 64 << 20, TenantRule: 32 << 20},
 	Period:  time.Minute, // the interval at which the caps delete what is beyond them
 }
-
-// BoundLetters replaces DefaultLetterLimits. It must be called before any batch is applied.
-func (s *Store) BoundLetters(limits LetterLimits) { s.boundLetters(limits) }
 
 // letterPool is the use of one kind of capacity.
 type letterPool struct {

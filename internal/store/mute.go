@@ -24,17 +24,20 @@ func readMute(row scanner, m *alerts.Mute) error {
 	return json.Unmarshal([]byte(match), &m.Match)
 }
 
+// MuteStore keeps mutes.
+type MuteStore struct{ *database }
+
 // Mutes returns all mutes that are kept, newest first.
-func (s *Store) Mutes(ctx context.Context) ([]alerts.Mute, error) {
+func (s *MuteStore) Mutes(ctx context.Context) ([]alerts.Mute, error) {
 	return s.mutes(ctx, ` ORDER BY id DESC`)
 }
 
 // LiveMutes returns the mutes that have not ended at now, oldest first.
-func (s *Store) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error) {
+func (s *MuteStore) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error) {
 	return s.mutes(ctx, ` WHERE ends_at > $1 ORDER BY id`, now)
 }
 
-func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.Mute, error) {
+func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]alerts.Mute, error) {
 	found, err := query(ctx, s.read, readMute, `SELECT `+muteColumns+` FROM mute`+which, args...)
 	if err != nil {
 		return nil, wrapErr("mutes", err)
@@ -43,7 +46,7 @@ func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.
 }
 
 // CreateMute stores a mute and audits mute.create in the same transaction.
-func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
+func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
 		return m, wrapErr("create mute", err)
@@ -65,7 +68,7 @@ func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, err
 
 // EndMute ends a mute early and audits mute.end in the same transaction. It returns futurejobs.ErrNotFound if the mute
 // does not exist or has ended.
-func (s *Store) EndMute(ctx context.Context, id int64) error {
+func (s *MuteStore) EndMute(ctx context.Context, id int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `UPDATE mute SET ends_at = $1, ended_by = $2 WHERE id = $3 AND ends_at > $1`,
 			now, escape(access.ActorOf(ctx).Name), id)

@@ -21,8 +21,11 @@ const notifying = `EXISTS (SELECT 1 FROM setting WHERE name = 'notify')`
 // atOnce is the largest number of rows that a statement names.
 const atOnce = 100
 
+// NotificationStore keeps the notifications of alerts and their deliveries.
+type NotificationStore struct{ *database }
+
 // Notify makes alerts queue for routing from now on, or stops that and empties the queue.
-func (s *Store) Notify(ctx context.Context, on bool) error {
+func (s *NotificationStore) Notify(ctx context.Context, on bool) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if on {
 			_, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ('notify', 'on') ON CONFLICT DO NOTHING`)
@@ -41,7 +44,7 @@ func (s *Store) Notify(ctx context.Context, on bool) error {
 }
 
 // Notifying reports whether alerts are queued for routing.
-func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
+func (s *NotificationStore) Notifying(ctx context.Context) (on bool, err error) {
 	if err := s.read.QueryRowContext(ctx, `SELECT `+notifying).Scan(&on); err != nil {
 		return false, wrapErr("notifying", err)
 	}
@@ -49,7 +52,7 @@ func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
 }
 
 // UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
-func (s *Store) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
+func (s *NotificationStore) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
 FROM (`+news.next(s.allShards(), limit, "")+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
@@ -62,7 +65,7 @@ ORDER BY a.shard, a.id`)
 }
 
 // PriorDeliveries returns the deliveries of the alerts that closing closes.
-func (s *Store) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (heard []alerts.PriorDelivery, err error) {
+func (s *NotificationStore) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (heard []alerts.PriorDelivery, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readHeard, `
 SELECT d.alert_id, n.channel, n.route, n.topic FROM delivery d JOIN notice n ON n.id = d.notice
@@ -81,7 +84,7 @@ func readHeard(row scanner, h *alerts.PriorDelivery) error {
 }
 
 // Closed returns the stored alerts that the given ones close.
-func (s *Store) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
+func (s *NotificationStore) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+fromAlert+`
 WHERE a.shard = $1 AND a.id IN `+idParams(len(ids)), with(ids, shard)...)
@@ -139,7 +142,7 @@ const unfinished = `sent_at IS NULL AND failed_at IS NULL`
 
 // Lane returns up to most of the newest notifications of a route and channel that were not given up, the latest planned
 // first.
-func (s *Store) Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
+func (s *NotificationStore) Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
 WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, most)
 	if err != nil {
@@ -149,7 +152,7 @@ WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC
 }
 
 // Ready returns the next notification of each channel, if it is due.
-func (s *Store) Ready(ctx context.Context, now time.Time) ([]alerts.Notification, error) {
+func (s *NotificationStore) Ready(ctx context.Context, now time.Time) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM (
 	SELECT `+noticeColumns+`, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS turn
 	FROM notice WHERE `+unfinished+` AND next_at <= $1) AS q
@@ -162,7 +165,7 @@ WHERE turn = 1 ORDER BY channel`, now)
 
 // ApplyPlan writes a plan in one transaction. It returns futurejobs.ErrCursorMoved if another node was faster, or if an
 // open notification is being sent: nothing is written then, and the caller must plan again.
-func (s *Store) ApplyPlan(ctx context.Context, p alerts.Plan) error {
+func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if err := forgetNews(ctx, tx, p.News); err != nil {
 			return err
@@ -246,7 +249,7 @@ func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Assignment, notice
 
 // ClaimNotification claims a notification so that no other node sends it before next. It returns the notification as of
 // then: it no longer accepts further alerts. ok is false if another node has claimed it.
-func (s *Store) ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error) {
+func (s *NotificationStore) ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		err := readNotice(tx.QueryRowContext(ctx, `UPDATE notice SET tries = tries + 1, next_at = $1
 WHERE id = $2 AND tries = $3 AND `+unfinished+` RETURNING `+noticeColumns, next, n.ID, n.Tries), &claimed)
@@ -271,7 +274,7 @@ WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY 
 
 // Content returns the first alerts of a notification, up to most alerts and up to contentBytes, and the number of
 // alerts of its topic that still fire on its channel.
-func (s *Store) Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error) {
+func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error) {
 	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
 	if err == nil {
 		said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
@@ -297,7 +300,7 @@ func fitting(sizes []int, most int) int {
 }
 
 // Sent records that a channel accepted a notification and works.
-func (s *Store) Sent(ctx context.Context, n alerts.Notification, now time.Time) error {
+func (s *NotificationStore) Sent(ctx context.Context, n alerts.Notification, now time.Time) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = NULL WHERE id = $2 AND `+unfinished, now, n.ID); err != nil {
 			return err
@@ -315,7 +318,7 @@ ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sen
 
 // MarkFailed records that a channel did not accept a notification, to be retried at next. It returns the state of the
 // channel.
-func (s *Store) MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
+func (s *NotificationStore) MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
 	reason = escape(reason)
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE notice SET next_at = $1, error = $2 WHERE id = $3 AND `+unfinished, next, reason, n.ID); err != nil {
@@ -335,7 +338,7 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 }
 
 // GiveUp gives up notifications that were planned before the given time and returns their number.
-func (s *Store) GiveUp(ctx context.Context, before, now time.Time) (int64, error) {
+func (s *NotificationStore) GiveUp(ctx context.Context, before, now time.Time) (int64, error) {
 	n, err := exec(ctx, s.db, `UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
 WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1`, now, before)
 	if err != nil {
@@ -353,7 +356,7 @@ func readChannel(row scanner, c *alerts.ChannelState) error {
 }
 
 // Channels returns the state of all channels that were ever tried, by name.
-func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
+func (s *NotificationStore) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 	found, err := query(ctx, s.read, readChannel, channels+` ORDER BY c.name`)
 	if err != nil {
 		return nil, wrapErr("channels", err)
@@ -362,7 +365,7 @@ func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
 }
 
 // Deliveries returns the deliveries of an alert, by channel.
-func (s *Store) Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error) {
+func (s *NotificationStore) Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error) {
 	found, err := query(ctx, s.read, readDelivery, `
 SELECT d.channel, coalesce(d.mute, 0), coalesce(n.tries, 0), n.sent_at, n.failed_at, n.next_at, coalesce(n.error, '')
 FROM delivery d LEFT JOIN notice n ON n.id = d.notice WHERE d.shard = $1 AND d.alert_id = $2 ORDER BY d.channel`, a.Shard, a.ID[:])
@@ -391,7 +394,7 @@ func readDelivery(row scanner, d *alerts.Delivery) error {
 }
 
 // forgetNotices deletes the notifications of alerts beyond their retention.
-func (s *Store) forgetNotices(ctx context.Context, before time.Time) error {
+func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time) error {
 	bound := firstAlert(before)
 	for shard := range s.shards {
 		for _, text := range []string{

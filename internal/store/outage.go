@@ -16,8 +16,11 @@ func readOutage(row scanner, o *futurejobs.Outage) error {
 	return row.Scan((*escapedText)(&o.Source), &o.RuleID, &o.Version, at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*escapedText)(&o.Reason))
 }
 
+// OutageStore keeps the outages of rules.
+type OutageStore struct{ *database }
+
 // Outages implements futurejobs.OutageStore.
-func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
+func (s *OutageStore) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 	open, err := query(ctx, s.read, readOutage, `SELECT `+outageColumns+` FROM outage WHERE closed_at IS NULL ORDER BY id`)
 	if err != nil {
 		return nil, wrapErr("outages", err)
@@ -26,7 +29,7 @@ func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 }
 
 // ListedOutages returns outages, newest first, including closed ones until they are pruned.
-func (s *Store) ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error) {
+func (s *OutageStore) ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error) {
 	var page futurejobs.Page[futurejobs.ListedOutage]
 	before := position{ID: maxID}
 	if err := before.read("outage", f.Cursor); err != nil {
@@ -49,7 +52,7 @@ FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before
 }
 
 // RecordOutage implements futurejobs.OutageStore.
-func (s *Store) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said []alerts.Alert, err error) {
+func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = nil
 		if err := s.fenced(ctx, tx, m.Outage.RuleID, m.RuleSet, m.Held, now); err != nil {
@@ -116,7 +119,7 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now ti
 }
 
 // CloseOutage implements futurejobs.OutageStore.
-func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
+func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false
 		// No alert of a rule follows its deletion, which waits for this transaction or is seen by it. RecordOutage also
@@ -148,7 +151,7 @@ func (s *Store) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(f
 }
 
 // writeOutageAlert writes an alert that belongs to no job, in the shard of its entity and key.
-func (s *Store) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
+func (s *OutageStore) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 	said, err := insertSystemAlert(ctx, tx, a)
 	if err != nil || !said {
@@ -158,7 +161,7 @@ func (s *Store) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert
 }
 
 // forgetOutages deletes the outages that closed before an instant.
-func (s *Store) forgetOutages(ctx context.Context, before time.Time) error {
+func (s *OutageStore) forgetOutages(ctx context.Context, before time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM outage WHERE closed_at < $1`, before)
 	return err
 }

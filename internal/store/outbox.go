@@ -4,10 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // rowMost is the largest number of alerts in a row of the outbox. Such a row is just under 2 kB: Postgres would
@@ -92,7 +98,7 @@ func alertOrder(a, b alerts.ID) int { return bytes.Compare(a[:], b[:]) }
 var numbers = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ` + strconv.Itoa(rowMost-1) + `)`
 
 // outbox returns the queue of unpublished alerts, for a statement that begins with numbers.
-func (s *Store) outbox() alertQueue {
+func (s *database) outbox() alertQueue {
 	return alertQueue{
 		rows: `(SELECT o.shard, o.at, o.first_id, o.again, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
 	FROM alert_outbox o JOIN n ON n.i < length(o.ids) / 16)`,
@@ -104,22 +110,25 @@ func (s *Store) outbox() alertQueue {
 
 // unpublished returns the columns that show if an alert a is still in the outbox, and if it is withheld. It scans the
 // shard's whole outbox, at one to two GB/s: use it for pages, and waiting for many alerts.
-func (s *Store) unpublished() string {
+func (s *database) unpublished() string {
 	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld IS TRUE`
 }
 
 // waiting begins a statement that needs the unpublished alerts of the shard $1.
-func (s *Store) waiting() string {
+func (s *database) waiting() string {
 	return numbers + `, waiting AS MATERIALIZED (SELECT q.id FROM ` + s.outbox().rows + ` AS q WHERE q.shard = $1)`
 }
 
 // notWaiting joins w, which is NULL if the alert a is not in the outbox.
 const notWaiting = ` LEFT JOIN waiting w ON w.id = a.id`
 
+// OutboxStore keeps the alerts that are to be published.
+type OutboxStore struct{ *database }
+
 // Unpublished implements alerts.Outbox. Alerts of a shard to be republished go into the outbox before any alert of the
 // shard is returned. An alert that retention deleted while it was put back into the outbox is removed, and so is a
 // withheld one.
-func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
+func (s *OutboxStore) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
 	if len(shards) == 0 {
 		return nil, nil
 	}
@@ -187,4 +196,103 @@ func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
 		}
 	}
 	return found, gone, slices.Compact(held)
+}
+
+// Republish publishes again the published alerts that were decided since f.After, of one rule or all, and audits that.
+// It returns their number. The alerts go back into the outbox with its next read, before any newer alert of their
+// shard. An unknown rule is futurejobs.ErrNotFound.
+func (s *OutboxStore) Republish(ctx context.Context, f futurejobs.Filter) (n int64, err error) {
+	scopes, n, err := s.republishable(ctx, f)
+	if err != nil {
+		return 0, wrapErr("republish", err)
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		for _, c := range scopes {
+			if err := demand(ctx, tx, c, f.After); err != nil {
+				return err
+			}
+		}
+		object := "alerts"
+		if f.Rule != "" {
+			object = "rule/" + f.Rule
+		}
+		return audit(ctx, tx, now, access.AlertRepublish, object, fmt.Sprintf("alerts decided since %s: %d", f.After.Format(time.RFC3339), n))
+	})
+	if err != nil {
+		return 0, wrapErr("republish", err)
+	}
+	return n, nil
+}
+
+// Republishable counts the alerts that Republish would publish again.
+func (s *OutboxStore) Republishable(ctx context.Context, f futurejobs.Filter) (int64, error) {
+	_, n, err := s.republishable(ctx, f)
+	if err != nil {
+		return 0, wrapErr("count what can be republished", err)
+	}
+	return n, nil
+}
+
+// republishable returns the scopes with published alerts that match a filter, and the number of those alerts.
+func (s *OutboxStore) republishable(ctx context.Context, f futurejobs.Filter) (some []scope, n int64, err error) {
+	scopes, err := s.scopes(ctx, futurejobs.Filter{Rule: f.Rule})
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(scopes) == 0 {
+		return nil, 0, fmt.Errorf("rule %s: %w", f.Rule, futurejobs.ErrNotFound)
+	}
+	for _, c := range scopes {
+		p := republication{scope: c, since: f.After}
+		var of int64
+		if err := s.read.QueryRowContext(ctx, s.waiting()+` SELECT count(*)`+p.published(), p.position()...).Scan(&of); err != nil {
+			return nil, 0, err
+		}
+		if of > 0 {
+			some, n = append(some, c), n+of
+		}
+	}
+	return some, n, nil
+}
+
+// putBack puts the next alerts of the first republication of a shard, if any, back into the outbox, and ends the
+// republication with its last alert. Another node may do so at the same time: one of them writes.
+func (s *OutboxStore) putBack(ctx context.Context, shard int16) error {
+	p := republication{scope: scope{shard: shard}}
+	err := s.db.QueryRowContext(ctx, `SELECT rule_id, since_at, after_id FROM republication WHERE shard = $1 ORDER BY rule_id LIMIT 1`, shard).
+		Scan(&p.rule, at(&p.since), &p.after)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if p.rule != everyRule {
+		p.rules = []int32{p.rule}
+	}
+	next, err := query(ctx, s.read, func(row scanner, d *decided) error { return row.Scan(&d.id, at(&d.at), &d.withheld) },
+		s.waiting()+` SELECT a.id, a.decided_at, a.withheld IS TRUE`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
+	if err != nil {
+		return err
+	}
+	return s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if ok, err := p.advance(ctx, tx, next); !ok || err != nil {
+			return err
+		}
+		for _, r := range rowsInOrder(shard, next) {
+			if err := r.putBack(ctx, tx); err != nil {
+				return err
+			}
+		}
+		var withheld []alerts.ID
+		for _, d := range next {
+			if d.withheld {
+				withheld = append(withheld, d.id)
+			}
+		}
+		return release(ctx, tx, shard, withheld)
+	})
 }

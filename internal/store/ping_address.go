@@ -30,8 +30,11 @@ func onPingKey(key string) string {
 	return `WHERE a.rule_id = $1 AND a.key = $2`
 }
 
+// PingAddressStore keeps the addresses that receive pings.
+type PingAddressStore struct{ *database }
+
 // PingTargets implements pings.Store.
-func (s *Store) PingTargets(ctx context.Context, id string) ([]pings.Address, error) {
+func (s *PingAddressStore) PingTargets(ctx context.Context, id string) ([]pings.Address, error) {
 	found, err := query(ctx, s.read, readPingAddress, pingAddresses+`WHERE a.id = $1 ORDER BY a.rule_id`, escape(id))
 	if err != nil {
 		return nil, wrapErr("address of pings", err)
@@ -40,7 +43,7 @@ func (s *Store) PingTargets(ctx context.Context, id string) ([]pings.Address, er
 }
 
 // PingAddresses implements pings.Store.
-func (s *Store) PingAddresses(ctx context.Context, ruleID int32) ([]pings.Address, error) {
+func (s *PingAddressStore) PingAddresses(ctx context.Context, ruleID int32) ([]pings.Address, error) {
 	found, err := query(ctx, s.read, readPingAddress, pingAddresses+`WHERE a.rule_id = $1 ORDER BY coalesce(a.key, '')`, ruleID)
 	if err != nil {
 		return nil, wrapErr("addresses of pings", err)
@@ -49,7 +52,7 @@ func (s *Store) PingAddresses(ctx context.Context, ruleID int32) ([]pings.Addres
 }
 
 // PingAddress implements pings.Store.
-func (s *Store) PingAddress(ctx context.Context, ruleID int32, key string) (pings.Address, error) {
+func (s *PingAddressStore) PingAddress(ctx context.Context, ruleID int32, key string) (pings.Address, error) {
 	return first(ctx, s.read, readPingAddress, noPingAddress(key), "address of pings", pingAddresses+onPingKey(key), ruleID, escape(key))
 }
 
@@ -61,7 +64,7 @@ func noPingAddress(key string) error {
 }
 
 // CreatePingAddress implements pings.Store. Every change of a rule's addresses locks the row of the rule.
-func (s *Store) CreatePingAddress(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error) {
+func (s *PingAddressStore) CreatePingAddress(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		kept, created = pings.Address{}, false
 		rule, err := lockPings(ctx, tx, a.RuleID)
@@ -157,7 +160,7 @@ func pingDetail(key string) string {
 }
 
 // DeletePingAddress implements pings.Store.
-func (s *Store) DeletePingAddress(ctx context.Context, ruleID int32, key string) error {
+func (s *PingAddressStore) DeletePingAddress(ctx context.Context, ruleID int32, key string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		rule, err := lockPings(ctx, tx, ruleID)
 		if err != nil {
@@ -180,7 +183,7 @@ func (s *Store) DeletePingAddress(ctx context.Context, ruleID int32, key string)
 
 // forgetPingAddresses deletes the addresses of rules that were deleted before the given time, in bounded transactions.
 // It returns their number.
-func (s *Store) forgetPingAddresses(ctx context.Context, before time.Time) (int64, error) {
+func (s *PingAddressStore) forgetPingAddresses(ctx context.Context, before time.Time) (int64, error) {
 	return s.pruneAll(ctx, "", `DELETE FROM ping_address WHERE (id, rule_id) IN
 	(SELECT a.id, a.rule_id FROM ping_address a JOIN rule r ON r.id = a.rule_id WHERE r.deleted_at < $1 LIMIT $2)`, before, pruneBatch)
 }

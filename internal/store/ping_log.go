@@ -21,8 +21,11 @@ const (
 	pingBatch = 1000
 )
 
+// PingLogStore logs the last pings of each key.
+type PingLogStore struct{ *database }
+
 // LogPings implements pings.Store, in bounded transactions.
-func (s *Store) LogPings(ctx context.Context, entries []pings.Entry) error {
+func (s *PingLogStore) LogPings(ctx context.Context, entries []pings.Entry) error {
 	for some := range slices.Chunk(entries, pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return insertPings(ctx, tx, some) }); err != nil {
 			return wrapErr("log pings", err)
@@ -149,7 +152,7 @@ UPDATE ping_log SET body = NULL WHERE id IN (
 }
 
 // PingLog implements pings.Store.
-func (s *Store) PingLog(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error) {
+func (s *PingLogStore) PingLog(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error) {
 	w := filter{`SELECT id, ` + pingColumns + ` FROM ping_log WHERE rule_id = ?`, []any{ruleID}}
 	if key != "" {
 		w.and(`key = ?`, escape(key))
@@ -176,7 +179,7 @@ func readPing(row scanner, e *pings.Entry) error {
 }
 
 // forgetPings deletes log entries before the given time, in bounded transactions. It returns their number.
-func (s *Store) forgetPings(ctx context.Context, before time.Time) (int64, error) {
+func (s *PingLogStore) forgetPings(ctx context.Context, before time.Time) (int64, error) {
 	return s.pruneAll(ctx, "", `DELETE FROM ping_log WHERE id IN
 	(SELECT id FROM (SELECT id, at FROM ping_log ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
 }

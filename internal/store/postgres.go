@@ -57,7 +57,7 @@ func Address(name, text string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-func openPostgres(ctx context.Context, o Options) (*Store, error) {
+func openPostgres(ctx context.Context, o Options) (*database, error) {
 	name := cmp.Or(o.URLName, "DEADMAN_DATABASE_URL")
 	cfg, err := Address(name, o.DatabaseURL)
 	if err != nil {
@@ -72,7 +72,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	if err := pool.Ping(ctx); err != nil {
 		return nil, errors.Join(Unreachable(name, err), e.close())
 	}
-	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
+	return &database{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
 
 // registerTypes makes a connection read times in UTC, in any time zone of the process, and send encoded arrays.

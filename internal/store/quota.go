@@ -13,11 +13,14 @@ import (
 	"deadman/internal/access"
 )
 
+// QuotaStore keeps quotas and what they count.
+type QuotaStore struct{ *database }
+
 // BoundBy makes quotas bound new jobs. It must be called before any batch is applied.
-func (s *Store) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
+func (s *QuotaStore) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
 
 // Quotas returns the quotas of all prefixes: those that were set or had a token, and those of live tokens.
-func (s *Store) Quotas(ctx context.Context) ([]access.Quota, error) {
+func (s *QuotaStore) Quotas(ctx context.Context) ([]access.Quota, error) {
 	all, err := quotasIn(ctx, s.read)
 	if err != nil {
 		return nil, wrapErr("quotas", err)
@@ -56,7 +59,7 @@ func readQuota(row scanner, q *access.Quota) error {
 }
 
 // SetQuota sets the limits of a prefix and audits that: limits missing in q are the defaults.
-func (s *Store) SetQuota(ctx context.Context, q access.Quota) error {
+func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
 	var said []string
 	args := []any{q.Prefix}
 	for _, l := range access.Limits {
@@ -87,7 +90,7 @@ ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs,
 
 // DeleteQuota deletes the limits of a prefix and audits that: the defaults apply while the prefix has a live token, and
 // no limits after that. It returns access.ErrNoQuota if the prefix has no quota.
-func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
+func (s *QuotaStore) DeleteQuota(ctx context.Context, prefix string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `DELETE FROM quota WHERE prefix = $1`, escape(prefix))
 		if err != nil {
@@ -105,7 +108,7 @@ func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
 }
 
 // HoldQuotas records prefixes as those of tenants, with the default limits. Existing limits stay.
-func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
+func (s *QuotaStore) HoldQuotas(ctx context.Context, prefixes []string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		for _, prefix := range prefixes {
 			if err := quotaOf(ctx, tx, prefix); err != nil {
@@ -152,7 +155,7 @@ func ruleNames(ctx context.Context, q querier) ([]string, error) {
 }
 
 // RuleNames returns the names of the rules that are not deleted.
-func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
+func (s *QuotaStore) RuleNames(ctx context.Context) ([]string, error) {
 	names, err := ruleNames(ctx, s.read)
 	if err != nil {
 		return nil, wrapErr("rule names", err)
@@ -162,17 +165,17 @@ func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
 
 // PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules. It
 // reads a part of an index for each rule and shard.
-func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+func (s *QuotaStore) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
 	return s.pending(ctx, which, `count(*)`)
 }
 
 // PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs but not their
 // bodies.
-func (s *Store) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+func (s *QuotaStore) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
 	return s.pending(ctx, which, `sum(`+jobBytes+`)`)
 }
 
-func (s *Store) pending(ctx context.Context, which func(rule string) bool, what string) (map[string]int64, error) {
+func (s *QuotaStore) pending(ctx context.Context, which func(rule string) bool, what string) (map[string]int64, error) {
 	type ruleID struct {
 		id   int32
 		name string
@@ -214,7 +217,7 @@ type ruleCount struct {
 
 // QuotaSpent returns the published alerts of prefixes: their number in the current hour, and their bytes since an
 // instant.
-func (s *Store) QuotaSpent(ctx context.Context, since time.Time) (map[string]access.Spent, error) {
+func (s *QuotaStore) QuotaSpent(ctx context.Context, since time.Time) (map[string]access.Spent, error) {
 	type row struct {
 		prefix string
 		spent  access.Spent
@@ -237,7 +240,7 @@ FROM quota_hour GROUP BY prefix`, now.Truncate(time.Hour), since.Truncate(time.H
 }
 
 // KeepQuotas adds a node's use of quotas to the database, in one transaction.
-func (s *Store) KeepQuotas(ctx context.Context, all []access.Done) error {
+func (s *QuotaStore) KeepQuotas(ctx context.Context, all []access.Done) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -271,7 +274,7 @@ ON CONFLICT (prefix, quota) DO UPDATE SET refused = quota_refusal.refused + excl
 }
 
 // Refusals returns the number of refusals of each limit, by prefix.
-func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, error) {
+func (s *QuotaStore) Refusals(ctx context.Context) (map[string][]access.LimitUse, error) {
 	type row struct {
 		prefix string
 		use    access.LimitUse
@@ -290,7 +293,7 @@ func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, err
 }
 
 // PruneQuotas deletes the hours of alerts before an instant, and earlier refusals of prefixes without a quota.
-func (s *Store) PruneQuotas(ctx context.Context, before time.Time) error {
+func (s *QuotaStore) PruneQuotas(ctx context.Context, before time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM quota_hour WHERE hour < $1`, before)
 	if err == nil {
 		_, err = exec(ctx, s.db, `DELETE FROM quota_refusal WHERE refused_at < $1 AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = quota_refusal.prefix)`, before)
@@ -315,7 +318,7 @@ func withIDs(text string, shard int16, ids []alerts.ID, more ...any) (string, []
 }
 
 // Withhold records that alerts of the outbox are not published because of a quota, and removes them from the outbox.
-func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
+func (s *QuotaStore) Withhold(ctx context.Context, over []alerts.Alert) error {
 	byShard := make(map[int16][]alerts.ID)
 	for _, a := range over {
 		byShard[a.Shard] = append(byShard[a.Shard], a.ID)
@@ -335,7 +338,7 @@ func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 }
 
 // Withheld returns the withheld ones among alerts of a shard.
-func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map[alerts.ID]bool, error) {
+func (s *QuotaStore) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map[alerts.ID]bool, error) {
 	withheld := make(map[alerts.ID]bool)
 	for some := range slices.Chunk(ids, idsAtOnce) {
 		text, args := withIDs(`SELECT id FROM alert WHERE withheld IS TRUE AND `, shard, some)

@@ -15,11 +15,14 @@ import (
 	"deadman/rules"
 )
 
+// RebindStore moves rules to other streams.
+type RebindStore struct{ ruleChanger }
+
 // Rebind implements rules.Store.
 //
 //  1. The cursors of streams with new reads move to the start of the new reads.
 //  2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
-func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
+func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
 	err := s.change(ctx, name, true, func(c *ruleChange) error {
 		if err := c.follows(ctx, revision); err != nil {
 			return err

@@ -3,14 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
-	"deadman/internal/access"
 )
 
 const (
@@ -23,66 +18,6 @@ const (
 // published selects the published alerts of a shard: those decided after a position that are not in the outbox.
 const published = ` FROM alert a` + notWaiting + `
 WHERE a.shard = $1 AND (a.decided_at > $2 OR a.decided_at = $2 AND a.id > $3) AND w.id IS NULL`
-
-// Republish publishes again the published alerts that were decided since f.After, of one rule or all, and audits that.
-// It returns their number. The alerts go back into the outbox with its next read, before any newer alert of their
-// shard. An unknown rule is futurejobs.ErrNotFound.
-func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, err error) {
-	scopes, n, err := s.republishable(ctx, f)
-	if err != nil {
-		return 0, wrapErr("republish", err)
-	}
-	if n == 0 {
-		return 0, nil
-	}
-	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		for _, c := range scopes {
-			if err := demand(ctx, tx, c, f.After); err != nil {
-				return err
-			}
-		}
-		object := "alerts"
-		if f.Rule != "" {
-			object = "rule/" + f.Rule
-		}
-		return audit(ctx, tx, now, access.AlertRepublish, object, fmt.Sprintf("alerts decided since %s: %d", f.After.Format(time.RFC3339), n))
-	})
-	if err != nil {
-		return 0, wrapErr("republish", err)
-	}
-	return n, nil
-}
-
-// Republishable counts the alerts that Republish would publish again.
-func (s *Store) Republishable(ctx context.Context, f futurejobs.Filter) (int64, error) {
-	_, n, err := s.republishable(ctx, f)
-	if err != nil {
-		return 0, wrapErr("count what can be republished", err)
-	}
-	return n, nil
-}
-
-// republishable returns the scopes with published alerts that match a filter, and the number of those alerts.
-func (s *Store) republishable(ctx context.Context, f futurejobs.Filter) (some []scope, n int64, err error) {
-	scopes, err := s.scopes(ctx, futurejobs.Filter{Rule: f.Rule})
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(scopes) == 0 {
-		return nil, 0, fmt.Errorf("rule %s: %w", f.Rule, futurejobs.ErrNotFound)
-	}
-	for _, c := range scopes {
-		p := republication{scope: c, since: f.After}
-		var of int64
-		if err := s.read.QueryRowContext(ctx, s.waiting()+` SELECT count(*)`+p.published(), p.position()...).Scan(&of); err != nil {
-			return nil, 0, err
-		}
-		if of > 0 {
-			some, n = append(some, c), n+of
-		}
-	}
-	return some, n, nil
-}
 
 // demand writes the republications of a scope. An existing one of the same shard and rule restarts if it is now
 // requested from an earlier time.
@@ -128,45 +63,6 @@ func (d decided) again() alerts.Again {
 		return alerts.WasWithheld
 	}
 	return alerts.WasPublished
-}
-
-// putBack puts the next alerts of the first republication of a shard, if any, back into the outbox, and ends the
-// republication with its last alert. Another node may do so at the same time: one of them writes.
-func (s *Store) putBack(ctx context.Context, shard int16) error {
-	p := republication{scope: scope{shard: shard}}
-	err := s.db.QueryRowContext(ctx, `SELECT rule_id, since_at, after_id FROM republication WHERE shard = $1 ORDER BY rule_id LIMIT 1`, shard).
-		Scan(&p.rule, at(&p.since), &p.after)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if p.rule != everyRule {
-		p.rules = []int32{p.rule}
-	}
-	next, err := query(ctx, s.read, func(row scanner, d *decided) error { return row.Scan(&d.id, at(&d.at), &d.withheld) },
-		s.waiting()+` SELECT a.id, a.decided_at, a.withheld IS TRUE`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
-	if err != nil {
-		return err
-	}
-	return s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-		if ok, err := p.advance(ctx, tx, next); !ok || err != nil {
-			return err
-		}
-		for _, r := range rowsInOrder(shard, next) {
-			if err := r.putBack(ctx, tx); err != nil {
-				return err
-			}
-		}
-		var withheld []alerts.ID
-		for _, d := range next {
-			if d.withheld {
-				withheld = append(withheld, d.id)
-			}
-		}
-		return release(ctx, tx, shard, withheld)
-	})
 }
 
 // advance moves a republication past the alerts that are put back, or ends it; ok is false if it is no longer as it was

@@ -28,8 +28,11 @@ func readMark(row scanner, m *alerts.Mark) error {
 	return nil
 }
 
+// RestoreStore compares the alert stream with a database that may have been restored.
+type RestoreStore struct{ *database }
+
 // Mark returns the position of the comparison of the alert stream with the database; the zero mark if none was made.
-func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
+func (s *RestoreStore) Mark(ctx context.Context) (m alerts.Mark, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = readMark(s.db.QueryRowContext(ctx, `SELECT `+markColumns+` FROM alert_mark WHERE id = 1`), &m)
@@ -41,7 +44,7 @@ func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
 
 // MoveMark replaces the mark seen by the next one, with a sequence of the stream and the state of a restore. ok is
 // false if another node was faster.
-func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, restore *alerts.Restore) (to alerts.Mark, ok bool, err error) {
+func (s *RestoreStore) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, restore *alerts.Restore) (to alerts.Mark, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		to = alerts.Mark{Round: seen.Round + 1, Seq: seq, At: now, Restore: restore}
 		args := []any{int64(to.Round), int64(seq), now, nil, nil, nil, nil, nil, nil, nil} //nolint:gosec // not that many
@@ -68,7 +71,7 @@ func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, rest
 const knownAtOnce = 200
 
 // Unknown returns the alerts that the database does not have. Their shards follow from their entities and keys.
-func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
+func (s *RestoreStore) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
 	shards := make(map[int16][]alerts.Alert)
 	for _, a := range all {
 		shard := futurejobs.ShardOf(a.Entity, a.Key, s.shards)
@@ -99,7 +102,7 @@ func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert
 // TakeBack gives an open alert of the stream that the database does not have back to the pending job of its rule and
 // key, so that the job's end closes it. If no such job is pending, it writes the alert that closes it: under the node's
 // system rule if the rule no longer exists.
-func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, err error) {
+func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closing = nil
 		a := a

@@ -2,13 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"encoding/binary"
 	"errors"
 	"time"
-
-	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 )
 
 // pruneBatch is the largest number of rows that one transaction of retention deletes.
@@ -90,70 +85,4 @@ func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err err
 		return day, now, wrapErr("history ahead", err)
 	}
 	return day, now, nil
-}
-
-// forgetNodes deletes nodes that died more than a day ago.
-func (s *Store) forgetNodes(ctx context.Context, now time.Time) error {
-	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
-	return err
-}
-
-// forgetEarly deletes early events that expired unused.
-func (s *Store) forgetEarly(ctx context.Context, now time.Time) error {
-	for shard := range s.shards {
-		if _, err := s.pruneAll(ctx, "", `DELETE FROM early WHERE shard = $1 AND until_at <= $2 AND (rule_id, key) IN
-	(SELECT e.rule_id, e.key FROM early e WHERE e.shard = $1 AND e.until_at <= $2 ORDER BY e.until_at LIMIT $3)`,
-			shard, now, pruneBatch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// forgetRequests deletes requests beyond their retention.
-func (s *Store) forgetRequests(ctx context.Context, now time.Time) error {
-	_, err := s.pruneAll(ctx, "", `DELETE FROM idempotency WHERE key IN
-	(SELECT i.key FROM idempotency i WHERE i.at < $1 ORDER BY i.at LIMIT $2)`, now.Add(-remembered), pruneBatch)
-	return err
-}
-
-func (s *Store) pruneAlerts(ctx context.Context, before time.Time) (total int64, err error) {
-	bound := firstAlert(before)
-	for shard := range s.shards {
-		n, err := s.pruneAll(ctx, "alert", s.waiting()+`
-DELETE FROM alert WHERE shard = $1 AND id IN
-	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL ORDER BY a.id LIMIT $3)`,
-			shard, bound[:], pruneBatch)
-		total += n
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
-// firstAlert returns an id below those of all alerts raised at t or later.
-func firstAlert(t time.Time) (id alerts.ID) {
-	binary.BigEndian.PutUint64(id[:], uint64(t.UnixMilli())<<16)
-	return id
-}
-
-// pruneAll deletes in batches until no row is left. If name is set, it adds the rows to that count in pruned.
-func (s *Store) pruneAll(ctx context.Context, name, text string, args ...any) (total int64, err error) {
-	for {
-		var n int64
-		err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
-			if n, err = exec(ctx, tx, text, args...); err != nil || n == 0 {
-				return err
-			}
-			if name != "" {
-				_, err = exec(ctx, tx, countPruned, n, name)
-			}
-			return err
-		})
-		total += n
-		if err != nil || n == 0 {
-			return total, err
-		}
-	}
 }

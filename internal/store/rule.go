@@ -14,8 +14,14 @@ import (
 	"deadman/rules"
 )
 
+// RuleStore keeps the rules and their versions.
+type RuleStore struct {
+	ruleChanger
+	jobs *JobStore
+}
+
 // Revision implements rules.Store.
-func (s *Store) Revision(ctx context.Context) (int64, error) {
+func (s *RuleStore) Revision(ctx context.Context) (int64, error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	var revision int64
@@ -43,14 +49,14 @@ type versionRow struct {
 }
 
 // Load returns all versions of the rules that are not deleted, by rule and version, and the revision they belong to.
-func (s *Store) Load(ctx context.Context) (int64, []rules.RuleVersion, error) {
+func (s *RuleStore) Load(ctx context.Context) (int64, []rules.RuleVersion, error) {
 	all, err := s.Changes(ctx, -1)
 	return all.Revision, all.Saved, err
 }
 
 // Changes implements rules.Store: one statement is one snapshot. After a change by a node of schema 16, which does not
 // record the changed rule, it reads all rules.
-func (s *Store) Changes(ctx context.Context, since int64) (rules.Changes, error) {
+func (s *RuleStore) Changes(ctx context.Context, since int64) (rules.Changes, error) {
 	rows, err := query(ctx, s.read, readLoaded, `
 SELECT q.revision, q.since, coalesce(r.id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
 	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at, coalesce(v.saved_by, ''),
@@ -80,7 +86,7 @@ func readLoaded(row scanner, l *versionRow) error {
 }
 
 // Named implements rules.Store.
-func (s *Store) Named(ctx context.Context, name string) ([]rules.RuleVersion, error) {
+func (s *RuleStore) Named(ctx context.Context, name string) ([]rules.RuleVersion, error) {
 	named, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1
 ORDER BY v.rule_id DESC, v.version DESC`, name)
@@ -99,7 +105,7 @@ func readSaved(row scanner, s *rules.RuleVersion) error {
 }
 
 // Version implements rules.Store.
-func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.RuleVersion, error) {
+func (s *RuleStore) Version(ctx context.Context, ruleID, version int32) (rules.RuleVersion, error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	var saved rules.RuleVersion
@@ -119,7 +125,7 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&s
 }
 
 // Save implements rules.Store.
-func (s *Store) Save(ctx context.Context, r rules.RuleVersion, version int32) (rules.RuleVersion, error) {
+func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32) (rules.RuleVersion, error) {
 	r.SavedBy = access.ActorOf(ctx).Name
 	fences, err := s.endsOtherwise(ctx, r)
 	if err != nil {
@@ -162,7 +168,7 @@ func (s *Store) Save(ctx context.Context, r rules.RuleVersion, version int32) (r
 
 // endsOtherwise reports whether other streams can end or change the pending jobs of a version to be saved than those of
 // the current version: then the settles of its pending jobs must wait for those streams, too.
-func (s *Store) endsOtherwise(ctx context.Context, r rules.RuleVersion) (bool, error) {
+func (s *RuleStore) endsOtherwise(ctx context.Context, r rules.RuleVersion) (bool, error) {
 	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
 WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)
 	if err != nil || len(saved) == 0 {
@@ -172,7 +178,7 @@ WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.N
 }
 
 // Pause implements rules.Store.
-func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
+func (s *RuleStore) Pause(ctx context.Context, name string, paused bool) error {
 	err := s.change(ctx, name, false, func(c *ruleChange) error {
 		switch {
 		case c.rule.id == 0:
@@ -193,7 +199,7 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 // Halt pauses a rule that exceeds the cost limit of its expressions, even if a person paused it before. It returns
 // rules.ErrConflict if the rule is not at the version, and futurejobs.ErrNotFound if it does not exist. why is for the
 // audit log.
-func (s *Store) Halt(ctx context.Context, name string, version int32, why string) error {
+func (s *RuleStore) Halt(ctx context.Context, name string, version int32, why string) error {
 	err := s.change(ctx, name, false, func(c *ruleChange) error {
 		switch {
 		case c.rule.id == 0:
@@ -229,7 +235,7 @@ func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.T
 }
 
 // Delete implements rules.Store.
-func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
+func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
 	err = s.change(ctx, name, true, func(c *ruleChange) error {
 		if c.rule.id == 0 {
 			return futurejobs.ErrNotFound
@@ -269,7 +275,7 @@ func versionOf(version int32, bundle string) string {
 }
 
 // Deleted implements rules.Store. A rule without jobs is not checked again: a deleted rule never gets new jobs.
-func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
+func (s *RuleStore) Deleted(ctx context.Context) ([]int32, error) {
 	deleted, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
 		`SELECT id FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id`)
 	if err != nil {
@@ -277,7 +283,7 @@ func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
 	}
 	var left []int32
 	for _, id := range deleted {
-		jobs, err := s.JobsOf(ctx, id, futurejobs.Ref{}, 1)
+		jobs, err := s.jobs.JobsOf(ctx, id, futurejobs.Ref{}, 1)
 		if err != nil {
 			return nil, wrapErr("deleted rules", err)
 		}

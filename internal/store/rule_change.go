@@ -40,13 +40,16 @@ var errNoChange = errors.New("the rule is so already")
 // itself if the node that closed it is gone.
 const gateTTL = 5 * time.Second
 
+// ruleChanger changes rules while no transaction depends on them.
+type ruleChanger struct{ *database }
+
 // change runs f on the rule of a name and increments the revision. A fencing change runs after the settles that depend
 // on the current rule. If f fails, no change is made; errNoChange is not an error.
 //
 //  1. New transactions that would depend on the rule are kept out until the running ones are done.
 //  2. The rule set is locked, then the streams, then the rule: in the lock order of Apply.
 //  3. The revision is written to all changed rows.
-func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *ruleChange) error) error {
+func (s *ruleChanger) change(ctx context.Context, name string, fences bool, f func(c *ruleChange) error) error {
 	shut, err := s.closeGate(ctx, name, fences)
 	if err != nil {
 		return err
@@ -81,7 +84,7 @@ const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole 
 
 // closeGate keeps new transactions from depending on the rows that a change fences, while the change waits for running
 // ones; otherwise they could follow one another without a gap. closed is false if no transaction can interfere.
-func (s *Store) closeGate(ctx context.Context, name string, fences bool) (closed bool, err error) {
+func (s *ruleChanger) closeGate(ctx context.Context, name string, fences bool) (closed bool, err error) {
 	if s.alone {
 		return false, nil // SQLite has one writer
 	}
@@ -106,7 +109,7 @@ func (s *Store) closeGate(ctx context.Context, name string, fences bool) (closed
 }
 
 // openGate reopens the gate after a failed change.
-func (s *Store) openGate(ctx context.Context, name string) error {
+func (s *ruleChanger) openGate(ctx context.Context, name string) error {
 	return s.tx(context.WithoutCancel(ctx), func(tx *sql.Tx, _ time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE rule SET gate_until = NULL WHERE name = $1 AND deleted_at IS NULL`, name); err != nil {
 			return err
@@ -117,7 +120,7 @@ func (s *Store) openGate(ctx context.Context, name string) error {
 }
 
 // untilOpen is tx, with retries while ingest holds off changes.
-func (s *Store) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+func (s *ruleChanger) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	for try := 1; ; try++ {

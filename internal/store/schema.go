@@ -82,9 +82,12 @@ func (s Schema) held() error {
 		ErrNodeBehind, s.Applied, s.Known, strings.Join(names, ", "), others)
 }
 
+// migrator brings the schema up to date.
+type migrator struct{ *database }
+
 // migrate applies the migrations that this program knows, unless a live node could not follow and leaveBehind is false.
 // A schema that is one version newer is used as it is; migrations only add.
-func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
+func (s *migrator) migrate(ctx context.Context, leaveBehind bool) error {
 	schema, err := s.Schema(ctx)
 	if err != nil {
 		return err
@@ -110,7 +113,7 @@ func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
 }
 
 // Schema reads the state of the schema.
-func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
+func (s *migrator) Schema(ctx context.Context) (schema Schema, err error) {
 	applied, err := s.version(ctx)
 	if err != nil {
 		return schema, wrapErr("schema", err)
@@ -128,7 +131,7 @@ func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
 }
 
 // schemaNodes returns the live nodes with the schema version that each knows, at any version of the schema.
-func (s *Store) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.Node, error) {
+func (s *migrator) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.db, func(row scanner, n *futurejobs.Node) error {
 		return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt))
 	}, `SELECT id, name, version, started_at, seen_at, expires_at FROM node WHERE expires_at > now() ORDER BY id`)
@@ -182,7 +185,7 @@ func migrationsOf(alone bool) (dialect goose.Dialect, files fs.FS, folder string
 }
 
 // provider returns the migrations for the store's database.
-func (s *Store) provider() (*goose.Provider, error) {
+func (s *migrator) provider() (*goose.Provider, error) {
 	dialect, files, folder := migrationsOf(s.alone)
 	options := []goose.ProviderOption{goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true)}
 	if !s.alone {
@@ -204,7 +207,7 @@ func (s *Store) provider() (*goose.Provider, error) {
 }
 
 // version returns the schema's version, 0 for an empty database, or ErrForeignSchema.
-func (s *Store) version(ctx context.Context) (int64, error) {
+func (s *migrator) version(ctx context.Context) (int64, error) {
 	tables, err := query(ctx, s.db, func(row scanner, name *string) error { return row.Scan(name) }, s.tables())
 	if err != nil {
 		return 0, err
@@ -238,7 +241,7 @@ func foreign(why string) error {
 }
 
 // seed creates the shards of the database: the stored number, or the wished one for a new database.
-func (s *Store) seed(ctx context.Context, wished int) error {
+func (s *migrator) seed(ctx context.Context, wished int) error {
 	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`,
 			strconv.Itoa(wished)); err != nil {

@@ -31,7 +31,7 @@ type ruleRow struct {
 
 // scopes returns the shards and rules that match a filter; none if no rule matches. A key is in one shard for each
 // entity.
-func (s *Store) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error) {
+func (s *database) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error) {
 	rows, err := s.rulesOf(ctx, f)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Store) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error
 }
 
 // everywhere returns the rules in all shards; nil rows are all rules.
-func (s *Store) everywhere(rows []ruleRow) []scope {
+func (s *database) everywhere(rows []ruleRow) []scope {
 	ids := idsOf(rows)
 	if ids != nil && len(ids) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func idsOf(rows []ruleRow) []int32 {
 
 // rulesOf returns the rules that match a filter, or nil if the filter does not restrict rules. It includes deleted
 // rules, as their data is still listed.
-func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
+func (s *database) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
 	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" && f.KeyPrefix == "" {
 		return nil, nil
 	}

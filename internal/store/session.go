@@ -35,13 +35,11 @@ SELECT s.id, s.hash, s.token_id, coalesce(t.name, ''), s.created_at, s.last_used
 FROM session s LEFT JOIN token t ON t.id = s.token_id AND t.revoked_at IS NULL
 WHERE (t.id IS NOT NULL OR s.person IS NOT NULL)`
 
-// TokenByID implements access.SessionStore.
-func (s *Store) TokenByID(ctx context.Context, id string) (access.Token, error) {
-	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE id = $1`, document([]byte(id)))
-}
+// SessionStore keeps the sessions of browsers.
+type SessionStore struct{ *database }
 
 // Sessions implements access.SessionStore. Ids begin with their time.
-func (s *Store) Sessions(ctx context.Context) ([]access.Session, error) {
+func (s *SessionStore) Sessions(ctx context.Context) ([]access.Session, error) {
 	sessions, err := query(ctx, s.read, readSession, selectSessions+` ORDER BY s.id DESC`)
 	if err != nil {
 		return nil, wrapErr("sessions", err)
@@ -50,13 +48,13 @@ func (s *Store) Sessions(ctx context.Context) ([]access.Session, error) {
 }
 
 // SessionByHash implements access.SessionStore.
-func (s *Store) SessionByHash(ctx context.Context, hash [32]byte) (access.Session, error) {
+func (s *SessionStore) SessionByHash(ctx context.Context, hash [32]byte) (access.Session, error) {
 	return first(ctx, s.read, readSession, access.ErrNoSession, "session", selectSessions+` AND s.hash = $1`, hash[:])
 }
 
 // InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation precedes this
 // session or deletes it.
-func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
+func (s *SessionStore) InsertSession(ctx context.Context, one access.Session) error {
 	person, says, err := personColumn(one)
 	if err != nil {
 		return wrapErr("create session", err)
@@ -100,7 +98,7 @@ func personColumn(one access.Session) (column any, says string, err error) {
 const maxSaid = 2000
 
 // EndSession implements access.SessionStore.
-func (s *Store) EndSession(ctx context.Context, id string) error {
+func (s *SessionStore) EndSession(ctx context.Context, id string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		var token string
 		var person *string
@@ -124,7 +122,7 @@ func (s *Store) EndSession(ctx context.Context, id string) error {
 }
 
 // TouchSession implements access.SessionStore.
-func (s *Store) TouchSession(ctx context.Context, id string, at time.Time) error {
+func (s *SessionStore) TouchSession(ctx context.Context, id string, at time.Time) error {
 	if _, err := exec(ctx, s.db, `UPDATE session SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1`, at, id); err != nil {
 		return wrapErr("touch session", err)
 	}
@@ -132,7 +130,7 @@ func (s *Store) TouchSession(ctx context.Context, id string, at time.Time) error
 }
 
 // forgetSessions deletes expired and idle sessions.
-func (s *Store) forgetSessions(ctx context.Context, now time.Time) error {
+func (s *SessionStore) forgetSessions(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM session WHERE expires_at <= $1 OR last_used_at <= $2`, now, now.Add(-access.SessionIdle))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -42,12 +43,18 @@ func (c clockStep) takenBackBy(by time.Duration, at time.Time, isBack bool) bool
 	return c.id != 0 && c.undoes == 0 && (c.by+by).Abs() <= slack
 }
 
+// ClockStore records steps of the database's clock, and moves the times that a step made wrong.
+type ClockStore struct {
+	*database
+	followed atomic.Int64 // the last step of the clock that the node knows of
+}
+
 // FollowStep records a step of the database's clock that the node is about to follow, and the jobs that it moves.
 // isBack means that it undoes the last step that the node followed. A step that another node recorded is not recorded
 // again.
 //
 // A forward step may be time that passed while the machine slept. It moves no job, unless it undoes a backward step.
-func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) error {
+func (s *ClockStore) FollowStep(ctx context.Context, by time.Duration, isBack bool) error {
 	var followed int32
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		var now time.Time
@@ -81,7 +88,7 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 
 // KnowSteps reads the steps of the database's clock that the nodes already follow. isNew means that this node did not
 // know all of them.
-func (s *Store) KnowSteps(ctx context.Context) (isNew bool, err error) {
+func (s *ClockStore) KnowSteps(ctx context.Context) (isNew bool, err error) {
 	var id int64
 	if err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id); err != nil {
 		return false, wrapErr("clock", err)
@@ -123,7 +130,7 @@ func readShift(row scanner, s *futurejobs.Shift) error {
 }
 
 // Shifts implements futurejobs.Shifts.
-func (s *Store) Shifts(ctx context.Context) ([]futurejobs.Shift, error) {
+func (s *ClockStore) Shifts(ctx context.Context) ([]futurejobs.Shift, error) {
 	all, err := query(ctx, s.read, readShift, `
 SELECT c.step, s.by_us, s.at, coalesce(s.undoes, 0), c.shard, c.last_id, coalesce(b.last_id, 0), c.jobs
 FROM clock_shift c JOIN clock_step s ON s.id = c.step LEFT JOIN clock_shift b ON b.shard = c.shard AND b.step = s.undoes
@@ -135,7 +142,7 @@ WHERE c.done_at IS NULL AND c.step <= $1 ORDER BY c.step, c.shard`, s.followed.L
 }
 
 // Shifted returns the number of jobs that the last step moved.
-func (s *Store) Shifted(ctx context.Context) (jobs int64, err error) {
+func (s *ClockStore) Shifted(ctx context.Context) (jobs int64, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = s.read.QueryRowContext(ctx, `SELECT CAST(coalesce(sum(jobs), 0) AS bigint) FROM clock_shift WHERE step = (SELECT max(id) FROM clock_step)`).Scan(&jobs)
@@ -150,7 +157,7 @@ func readShiftable(row scanner, j *futurejobs.Shiftable) error {
 }
 
 // Shiftables implements futurejobs.Shifts.
-func (s *Store) Shiftables(ctx context.Context, after futurejobs.ShardCursor, limit int) ([]futurejobs.Shiftable, error) {
+func (s *ClockStore) Shiftables(ctx context.Context, after futurejobs.ShardCursor, limit int) ([]futurejobs.Shiftable, error) {
 	page, err := query(ctx, s.read, readShiftable, `
 SELECT f.id, f.rev, f.rule_id, f.version, f.next_check_at, f.created_at, f.since_at, f.picked_at, f.origin, coalesce(f.shifted, 0)
 FROM future_job f WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3)
@@ -174,7 +181,7 @@ WHERE shard = $9 AND id = $10`
 
 // ShiftJobs implements futurejobs.Shifts. A job's columns may change without its Rev, so a job is read again after it
 // is locked.
-func (s *Store) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []futurejobs.Shiftable, move func(*futurejobs.Job)) (n int, err error) {
+func (s *ClockStore) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []futurejobs.Shiftable, move func(*futurejobs.Job)) (n int, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		var claimed []string
 		for _, j := range jobs {
@@ -201,7 +208,7 @@ func (s *Store) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []fu
 	return n, nil
 }
 
-func (s *Store) shiftClaimed(ctx context.Context, tx *sql.Tx, shard int16, ids []string, move func(*futurejobs.Job)) error {
+func (s *ClockStore) shiftClaimed(ctx context.Context, tx *sql.Tx, shard int16, ids []string, move func(*futurejobs.Job)) error {
 	jobs, err := query(ctx, tx, readJob, `SELECT `+jobColumns+` FROM future_job f WHERE f.shard = $1 AND f.id IN (`+strings.Join(ids, `,`)+`)`, shard)
 	if err != nil {
 		return err
@@ -222,13 +229,50 @@ func (s *Store) shiftClaimed(ctx context.Context, tx *sql.Tx, shard int16, ids [
 }
 
 // EndShift implements futurejobs.Shifts.
-func (s *Store) EndShift(ctx context.Context, shift futurejobs.Shift) error {
+func (s *ClockStore) EndShift(ctx context.Context, shift futurejobs.Shift) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		_, err := exec(ctx, tx, `UPDATE clock_shift SET done_at = $1 WHERE step = $2 AND shard = $3 AND done_at IS NULL`, now, shift.Step, shift.Shard)
 		return err
 	})
 	if err != nil {
 		return wrapErr("shift", err)
+	}
+	return nil
+}
+
+// putRulesBack sets the save time of future versions to now, and makes the nodes read the rules again if it changed
+// any.
+func (s *ClockStore) putRulesBack(ctx context.Context, now time.Time) error {
+	n, err := exec(ctx, s.db, futureRules, now.Add(farAhead), now)
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = exec(ctx, s.db, `UPDATE rule_set SET revision = revision + 1 WHERE id = 1`)
+	return err
+}
+
+// PutBack resets instants after now that a fast clock wrote and that would block work until then: read, gap and sweep
+// marks, outages, the gates of the rules and streams, requests, and notifications planned for later than notices ahead.
+// It does not touch correct rows.
+func (s *ClockStore) PutBack(ctx context.Context, notices time.Duration) error {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return wrapErr("put back", err)
+	}
+	for _, f := range future {
+		args := []any{now.Add(farAhead)}
+		if f.now {
+			args = append(args, now)
+		}
+		if _, err := exec(ctx, s.db, f.text, args...); err != nil {
+			return wrapErr("put back", err)
+		}
+	}
+	if err := s.putRulesBack(ctx, now); err != nil {
+		return wrapErr("put back", err)
+	}
+	if _, err := exec(ctx, s.db, futureNotices, now, now.Add(notices)); err != nil {
+		return wrapErr("put back", err)
 	}
 	return nil
 }

@@ -19,8 +19,11 @@ const (
 // loadFor is the retention of slot loads.
 const loadFor = 2 * futurejobs.Day
 
+// LoadStore counts the checks of each slot, past and planned.
+type LoadStore struct{ *database }
+
 // AddLoads adds a node's checks to the totals of all nodes.
-func (s *Store) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) error {
+func (s *LoadStore) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) error {
 	if len(loads) == 0 {
 		return nil
 	}
@@ -42,7 +45,7 @@ ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.che
 }
 
 // Worked returns the checks in each part of a span, of one rule, or of all if rule is 0.
-func (s *Store) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error) {
+func (s *LoadStore) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error) {
 	text, args := `SELECT at, sum(checks), sum(alerts), max(lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
 	if rule != 0 {
 		text, args = text+` AND rule_id = $3`, append(args, rule)
@@ -66,7 +69,7 @@ func readLoad(row scanner, l *futurejobs.SlotLoad) error {
 }
 
 // Planned returns the number of pending jobs that are due in each part of a span, of one rule, or of all if rule is 0.
-func (s *Store) Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error) {
+func (s *LoadStore) Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error) {
 	parts := make([]futurejobs.PlannedLoad, span.Parts())
 	for shard := range s.shards {
 		slots, behind, err := s.planned(ctx, shard, span, rule)
@@ -87,7 +90,7 @@ func (s *Store) Planned(ctx context.Context, span futurejobs.BucketRange, rule i
 
 // planned returns the number of jobs of a shard that are due at each slot of a span, and the first part of the span
 // that is not counted completely.
-func (s *Store) planned(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
+func (s *LoadStore) planned(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	if rule != 0 {
 		return s.plannedOf(ctx, shard, span, rule)
 	}
@@ -103,7 +106,7 @@ GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(most), sh
 }
 
 // plannedOf is planned for one rule. It reads the rule's jobs by key, in no time order.
-func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
+func (s *LoadStore) plannedOf(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
 	most := max(plannedMostOfRule/s.shards, 1)
 	slots, err = query(ctx, s.read, readPlanned, `SELECT t, count(*) FROM (
 	SELECT f.next_check_at AS t FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(most)+`
@@ -127,7 +130,7 @@ type plannedSlot struct {
 func readPlanned(row scanner, p *plannedSlot) error { return row.Scan(at(&p.at), &p.jobs) }
 
 // forgetLoads deletes slot loads beyond their retention.
-func (s *Store) forgetLoads(ctx context.Context, now time.Time) error {
+func (s *LoadStore) forgetLoads(ctx context.Context, now time.Time) error {
 	_, err := s.pruneAll(ctx, "", `DELETE FROM slot_load WHERE (at, rule_id) IN
 	(SELECT l.at, l.rule_id FROM slot_load l WHERE l.at < $1 ORDER BY l.at, l.rule_id LIMIT $2)`, now.Add(-loadFor), pruneBatch)
 	return err

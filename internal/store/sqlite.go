@@ -53,7 +53,7 @@ func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driv
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return c.driver }
 
-func openSQLite(ctx context.Context, o Options) (*Store, error) {
+func openSQLite(ctx context.Context, o Options) (*database, error) {
 	clock := o.Clock
 	if clock == nil {
 		clock = time.Now
@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, o Options) (*Store, error) {
 	if err := e.connect(ctx, timed, file); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	return &Store{engine: e, db: e.db, read: e.read, log: o.Log, alone: true}, nil
+	return &database{engine: e, db: e.db, read: e.read, log: o.Log, alone: true}, nil
 }
 
 // connect opens the one writing connection and the reading ones.

@@ -7,7 +7,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -59,18 +57,91 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Store is one database. It is safe for concurrent use.
+// Store is one database: the stores of each kind of row. It is safe for concurrent use.
 type Store struct {
-	engine
-	db     *sql.DB // one writer on SQLite, the pool on Postgres
-	read   reader  // the same database, for reads only
-	log    *slog.Logger
-	shards int
-	known  int64 // the newest version of the schema that this program supports
-	alone  bool
-	closed func() error // once
+	*database
+	*migrator
 
-	followed atomic.Int64 // the last step of the clock that the node knows of
+	*JobStore
+	*ProgressStore
+	*LoadStore
+	*GaugeStore
+	*HistoryStore
+	*LeaseStore
+	*OutageStore
+	*ClockStore
+
+	*CursorStore
+	*DeadLetterStore
+	*LetterCapStore
+	*EarlyStore
+
+	*AlertStore
+	*SystemAlertStore
+	*OutboxStore
+	*RestoreStore
+	*NotificationStore
+	*MuteStore
+
+	*RuleStore
+	*RebindStore
+	*VersionStore
+	*QuotaStore
+
+	*PingAddressStore
+	*PingLogStore
+
+	*TokenStore
+	*SessionStore
+	*AuditStore
+	*RequestStore
+
+	closed func() error // once
+}
+
+// newStore returns the stores of a database.
+func newStore(d *database) *Store {
+	changer, jobs := ruleChanger{d}, &JobStore{d}
+	return &Store{
+		database: d,
+		migrator: &migrator{d},
+
+		JobStore:      jobs,
+		ProgressStore: &ProgressStore{d},
+		LoadStore:     &LoadStore{d},
+		GaugeStore:    &GaugeStore{d},
+		HistoryStore:  &HistoryStore{d},
+		LeaseStore:    &LeaseStore{d},
+		OutageStore:   &OutageStore{d},
+		ClockStore:    &ClockStore{database: d},
+
+		CursorStore:     &CursorStore{d},
+		DeadLetterStore: &DeadLetterStore{d},
+		LetterCapStore:  &LetterCapStore{d},
+		EarlyStore:      &EarlyStore{d},
+
+		AlertStore:        &AlertStore{d},
+		SystemAlertStore:  &SystemAlertStore{d},
+		OutboxStore:       &OutboxStore{d},
+		RestoreStore:      &RestoreStore{d},
+		NotificationStore: &NotificationStore{d},
+		MuteStore:         &MuteStore{d},
+
+		RuleStore:    &RuleStore{changer, jobs},
+		RebindStore:  &RebindStore{changer},
+		VersionStore: &VersionStore{d},
+		QuotaStore:   &QuotaStore{d},
+
+		PingAddressStore: &PingAddressStore{d},
+		PingLogStore:     &PingLogStore{d},
+
+		TokenStore:   &TokenStore{d},
+		SessionStore: &SessionStore{d},
+		AuditStore:   &AuditStore{d},
+		RequestStore: &RequestStore{d},
+
+		closed: sync.OnceValue(d.close),
+	}
 }
 
 var (
@@ -212,12 +283,11 @@ func connect(ctx context.Context, o Options) (*Store, error) {
 	if o.DatabaseURL != "" {
 		open = openPostgres
 	}
-	s, err := open(ctx, o)
+	d, err := open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s.closed = sync.OnceValue(s.close)
-	return s, nil
+	return newStore(d), nil
 }
 
 // prepare makes the database ready for use: schema, shards, clock steps and history tables.
@@ -238,22 +308,5 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 	return s.createPartitions(ctx, now)
 }
 
-// Shards returns the number of shards that the database was created with.
-func (s *Store) Shards() int { return s.shards }
-
-// SingleProcess reports whether no other process can use the database: true for SQLite.
-func (s *Store) SingleProcess() bool { return s.alone }
-
 // Close releases the database. The caller must finish its work before. Close may be called again.
 func (s *Store) Close() error { return s.closed() }
-
-// Now returns the database's time.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	ctx, cancel := withDBTimeout(ctx)
-	defer cancel()
-	var now time.Time
-	if err := s.read.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
-		return now, wrapErr("now", err)
-	}
-	return now, nil
-}

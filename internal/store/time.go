@@ -24,10 +24,10 @@ func (c *correction) correct(said time.Time) time.Time {
 
 // GoBy makes transactions use the time that correct returns for the database's time. A node passes its clock's
 // correction, so that a step of the database's clock neither ends leases nor delays jobs.
-func (s *Store) GoBy(correct func(said time.Time) time.Time) { s.goBy(correct) }
+func (s *database) GoBy(correct func(said time.Time) time.Time) { s.goBy(correct) }
 
 // Time is Now with the correction.
-func (s *Store) Time(ctx context.Context) (time.Time, error) {
+func (s *database) Time(ctx context.Context) (time.Time, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
 		return now, err
@@ -65,40 +65,3 @@ const futureNotices = `UPDATE notice SET next_at = $1 WHERE ` + unfinished + ` A
 
 // futureRules resets versions of rules that were saved in the future: their schedules would not tick until then.
 const futureRules = `UPDATE rule_version SET saved_at = $2 WHERE saved_at > $1`
-
-// putRulesBack sets the save time of future versions to now, and makes the nodes read the rules again if it changed
-// any.
-func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
-	n, err := exec(ctx, s.db, futureRules, now.Add(farAhead), now)
-	if err != nil || n == 0 {
-		return err
-	}
-	_, err = exec(ctx, s.db, `UPDATE rule_set SET revision = revision + 1 WHERE id = 1`)
-	return err
-}
-
-// PutBack resets instants after now that a fast clock wrote and that would block work until then: read, gap and sweep
-// marks, outages, the gates of the rules and streams, requests, and notifications planned for later than notices ahead.
-// It does not touch correct rows.
-func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
-	now, err := s.Time(ctx)
-	if err != nil {
-		return wrapErr("put back", err)
-	}
-	for _, f := range future {
-		args := []any{now.Add(farAhead)}
-		if f.now {
-			args = append(args, now)
-		}
-		if _, err := exec(ctx, s.db, f.text, args...); err != nil {
-			return wrapErr("put back", err)
-		}
-	}
-	if err := s.putRulesBack(ctx, now); err != nil {
-		return wrapErr("put back", err)
-	}
-	if _, err := exec(ctx, s.db, futureNotices, now, now.Add(notices)); err != nil {
-		return wrapErr("put back", err)
-	}
-	return nil
-}

@@ -12,6 +12,14 @@ import (
 	"deadman/internal/access"
 )
 
+// TokenStore keeps tokens.
+type TokenStore struct{ *database }
+
+// TokenByID implements access.SessionStore.
+func (s *TokenStore) TokenByID(ctx context.Context, id string) (access.Token, error) {
+	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE id = $1`, document([]byte(id)))
+}
+
 var _ access.Store = (*Store)(nil)
 
 const tokenColumns = `id, hash, name, scopes, prefix, created_at, created_by, expires_at, revoked_at, last_used_at, bounds`
@@ -38,7 +46,7 @@ func readToken(row scanner, t *access.Token) error {
 }
 
 // Tokens implements access.Store. Ids begin with their time.
-func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
+func (s *TokenStore) Tokens(ctx context.Context) ([]access.Token, error) {
 	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token ORDER BY id DESC`)
 	if err != nil {
 		return nil, wrapErr("tokens", err)
@@ -47,13 +55,13 @@ func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 }
 
 // TokenByHash implements access.Store.
-func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
+func (s *TokenStore) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
 	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
 }
 
 // InsertToken implements access.Store. An expired token of the same name is revoked as of its expiry, and this frees the
 // name.
-func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
+func (s *TokenStore) InsertToken(ctx context.Context, t access.Token) error {
 	bounds, err := boundsColumn(t.Given.OrNil())
 	if err != nil {
 		return wrapErr("create token "+t.Name, err)
@@ -133,7 +141,7 @@ func described(t access.Token) string {
 }
 
 // RevokeToken implements access.Store.
-func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error {
+func (s *TokenStore) RevokeToken(ctx context.Context, id string, at time.Time) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		var t access.Token
 		err := tx.QueryRowContext(ctx, `UPDATE token SET revoked_at = $1 WHERE (id = $2 OR name = $2) AND revoked_at IS NULL RETURNING id, name`,
@@ -156,7 +164,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error 
 }
 
 // TouchToken implements access.Store.
-func (s *Store) TouchToken(ctx context.Context, id string, at time.Time) error {
+func (s *TokenStore) TouchToken(ctx context.Context, id string, at time.Time) error {
 	if _, err := exec(ctx, s.db, `UPDATE token SET last_used_at = $1 WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)`,
 		at, id); err != nil {
 		return wrapErr("touch token", err)
@@ -188,35 +196,10 @@ func audit(ctx context.Context, tx execer, now time.Time, action access.Action, 
 	return err
 }
 
-// Note implements access.Store.
-func (s *Store) Note(ctx context.Context, action access.Action, object, detail string) error {
-	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error { return audit(ctx, tx, now, action, object, detail) })
-	if err != nil {
-		return wrapErr("note "+string(action), err)
-	}
-	return nil
-}
-
 func readEntry(row scanner, e *access.AuditEntry) error {
 	a := &e.Actor
 	return row.Scan(&e.ID, at(&e.At), (*escapedText)(&a.Name), (*escapedText)(&a.TokenID), (*escapedText)(&a.Addr),
 		(*escapedText)(&e.Action), (*escapedText)(&e.Object), (*escapedText)(&e.Detail))
-}
-
-// Audit implements access.Store.
-func (s *Store) Audit(ctx context.Context, f access.AuditFilter) (entries []access.AuditEntry, next string, err error) {
-	before := position{ID: maxID}
-	if err := before.read("audit", f.Cursor); err != nil {
-		return nil, "", err
-	}
-	size := futurejobs.Filter{Limit: f.Limit}
-	text, args := auditText(f, before.ID, limit(size)+1)
-	found, err := query(ctx, s.read, readEntry, text, args...)
-	if err != nil {
-		return nil, "", wrapErr("audit", err)
-	}
-	page := paged("audit", found, size, func(e access.AuditEntry) position { return position{ID: e.ID} })
-	return page.Items, page.Next, nil
 }
 
 // auditText conditions only the columns that a filter sets: the index on the object serves only a statement with a
@@ -245,13 +228,3 @@ func (w *filter) like(column, wanted string) {
 
 // lastRune sorts after any continuation of a text. It is not a character, so no text has it.
 const lastRune = '\U0010FFFF'
-
-// PruneAudit deletes audit entries before the given time, and tokens that ended before it, in bounded transactions. It
-// returns the number of entries. The newest token stays forever: it tells a node that it must never be open again.
-func (s *Store) PruneAudit(ctx context.Context, before time.Time) (int64, error) {
-	if _, err := exec(ctx, s.db, `DELETE FROM token WHERE (revoked_at < $1 OR expires_at < $1) AND id < (SELECT max(n.id) FROM token n)`, before); err != nil {
-		return 0, err
-	}
-	return s.pruneAll(ctx, "audit", `DELETE FROM audit WHERE id IN
-	(SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
-}

@@ -13,11 +13,11 @@ const tries = 10
 
 // tx runs f in one transaction, and again if it lost against another one. now is the database's time at the
 // transaction's start.
-func (s *Store) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+func (s *database) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	return retry(ctx, s.isRetryable, func() error { return s.once(ctx, f) })
 }
 
-func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+func (s *database) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	tx, err := s.db.BeginTx(ctx, nil)

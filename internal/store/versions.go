@@ -30,6 +30,9 @@ func readPastVersion(row scanner, v *pastVersion) error {
 	return json.Unmarshal([]byte(reads), &v.reads)
 }
 
+// VersionStore deletes the versions of rules that nothing needs any more.
+type VersionStore struct{ *database }
+
 // PruneVersions deletes old versions of rules that are no longer needed, and returns their number.
 //
 //  1. The newest versions of a rule stay, and its first.
@@ -37,7 +40,7 @@ func readPastVersion(row scanner, v *pastVersion) error {
 //  3. A version stays that a pending job or an open outage has.
 //
 // A superseded version never gets a new job, so these conditions stay true.
-func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {
+func (s *VersionStore) PruneVersions(ctx context.Context) (total int64, err error) {
 	many, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
 		`SELECT rule_id FROM rule_version GROUP BY rule_id HAVING count(*) > $1 ORDER BY rule_id`, keptVersions+1)
 	for _, id := range many {
@@ -53,7 +56,7 @@ func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {
 	return total, nil
 }
 
-func (s *Store) pruneVersionsOf(ctx context.Context, rule int32) (total int64, err error) {
+func (s *VersionStore) pruneVersionsOf(ctx context.Context, rule int32) (total int64, err error) {
 	all, err := query(ctx, s.read, readPastVersion, `SELECT version, reads, saved_at FROM rule_version WHERE rule_id = $1 ORDER BY version`, rule)
 	if err != nil || len(all) <= keptVersions+1 {
 		return 0, err
@@ -86,7 +89,7 @@ func (s *Store) pruneVersionsOf(ctx context.Context, rule int32) (total int64, e
 }
 
 // cursorsOf returns the cursors of all streams of the broker, and those of the rule's ticks and expected keys.
-func (s *Store) cursorsOf(ctx context.Context, rule int32) (map[string]futurejobs.Cursor, error) {
+func (s *VersionStore) cursorsOf(ctx context.Context, rule int32) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard+` OR stream = $1 OR stream = $2`,
 		futurejobs.TickStream(rule), rules.ExpectedStream(rule))
 	return byStream(all), err
@@ -113,7 +116,7 @@ func (v pastVersion) isPast(next pastVersion, rule int32, cursors map[string]fut
 }
 
 // versionsInUse returns the versions of pending jobs and open outages of a rule.
-func (s *Store) versionsInUse(ctx context.Context, rule int32) ([]int32, error) {
+func (s *VersionStore) versionsInUse(ctx context.Context, rule int32) ([]int32, error) {
 	number := func(row scanner, version *int32) error { return row.Scan(version) }
 	used, err := query(ctx, s.read, number, `SELECT DISTINCT version FROM outage WHERE rule_id = $1 AND closed_at IS NULL`, rule)
 	for shard := 0; shard < s.shards && err == nil; shard++ {
@@ -127,7 +130,7 @@ func (s *Store) versionsInUse(ctx context.Context, rule int32) ([]int32, error) 
 
 // dropVersions deletes sorted versions. It makes nodes read all rules again, since the list of changes has no
 // deletions.
-func (s *Store) dropVersions(ctx context.Context, rule int32, versions []int32) (dropped int64, err error) {
+func (s *VersionStore) dropVersions(ctx context.Context, rule int32, versions []int32) (dropped int64, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		dropped = 0
 		if _, err := exec(ctx, tx, `UPDATE rule_set SET revision = revision + 1, noted = revision + 1, whole = revision + 1 WHERE id = 1`); err != nil {

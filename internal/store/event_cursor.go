@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"deadman/alerts"
@@ -53,8 +52,11 @@ func readCursor(row scanner, c *futurejobs.Cursor) error {
 		&c.Lost, at(&c.LostSince))
 }
 
+// CursorStore keeps how far each stream is applied and read.
+type CursorStore struct{ *database }
+
 // Cursor implements futurejobs.EffectStore.
-func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
+func (s *CursorStore) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	err = readCursor(s.read.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, stream), &c)
@@ -69,7 +71,7 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 
 // OpenCursor implements futurejobs.EffectStore. For a cursor that a rule's save opened, it sets the stream's creation
 // time.
-func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
+func (s *CursorStore) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
 	if _, err := exec(ctx, s.db, `
 INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_at
@@ -81,7 +83,7 @@ WHERE event_cursor.stream_created_at IS NULL`,
 }
 
 // HoldOff implements futurejobs.EffectStore.
-func (s *Store) HoldOff(ctx context.Context, stream string) error {
+func (s *CursorStore) HoldOff(ctx context.Context, stream string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		_, err := exec(ctx, tx, `UPDATE event_cursor SET gate_until = $1 WHERE stream = $2`, now.Add(holdOff), stream)
 		return err
@@ -94,7 +96,7 @@ func (s *Store) HoldOff(ctx context.Context, stream string) error {
 
 // HoldTick implements scheduler.CursorStore. It locks the cursor before it reads the rule, and a change locks the
 // cursor first: so the change either waits for the hold or is seen by it.
-func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
+func (s *CursorStore) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
 			return err
@@ -123,7 +125,7 @@ func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) erro
 }
 
 // ReleaseTick implements scheduler.CursorStore.
-func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
+func (s *CursorStore) ReleaseTick(ctx context.Context, ruleID int32) error {
 	if _, err := exec(ctx, s.db, `UPDATE event_cursor SET gate_until = NULL WHERE stream = $1`, futurejobs.TickStream(ruleID)); err != nil {
 		return wrapErr("let changes of a rule go on", err)
 	}
@@ -131,7 +133,7 @@ func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
 }
 
 // ResetCursor implements futurejobs.EffectStore.
-func (s *Store) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
+func (s *CursorStore) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
 	n, err := exec(ctx, s.db, `
 UPDATE event_cursor SET last_seq = $1, last_at = $2, stream_created_at = $3
 WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $6`,
@@ -145,37 +147,9 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 	return nil
 }
 
-// rulePageBytes is the size that ends a page of a rule's jobs, in bytes.
-const rulePageBytes = 8 << 20
-
-// JobsOf implements futurejobs.EffectStore. It reads the jobs by key, shard by shard, and ends a page at rulePageBytes.
-func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
-	var jobs []futurejobs.Job
-	bytes := 0
-	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
-		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM (
-	SELECT f.*, sum(`+jobBytes+`)
-		OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-	FROM (
-		SELECT * FROM future_job f
-		WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
-		ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit-len(jobs))+`
-	) AS f
-) AS f
-WHERE coalesce(f.before, 0) < $5
-ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBytes-bytes)
-		if err != nil {
-			return nil, wrapErr("jobs of a rule", err)
-		}
-		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
-		after = futurejobs.Ref{} // the next shards start at their beginning
-	}
-	return jobs, nil
-}
-
 // MarkRead implements futurejobs.EffectStore. It never moves back, except from the future: a mark after the database's
 // time is from a clock that was ahead.
-func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+func (s *CursorStore) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	n, err := exec(ctx, s.db, `
 UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 AND read_through_at <= now() THEN read_through_at ELSE $1 END
 WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
@@ -192,7 +166,7 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 const lossTries = 100
 
 // ReportLost implements futurejobs.EffectStore.
-func (s *Store) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *CursorStore) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = false
 		rows, err := exec(ctx, tx, `
@@ -218,7 +192,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 }
 
 // TickCursors returns the cursors of rules' ticks, by futurejobs.TickStream.
-func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
+func (s *CursorStore) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream LIKE 'schedule/%'`)
 	if err != nil {
 		return nil, wrapErr("tick cursors", err)
@@ -228,7 +202,7 @@ func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, 
 
 // Cursors returns the cursors of the broker's streams, by stream, and the one of events without a stream under the
 // empty name.
-func (s *Store) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
+func (s *CursorStore) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
 	if err != nil {
 		return nil, wrapErr("cursors", err)
@@ -245,7 +219,7 @@ func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 }
 
 // RecordGap implements futurejobs.EffectStore and futurejobs.GapStore. It never moves back, except from the future.
-func (s *Store) RecordGap(ctx context.Context, topic string, since time.Time) error {
+func (s *CursorStore) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if _, err := exec(ctx, s.db, `
 UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since <= now() THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
 		return wrapErr("hear", err)
@@ -253,22 +227,12 @@ UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since
 	return nil
 }
 
-// OtherNodeAlive implements futurejobs.GapStore.
-func (s *Store) OtherNodeAlive(ctx context.Context, node string, since time.Time) (seen bool, err error) {
-	ctx, cancel := withDBTimeout(ctx)
-	defer cancel()
-	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2 AND seen_at <= now()`, node, since).Scan(&seen); err != nil {
-		return false, wrapErr("seen", err)
-	}
-	return seen, nil
-}
-
 // isHeard is the condition that a cursor is of received events: of a stream of the broker, without a slash in its name,
 // or of pings and manual jobs, with an empty name. The cursors of expected keys and ticks have a slash.
 const isHeard = `stream NOT LIKE '%/%'`
 
 // ReadThrough implements futurejobs.Queue.
-func (s *Store) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
+func (s *CursorStore) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
 	cursors, err := s.Cursors(ctx)
 	if err != nil {
 		return nil, err
