@@ -17,8 +17,8 @@ import (
 	"deadman/internal/access"
 )
 
-// token returns a new read token, created at the start of the fixture's slots.
-func (w *fixture) token(name string) access.Token {
+// newToken returns a new read token, created at the start of the fixture's slots.
+func newToken(w *fixture, name string) access.Token {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
 	var hash [32]byte
@@ -30,26 +30,26 @@ func (w *fixture) token(name string) access.Token {
 }
 
 // insert stores a token of that name.
-func (w *fixture) insert(name string) access.Token {
+func insert(w *fixture, name string) access.Token {
 	w.t.Helper()
-	t := w.token(name)
+	t := newToken(w, name)
 	w.must(w.InsertToken(w.ctx(), t))
 	return t
 }
 
-// deeds returns the audit entries about tokens, oldest first, as "action object".
-func (w *fixture) deeds() []string {
+// tokenAudit returns the audit entries about tokens, oldest first, as "action object".
+func tokenAudit(w *fixture) []string {
 	w.t.Helper()
 	var deeds []string
-	for _, e := range w.entries(access.AuditFilter{Object: "token/*"}) {
+	for _, e := range auditEntries(w, access.AuditFilter{Object: "token/*"}) {
 		deeds = append(deeds, e.Action+" "+e.Object)
 	}
 	slices.Reverse(deeds)
 	return deeds
 }
 
-// entries reads the audit log to its end.
-func (w *fixture) entries(f access.AuditFilter) (entries []access.AuditEntry) {
+// auditEntries reads the audit log to its end.
+func auditEntries(w *fixture, f access.AuditFilter) (entries []access.AuditEntry) {
 	w.t.Helper()
 	for {
 		page, next, err := w.Audit(w.ctx(), f)
@@ -63,8 +63,8 @@ func (w *fixture) entries(f access.AuditFilter) (entries []access.AuditEntry) {
 }
 
 func tokensAreKept(t *testing.T, w *fixture) {
-	plain := w.insert("plain")
-	full := w.token("full")
+	plain := insert(w, "plain")
+	full := newToken(w, "full")
 	full.Scopes = []access.Scope{access.Read, access.Events, access.Rules, access.Admin}
 	full.Prefix, full.CreatedBy = "acme-", "a\\\x00\xff"
 	full.CreatedAt = w.at.Add(time.Microsecond)
@@ -85,7 +85,7 @@ func tokensAreKept(t *testing.T, w *fixture) {
 	if got, err := w.TokenByHash(w.ctx(), [32]byte{1}); !errors.Is(err, access.ErrNotFound) || got.ID != "" {
 		t.Errorf("by no token's hash: %+v, %v, want ErrNotFound", got, err)
 	}
-	entries := w.entries(access.AuditFilter{Object: "token/*"})
+	entries := auditEntries(w, access.AuditFilter{Object: "token/*"})
 	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; subjects acme.>, ü.*; publish none; sources none; handlers none; expires " + full.ExpiresAt.Format(time.RFC3339)
 	if len(entries) != 2 || entries[0].Detail != want || entries[1].Detail != "id "+plain.ID+"; scopes read; never expires" {
 		t.Errorf("the audit says %+v", entries)
@@ -93,26 +93,26 @@ func tokensAreKept(t *testing.T, w *fixture) {
 }
 
 func tokensHaveNamesOfTheirOwn(t *testing.T, w *fixture) {
-	first := w.insert("ci")
-	if err := w.InsertToken(w.ctx(), w.token("ci")); !errors.Is(err, access.ErrExists) {
+	first := insert(w, "ci")
+	if err := w.InsertToken(w.ctx(), newToken(w, "ci")); !errors.Is(err, access.ErrExists) {
 		t.Fatalf("a second of the name: %v, want ErrExists", err)
 	}
 	if got := must[[]access.Token](t)(w.Tokens(w.ctx())); len(got) != 1 || got[0].ID != first.ID {
 		t.Errorf("tokens: %+v", got)
 	}
-	if diff := cmp.Diff([]string{"token.create token/ci"}, w.deeds()); diff != "" {
+	if diff := cmp.Diff([]string{"token.create token/ci"}, tokenAudit(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 	w.must(w.RevokeToken(w.ctx(), first.ID, w.at))
-	w.insert("ci") // a revoked one frees its name
-	w.insert("CI") // names are case-sensitive
+	insert(w, "ci") // a revoked one frees its name
+	insert(w, "CI") // names are case-sensitive
 }
 
 func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
-	old := w.token("ci")
+	old := newToken(w, "ci")
 	old.ExpiresAt = w.at.Add(time.Hour)
 	w.must(w.InsertToken(w.ctx(), old))
-	next := w.token("ci")
+	next := newToken(w, "ci")
 	next.CreatedAt = old.ExpiresAt.Add(-time.Microsecond)
 	if err := w.InsertToken(w.ctx(), next); !errors.Is(err, access.ErrExists) {
 		t.Fatalf("just before it expires: %v, want ErrExists", err)
@@ -134,7 +134,7 @@ func tokensAreRacedOnce(t *testing.T, w *fixture) {
 	errs := make([]error, many)
 	var done sync.WaitGroup
 	for i := range errs {
-		token := w.token("first")
+		token := newToken(w, "first")
 		done.Go(func() { errs[i] = w.InsertToken(w.ctx(), token) })
 	}
 	done.Wait()
@@ -147,13 +147,13 @@ func tokensAreRacedOnce(t *testing.T, w *fixture) {
 			t.Errorf("raced: %v", err)
 		}
 	}
-	if made != 1 || len(w.deeds()) != 1 {
-		t.Errorf("%d made, the audit has %v, want one", made, w.deeds())
+	if made != 1 || len(tokenAudit(w)) != 1 {
+		t.Errorf("%d made, the audit has %v, want one", made, tokenAudit(w))
 	}
 }
 
 func tokensAreRevoked(t *testing.T, w *fixture) {
-	byID, byName, other := w.insert("one"), w.insert("two"), w.insert("three")
+	byID, byName, other := insert(w, "one"), insert(w, "two"), insert(w, "three")
 	w.must(w.RevokeToken(w.ctx(), byID.ID, w.at.Add(time.Hour)))
 	w.must(w.RevokeToken(w.ctx(), "two", w.at.Add(2*time.Hour)))
 	for _, id := range []string{byID.ID, "one", "two", "four", "", "t%", "a\x00\xff"} {
@@ -170,10 +170,10 @@ func tokensAreRevoked(t *testing.T, w *fixture) {
 		"token.create token/one", "token.create token/two", "token.create token/three",
 		"token.revoke token/one", "token.revoke token/two",
 	}
-	if diff := cmp.Diff(want, w.deeds()); diff != "" {
+	if diff := cmp.Diff(want, tokenAudit(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
-	if got := w.entries(access.AuditFilter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
+	if got := auditEntries(w, access.AuditFilter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
 		t.Errorf("the audit says %+v", got)
 	}
 }
@@ -230,7 +230,7 @@ func tokensGovernEveryNode(t *testing.T, w *fixture) {
 }
 
 func tokensAreTouchedForward(t *testing.T, w *fixture) {
-	token := w.insert("ci")
+	token := insert(w, "ci")
 	for _, touch := range []struct{ at, want time.Time }{
 		{w.at, w.at},
 		{w.at.Add(time.Minute), w.at.Add(time.Minute)},
@@ -242,20 +242,20 @@ func tokensAreTouchedForward(t *testing.T, w *fixture) {
 		}
 	}
 	w.must(w.TouchToken(w.ctx(), "nobody", w.at)) // it was pruned meanwhile
-	if n := len(w.deeds()); n != 1 {
+	if n := len(tokenAudit(w)); n != 1 {
 		t.Errorf("a use is audited: %d entries", n)
 	}
 }
 
 // as returns a context of an actor.
-func (w *fixture) as(a access.Actor) context.Context { return access.As(w.ctx(), a) }
+func as(w *fixture, a access.Actor) context.Context { return access.As(w.ctx(), a) }
 
 func auditSaysWho(t *testing.T, w *fixture) {
 	before := must[time.Time](t)(w.Now(w.ctx()))
 	odd := access.Actor{Name: "a\\\x00\xff☃", TokenID: "7", Addr: "[::1]:80"}
-	w.must(w.InsertToken(w.as(odd), w.token("ci")))
+	w.must(w.InsertToken(as(w, odd), newToken(w, "ci")))
 	w.must(w.RevokeToken(w.ctx(), "ci", w.at))
-	entries := w.entries(access.AuditFilter{Object: "token/ci"})
+	entries := auditEntries(w, access.AuditFilter{Object: "token/ci"})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries, want 2", len(entries))
 	}
@@ -279,10 +279,10 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 		if i%2 == 1 {
 			actor.Name = "file:shop"
 		}
-		w.must(w.InsertToken(w.as(actor), w.token(name)))
+		w.must(w.InsertToken(as(w, actor), newToken(w, name)))
 	}
-	w.must(w.RevokeToken(w.as(access.Actor{Name: "alan"}), "acme-1", w.at))
-	all := w.entries(access.AuditFilter{Object: "token/*"}) // newest first
+	w.must(w.RevokeToken(as(w, access.Actor{Name: "alan"}), "acme-1", w.at))
+	all := auditEntries(w, access.AuditFilter{Object: "token/*"}) // newest first
 	for _, c := range []struct {
 		f    access.AuditFilter
 		want string // the indexes in all
@@ -310,7 +310,7 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 		for _, limit := range []int{1, 2, 0} {
 			c.f.Limit = limit
 			ids := make(map[int64]bool)
-			for _, e := range w.entries(c.f) {
+			for _, e := range auditEntries(w, c.f) {
 				ids[e.ID] = true
 			}
 			if got := places(all, func(e access.AuditEntry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
@@ -333,14 +333,14 @@ func places(entries []access.AuditEntry, wanted func(access.AuditEntry) bool) st
 
 func auditIsPaged(t *testing.T, w *fixture) {
 	for i := range 60 {
-		w.insert(fmt.Sprint("t", i))
+		insert(w, fmt.Sprint("t", i))
 	}
-	whole := w.entries(access.AuditFilter{Object: "token/*", Limit: 500})
+	whole := auditEntries(w, access.AuditFilter{Object: "token/*", Limit: 500})
 	if len(whole) != 60 || whole[0].Object != "token/t59" || whole[59].Object != "token/t0" {
 		t.Fatalf("%d entries, want 60, newest first", len(whole))
 	}
 	for _, limit := range []int{1, 7, 60} {
-		if diff := cmp.Diff(whole, w.entries(access.AuditFilter{Object: "token/*", Limit: limit})); diff != "" {
+		if diff := cmp.Diff(whole, auditEntries(w, access.AuditFilter{Object: "token/*", Limit: limit})); diff != "" {
 			t.Errorf("in pages of %d (-whole +pages):\n%s", limit, diff)
 		}
 	}
@@ -352,12 +352,12 @@ func auditIsPaged(t *testing.T, w *fixture) {
 	f := access.AuditFilter{Object: "token/*"}
 	_, next, err := w.Audit(w.ctx(), f)
 	w.must(err)
-	w.insert("later") // new entries do not appear on the remaining pages
+	insert(w, "later") // new entries do not appear on the remaining pages
 	f.Cursor = next
-	if diff := cmp.Diff(whole[50:], w.entries(f)); diff != "" {
+	if diff := cmp.Diff(whole[50:], auditEntries(w, f)); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
 	}
-	w.many(2)
+	many(w, 2)
 	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
 		if _, _, err := w.Audit(w.ctx(), access.AuditFilter{Cursor: cursor}); !errors.Is(err, futurejobs.ErrBadCursor) {
@@ -369,7 +369,7 @@ func auditIsPaged(t *testing.T, w *fixture) {
 func auditIsPruned(t *testing.T, w *fixture) {
 	// Tokens end by the access package's time; entries have the database's time.
 	now := must[time.Time](t)(w.Now(w.ctx()))
-	expired, revoked, live := w.token("expired"), w.token("revoked"), w.token("live")
+	expired, revoked, live := newToken(w, "expired"), newToken(w, "revoked"), newToken(w, "live")
 	expired.ExpiresAt, live.ExpiresAt = now.Add(-2*time.Hour), now.Add(2*futurejobs.Day)
 	for _, token := range []access.Token{expired, revoked, live} {
 		w.must(w.InsertToken(w.ctx(), token))
@@ -377,11 +377,11 @@ func auditIsPruned(t *testing.T, w *fixture) {
 	w.must(w.RevokeToken(w.ctx(), "revoked", now.Add(-time.Minute)))
 	left := func(before time.Time, tokens string, deeds int) {
 		t.Helper()
-		entries := len(w.entries(access.AuditFilter{}))
+		entries := len(auditEntries(w, access.AuditFilter{}))
 		pruned := must[int64](t)(w.PruneAudit(w.ctx(), before))
-		rest := len(w.entries(access.AuditFilter{}))
-		if int(pruned) != entries-rest || len(w.deeds()) != deeds {
-			t.Errorf("pruned %d of %d entries, %d left, %d about tokens", pruned, entries, rest, len(w.deeds()))
+		rest := len(auditEntries(w, access.AuditFilter{}))
+		if int(pruned) != entries-rest || len(tokenAudit(w)) != deeds {
+			t.Errorf("pruned %d of %d entries, %d left, %d about tokens", pruned, entries, rest, len(tokenAudit(w)))
 		}
 		names := keysOf(must[[]access.Token](t)(w.Tokens(w.ctx())), func(t access.Token) string { return t.Name })
 		slices.Sort(names)
@@ -397,8 +397,8 @@ func auditIsPruned(t *testing.T, w *fixture) {
 	if got := must[[]access.Token](t)(w.Tokens(w.ctx())); len(got) != 1 || got[0].Name != "live" {
 		t.Errorf("of the tokens, all of which ended, %v is left, want the newest", got)
 	}
-	w.insert("next")
-	if got := w.deeds(); len(got) != 1 || got[0] != "token.create token/next" {
+	insert(w, "next")
+	if got := tokenAudit(w); len(got) != 1 || got[0] != "token.create token/next" {
 		t.Errorf("the audit goes on with %v", got)
 	}
 }

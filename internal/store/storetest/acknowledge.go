@@ -13,8 +13,8 @@ import (
 )
 
 // acknowledges returns the effect that acknowledges the alert of a job until an instant.
-func (w *fixture) acknowledges(key string, alert alerts.ID, until time.Time) futurejobs.Effect {
-	return w.asking(w.rule, key, time.Time{}, futurejobs.Acknowledge{Ack: futurejobs.Ack{Alert: alert, By: "ada\x00", Until: until, Note: "it's me"}})
+func acknowledges(w *fixture, key string, alert alerts.ID, until time.Time) futurejobs.Effect {
+	return asking(w, w.rule, key, time.Time{}, futurejobs.Acknowledge{Ack: futurejobs.Ack{Alert: alert, By: "ada\x00", Until: until, Note: "it's me"}})
 }
 
 func alertsAreAcknowledged(t *testing.T, w *fixture) {
@@ -28,7 +28,7 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		return must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: deed}))
 	}
 
-	if got := does("alert.ack", w.acknowledges("a", said, until), w.acknowledges("b", said, until)); got.Changed != 1 || got.Missed != 1 {
+	if got := does("alert.ack", acknowledges(w, "a", said, until), acknowledges(w, "b", said, until)); got.Changed != 1 || got.Missed != 1 {
 		t.Errorf("applied %+v, want one change, and a miss for the job that did not say it", got)
 	}
 	want := before
@@ -51,14 +51,14 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		t.Errorf("a settle left it acknowledged until %s", j.AckedUntil)
 	}
 
-	does("alert.ack", w.acknowledges("a", said, checks.Forever))
+	does("alert.ack", acknowledges(w, "a", said, checks.Forever))
 	again := futurejobs.Ack{Alert: said, By: "grace", Until: checks.Forever, Note: "mine"}
-	does("alert.ack", w.asking(w.rule, "a", time.Time{}, futurejobs.Acknowledge{Ack: again}))
+	does("alert.ack", asking(w, w.rule, "a", time.Time{}, futurejobs.Acknowledge{Ack: again}))
 	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Active() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
 		t.Errorf("for good: %+v, until %s", got.Ack, got.AckedUntil)
 	}
-	does("alert.unack", w.acknowledges("a", said, time.Time{}))
-	does("alert.unack", w.acknowledges("a", said, time.Time{})) // already so
+	does("alert.unack", acknowledges(w, "a", said, time.Time{}))
+	does("alert.unack", acknowledges(w, "a", said, time.Time{})) // already so
 	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
 		t.Errorf("taken back: %+v, until %s", got.Ack, got.AckedUntil)
 	}
@@ -69,7 +69,7 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		"ada alert.ack " + object + " order-unshipped/a; for good; mine",
 		"ada alert.unack " + object + " ",
 	}
-	if diff := cmp.Diff(deeds, w.audited(access.AuditFilter{Object: object})); diff != "" {
+	if diff := cmp.Diff(deeds, audited(w, access.AuditFilter{Object: object})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 }
@@ -77,8 +77,8 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 func newWaitsAreNotAcknowledged(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
-	w.byHand(w.acknowledges("a", w.one("a").Alerts[0], checks.Forever))
-	w.byHand(w.asking(w.rule, "a", w.slot(), futurejobs.Start{Job: w.job(w.rule, "a", w.slot()), Restart: true, Close: itHappened.Close}))
+	w.byHand(acknowledges(w, "a", w.one("a").Alerts[0], checks.Forever))
+	w.byHand(asking(w, w.rule, "a", w.slot(), futurejobs.Start{Job: w.job(w.rule, "a", w.slot()), Restart: true, Close: itHappened.Close}))
 	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
 		t.Errorf("a wait that began anew is acknowledged: %+v, until %s", got.Ack, got.AckedUntil)
 	}

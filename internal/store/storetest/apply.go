@@ -17,11 +17,11 @@ import (
 )
 
 // batch returns a batch of events of the rule's stream, with its cursor at 7.
-func (w *fixture) batch(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+func batch(w *fixture, after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{Stream: "ORDERS", After: after, Last: last, LastAt: w.slot(), RuleSet: w.set, Effects: effects}
 }
 
-func (w *fixture) cursor(stream string) futurejobs.Cursor {
+func cursor(w *fixture, stream string) futurejobs.Cursor {
 	w.t.Helper()
 	c, ok, err := w.Cursor(w.ctx(), stream)
 	if err != nil || !ok {
@@ -36,7 +36,7 @@ func applyStarts(t *testing.T, w *fixture) {
 	lateJob := w.job(w.rule, "late", past)
 	lateJob.State = []byte(`{"s":1}`)
 	late := begins(w.rule, lateJob)
-	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
 	if want := (applied{Created: 2, Kept: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
@@ -53,7 +53,7 @@ func applyStarts(t *testing.T, w *fixture) {
 	if string(l.State) != `{"s":1}` {
 		t.Errorf("state: %s", l.State)
 	}
-	c := w.cursor("ORDERS")
+	c := cursor(w, "ORDERS")
 	if c.LastSeq != 9 || !c.LastAt.Equal(slot) || c.Created != 2 {
 		t.Errorf("cursor: %+v", c)
 	}
@@ -63,7 +63,7 @@ func applyEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "said", "silent")
 	w.settle(w.later(w.one("said"), w.slot().Add(time.Hour)))
 	said := w.one("said")
-	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 8,
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 8,
 		w.ending(w.rule, "said"), w.ending(w.rule, "silent"), w.ending(w.rule, "unknown"))))
 	if want := (applied{Ended: 2, Said: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
@@ -94,7 +94,7 @@ func applyEnds(t *testing.T, w *fixture) {
 
 func applyBornAndEnded(t *testing.T, w *fixture) {
 	slot := w.slot()
-	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 10,
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 10,
 		w.starting(w.rule, "a", slot), w.ending(w.rule, "a"),
 		w.starting(w.rule, "b", slot), w.ending(w.rule, "b"), w.starting(w.rule, "b", slot))))
 	if want := (applied{Created: 3, Ended: 2}); counted(got) != want {
@@ -110,7 +110,7 @@ func applyBornAndEnded(t *testing.T, w *fixture) {
 	if len(ids) != 3 {
 		t.Errorf("three jobs have the ids %v", ids)
 	}
-	w.balances(3)
+	balances(w, 3)
 }
 
 func applyStartsAgainAfterAnEnd(t *testing.T, w *fixture) {
@@ -123,7 +123,7 @@ func applyStartsAgainAfterAnEnd(t *testing.T, w *fixture) {
 	if j := w.one("a"); j.ID <= old.ID || !j.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("the new job: %+v, the old: %+v", j, old)
 	}
-	w.balances(2)
+	balances(w, 2)
 }
 
 // applyMeetsWhatIsThere checks starts for pending keys that are redelivered, mixed with new ones.
@@ -149,10 +149,10 @@ func applyMeetsWhatIsThere(t *testing.T, w *fixture) {
 	if b := w.one("b"); !b.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("it is first looked at at %s", b.FirstCheckAt)
 	}
-	w.balances(44)
+	balances(w, 44)
 }
 
-func (w *fixture) balances(created int64) {
+func balances(w *fixture, created int64) {
 	w.t.Helper()
 	b, err := w.Balance(w.ctx())
 	w.must(err)
@@ -167,7 +167,7 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 	var nodes sync.WaitGroup
 	for range writers {
 		nodes.Go(func() {
-			_, err := w.Apply(w.ctx(), w.batch(7, 8, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot())))
+			_, err := w.Apply(w.ctx(), batch(w, 7, 8, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot())))
 			switch {
 			case err == nil:
 				wins.Add(1)
@@ -180,13 +180,13 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 	if wins.Load() != 1 {
 		t.Errorf("%d writers moved the cursor from the same place", wins.Load())
 	}
-	if _, err := w.Apply(w.ctx(), w.batch(7, 9, w.ending(w.rule, "a"))); !errors.Is(err, futurejobs.ErrCursorMoved) {
+	if _, err := w.Apply(w.ctx(), batch(w, 7, 9, w.ending(w.rule, "a"))); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("from the old place: %v, want ErrMoved", err)
 	}
 	if len(w.all()) != 2 {
 		t.Error("a batch that came too late was written")
 	}
-	unknown := w.batch(0, 1)
+	unknown := batch(w, 0, 1)
 	unknown.Stream = "UNKNOWN"
 	if _, err := w.Apply(w.ctx(), unknown); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("of a stream without a cursor: %v, want ErrMoved", err)
@@ -200,7 +200,7 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 	if n := len(w.all()); n != 4 {
 		t.Errorf("%d jobs, want 4", n)
 	}
-	w.balances(4)
+	balances(w, 4)
 }
 
 // applyLosesToRulesOfItsStream checks that a batch of events depends on the rules that read its stream, before or after
@@ -226,7 +226,7 @@ func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 		{"a deletion", func() { must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion)) }, true},
 	} {
 		w.set = must[int64](t)(w.Revision(w.ctx()))
-		b := w.batch(last, last+1, w.starting(w.rule, fmt.Sprint(last), w.slot()))
+		b := batch(w, last, last+1, w.starting(w.rule, fmt.Sprint(last), w.slot()))
 		change.do()
 		_, err := w.Apply(w.ctx(), b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) != change.loses || !change.loses && err != nil {
@@ -235,7 +235,7 @@ func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 		if !change.loses {
 			last++
 		}
-		if c := w.cursor("ORDERS"); c.LastSeq != last || len(w.all()) != int(last)-7 {
+		if c := cursor(w, "ORDERS"); c.LastSeq != last || len(w.all()) != int(last)-7 {
 			t.Errorf("%s: %d jobs, %+v", change.name, len(w.all()), c)
 		}
 	}
@@ -268,7 +268,7 @@ func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
 // applyHoldsChangesOff checks that changes of rules wait for a batch that holds them off, and for no longer.
 func applyHoldsChangesOff(t *testing.T, w *fixture) {
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
-	b := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
+	b := batch(w, 7, 8, w.starting(w.rule, "a", w.slot()))
 	saved := make(chan error, 1)
 	go func() {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{
@@ -338,17 +338,17 @@ func applyTakesAnyBody(t *testing.T, w *fixture) {
 
 func cursorsOpenOnce(t *testing.T, w *fixture) {
 	created := w.slot()
-	if c := w.cursor("ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.IsZero() {
+	if c := cursor(w, "ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.IsZero() {
 		t.Errorf("opened by a save: %+v", c)
 	}
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", LastSeq: 1, StreamCreatedAt: created}))
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", LastSeq: 2, StreamCreatedAt: created.Add(time.Hour)}))
-	if c := w.cursor("ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.Equal(created) {
+	if c := cursor(w, "ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.Equal(created) {
 		t.Errorf("opened again: %+v", c)
 	}
 	opened := futurejobs.Cursor{Stream: "NEW", LastSeq: 1 << 40, LastAt: created, StreamCreatedAt: created}
 	w.must(w.OpenCursor(w.ctx(), opened))
-	if diff := cmp.Diff(opened, w.cursor("NEW")); diff != "" {
+	if diff := cmp.Diff(opened, cursor(w, "NEW")); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
 	if _, ok, err := w.Cursor(w.ctx(), "UNKNOWN"); ok || err != nil {
@@ -386,12 +386,12 @@ func cursorsAreMarkedForward(t *testing.T, w *fixture) {
 func cursorsAreReset(t *testing.T, w *fixture) {
 	created := w.slot()
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, created))
-	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 7, w.starting(w.rule, "a", created))))
-	old := w.cursor("ORDERS")
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 7, w.starting(w.rule, "a", created))))
+	old := cursor(w, "ORDERS")
 	to := futurejobs.Cursor{Stream: "ORDERS", LastSeq: 3, LastAt: created, StreamCreatedAt: created.Add(time.Second)}
 	w.must(w.ResetCursor(w.ctx(), old, to))
 	to.ReadThrough, to.Created = created, 1
-	if diff := cmp.Diff(to, w.cursor("ORDERS")); diff != "" {
+	if diff := cmp.Diff(to, cursor(w, "ORDERS")); diff != "" {
 		t.Errorf("reset (-want +got):\n%s", diff)
 	}
 	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrCursorMoved) {
@@ -411,13 +411,13 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", StreamCreatedAt: created}))
 	lose := func(after, last uint64, lost int64) {
 		t.Helper()
-		b := w.batch(after, last)
+		b := batch(w, after, last)
 		b.Lost, b.LastAt = lost, created.Add(time.Duration(last)*time.Second)
 		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	}
 	counts := func(n int64, since time.Time) {
 		t.Helper()
-		if c := w.cursor("ORDERS"); c.Lost != n || !c.LostSince.Equal(since) {
+		if c := cursor(w, "ORDERS"); c.Lost != n || !c.LostSince.Equal(since) {
 			t.Errorf("%d are lost since %s, want %d since %s", c.Lost, c.LostSince, n, since)
 		}
 	}
@@ -466,7 +466,7 @@ func applyLosesToACursor(t *testing.T, w *fixture) {
 		}
 	}
 	b.Known = map[string]uint64{"ORDERS": 7}
-	if got, err := w.Apply(w.ctx(), b); err != nil || got.Created != 1 || w.cursor("ORDERS").LastSeq != 7 {
-		t.Errorf("applied %+v, %v; the cursor is %+v", got, err, w.cursor("ORDERS"))
+	if got, err := w.Apply(w.ctx(), b); err != nil || got.Created != 1 || cursor(w, "ORDERS").LastSeq != 7 {
+		t.Errorf("applied %+v, %v; the cursor is %+v", got, err, cursor(w, "ORDERS"))
 	}
 }

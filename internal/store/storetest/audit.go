@@ -19,7 +19,7 @@ import (
 var ada = access.Actor{Name: "ada", TokenID: "t1", Addr: "127.0.0.1:9"}
 
 // audited returns the audit log, oldest first, as "actor action object detail".
-func (w *fixture) audited(f access.AuditFilter) []string {
+func audited(w *fixture, f access.AuditFilter) []string {
 	w.t.Helper()
 	entries, _, err := w.Audit(w.ctx(), f)
 	w.must(err)
@@ -42,7 +42,7 @@ func deedsAreAudited(t *testing.T, w *fixture) {
 	w.start(w.slot(), "nobody's deed")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
 	by("job.create", w.starting(w.rule, "a", w.slot())) // it exists
-	by("job.snooze", w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
+	by("job.snooze", asking(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // it no longer exists
 	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
@@ -55,7 +55,7 @@ func deedsAreAudited(t *testing.T, w *fixture) {
 		"ada job.snooze job/order-unshipped/a ", "ada job.cancel job/order-unshipped/a ",
 		"ada job.check job/order-unshipped/b\x00 still\x00 waiting",
 	}
-	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Object: "job/*"})); diff != "" {
+	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Object: "job/*"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
@@ -80,7 +80,7 @@ func unknownActionsAreRefused(t *testing.T, w *fixture) {
 	if _, err := w.Job(ctx, w.rule.Name, "a"); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("the job of a refused deed: %v", err)
 	}
-	if got := w.audited(access.AuditFilter{Actor: "ada"}); len(got) != 0 {
+	if got := audited(w, access.AuditFilter{Actor: "ada"}); len(got) != 0 {
 		t.Errorf("audited: %q", got)
 	}
 }
@@ -101,7 +101,7 @@ func changesOfRulesAreAudited(t *testing.T, w *fixture) {
 		"ada rule.save rule/r version 1", "ada rule.save rule/r version 2",
 		"ada rule.pause rule/r ", "ada rule.resume rule/r ", "ada rule.delete rule/r version 2",
 	}
-	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Object: "rule/r"})); diff != "" {
+	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Object: "rule/r"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 }

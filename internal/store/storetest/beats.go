@@ -14,8 +14,8 @@ import (
 )
 
 // putOff returns the effect of a heartbeat at an instant that moves the next check of its job to a slot.
-func (w *fixture) putOff(key string, at, next time.Time) futurejobs.Effect {
-	return w.asking(w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
+func putOff(w *fixture, key string, at, next time.Time) futurejobs.Effect {
+	return asking(w, w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 		body := json.RawMessage(strconv.Quote("beat"))
 		if j == nil {
 			return futurejobs.BeatResult{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
@@ -30,7 +30,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	slot := w.slot()
 	beat := func(at, next time.Time) {
 		t.Helper()
-		w.byHand(w.putOff("a", at, next))
+		w.byHand(putOff(w, "a", at, next))
 	}
 	beat(slot, slot.Add(time.Hour))
 	begun := w.one("a")
@@ -55,7 +55,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	}
 
 	// The alert is closed, and another job starts under the same key.
-	back := w.asking(w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.BeatResult, error) {
+	back := asking(w, w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.BeatResult, error) {
 		return futurejobs.BeatResult{
 			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
 				return alerts.Draft{Status: alerts.Resolved}
@@ -80,12 +80,12 @@ func beatsOfASlotAreOneWrite(t *testing.T, w *fixture) {
 	slot := w.slot()
 	var first, more []futurejobs.Effect
 	for key := range keys {
-		first = append(first, w.putOff(strconv.Itoa(key), slot, slot.Add(time.Hour)))
+		first = append(first, putOff(w, strconv.Itoa(key), slot, slot.Add(time.Hour)))
 	}
 	w.byHand(first...)
 	for i := range keys * each {
 		at := slot.Add(time.Duration(i) * time.Millisecond)
-		more = append(more, w.putOff(strconv.Itoa(i%keys), at, slot.Add(2*time.Hour)))
+		more = append(more, putOff(w, strconv.Itoa(i%keys), at, slot.Add(2*time.Hour)))
 	}
 	half := w.byHand(more[:len(more)/2]...)
 	rest := w.byHand(more[len(more)/2:]...)

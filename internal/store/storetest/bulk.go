@@ -14,7 +14,7 @@ import (
 )
 
 // bulk returns a batch that manually creates jobs for keys.
-func (w *fixture) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.EffectBatch {
+func bulk(w *fixture, rule *futurejobs.Rule, keys ...string) futurejobs.EffectBatch {
 	b := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true}
 	for _, key := range keys {
 		b.Effects = append(b.Effects, w.starting(rule, key, w.slot()))
@@ -32,14 +32,14 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	for i := range 4500 {
 		keys = append(keys, fmt.Sprintf("k%d", i))
 	}
-	b := w.bulk(w.rule, keys...)
+	b := bulk(w, w.rule, keys...)
 	b.Effects = append(b.Effects, w.starting(other, "there", w.slot()))
 	b.RuleSet = w.set
 	got := must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
 	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.Stood, []int{0, 2}) {
 		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.Stood, want)
 	}
-	w.balances(4503)
+	balances(w, 4503)
 
 	// The same batch again.
 	got = must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
@@ -49,7 +49,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	want := []string{
 		fmt.Sprintf("ada job.create job/%s waits: 4501", w.rule.Name), "ada job.create job/other waits: 1",
 	}
-	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Actor: ada.Name})); diff != "" {
+	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Actor: ada.Name})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 
@@ -62,7 +62,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 			for i := range 4500 {
 				fresh = append(fresh, fmt.Sprintf("race%d", (i*(2*side+1)+side)%4500))
 			}
-			done, err := w.Apply(ctx, w.bulk(w.rule, fresh...))
+			done, err := w.Apply(ctx, bulk(w, w.rule, fresh...))
 			if err != nil {
 				t.Error(err)
 			}
@@ -70,7 +70,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 		})
 	}
 	sides.Wait()
-	w.balances(4503 + created.Load())
+	balances(w, 4503+created.Load())
 	if n := created.Load(); n != 4500 {
 		t.Errorf("%d were created from four sides, want 4500", n)
 	}

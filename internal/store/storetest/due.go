@@ -107,11 +107,11 @@ func dueOfRules(t *testing.T, w *fixture) {
 	if got := must[[]futurejobs.Job](t)(w.Due(w.ctx(), all)); len(got) != 40 {
 		t.Errorf("%d jobs of all rules, want 40", len(got))
 	}
-	if all.Limit = 3; len(w.walk(all)) != 40 {
-		t.Errorf("walked by three, %d jobs of all rules, want 40", len(w.walk(all)))
+	if all.Limit = 3; len(walk(w, all)) != 40 {
+		t.Errorf("walked by three, %d jobs of all rules, want 40", len(walk(w, all)))
 	}
 	q.Limit = 3
-	walked := w.walk(q)
+	walked := walk(w, q)
 	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != loud.ID })
 	if diff := cmp.Diff(jobs, found); diff != "" || len(walked) == len(found) {
 		t.Errorf("walked by three, %d jobs of which others stand at the limits (-at once +walked):\n%s", len(walked), diff)
@@ -123,7 +123,7 @@ func dueOfRules(t *testing.T, w *fixture) {
 }
 
 // walk reads all jobs of a query, page by page, and returns them in order, each once.
-func (w *fixture) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
+func walk(w *fixture, q futurejobs.DueQuery) (all []futurejobs.Job) {
 	w.t.Helper()
 	for pages := 0; len(q.Walks) > 0; pages++ {
 		if pages > 1000 {
@@ -167,7 +167,7 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	q.Limit = 7
-	got := slices.DeleteFunc(w.walk(q), func(j futurejobs.Job) bool { // the row at the limit may be any job
+	got := slices.DeleteFunc(walk(w, q), func(j futurejobs.Job) bool { // the row at the limit may be any job
 		at, waits := after[j.RuleID]
 		return waits && j.NextCheckAt.After(at)
 	})
@@ -216,7 +216,7 @@ func dueByBytes(t *testing.T, w *fixture) {
 		}
 	}
 	q.Bytes, q.Limit, q.Of = 120_000, 3, []int32{w.rule.ID}
-	if got := w.walk(q); len(got) != len(all) {
+	if got := walk(w, q); len(got) != len(all) {
 		t.Errorf("of a rule, by three rows and so many bytes: %d jobs of %d", len(got), len(all))
 	}
 }

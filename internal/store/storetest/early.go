@@ -13,73 +13,73 @@ import (
 )
 
 // awaited returns the effect that starts a job and uses earlier events.
-func (w *fixture) awaited(key string, since time.Time) futurejobs.Effect {
+func awaited(w *fixture, key string, since time.Time) futurejobs.Effect {
 	j := w.job(w.rule, key, w.slot())
 	j.Since = since
-	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.AddMember{gather("", time.Hour)}})
+	return asking(w, w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.AddMember{gather("", time.Hour)}})
 }
 
 // happening returns the effect that ends a job, or is stored as an early event without a job.
-func (w *fixture) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
-	return w.asking(w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
+func happening(w *fixture, key string, at time.Time, keep time.Duration) futurejobs.Effect {
+	return asking(w, w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
 }
 
 func earlyEndsAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i, key := range []string{"a", "nul\x00 \xff", "newer"} {
 		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last one starts after the event
-		if got := w.byHand(w.happening(key, at, time.Hour)); got.Remembered != 1 || got.Ended != 0 {
+		if got := w.byHand(happening(w, key, at, time.Hour)); got.Remembered != 1 || got.Ended != 0 {
 			t.Fatalf("%q: applied %+v, want it remembered", key, got)
 		}
-		got := w.byHand(w.awaited(key, since))
+		got := w.byHand(awaited(w, key, since))
 		if ended := since.Equal(at); got.Created != 1 || (got.Ended == 1) != ended {
 			t.Errorf("%q: applied %+v", key, got)
 		}
 	}
 	// The early event is used up.
-	if got := w.byHand(w.awaited("a", at)); got.Created != 1 || got.Ended != 0 {
+	if got := w.byHand(awaited(w, "a", at)); got.Created != 1 || got.Ended != 0 {
 		t.Errorf("after it was used: %+v", got)
 	}
 	if e := w.ended(); len(e) != 2 || e[0].Outcome != "resolved" {
 		t.Errorf("history: %+v", e)
 	}
-	w.balances(4)
+	balances(w, 4)
 }
 
 func earlyMembersAreRemembered(t *testing.T, w *fixture) {
 	at := w.slot()
 	for _, member := range []string{"x", "y", "y"} {
-		w.byHand(w.asking(w.rule, "a", at, gather(member, time.Hour)))
+		w.byHand(asking(w, w.rule, "a", at, gather(member, time.Hour)))
 	}
-	w.byHand(w.awaited("a", at))
+	w.byHand(awaited(w, "a", at))
 	if n := w.one("a").Members.Count(1); n != 2 {
 		t.Fatalf("%d members of two", n)
 	}
-	if got := w.byHand(w.asking(w.rule, "a", at, gather("z", time.Hour))); got.Ended != 1 {
+	if got := w.byHand(asking(w, w.rule, "a", at, gather("z", time.Hour))); got.Ended != 1 {
 		t.Errorf("the last member: %+v", got)
 	}
 	for _, member := range []string{"x", "y", "z"} {
-		w.byHand(w.asking(w.rule, "b", at, gather(member, time.Hour)))
+		w.byHand(asking(w, w.rule, "b", at, gather(member, time.Hour)))
 	}
-	if got := w.byHand(w.awaited("b", at)); got.Created != 1 || got.Ended != 1 {
+	if got := w.byHand(awaited(w, "b", at)); got.Created != 1 || got.Ended != 1 {
 		t.Errorf("a set that was complete before: %+v", got)
 	}
-	w.balances(2)
+	balances(w, 2)
 }
 
 func earlyIsForgotten(t *testing.T, w *fixture) {
 	at := w.slot()
-	w.byHand(w.happening("old", at, time.Microsecond), w.happening("young", at, time.Hour))
-	w.byHand(w.happening("again", at, time.Microsecond))
-	w.byHand(w.happening("again", at, time.Hour)) // the later one counts
-	if got := w.byHand(w.awaited("old", at)); got.Ended != 0 {
+	w.byHand(happening(w, "old", at, time.Microsecond), happening(w, "young", at, time.Hour))
+	w.byHand(happening(w, "again", at, time.Microsecond))
+	w.byHand(happening(w, "again", at, time.Hour)) // the later one counts
+	if got := w.byHand(awaited(w, "old", at)); got.Ended != 0 {
 		t.Errorf("what was remembered for a microsecond ends a wait: %+v", got)
 	}
-	w.prune(time.Hour)
-	if got := w.byHand(w.awaited("young", at), w.awaited("again", at)); got.Ended != 2 {
+	prune(w, time.Hour)
+	if got := w.byHand(awaited(w, "young", at), awaited(w, "again", at)); got.Ended != 2 {
 		t.Errorf("what is remembered for an hour: %+v", got)
 	}
-	w.balances(3)
+	balances(w, 3)
 }
 
 // earlyIsRacedOnce checks a job that starts in one stream while its end arrives in another: in either order, no job is
@@ -91,7 +91,7 @@ func earlyIsRacedOnce(t *testing.T, w *fixture) {
 		var starts, ends []futurejobs.Effect
 		for i := range keys {
 			key := fmt.Sprintf("%d-%d", round, i)
-			starts, ends = append(starts, w.awaited(key, at)), append(ends, w.happening(key, at, time.Hour))
+			starts, ends = append(starts, awaited(w, key, at)), append(ends, happening(w, key, at, time.Hour))
 		}
 		var streams sync.WaitGroup
 		streams.Go(func() { w.byHand(starts...) })
@@ -101,14 +101,14 @@ func earlyIsRacedOnce(t *testing.T, w *fixture) {
 			t.Fatalf("round %d: %d of %d wait for what has happened", round, len(left), keys)
 		}
 	}
-	w.balances(rounds * keys)
+	balances(w, rounds*keys)
 }
 
 // earlyIsCapped checks that the early resolves of a rule that expire last are kept.
 func earlyIsCapped(t *testing.T, w *fixture) {
 	at := w.slot()
 	for i := range 12 {
-		w.byHand(w.happening(fmt.Sprint(i), at, time.Hour+time.Duration(i)*time.Minute))
+		w.byHand(happening(w, fmt.Sprint(i), at, time.Hour+time.Duration(i)*time.Minute))
 	}
 	capped := func(caps store.EarlyCaps, want int64) {
 		t.Helper()
@@ -129,14 +129,14 @@ func earlyIsCapped(t *testing.T, w *fixture) {
 	capped(store.EarlyCaps{Rule: 7, Total: 100, RuleBytes: much, TotalBytes: much}, 5)
 	capped(store.EarlyCaps{Rule: 100, Total: 4, RuleBytes: much, TotalBytes: much}, 3)
 	for i, want := range map[int]int{7: 0, 8: 1, 11: 1} {
-		if got := w.byHand(w.awaited(fmt.Sprint(i), at)); got.Ended != want {
+		if got := w.byHand(awaited(w, fmt.Sprint(i), at)); got.Ended != want {
 			t.Errorf("the early resolve of %d ends %d jobs, want %d", i, got.Ended, want)
 		}
 	}
 	rule := *w.rule
 	for i := range 10 {
 		rule.Early = 2*time.Hour + time.Duration(i)*time.Minute
-		e := w.asking(&rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: splicing, News: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
+		e := asking(w, &rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: splicing, News: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
 		e.Apart = true
 		w.byHand(e)
 	}
@@ -145,8 +145,8 @@ func earlyIsCapped(t *testing.T, w *fixture) {
 }
 
 // ordering returns the effect of a trigger with a job that records the order of events from other streams.
-func (w *fixture) ordering(key string, since time.Time, body string) futurejobs.Effect {
-	e := w.awaited(key, since)
+func ordering(w *fixture, key string, since time.Time, body string) futurejobs.Effect {
+	e := awaited(w, key, since)
 	start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
 	start.Orders, start.Job.Event = true, json.RawMessage(body)
 	e.Action = start
@@ -154,14 +154,14 @@ func (w *fixture) ordering(key string, since time.Time, body string) futurejobs.
 }
 
 // endingApart returns the effect of an end from another stream than the trigger's.
-func (w *fixture) endingApart(key string, at time.Time) futurejobs.Effect {
-	e := w.happening(key, at, time.Hour)
+func endingApart(w *fixture, key string, at time.Time) futurejobs.Effect {
+	e := happening(w, key, at, time.Hour)
 	e.Apart = true
 	return e
 }
 
 // ordered returns the job of a key with its order of events, which Due does not read.
-func (w *fixture) ordered(key string) futurejobs.Job {
+func ordered(w *fixture, key string) futurejobs.Job {
 	w.t.Helper()
 	page := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
 	if len(page.Items) != 1 {
@@ -176,27 +176,27 @@ func keptTriggersAreRemembered(t *testing.T, w *fixture) {
 	const body = `{"text":"<a> & \u0000"}`
 	keys := []string{"a", "nul\x00 \xff"}
 	for _, key := range keys {
-		w.byHand(w.ordering(key, at, `{}`))
+		w.byHand(ordering(w, key, at, `{}`))
 		for after := range 3 {
-			if got := w.byHand(w.ordering(key, at.Add(time.Duration(2+after)*time.Minute), body)); got.Kept != 1 {
+			if got := w.byHand(ordering(w, key, at.Add(time.Duration(2+after)*time.Minute), body)); got.Kept != 1 {
 				t.Fatalf("applied %+v, want the trigger kept", got)
 			}
 		}
-		if j := w.ordered(key); j.Order == nil || len(j.Order.Kept) != 3 || j.Rev != 0 {
+		if j := ordered(w, key); j.Order == nil || len(j.Order.Kept) != 3 || j.Rev != 0 {
 			t.Fatalf("%q remembers %+v at rev %d, want three triggers", key, j.Order, j.Rev)
 		}
 	}
 	for _, key := range keys {
-		if got := w.byHand(w.endingApart(key, at.Add(time.Minute))); got.Ended != 1 || got.Created != 1 {
+		if got := w.byHand(endingApart(w, key, at.Add(time.Minute))); got.Ended != 1 || got.Created != 1 {
 			t.Fatalf("applied %+v, want one job ended and one created", got)
 		}
-		j := w.ordered(key)
+		j := ordered(w, key)
 		if !j.Since.Equal(at.Add(2*time.Minute)) || string(j.Event) != body || j.Order == nil || len(j.Order.Kept) != 2 {
 			t.Errorf("the job is since %v with %s and %+v", j.Since, j.Event, j.Order)
 		}
 	}
 	w.settle(w.over(w.one("a")))
-	w.balances(4)
+	balances(w, 4)
 }
 
 // endsAreRememberedApart checks that ends that were read before their triggers each end their own job, even if a
@@ -204,17 +204,17 @@ func keptTriggersAreRemembered(t *testing.T, w *fixture) {
 func endsAreRememberedApart(t *testing.T, w *fixture) {
 	at := w.slot().Add(-time.Hour)
 	after := func(minutes int) time.Time { return at.Add(time.Duration(minutes) * time.Minute) }
-	w.byHand(w.endingApart("a", after(2)), w.endingApart("a", after(5)))
+	w.byHand(endingApart(w, "a", after(2)), endingApart(w, "a", after(5)))
 	for _, c := range []struct {
 		minute               int
 		created, ended, kept int
 	}{{1, 1, 1, 0}, {2, 0, 0, 1}, {4, 1, 1, 0}, {5, 0, 0, 1}, {6, 1, 0, 0}} {
-		got := w.byHand(w.ordering("a", after(c.minute), `{}`))
+		got := w.byHand(ordering(w, "a", after(c.minute), `{}`))
 		if got.Created != c.created || got.Ended != c.ended || got.Kept != c.kept {
 			t.Errorf("the trigger of minute %d: %+v, want %+v", c.minute, got, c)
 		}
 	}
-	w.balances(3)
+	balances(w, 3)
 }
 
 // spliced is a state that each update replaces.
@@ -233,12 +233,12 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 	rule := *w.rule
 	rule.Early = time.Hour
 	apart := func(key string, minute int, ask futurejobs.Action) futurejobs.Effect {
-		e := w.asking(&rule, key, at.Add(time.Duration(minute)*time.Minute), ask)
+		e := asking(w, &rule, key, at.Add(time.Duration(minute)*time.Minute), ask)
 		e.Apart = true
 		return e
 	}
 	trigger := func(key string, minute int) futurejobs.Effect {
-		e := w.ordering(key, at.Add(time.Duration(minute)*time.Minute), `{}`)
+		e := ordering(w, key, at.Add(time.Duration(minute)*time.Minute), `{}`)
 		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // ordering makes it
 		start.Merge = splicing
 		e.Rule, e.Action = &rule, start
@@ -253,7 +253,7 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 		} else { // the earlier job has them, and passes them on at an older end
 			w.byHand(trigger(key, 1))
 			w.byHand(changes...)
-			if j := w.ordered(key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {
+			if j := ordered(w, key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {
 				t.Fatalf("%q remembers %+v, want two changes", key, j.Order)
 			}
 			if got := w.byHand(apart(key, 2, futurejobs.End{Outcome: "resolved", Early: time.Hour})); got.Ended != 1 {
@@ -261,9 +261,9 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 			}
 		}
 		w.byHand(trigger(key, 5))
-		if j := w.ordered(key); string(j.State) != body || !j.PausedAt().Equal(at.Add(7*time.Minute)) {
+		if j := ordered(w, key); string(j.State) != body || !j.PausedAt().Equal(at.Add(7*time.Minute)) {
 			t.Errorf("the job of %q knows %s and is paused at %v", key, j.State, j.PausedAt())
 		}
 	}
-	w.balances(3)
+	balances(w, 3)
 }

@@ -15,7 +15,7 @@ import (
 
 // asking returns the effect of an action on the job of a key, for an event at an instant; the zero time means a manual
 // action.
-func (w *fixture) asking(rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Action) futurejobs.Effect {
+func asking(w *fixture, rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Action) futurejobs.Effect {
 	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: ask}
 	if !at.IsZero() {
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.changed", Seq: 8, At: at}
@@ -24,14 +24,14 @@ func (w *fixture) asking(rule *futurejobs.Rule, key string, at time.Time, ask fu
 }
 
 // knows returns the effect of an update of a key.
-func (w *fixture) knows(rule *futurejobs.Rule, key, state string) futurejobs.Effect {
-	return w.asking(rule, key, w.slot(), futurejobs.Update{
+func knows(w *fixture, rule *futurejobs.Rule, key, state string) futurejobs.Effect {
+	return asking(w, rule, key, w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(state), nil },
 	})
 }
 
 // waiting returns the pending job of a key, even if paused.
-func (w *fixture) waiting(key string) futurejobs.Job {
+func waiting(w *fixture, key string) futurejobs.Job {
 	w.t.Helper()
 	return must[futurejobs.ListedJob](w.t)(w.Job(w.ctx(), w.rule.Name, key)).Job
 }
@@ -39,7 +39,7 @@ func (w *fixture) waiting(key string) futurejobs.Job {
 func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	before := w.one("a")
-	got := w.byHand(w.knows(w.rule, "a", `{"status":"PACKED"}`), w.knows(w.rule, "unknown", `{}`))
+	got := w.byHand(knows(w, w.rule, "a", `{"status":"PACKED"}`), knows(w, w.rule, "unknown", `{}`))
 	if got.Updated != 1 || got.Missed != 1 {
 		t.Errorf("applied %+v, want one update and one miss", got)
 	}
@@ -64,13 +64,13 @@ func pausesStopTheTime(t *testing.T, w *fixture) {
 	slot, from := w.slot(), w.slot().Add(-3*time.Hour)
 	w.start(slot, "a", "b")
 	before := w.one("a")
-	if got := w.byHand(w.asking(w.rule, "a", from, futurejobs.Pause{}), w.asking(w.rule, "a", from, futurejobs.Pause{})); got.Paused != 1 || got.Missed != 1 {
+	if got := w.byHand(asking(w, w.rule, "a", from, futurejobs.Pause{}), asking(w, w.rule, "a", from, futurejobs.Pause{})); got.Paused != 1 || got.Missed != 1 {
 		t.Errorf("applied %+v, want one pause", got)
 	}
 	want := before
 	want.Rev, want.NextCheckAt, want.PausedNext = before.Rev+1, futurejobs.FarFuture, slot
 	want.Pauses = []checks.Pause{{From: from}}
-	got := w.waiting("a")
+	got := waiting(w, "a")
 	got.Trail = "" // see trailsTellOfEffects
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
@@ -93,7 +93,7 @@ func pausesStopTheTime(t *testing.T, w *fixture) {
 	}
 
 	to := from.Add(90*time.Minute + time.Second)
-	if got := w.byHand(w.asking(w.rule, "a", to, futurejobs.Resume{})); got.Resumed != 1 {
+	if got := w.byHand(asking(w, w.rule, "a", to, futurejobs.Resume{})); got.Resumed != 1 {
 		t.Errorf("applied %+v, want one resume", got)
 	}
 	want.Rev, want.PausedNext, want.Pauses = before.Rev+2, time.Time{}, []checks.Pause{{From: from, To: to}}
@@ -106,21 +106,21 @@ func pausesStopTheTime(t *testing.T, w *fixture) {
 func pausedJobsEnd(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a")
-	w.byHand(w.asking(w.rule, "a", slot, futurejobs.Pause{}))
+	w.byHand(asking(w, w.rule, "a", slot, futurejobs.Pause{}))
 	w.byHand(
 		w.ending(w.rule, "a"),
-		w.starting(w.rule, "born", slot), w.asking(w.rule, "born", slot, futurejobs.Pause{}), w.ending(w.rule, "born"),
-		w.starting(w.rule, "new", slot), w.asking(w.rule, "new", slot, futurejobs.Pause{}),
+		w.starting(w.rule, "born", slot), asking(w, w.rule, "born", slot, futurejobs.Pause{}), w.ending(w.rule, "born"),
+		w.starting(w.rule, "new", slot), asking(w, w.rule, "new", slot, futurejobs.Pause{}),
 	)
 	for _, e := range w.ended() {
 		if !e.NextCheckAt.Equal(slot) {
 			t.Errorf("history of %s: next check at %s, want when it would have been, %s", e.Key, e.NextCheckAt, slot)
 		}
 	}
-	if j := w.waiting("new"); !j.PausedAt().Equal(slot) || !j.PausedNext.Equal(slot) || j.Rev != 0 {
+	if j := waiting(w, "new"); !j.PausedAt().Equal(slot) || !j.PausedNext.Equal(slot) || j.Rev != 0 {
 		t.Errorf("begun and paused: %+v", j)
 	}
-	w.balances(3)
+	balances(w, 3)
 }
 
 func restartsBeginAnew(t *testing.T, w *fixture) {
@@ -128,7 +128,7 @@ func restartsBeginAnew(t *testing.T, w *fixture) {
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	old := w.one("a")
 	first := w.slot().Add(2 * time.Hour)
-	got := w.byHand(w.asking(w.rule, "a", w.slot(), futurejobs.Start{
+	got := w.byHand(asking(w, w.rule, "a", w.slot(), futurejobs.Start{
 		Job: w.job(w.rule, "a", first), Restart: true, Close: itHappened.Close,
 	}))
 	if got.Restarted != 1 || got.Created != 1 || got.Ended != 1 || len(got.Said) != 1 {
@@ -144,7 +144,7 @@ func restartsBeginAnew(t *testing.T, w *fixture) {
 	if settled := w.settle(w.over(old)); len(settled.Jobs) != 0 {
 		t.Error("the job before was settled")
 	}
-	w.balances(2)
+	balances(w, 2)
 }
 
 func handsChangeJobs(t *testing.T, w *fixture) {
@@ -152,13 +152,13 @@ func handsChangeJobs(t *testing.T, w *fixture) {
 	a := w.one("a")
 	until := w.slot().Add(5*time.Hour + time.Second)
 	stale := a.Rev + 1
-	missed := w.asking(w.rule, "b", time.Time{}, futurejobs.Snooze{Until: until})
+	missed := asking(w, w.rule, "b", time.Time{}, futurejobs.Snooze{Until: until})
 	missed.Rev = &stale
 	newer := *w.rule
 	newer.Version = 7
 	got := w.byHand(
-		w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}), missed,
-		w.asking(&newer, "c", time.Time{}, futurejobs.MoveToVersion{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
+		asking(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}), missed,
+		asking(w, &newer, "c", time.Time{}, futurejobs.MoveToVersion{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
 	)
 	if got.Changed != 2 || got.Missed != 1 {
 		t.Errorf("applied %+v, want two changes and a miss", got)
@@ -176,7 +176,7 @@ func handsChangeJobs(t *testing.T, w *fixture) {
 		t.Error("a job that was snoozed meanwhile was settled")
 	}
 	sooner := w.slot().Add(time.Minute)
-	w.byHand(w.asking(w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
+	w.byHand(asking(w, w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
 	if j := w.one("c"); !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) || !j.SnoozedUntil.Equal(sooner) {
 		t.Errorf("a snooze brought a look forward: %+v", j)
 	}
@@ -194,7 +194,7 @@ func setsGather(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	before := w.one("a")
 	for _, member := range []string{"x", "y", "x"} {
-		w.byHand(w.asking(w.rule, "a", w.slot(), gather(member, 0)))
+		w.byHand(asking(w, w.rule, "a", w.slot(), gather(member, 0)))
 	}
 	j := w.one("a")
 	if j.Members.Count(1) != 2 || j.Members.Count(0) != 0 || j.Rev != before.Rev {
@@ -204,7 +204,7 @@ func setsGather(t *testing.T, w *fixture) {
 	if n := w.one("a").Members.Count(1); n != 2 {
 		t.Errorf("a settle left %d members", n)
 	}
-	if got := w.byHand(w.asking(w.rule, "a", w.slot(), gather("z", 0))); got.Ended != 1 {
+	if got := w.byHand(asking(w, w.rule, "a", w.slot(), gather("z", 0))); got.Ended != 1 {
 		t.Errorf("the last member ends nothing: %+v", got)
 	}
 	if e := w.ended(); len(e) != 1 || e[0].Outcome != "complete" {
@@ -216,10 +216,10 @@ func setsGather(t *testing.T, w *fixture) {
 // batch are applied.
 func newsThatFailAreLetters(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	bad := w.asking(w.rule, "a", w.slot(), futurejobs.Update{
+	bad := asking(w, w.rule, "a", w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
 	})
-	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, bad, w.starting(w.rule, "b", w.slot()))))
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, bad, w.starting(w.rule, "b", w.slot()))))
 	if got.Refused != 1 || got.Created != 1 {
 		t.Errorf("applied %+v", got)
 	}

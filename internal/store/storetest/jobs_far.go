@@ -10,7 +10,7 @@ import (
 )
 
 // inOneShard returns effects that start n jobs of a rule in shard 0.
-func (w *fixture) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (effects []futurejobs.Effect) {
+func inOneShard(w *fixture, rule *futurejobs.Rule, n int, first time.Time) (effects []futurejobs.Effect) {
 	for i := 0; len(effects) < n; i++ {
 		if e := w.starting(rule, strconv.Itoa(i), first); e.Ref.Shard == 0 {
 			effects = append(effects, e)
@@ -23,8 +23,8 @@ func (w *fixture) inOneShard(rule *futurejobs.Rule, n int, first time.Time) (eff
 // of other rules.
 func jobsAreListedThatAreFar(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	w.byHand(w.inOneShard(w.rule, 300, w.slot())...)
-	w.byHand(w.inOneShard(other, 1100, w.slot().Add(time.Hour))...)
+	w.byHand(inOneShard(w, w.rule, 300, w.slot())...)
+	w.byHand(inOneShard(w, other, 1100, w.slot().Add(time.Hour))...)
 	want := slices.DeleteFunc(pages(t, futurejobs.Filter{Limit: 500}, w.Jobs), func(l futurejobs.ListedJob) bool { return l.Rule != other.Name })
 	f := futurejobs.Filter{Rule: other.Name, Limit: 1}
 	var got []int64

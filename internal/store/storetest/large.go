@@ -105,7 +105,7 @@ func largeJobsAreWholeByThemselves(t *testing.T, w *fixture) {
 // largeLettersAreLeftOut checks that a list has all dead letters, with the large ones marked and without headers and
 // bodies, and that each is complete if read by itself.
 func largeLettersAreLeftOut(t *testing.T, w *fixture) {
-	b := w.batch(7, 100)
+	b := batch(w, 7, 100)
 	add := func(rule string, header, body int) {
 		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Rule: rule, Reason: "bad", Event: futurejobs.Event{
 			Stream: "ORDERS", Seq: uint64(8 + len(b.DeadLetters)), Data: ofSize(body), Header: map[string][]string{"X": {strings.Repeat("h", header)}},

@@ -10,7 +10,7 @@ import (
 	"deadman/internal/store"
 )
 
-func (w *fixture) lease(shard int16) futurejobs.Lease {
+func lease(w *fixture, shard int16) futurejobs.Lease {
 	w.t.Helper()
 	return must[[]futurejobs.Lease](w.t)(w.Leases(w.ctx()))[shard]
 }
@@ -38,14 +38,14 @@ func leasesAreTakenOnce(t *testing.T, w *fixture) {
 	if wins.Load() != 1 {
 		t.Errorf("%d nodes took the same epoch", wins.Load())
 	}
-	if got := w.lease(0); got.Epoch != held.Epoch+1 || got.Node != "other" || got.Expired {
+	if got := lease(w, 0); got.Epoch != held.Epoch+1 || got.Node != "other" || got.Expired {
 		t.Errorf("lease: %+v", got)
 	}
 }
 
 func leasesAreRenewed(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
-	before := w.lease(0)
+	before := lease(w, 0)
 	still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
 		{HeldShard: w.held[0], LowWater: low, Swept: swept},
 		{HeldShard: futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier process
@@ -53,11 +53,11 @@ func leasesAreRenewed(t *testing.T, w *fixture) {
 	if len(still) != 1 || still[0] != w.held[0] {
 		t.Errorf("still held: %v", still)
 	}
-	after := w.lease(0)
+	after := lease(w, 0)
 	if !after.LowWater.Equal(low) || !after.Swept.Equal(swept) || !after.ExpiresAt.After(before.ExpiresAt) || after.Epoch != before.Epoch {
 		t.Errorf("renewed: %+v, was %+v", after, before)
 	}
-	if !w.lease(1).LowWater.IsZero() {
+	if !lease(w, 1).LowWater.IsZero() {
 		t.Error("a lease of another epoch was renewed")
 	}
 	if other := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), "other", []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Hour)); len(other) != 0 {
@@ -75,10 +75,10 @@ func leasesAreReleased(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
 	lost := futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}
 	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: low, Swept: swept}, {HeldShard: lost}}))
-	if got := w.lease(0); got.Node != "" || !got.Expired {
+	if got := lease(w, 0); got.Node != "" || !got.Expired {
 		t.Errorf("released: %+v", got)
 	}
-	if got := w.lease(1); got.Node != me || got.Expired {
+	if got := lease(w, 1); got.Node != me || got.Expired {
 		t.Errorf("a lease of another epoch was released: %+v", got)
 	}
 	got, ok, err := w.Take(w.ctx(), "other", w.held[0], time.Hour)

@@ -22,7 +22,7 @@ var fewLetters = store.LetterLimits{
 }
 
 // bounded bounds letters by fewLetters. The rules of the tenant acme have no room for jobs.
-func (w *fixture) bounded() {
+func bounded(w *fixture) {
 	w.t.Helper()
 	var q access.Quotas
 	q.Set([]access.Quota{{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitJobs: 0}}}, 0)
@@ -37,7 +37,7 @@ func onEvent(e futurejobs.Effect, seq uint64, at time.Time) futurejobs.Effect {
 }
 
 // minutes returns a function that returns the number of minutes since the call of minutes, the first included.
-func (w *fixture) minutes() func() int {
+func minutes(w *fixture) func() int {
 	first := must[time.Time](w.t)(w.Now(w.ctx())).Truncate(time.Minute)
 	return func() int {
 		return 1 + int(must[time.Time](w.t)(w.Now(w.ctx())).Truncate(time.Minute).Sub(first)/time.Minute)
@@ -52,7 +52,7 @@ type letterCount struct {
 }
 
 // lettersOf counts the letters of a rule.
-func (w *fixture) lettersOf(rule string) (n letterCount) {
+func lettersOf(w *fixture, rule string) (n letterCount) {
 	w.t.Helper()
 	for _, l := range pages(w.t, futurejobs.Filter{Rule: rule}, w.DeadLetters) {
 		if l.Summarized == 0 {
@@ -73,12 +73,12 @@ func (w *fixture) lettersOf(rule string) (n letterCount) {
 // lettersAreBounded checks that refused events beyond the limits have one summary for each rule and minute, and that the
 // rules of others have letters of their own.
 func lettersAreBounded(t *testing.T, w *fixture) {
-	w.bounded()
-	minutes := w.minutes()
+	bounded(w)
+	minutes := minutes(w)
 	first, second := w.save("acme-1", "order"), w.save("acme-2", "order")
 	seq := uint64(7)
 	for range 5 {
-		b := w.batch(seq, seq+4)
+		b := batch(w, seq, seq+4)
 		for range 4 {
 			seq++
 			key := fmt.Sprint(seq)
@@ -92,7 +92,7 @@ func lettersAreBounded(t *testing.T, w *fixture) {
 			t.Fatalf("without room: %+v", got.EffectCounts)
 		}
 	}
-	counts := map[string]letterCount{"acme-1": w.lettersOf("acme-1"), "acme-2": w.lettersOf("acme-2"), "operators": w.lettersOf("operators")}
+	counts := map[string]letterCount{"acme-1": lettersOf(w, "acme-1"), "acme-2": lettersOf(w, "acme-2"), "operators": lettersOf(w, "operators")}
 	for rule, n := range counts {
 		if most := minutes(); n.Summaries > most {
 			t.Errorf("%d summaries of %s in %d minutes", n.Summaries, rule, most)
@@ -128,21 +128,21 @@ func lettersAreBounded(t *testing.T, w *fixture) {
 // summarizedJobsAreForgotten checks that an end is remembered for the retry of a dead letter, and not for a refused job
 // that is in a summary.
 func summarizedJobsAreForgotten(t *testing.T, w *fixture) {
-	w.bounded()
+	bounded(w)
 	rule := w.save("acme-1", "order")
-	b := w.batch(7, 17)
+	b := batch(w, 7, 17)
 	for seq := uint64(8); seq < 18; seq++ {
 		b.Effects = append(b.Effects, onEvent(w.starting(rule, fmt.Sprint(seq), w.slot()), seq, w.at))
 	}
 	for _, key := range []string{"8", "17"} { // in the batch: 8 has a letter, 17 has none
-		b.Effects = append(b.Effects, w.asking(rule, key, w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
+		b.Effects = append(b.Effects, asking(w, rule, key, w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
 	}
 	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b)); got.Refused != 10 || got.Summarized != 7 || got.Remembered != 1 || got.Missed != 1 {
 		t.Errorf("refused: %d summarized, %+v", got.Summarized, got.EffectCounts)
 	}
 	var ends []futurejobs.Effect
 	for seq := uint64(9); seq < 17; seq++ {
-		ends = append(ends, w.asking(rule, fmt.Sprint(seq), w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
+		ends = append(ends, asking(w, rule, fmt.Sprint(seq), w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
 	}
 	if got := w.byHand(ends...); got.Remembered != 2 || got.Missed != 6 {
 		t.Errorf("ends: %+v", got.EffectCounts)
@@ -151,10 +151,10 @@ func summarizedJobsAreForgotten(t *testing.T, w *fixture) {
 
 // roomOfLettersIsGivenBack checks that a batch that fails takes no capacity, and leaves no summary.
 func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
-	w.bounded()
+	bounded(w)
 	rule := w.save("acme-1", "order")
 	refused := func(after uint64) futurejobs.EffectBatch {
-		b := w.batch(after, after+4)
+		b := batch(w, after, after+4)
 		for seq := after + 1; seq <= after+4; seq++ {
 			b.Effects = append(b.Effects, onEvent(w.starting(rule, fmt.Sprint(seq), w.slot()), seq, w.at))
 			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Seq: seq}, Rule: "operators", Reason: "no key"})
@@ -179,7 +179,7 @@ func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
 		"acme-1":    {Letters: 3, Summaries: 1, Summarized: 1, First: 11, Last: 11},
 		"operators": {Letters: 4},
 	} {
-		if diff := cmp.Diff(want, w.lettersOf(name)); diff != "" {
+		if diff := cmp.Diff(want, lettersOf(w, name)); diff != "" {
 			t.Errorf("letters of %s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -187,7 +187,7 @@ func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
 
 // lettersOfTenantsAreCapped checks that the letters of a tenant's rules are capped together, and those of others are not.
 func lettersOfTenantsAreCapped(t *testing.T, w *fixture) {
-	b := w.batch(7, 27)
+	b := batch(w, 7, 27)
 	for i := range 12 {
 		for _, rule := range []string{"acme-1", "acme-2", "acme-3", "operators"} {
 			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Seq: uint64(8 + i)}, Rule: rule, Reason: "bad"})
@@ -199,7 +199,7 @@ func lettersOfTenantsAreCapped(t *testing.T, w *fixture) {
 	for _, c := range []struct{ most, removed, left int }{{36, 0, 12}, {24, 12, 8}} {
 		caps.TenantLetters = c.most
 		got := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), caps))
-		if one, other := w.lettersOf("acme-2").Letters, w.lettersOf("operators").Letters; int(got.Removed) != c.removed || one != c.left || other != 12 {
+		if one, other := lettersOf(w, "acme-2").Letters, lettersOf(w, "operators").Letters; int(got.Removed) != c.removed || one != c.left || other != 12 {
 			t.Errorf("at most %d: %d removed, %d of a rule of the tenant and %d of another are left", c.most, got.Removed, one, other)
 		}
 	}
@@ -207,7 +207,7 @@ func lettersOfTenantsAreCapped(t *testing.T, w *fixture) {
 
 // bodiesLeaveHalfToOthers checks that rules without a tenant keep half of all bodies, and that tenants share the rest.
 func bodiesLeaveHalfToOthers(t *testing.T, w *fixture) {
-	b := w.batch(7, 27)
+	b := batch(w, 7, 27)
 	for i := range 10 {
 		for _, rule := range []string{"acme-1", "zenith-1", "operators"} {
 			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{

@@ -13,7 +13,7 @@ import (
 )
 
 // refusal stores a dead letter of a rule, or of none, and returns it as stored.
-func (w *fixture) refusal(rule string, seq uint64) futurejobs.DeadLetter {
+func refusal(w *fixture, rule string, seq uint64) futurejobs.DeadLetter {
 	w.t.Helper()
 	must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
 		Event: futurejobs.Event{Stream: "ORDERS", Subject: fmt.Sprintf("orders.%d", seq), Seq: seq}, Rule: rule, Reason: "bad",
@@ -22,18 +22,18 @@ func (w *fixture) refusal(rule string, seq uint64) futurejobs.DeadLetter {
 }
 
 // again returns the batch that retries a dead letter.
-func (w *fixture) again(l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+func again(w *fixture, l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{RuleSet: w.set, Letter: &l, AuditAction: "dead-letter.retry", Effects: effects}
 }
 
 func lettersAreTriedOnce(t *testing.T, w *fixture) {
-	l := w.refusal(w.rule.Name, 8)
+	l := refusal(w, w.rule.Name, 8)
 	const people = 6
 	var done atomic.Int32
 	var all sync.WaitGroup
 	for range people {
 		all.Go(func() {
-			_, err := w.Apply(w.ctx(), w.again(l, w.starting(w.rule, "a", w.slot())))
+			_, err := w.Apply(w.ctx(), again(w, l, w.starting(w.rule, "a", w.slot())))
 			switch {
 			case err == nil:
 				done.Add(1)
@@ -48,26 +48,26 @@ func lettersAreTriedOnce(t *testing.T, w *fixture) {
 	}
 	// After the job's end, the letter no longer exists and starts no other job.
 	w.byHand(w.ending(w.rule, "a"))
-	if _, err := w.Apply(w.ctx(), w.again(l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
+	if _, err := w.Apply(w.ctx(), again(w, l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("a letter that is gone: %v, want ErrNotFound", err)
 	}
-	w.balances(1)
+	balances(w, 1)
 	object := fmt.Sprintf("dead-letter/%d", l.ID)
-	if got := w.entries(access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
+	if got := auditEntries(w, access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
 		t.Errorf("the audit of %s: %+v", object, got)
 	}
-	if got := w.entries(access.AuditFilter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {
+	if got := auditEntries(w, access.AuditFilter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {
 		t.Errorf("the audit of the job: %+v", got)
 	}
 }
 
 func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
-	l := w.refusal(w.rule.Name, 8)
+	l := refusal(w, w.rule.Name, 8)
 	w.start(w.slot(), "a")
 	from := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID)).At
 	for try, b := range []futurejobs.EffectBatch{
 		{DeadLetters: []futurejobs.DeadLetter{{Event: l.Event, Rule: w.rule.Name, Reason: "no key"}, {Event: l.Event, Rule: w.rule.Name, Reason: "no text\x00"}}},
-		{Effects: []futurejobs.Effect{w.asking(w.rule, "a", w.slot(), futurejobs.Update{
+		{Effects: []futurejobs.Effect{asking(w, w.rule, "a", w.slot(), futurejobs.Update{
 			Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
 		})}},
 	} {
@@ -87,8 +87,8 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
 // lettersOfAllRulesAreSplit checks that a letter without a rule is retried with all rules: each rule that refuses it
 // gets a letter of its own, and the original is deleted.
 func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
-	l := w.refusal("", 8)
-	b := w.again(l, w.starting(w.rule, "a", w.slot()))
+	l := refusal(w, "", 8)
+	b := again(w, l, w.starting(w.rule, "a", w.slot()))
 	b.DeadLetters = []futurejobs.DeadLetter{{Event: l.Event, Rule: "other", Part: futurejobs.Triggers, Reason: "no key"}}
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	left := pages(t, futurejobs.Filter{}, w.DeadLetters)
@@ -100,7 +100,7 @@ func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
 func lettersAreDropped(t *testing.T, w *fixture) {
 	var kept []futurejobs.DeadLetter
 	for seq := range uint64(6) {
-		kept = append(kept, w.refusal(fmt.Sprintf("r%d", seq%2), 8+seq))
+		kept = append(kept, refusal(w, fmt.Sprintf("r%d", seq%2), 8+seq))
 	}
 	after := must[[]futurejobs.DeadLetter](t)(w.LettersAfter(w.ctx(), futurejobs.Filter{Rule: "r1"}, kept[1].ID, 1))
 	if len(after) != 1 || after[0].ID != kept[3].ID {
@@ -121,7 +121,7 @@ func lettersAreDropped(t *testing.T, w *fixture) {
 		}
 	}
 	var said []string
-	for _, e := range w.entries(access.AuditFilter{Action: "dead-letter.drop"}) {
+	for _, e := range auditEntries(w, access.AuditFilter{Action: "dead-letter.drop"}) {
 		said = append(said, e.Object+" "+e.Detail)
 	}
 	want := fmt.Sprintf("[dead-letter 2 dropped dead-letter 2 dropped of rule r0 dead-letter 1 dropped of rule r1 on orders.9 dead-letter/%d ]", kept[0].ID)

@@ -26,7 +26,7 @@ func lettersKeepTheirBytes(t *testing.T, w *fixture) {
 		},
 		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 9}, Reason: "nobody's fault"},
 	}
-	b := w.batch(7, 9)
+	b := batch(w, 7, 9)
 	b.DeadLetters = sent
 	from := must[time.Time](t)(w.Now(w.ctx()))
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
@@ -48,7 +48,7 @@ func lettersKeepTheirBytes(t *testing.T, w *fixture) {
 
 func lettersAreListed(t *testing.T, w *fixture) {
 	for i := range 20 {
-		b := w.batch(uint64(7+i), uint64(8+i))
+		b := batch(w, uint64(7+i), uint64(8+i))
 		b.DeadLetters = []futurejobs.DeadLetter{{
 			Event: futurejobs.Event{Stream: "ORDERS", Seq: uint64(8 + i)}, Rule: fmt.Sprintf("r%d", i%2), Reason: "bad",
 		}}
@@ -131,7 +131,7 @@ func lettersAreCounted(t *testing.T, w *fixture) {
 // lettersAreCapped checks that the newest letters of a rule are kept with bodies, then some without, and that the rest
 // is deleted and counted; those of another rule stay.
 func lettersAreCapped(t *testing.T, w *fixture) {
-	b := w.batch(7, 27)
+	b := batch(w, 7, 27)
 	letter := func(rule string, seq uint64, size int) futurejobs.DeadLetter {
 		return futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad"}
 	}

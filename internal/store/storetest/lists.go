@@ -18,7 +18,7 @@ import (
 )
 
 // many starts n jobs over three slots.
-func (w *fixture) many(n int) {
+func many(w *fixture, n int) {
 	effects := make([]futurejobs.Effect, n)
 	for i := range effects {
 		effects[i] = w.starting(w.rule, fmt.Sprintf("k%03d", i), w.slot().Add(time.Duration(i%3)*time.Minute))
@@ -40,7 +40,7 @@ func distinct(keys []string) int {
 }
 
 func jobsAreListed(t *testing.T, w *fixture) {
-	w.many(100)
+	many(w, 100)
 	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
 	for _, limit := range []int{1, 7, 100} {
 		got := pages(t, futurejobs.Filter{Limit: limit}, w.Jobs)
@@ -164,7 +164,7 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *fixture) {
 }
 
 func jobsAreListedWhileTheyMove(t *testing.T, w *fixture) {
-	w.many(60)
+	many(w, 60)
 	f := futurejobs.Filter{Limit: 20}
 	first := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), f))
 	for _, l := range first.Items[:10] { // listed jobs end
@@ -221,7 +221,7 @@ func historyIsListed(t *testing.T, w *fixture) {
 		}
 	}
 	// Many jobs that end at the same instant.
-	w.many(50)
+	many(w, 50)
 	var decisions []futurejobs.Decision
 	for _, j := range w.all() {
 		decisions = append(decisions, w.over(j))
@@ -246,7 +246,7 @@ func historyIsFiltered(t *testing.T, w *fixture) {
 		outcome := checks.Outcome([]string{"resolved", "shipped", "cleared"}[i%3])
 		key := fmt.Sprintf("k%d", i%2)
 		w.byHand(w.starting(w.rule, key, w.slot()))
-		w.byHand(w.asking(w.rule, key, time.Time{}, futurejobs.End{Outcome: outcome}))
+		w.byHand(asking(w, w.rule, key, time.Time{}, futurejobs.End{Outcome: outcome}))
 	}
 	whole := w.ended()
 	second, tenth := whole[10].EndedAt, whole[2].EndedAt
@@ -281,7 +281,7 @@ func outside(at time.Time, f futurejobs.Filter) bool {
 }
 
 func alertsAreFiltered(t *testing.T, w *fixture) {
-	w.many(24)
+	many(w, 24)
 	at := w.slot()
 	var decisions []futurejobs.Decision
 	for i, j := range w.all() {
@@ -327,7 +327,7 @@ func alertsAreFiltered(t *testing.T, w *fixture) {
 
 func alertsAreListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	w.many(20)
+	many(w, 20)
 	w.byHand(w.starting(other, "p", w.slot()))
 	var decisions []futurejobs.Decision
 	for i, j := range w.all() {
@@ -372,7 +372,7 @@ func alertsAreListed(t *testing.T, w *fixture) {
 }
 
 func cursorsBelongToTheirList(t *testing.T, w *fixture) {
-	w.many(3)
+	many(w, 3)
 	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
 		f := futurejobs.Filter{Cursor: cursor}

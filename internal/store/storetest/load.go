@@ -96,7 +96,7 @@ func streamsAreHeardForward(t *testing.T, w *fixture) {
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at.Add(-time.Hour)))
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, at.Add(time.Minute)))
-	if got := heard("ORDERS"); !got.Equal(at) || !w.cursor("ORDERS").HeardSince.Equal(at) {
+	if got := heard("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").HeardSince.Equal(at) {
 		t.Errorf("the stream is heard since %s, want %s", got, at)
 	}
 	if !heard("").IsZero() {

@@ -108,7 +108,7 @@ func (m *model) events(rt *rapid.T, keys []string) {
 	for _, key := range keys {
 		play := rapid.SampledFrom(slices.Sorted(maps.Keys(plays))).Draw(rt, "play")
 		w, waits := m.pending[key]
-		effects = append(effects, m.asking(m.rule, key, m.slot(), plays[play](m, key, w, waits)))
+		effects = append(effects, asking(m.fixture, m.rule, key, m.slot(), plays[play](m, key, w, waits)))
 	}
 	if _, err := m.Apply(m.ctx(), futurejobs.EffectBatch{RuleSet: m.set, Effects: effects}); err != nil {
 		rt.Fatal(err)
@@ -172,8 +172,8 @@ func (m *model) delete(rt *rapid.T) {
 		rt.Fatalf("settle for a deleted rule: %v, want ErrRulesChanged", err)
 	}
 	m.set = must[int64](m.t)(m.Revision(m.ctx()))
-	m.purge(m.rule)
-	m.leftOf()
+	purge(m.fixture, m.rule)
+	leftOf(m.fixture)
 	m.archived += int64(len(m.pending))
 	clear(m.pending)
 	clear(m.early)

@@ -12,7 +12,7 @@ import (
 )
 
 // news returns the alerts of ended jobs, not routed yet.
-func (w *fixture) news(keys ...string) []alerts.Alert {
+func news(w *fixture, keys ...string) []alerts.Alert {
 	w.t.Helper()
 	w.must(w.Notify(w.ctx(), true))
 	w.start(w.slot(), keys...)
@@ -30,7 +30,7 @@ func (w *fixture) news(keys ...string) []alerts.Alert {
 var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
 
 // telling returns the plan to send alerts in one notification, either new or open.
-func (w *fixture) telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
+func telling(w *fixture, notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
 	p := alerts.Plan{News: news, Notices: []alerts.Notification{notice}}
 	for _, a := range news {
@@ -50,7 +50,7 @@ func (w *fixture) ready(now time.Time) alerts.Notification {
 }
 
 // deliveryOf returns the only delivery of an alert.
-func (w *fixture) deliveryOf(a alerts.Alert) alerts.Delivery {
+func deliveryOf(w *fixture, a alerts.Alert) alerts.Delivery {
 	w.t.Helper()
 	found := must[[]alerts.Delivery](w.t)(w.Deliveries(w.ctx(), a))
 	if len(found) != 1 {
@@ -67,7 +67,7 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 		}
 	}
 	listening(false)
-	w.news("a")
+	news(w, "a")
 	listening(true)
 	w.must(w.Notify(w.ctx(), false))
 	listening(false)
@@ -80,12 +80,12 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 // of each first.
 func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 	mine := w.rule
-	news := w.news("a", "b", "c", "d", "e")
+	news := news(w, "a", "b", "c", "d", "e")
 	w.rule = w.save("other", "order")
 	w.start(w.slot(), "late")
 	w.settle(w.over(w.one("late")))
 	all := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))
-	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: w.slot()}, all...)))
+	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: w.slot()}, all...)))
 	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
 	said, _, err := w.Content(w.ctx(), claimed, 3)
@@ -103,11 +103,11 @@ func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 // messagesAreSent checks that a notification collects alerts until it is first tried, and is retried until the channel
 // accepts it.
 func messagesAreSent(t *testing.T, w *fixture) {
-	news, now := w.news("a", "b"), w.slot()
-	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])))
-	w.refuses(futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])) })
+	news, now := news(w, "a", "b"), w.slot()
+	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])))
+	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])) })
 	open := w.ready(now)
-	w.must(w.ApplyPlan(w.ctx(), w.telling(open, news[1])))
+	w.must(w.ApplyPlan(w.ctx(), telling(w, open, news[1])))
 
 	claimed, ok, err := w.ClaimNotification(w.ctx(), open, now.Add(time.Minute))
 	if err != nil || !ok || claimed.Alerts != 2 || claimed.Tries != 1 || claimed.Topic != "order/\x00" {
@@ -116,7 +116,7 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	if _, again, err := w.ClaimNotification(w.ctx(), open, now); again || err != nil {
 		t.Errorf("claimed by two: %v", err)
 	}
-	w.refuses(futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), w.telling(open)) })
+	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(w, open)) })
 	said, unclosed, err := w.Content(w.ctx(), claimed, 10)
 	if err != nil || len(said) != 2 || unclosed != 2 {
 		t.Errorf("it says %d alerts, of %d that fire: %v", len(said), unclosed, err)
@@ -126,11 +126,11 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	if state.Waiting != 1 || state.Tries != 1 || state.Error != "away\x00" || !state.FailingSince.Equal(now) {
 		t.Errorf("a channel that is away: %+v", state)
 	}
-	if d := w.deliveryOf(news[0]); d.State != alerts.Waiting || !d.At.Equal(now.Add(2*time.Minute)) || d.Error != "away\x00" {
+	if d := deliveryOf(w, news[0]); d.State != alerts.Waiting || !d.At.Equal(now.Add(2*time.Minute)) || d.Error != "away\x00" {
 		t.Errorf("not taken: %+v", d)
 	}
 	w.must(w.Sent(w.ctx(), claimed, now.Add(3*time.Minute)))
-	if d := w.deliveryOf(news[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) {
+	if d := deliveryOf(w, news[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) {
 		t.Errorf("taken: %+v", d)
 	}
 	want := []alerts.ChannelState{{Name: lane.Channel, Sent: 1, SentAt: now.Add(3 * time.Minute)}}
@@ -151,7 +151,7 @@ func closingsFollow(t *testing.T, w *fixture) {
 	w.settle(w.later(w.one("a"), now.Add(time.Minute)))
 	w.settle(w.over(w.one("a")))
 	news := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
-	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news[0])))
+	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])))
 	closing := news[1]
 	closing.Closes = []alerts.ID{news[0].ID}
 	heard := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
@@ -162,7 +162,7 @@ func closingsFollow(t *testing.T, w *fixture) {
 	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != news[0].ID {
 		t.Errorf("it closes %v", kept)
 	}
-	w.must(w.ApplyPlan(w.ctx(), w.telling(w.ready(now), closing)))
+	w.must(w.ApplyPlan(w.ctx(), telling(w, w.ready(now), closing)))
 	if _, unclosed, err := w.Content(w.ctx(), w.ready(now), 10); err != nil || unclosed != 1 {
 		t.Errorf("%d alerts fire, want the one that closed the other: %v", unclosed, err)
 	}
@@ -170,15 +170,15 @@ func closingsFollow(t *testing.T, w *fixture) {
 
 func messagesAreGivenUp(t *testing.T, w *fixture) {
 	now := w.slot()
-	news := w.news("a")
-	w.must(w.ApplyPlan(w.ctx(), w.telling(alerts.Notification{PlannedAt: now}, news...)))
+	news := news(w, "a")
+	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news...)))
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now, now)); n != 0 {
 		t.Errorf("gave up %d messages that are young", n)
 	}
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now.Add(time.Second), now.Add(time.Minute))); n != 1 {
 		t.Errorf("gave up %d messages, want 1", n)
 	}
-	if d := w.deliveryOf(news[0]); d.State != alerts.Failed || d.Error == "" {
+	if d := deliveryOf(w, news[0]); d.State != alerts.Failed || d.Error == "" {
 		t.Errorf("given up: %+v", d)
 	}
 	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), lane, 5)); len(left) != 0 {
@@ -206,7 +206,7 @@ func mutesEnd(t *testing.T, w *fixture) {
 	w.must(w.EndMute(w.ctx(), first.ID))
 	live(second.ID)
 	for _, id := range []int64{first.ID, over.ID, second.ID + 1} {
-		w.refuses(futurejobs.ErrNotFound, func() error { return w.EndMute(w.ctx(), id) })
+		refuses(w, futurejobs.ErrNotFound, func() error { return w.EndMute(w.ctx(), id) })
 	}
 	all := must[[]alerts.Mute](t)(w.Mutes(w.ctx()))
 	if len(all) != 3 || all[0].ID != second.ID || all[0].Reason != "b" || all[1].EndedBy == "" || all[2].EndedBy != "" {

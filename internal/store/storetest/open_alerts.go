@@ -19,7 +19,7 @@ import (
 // alertsAreOpen checks that exactly the newest alert of each pending job with alerts is open.
 func alertsAreOpen(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	w.many(20) // k000 to k019
+	many(w, 20) // k000 to k019
 	w.byHand(w.starting(other, "p", w.slot()))
 	newest := make(map[string]alerts.Alert) // of each key with an open alert
 	says := func(key string, severity alerts.Severity, slot time.Time) {
@@ -38,7 +38,7 @@ func alertsAreOpen(t *testing.T, w *fixture) {
 	says("k003", alerts.Critical, w.slot().Add(time.Hour)) // its second one, the newest of all
 	w.settle(w.over(w.one("k004")))
 	delete(newest, "k004")
-	w.byHand(w.acknowledges("k003", newest["k003"].ID, checks.Forever))
+	w.byHand(acknowledges(w, "k003", newest["k003"].ID, checks.Forever))
 
 	name := func(s futurejobs.ListedAlert) string { return s.Key }
 	wanted := func(is func(alerts.Alert) bool) (keys []string) {
@@ -100,7 +100,7 @@ func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
 	for _, rule := range []*futurejobs.Rule{w.rule, other} {
-		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(rule, 1))); len(said) != 1 {
+		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, rule, 1))); len(said) != 1 {
 			t.Fatalf("said %d alerts", len(said))
 		}
 	}

@@ -16,7 +16,7 @@ func originsAreKept(t *testing.T, w *fixture) {
 	laden.State = []byte(`{"s":1}`)
 	with := begins(w.rule, laden)
 	plain.Event, with.Event = &event, &event
-	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(7, 9, plain, with, w.starting(w.rule, "hand", w.slot())))); got.Created != 3 {
+	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, plain, with, w.starting(w.rule, "hand", w.slot())))); got.Created != 3 {
 		t.Fatalf("created %d jobs of 3", got.Created)
 	}
 	for key, want := range map[string]alerts.Origin{"plain": alerts.OriginOf(at, 5000), "laden": alerts.OriginOf(at, 5000), "hand": 0} {

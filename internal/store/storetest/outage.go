@@ -16,7 +16,7 @@ import (
 )
 
 // met returns a hit of an outage: checks of a rule whose source does not answer.
-func (w *fixture) met(rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
+func met(w *fixture, rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
 	return futurejobs.OutageHit{
 		Held: w.held, RuleSet: w.set,
 		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
@@ -41,7 +41,7 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	var said []alerts.Alert
 	for range 5 {
 		all.Go(func() {
-			got, err := w.RecordOutage(w.ctx(), w.met(w.rule, 2))
+			got, err := w.RecordOutage(w.ctx(), met(w, w.rule, 2))
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, got...)
@@ -58,7 +58,7 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 		t.Errorf("in the outbox: %+v", waiting)
 	}
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(other, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, other, 1)))
 
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
@@ -94,16 +94,16 @@ func outagesCountWithinABound(t *testing.T, w *fixture) {
 		}
 		return o
 	}
-	if o := open(w.met(w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
+	if o := open(met(w, w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
 		t.Errorf("of %d due jobs %d are counted, and more: %v", len(due), o.Jobs, o.More)
 	}
-	if o := open(w.met(other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
+	if o := open(met(w, other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
 		t.Errorf("of two due jobs among %d, %d are counted, and more: %v", len(due), o.Jobs, o.More)
 	}
 }
 
 func outagesEndOnce(t *testing.T, w *fixture) {
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
 		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
@@ -118,7 +118,7 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	resumed := w.met(w.rule, 0)
+	resumed := met(w, w.rule, 0)
 	resumed.Again = 1
 	again := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed))
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job again
@@ -139,12 +139,12 @@ func outagesAreListed(t *testing.T, w *fixture) {
 		t.Helper()
 		return must[futurejobs.Page[futurejobs.ListedOutage]](t)(w.ListedOutages(w.ctx(), f))
 	}
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
 	over := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	_, _, err := w.CloseOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(other, 5)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, other, 5)))
 
 	all := list(futurejobs.Filter{}).Items
 	if len(all) != 2 || all[0].Rule != "other" || all[0].Jobs != 5 || !all[0].ClosedAt.IsZero() || all[0].Reason != "connection refused" {
@@ -172,7 +172,7 @@ func outagesAreListed(t *testing.T, w *fixture) {
 // deletionWaitsForTheEndOfAnOutage checks that a deletion waits for a running close of an outage, and that an outage
 // closed after it raises no alert.
 func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	var deleted error
 	said, ended, err := w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
@@ -185,7 +185,7 @@ func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
 	if !ended || len(said) != 1 || deleted == nil {
 		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(said), deleted)
 	}
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(w.rule, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 1)))
 	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
 	before := len(w.unpublished())
@@ -198,12 +198,12 @@ func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
 
 func outagesNeedTheFence(t *testing.T, w *fixture) {
 	deleted := w.save("deleted", "order")
-	stale := w.met(deleted, 1)
+	stale := met(w, deleted, 1)
 	must[int32](t)(w.Delete(w.ctx(), deleted.Name, rules.AnyVersion))
 	if _, err := w.RecordOutage(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("under old rules: %v", err)
 	}
-	lost := w.met(w.rule, 1)
+	lost := met(w, w.rule, 1)
 	for i := range lost.Held {
 		lost.Held[i].Epoch--
 	}

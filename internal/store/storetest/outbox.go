@@ -119,7 +119,7 @@ func outboxForgets(t *testing.T, w *fixture) {
 }
 
 // neighbours returns n keys of one shard.
-func (w *fixture) neighbours(n int) (keys []string, shard int16) {
+func neighbours(w *fixture, n int) (keys []string, shard int16) {
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprintf("n%05d", i)
 		if len(keys) == 0 {
@@ -133,7 +133,7 @@ func (w *fixture) neighbours(n int) (keys []string, shard int16) {
 }
 
 // waits checks that exactly these alerts are unpublished, and are counted.
-func (w *fixture) waits(when string, want []alerts.Alert) {
+func waits(w *fixture, when string, want []alerts.Alert) {
 	w.t.Helper()
 	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
 		w.t.Errorf("%s there wait (-want +got):\n%s", when, diff)
@@ -153,8 +153,8 @@ func idsOf(said []alerts.Alert) (ids []alerts.ID) {
 // outboxIsSentInParts checks that any part of a row can be sent: the unsent alerts stay, in order.
 func outboxIsSentInParts(t *testing.T, w *fixture) {
 	const some = 300 // more than fit into a row
-	keys, shard := w.neighbours(some)
-	since := w.told(keys...)
+	keys, shard := neighbours(w, some)
+	since := told(w, keys...)
 	left := w.unpublished()
 	if len(left) != some || !slices.IsSortedFunc(left, byShardAndID) {
 		t.Fatalf("%d alerts wait, want %d in order", len(left), some)
@@ -172,7 +172,7 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 		slices.Reverse(out) // in any order
 		for range 2 {
 			w.must(w.MarkPublished(w.ctx(), out))
-			w.waits(when, stay)
+			waits(w, when, stay)
 		}
 		left = stay
 	}
@@ -200,19 +200,19 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 
 // outboxIsMarkedLate checks that a node that marks all alerts that it read also removes those that another node left.
 func outboxIsMarkedLate(_ *testing.T, w *fixture) {
-	keys, _ := w.neighbours(3)
-	w.told(keys...)
+	keys, _ := neighbours(w, 3)
+	told(w, keys...)
 	read := w.unpublished()
 	w.must(w.MarkPublished(w.ctx(), read[1:2]))
 	w.must(w.MarkPublished(w.ctx(), read))
-	w.waits("after both,", nil)
+	waits(w, "after both,", nil)
 }
 
 // outboxIsMarkedByTwo checks that concurrent nodes remove the alerts that each of them sent, and no others.
 func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 400, 4
-	keys, _ := w.neighbours(some)
-	w.told(keys...)
+	keys, _ := neighbours(w, some)
+	told(w, keys...)
 	var left []alerts.Alert
 	sent := make([][]alerts.Alert, nodes)
 	for i, a := range w.unpublished() {
@@ -234,13 +234,13 @@ func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 		})
 	}
 	w.must(group.Wait())
-	w.waits("after all,", left)
+	waits(w, "after all,", left)
 }
 
 // outboxKeepsTheOrderOfDecisions checks that a later decision on a job is sent later, even if it is settled together
 // with others for an earlier slot.
 func outboxKeepsTheOrderOfDecisions(t *testing.T, w *fixture) {
-	keys, shard := w.neighbours(2)
+	keys, shard := neighbours(w, 2)
 	slot := w.slot()
 	w.start(slot, keys[0])
 	w.start(slot.Add(-time.Hour), keys[1]) // its check was undetermined

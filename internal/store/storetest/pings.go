@@ -20,13 +20,13 @@ import (
 )
 
 // address creates an address of a key of the fixture's rule, or its ping key.
-func (w *fixture) address(key string) (pings.Address, bool, error) {
+func address(w *fixture, key string) (pings.Address, bool, error) {
 	return w.CreatePingAddress(access.As(w.ctx(), ada), pings.Address{RuleID: w.rule.ID, Key: key, ID: uuid.NewString()}, false)
 }
 
 // pingDeeds returns the audit entries about ping addresses.
-func (w *fixture) pingDeeds() (said []string) {
-	for _, e := range w.entries(access.AuditFilter{Action: "ping.*"}) {
+func pingDeeds(w *fixture) (said []string) {
+	for _, e := range auditEntries(w, access.AuditFilter{Action: "ping.*"}) {
 		said = append(said, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
 	}
 	return said
@@ -34,15 +34,15 @@ func (w *fixture) pingDeeds() (said []string) {
 
 func addressesAreMadeOnce(t *testing.T, w *fixture) {
 	const odd = "a/b\\\x00☃"
-	first, made, err := w.address(odd)
+	first, made, err := address(w, odd)
 	if err != nil || !made || first.Rule != w.rule.Name || first.CreatedBy != ada.Name || first.CreatedAt.IsZero() {
 		t.Fatalf("made %t: %+v, %v", made, first, err)
 	}
-	again, made, err := w.address(odd)
+	again, made, err := address(w, odd)
 	if diff := cmp.Diff(first, again); diff != "" || made || err != nil {
 		t.Errorf("again, made %t, %v (-first +again):\n%s", made, err, diff)
 	}
-	all, made, err := w.address("")
+	all, made, err := address(w, "")
 	if err != nil || !made || !all.IsPingKey() {
 		t.Fatalf("the ping key: %+v, %v", all, err)
 	}
@@ -64,7 +64,7 @@ func addressesAreMadeOnce(t *testing.T, w *fixture) {
 		t.Errorf("of another key: %v", err)
 	}
 	want := []string{"ada ping.create rule/order-unshipped ping key", "ada ping.create rule/order-unshipped key " + odd}
-	if diff := cmp.Diff(want, w.pingDeeds()); diff != "" {
+	if diff := cmp.Diff(want, pingDeeds(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 }
@@ -75,7 +75,7 @@ func addressesAreRacedOnce(t *testing.T, w *fixture) {
 	var nodes sync.WaitGroup
 	for range 8 {
 		nodes.Go(func() {
-			a, created, err := w.address("a")
+			a, created, err := address(w, "a")
 			if err != nil {
 				t.Error(err)
 			}
@@ -94,7 +94,7 @@ func addressesAreRacedOnce(t *testing.T, w *fixture) {
 }
 
 func addressesTakeTurns(t *testing.T, w *fixture) {
-	first, _, err := w.address("a")
+	first, _, err := address(w, "a")
 	w.must(err)
 	second, made, err := w.CreatePingAddress(w.ctx(), pings.Address{RuleID: w.rule.ID, Key: "a", ID: uuid.NewString()}, true)
 	if err != nil || !made || second.ID == first.ID {
@@ -114,7 +114,7 @@ func addressesTakeTurns(t *testing.T, w *fixture) {
 		"deadman ping.delete rule/order-unshipped key a", "deadman ping.rotate rule/order-unshipped key a",
 		"ada ping.create rule/order-unshipped key a",
 	}
-	if diff := cmp.Diff(want, w.pingDeeds()); diff != "" {
+	if diff := cmp.Diff(want, pingDeeds(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 }
@@ -249,7 +249,7 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 // addressesGoWithTheirRule checks that a rule that was deleted long ago has no addresses left.
 func addressesGoWithTheirRule(t *testing.T, w *fixture) {
 	for i := range 3 {
-		if _, _, err := w.address(fmt.Sprint("k", i)); err != nil {
+		if _, _, err := address(w, fmt.Sprint("k", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // progress returns the stored progress of a topic.
-func (w *fixture) progress(topic string) (p store.Progress, ok bool) {
+func progress(w *fixture, topic string) (p store.Progress, ok bool) {
 	w.t.Helper()
 	for _, p := range must[[]store.Progress](w.t)(w.Progress(w.ctx())) {
 		if p.Topic == topic {
@@ -25,7 +25,7 @@ func (w *fixture) progress(topic string) (p store.Progress, ok bool) {
 }
 
 func progressIsMadeOnce(t *testing.T, w *fixture) {
-	seen, ok := w.progress("sweep")
+	seen, ok := progress(w, "sweep")
 	if ok {
 		t.Fatalf("a new database has %+v", seen)
 	}
@@ -45,7 +45,7 @@ func progressIsMadeOnce(t *testing.T, w *fixture) {
 			})
 		}
 		nodes.Wait()
-		now, ok := w.progress("sweep")
+		now, ok := progress(w, "sweep")
 		if wins.Load() != 1 || !ok || !now.Through.Equal(to) || now.Still {
 			t.Errorf("round %d: %d nodes moved it, and it is %+v", round, wins.Load(), now)
 		}
@@ -55,10 +55,10 @@ func progressIsMadeOnce(t *testing.T, w *fixture) {
 		t.Error("two topics are not two")
 	}
 	w.must(w.ForgetProgress(w.ctx(), "sweep"))
-	if _, ok := w.progress("sweep"); ok {
+	if _, ok := progress(w, "sweep"); ok {
 		t.Error("it is not forgotten")
 	}
-	if _, ok := w.progress("intake/S"); !ok {
+	if _, ok := progress(w, "intake/S"); !ok {
 		t.Error("another topic was forgotten")
 	}
 }
@@ -74,24 +74,24 @@ func progressStandsStill(t *testing.T, w *fixture) {
 		t.Error("what never began stands still")
 	}
 	must[bool](t)(w.Advance(w.ctx(), store.Progress{Topic: "sweep"}, w.slot()))
-	seen, _ := w.progress("sweep")
+	seen, _ := progress(w, "sweep")
 	for _, c := range []struct{ found, want int }{{0, 0}, {7, 7}, {3, 7}} {
 		noted, ok := still(seen, c.found)
-		if now, _ := w.progress("sweep"); !ok || now != noted || !now.Still || now.Late != c.want || !now.Through.Equal(w.slot()) {
+		if now, _ := progress(w, "sweep"); !ok || now != noted || !now.Still || now.Late != c.want || !now.Through.Equal(w.slot()) {
 			t.Errorf("after %d were found: %+v, %+v, want %d", c.found, noted, now, c.want)
 		}
 	}
 	if must[bool](t)(w.Advance(w.ctx(), seen, w.slot().Add(time.Minute))) {
 		t.Error("it went on, and nobody saw that it stood still")
 	}
-	seen, _ = w.progress("sweep")
+	seen, _ = progress(w, "sweep")
 	if !must[bool](t)(w.Advance(w.ctx(), seen, w.slot().Add(time.Minute))) {
 		t.Error("it does not go on")
 	}
 	if _, ok := still(seen, 9); ok {
 		t.Error("what went on stands still where it was")
 	}
-	if now, _ := w.progress("sweep"); now.Still || now.Late != 0 {
+	if now, _ := progress(w, "sweep"); now.Still || now.Late != 0 {
 		t.Errorf("it goes on and is %+v", now)
 	}
 }

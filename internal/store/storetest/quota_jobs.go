@@ -16,7 +16,7 @@ import (
 )
 
 // within bounds the pending jobs of the fixture's rule, as a node does.
-func (w *fixture) within(q *access.Quotas, most int64) {
+func within(w *fixture, q *access.Quotas, most int64) {
 	w.t.Helper()
 	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: most}}}, 0)
 	q.CountJobs()
@@ -29,7 +29,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	const most, clients = 12, 8
 	var q access.Quotas
 	w.BoundBy(&q)
-	w.within(&q, most)
+	within(w, &q, most)
 	var all sync.WaitGroup
 	for client := range clients {
 		all.Go(func() {
@@ -50,7 +50,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	}
 	all.Go(func() {
 		for range 20 {
-			w.within(&q, most)
+			within(w, &q, most)
 		}
 	})
 	all.Wait()
@@ -72,10 +72,10 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 }
 
 // turnedAway publishes a trigger that a quota refuses, and returns its dead letter.
-func (w *fixture) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
+func turnedAway(w *fixture, seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
 	w.t.Helper()
 	begins.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
-	got := must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), w.batch(seq-1, seq, begins)))
+	got := must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), batch(w, seq-1, seq, begins)))
 	if got.Refused != 1 || got.Created != 0 {
 		w.t.Fatalf("without room: %+v", got.EffectCounts)
 	}
@@ -83,10 +83,10 @@ func (w *fixture) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.De
 }
 
 // retry applies the event of a dead letter, late.
-func (w *fixture) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
+func retry(w *fixture, l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
 	event := l.Event
 	begins.Event, begins.Late = &event, true
-	return w.Apply(w.ctx(), w.again(l, begins))
+	return w.Apply(w.ctx(), again(w, l, begins))
 }
 
 // turnedAwayCase has the events between the refusal of a trigger and the retry of its dead letters, and the results of
@@ -102,17 +102,17 @@ type turnedAwayCase struct {
 // play refuses the trigger, from a sequence on, and retries it.
 func (c turnedAwayCase) play(t *testing.T, w *fixture, q *access.Quotas, key string, seq uint64) {
 	t.Helper()
-	w.within(q, 0)
+	within(w, q, 0)
 	var letters []futurejobs.DeadLetter
 	for range c.letters {
-		letters = append(letters, w.turnedAway(seq, c.begins(key)))
+		letters = append(letters, turnedAway(w, seq, c.begins(key)))
 		seq++
 	}
 	c.meanwhile(key)
-	w.within(q, 1000)
+	within(w, q, 1000)
 	var begun, ended int
 	for _, l := range letters {
-		got, err := w.retry(l, c.begins(key))
+		got, err := retry(w, l, c.begins(key))
 		w.must(err)
 		begun, ended = begun+got.Created, ended+got.Ended
 	}
@@ -129,10 +129,10 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	w.BoundBy(&q)
 	at, resolved := w.at, checks.Outcome("resolved")
 	end := func(key string, after time.Duration) futurejobs.Effect {
-		return w.asking(w.rule, key, at.Add(after), futurejobs.End{Outcome: resolved})
+		return asking(w, w.rule, key, at.Add(after), futurejobs.End{Outcome: resolved})
 	}
 	member := func(key, member string) futurejobs.Effect {
-		return w.asking(w.rule, key, at.Add(time.Second), gather(member, 0))
+		return asking(w, w.rule, key, at.Add(time.Second), gather(member, 0))
 	}
 	begins := func(key string) futurejobs.Effect {
 		j := w.job(w.rule, key, w.slot())
@@ -156,7 +156,7 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 			w.byHand(end(key, time.Second), end(key, 2*time.Second))
 		}, 1, 1, 1, false},
 		"again": {begins, func(key string) { // the quota allowed another trigger, and its job ended
-			w.within(&q, 1000)
+			within(w, &q, 1000)
 			w.byHand(begins(key))
 			w.byHand(end(key, time.Second))
 		}, 1, 1, 1, false},
@@ -172,7 +172,7 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	// A later trigger creates a job as usual.
 	later := begins("ended")
 	later.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: at.Add(time.Minute)}
-	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
+	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
 		t.Errorf("a later trigger: %+v", got.EffectCounts)
 	}
 }
@@ -183,17 +183,17 @@ func retriesMeetEnds(t *testing.T, w *fixture) {
 	w.BoundBy(&q)
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		w.within(&q, 0)
-		l := w.turnedAway(uint64(8+i), w.starting(w.rule, key, w.slot()))
-		w.within(&q, 1000)
+		within(w, &q, 0)
+		l := turnedAway(w, uint64(8+i), w.starting(w.rule, key, w.slot()))
+		within(w, &q, 1000)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if _, err := w.retry(l, w.starting(w.rule, key, w.slot())); err != nil {
+			if _, err := retry(w, l, w.starting(w.rule, key, w.slot())); err != nil {
 				t.Error(err)
 			}
 		})
 		both.Go(func() {
-			e := w.asking(w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
+			e := asking(w, w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
 			if _, err := w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{e}}); err != nil {
 				t.Error(err)
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 // quotas returns the quotas of all prefixes, without their times.
-func (w *fixture) quotas() []access.Quota {
+func quotas(w *fixture) []access.Quota {
 	w.t.Helper()
 	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx()))
 	for i := range all {
@@ -35,12 +35,12 @@ func (w *fixture) quotas() []access.Quota {
 func quotasAreKept(t *testing.T, w *fixture) {
 	same := func(what string, want ...access.Quota) {
 		t.Helper()
-		if diff := cmp.Diff(want, w.quotas(), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, quotas(w), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	same("at first")
-	token := w.token("acme")
+	token := newToken(w, "acme")
 	token.Prefix = "acme-"
 	w.must(w.InsertToken(w.ctx(), token))
 	same("of a token", access.Quota{Prefix: "acme-"})
@@ -60,7 +60,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 			t.Errorf("delete %q: %v, want ErrNoQuota", prefix, err)
 		}
 	}
-	again := w.token("again")
+	again := newToken(w, "again")
 	again.Prefix = "acme-"
 	w.must(w.InsertToken(w.ctx(), again))
 	w.must(w.DeleteQuota(by, "acme-"))
@@ -69,7 +69,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 		"ada quota.set quota/acme- rules 3; job_bytes 5; event_bytes 6; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
 	}
-	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Action: "quota.*"})); diff != "" {
+	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Action: "quota.*"})); diff != "" {
 		t.Errorf("the audit (-want +got):\n%s", diff)
 	}
 }
@@ -195,7 +195,7 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	seq := uint64(7)
 	play := func(key string, ask futurejobs.Action) futurejobs.ApplyResult {
 		t.Helper()
-		e := w.asking(w.rule, key, w.at, ask)
+		e := asking(w, w.rule, key, w.at, ask)
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq + 1, At: w.at, Data: []byte(`{}`)}
 		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
 		seq++
@@ -273,7 +273,7 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 }
 
 func alertsAreWithheld(t *testing.T, w *fixture) {
-	since := w.told("a", "b")
+	since := told(w, "a", "b")
 	waits := w.unpublished()
 	if len(waits) != 2 {
 		t.Fatalf("%d alerts wait", len(waits))
@@ -318,13 +318,13 @@ func alertsAreWithheld(t *testing.T, w *fixture) {
 // alertsArePublishedAgain checks that republished alerts have their earlier state, even if a part of a row of the
 // outbox is published.
 func alertsArePublishedAgain(t *testing.T, w *fixture) {
-	keys, shard := w.neighbours(4)
-	since := w.told(keys...)
+	keys, shard := neighbours(w, 4)
+	since := told(w, keys...)
 	waits := w.unpublished()
 	w.must(w.Withhold(w.ctx(), waits[1:3]))
 	w.must(w.MarkPublished(w.ctx(), waits))
-	w.republish(since, 4)
-	w.told("new")
+	republish(w, since, 4)
+	told(w, "new")
 	was := make(map[alerts.ID]alerts.Again)
 	for {
 		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
@@ -358,7 +358,7 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 		t.Errorf("%d new alerts", len(was))
 	}
 	// Once more: withheld alerts now count as published.
-	w.republish(since, 4)
+	republish(w, since, 4)
 	for _, a := range w.unpublished() {
 		if a.Again == alerts.WasWithheld {
 			t.Errorf("alert %s is still withheld", a.ID)
@@ -376,7 +376,7 @@ func tenantOf(rule string) string {
 
 // lettersAreCappedByTenant checks that a tenant with many rules does not displace the older bodies of another tenant.
 func lettersAreCappedByTenant(t *testing.T, w *fixture) {
-	b := w.batch(7, 27)
+	b := batch(w, 7, 27)
 	letter := func(rule string, seq uint64, size int) {
 		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
 			Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad",
@@ -411,7 +411,7 @@ func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
 	data := bytes.Repeat([]byte("x"), size)
 	seq := uint64(7)
 	write := func(rule string, n int) {
-		b := w.batch(seq, seq+uint64(n))
+		b := batch(w, seq, seq+uint64(n))
 		for i := range n {
 			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
 				Event: futurejobs.Event{Stream: "ORDERS", Seq: seq + 1 + uint64(i), Data: data}, Rule: rule, Reason: "bad",
@@ -446,7 +446,7 @@ func earlyIsCappedByTenant(t *testing.T, w *fixture) {
 			w.rule = w.save(name, "order")
 		}
 		for i := range 6 {
-			w.byHand(w.happening(fmt.Sprint(i), w.slot(), time.Hour+time.Duration(i)*time.Minute))
+			w.byHand(happening(w, fmt.Sprint(i), w.slot(), time.Hour+time.Duration(i)*time.Minute))
 		}
 	}
 	const much = 1 << 20

@@ -21,10 +21,10 @@ type binding struct {
 func (w *fixture) binding() binding {
 	w.t.Helper()
 	b := binding{created: w.slot().Add(-time.Hour)}
-	_, err := w.Apply(w.ctx(), w.batch(7, 30))
+	_, err := w.Apply(w.ctx(), batch(w, 7, 30))
 	w.must(err)
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 30, w.slot()))
-	w.stream("ORDERS", b.created)
+	stream(w, "ORDERS", b.created)
 	save := func(name string, reads ...rules.StreamBinding) rules.RuleVersion {
 		return must[rules.RuleVersion](w.t)(w.Save(w.ctx(), rules.RuleVersion{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
 	}
@@ -35,16 +35,16 @@ func (w *fixture) binding() binding {
 }
 
 // stream sets the creation time of a stream in its cursor.
-func (w *fixture) stream(name string, created time.Time) {
+func stream(w *fixture, name string, created time.Time) {
 	w.t.Helper()
-	old := w.cursor(name)
+	old := cursor(w, name)
 	to := old
 	to.StreamCreatedAt = created
 	w.must(w.ResetCursor(w.ctx(), old, to))
 }
 
 // readsOf returns the reads of each version of a rule.
-func (w *fixture) readsOf(name string) map[int32][]rules.StreamBinding {
+func readsOf(w *fixture, name string) map[int32][]rules.StreamBinding {
 	w.t.Helper()
 	reads := map[int32][]rules.StreamBinding{}
 	for _, v := range must[[]rules.RuleVersion](w.t)(w.Named(w.ctx(), name)) {
@@ -56,7 +56,7 @@ func (w *fixture) readsOf(name string) map[int32][]rules.StreamBinding {
 // streamsGoBackForWhatIsNew checks that a stream moves back for new reads, and that no rule receives an event twice.
 func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	b := w.binding()
-	last := w.cursor("ORDERS").LastAt
+	last := cursor(w, "ORDERS").LastAt
 	revision := must[int64](t)(w.Revision(w.ctx()))
 	fresh := rules.StreamBinding{
 		Subject: "b", Stream: "ORDERS", From: 12, At: w.slot(), CreatedAt: b.created, Given: []rules.CopiedFrom{{Stream: "OLD", Through: 8}},
@@ -64,15 +64,15 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	kept := rules.StreamBinding{Subject: "c", Stream: "ORDERS", From: 30}
 	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.StreamBinding{2: {fresh, kept}}))
 
-	c := w.cursor("ORDERS")
+	c := cursor(w, "ORDERS")
 	if c.LastSeq != 12 || !c.LastAt.IsZero() || !c.ReadThrough.IsZero() || !c.StreamCreatedAt.Equal(b.created) {
 		t.Errorf("the stream is read from %+v, want from 12, and nothing known to be read through", c)
 	}
 	want := map[int32][]rules.StreamBinding{1: {{Subject: "b", Stream: "OLD", From: 3}}, 2: {fresh, kept}}
-	if diff := cmp.Diff(want, w.readsOf("goes")); diff != "" {
+	if diff := cmp.Diff(want, readsOf(w, "goes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, w.readsOf("stays")); diff != "" {
+	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, readsOf(w, "stays")); diff != "" {
 		t.Errorf("a rule that begins later (-want +got):\n%s", diff)
 	}
 	if now := must[int64](t)(w.Revision(w.ctx())); now != revision+1 {
@@ -80,17 +80,17 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	}
 
 	// Ingest advances to 20, and another subject is found at 10.
-	apply := w.batch(12, 20)
+	apply := batch(w, 12, 20)
 	apply.RuleSet = revision + 1
 	_, err := w.Apply(w.ctx(), apply)
 	w.must(err)
 	again := rules.StreamBinding{Subject: "d", Stream: "ORDERS", From: 10, At: w.slot(), CreatedAt: b.created}
 	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.StreamBinding{2: {fresh, kept, again}}))
 	fresh.From, fresh.At = 20, later(last, fresh.At)
-	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, w.readsOf("goes")[2]); diff != "" {
+	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, readsOf(w, "goes")[2]); diff != "" {
 		t.Errorf("what was applied after it went back (-want +got):\n%s", diff)
 	}
-	if c := w.cursor("ORDERS"); c.LastSeq != 10 {
+	if c := cursor(w, "ORDERS"); c.LastSeq != 10 {
 		t.Errorf("the stream is read from %d, want 10", c.LastSeq)
 	}
 }
@@ -105,7 +105,7 @@ func later(a, b time.Time) time.Time {
 // streamsBeginWhereTheyAreBound checks that a stream without readers is read from the start of the rules' reads.
 func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 	b := w.binding()
-	w.stream("OLD", b.created.Add(-time.Hour)) // another stream of the same name
+	stream(w, "OLD", b.created.Add(-time.Hour)) // another stream of the same name
 	for _, name := range []string{"stays", "goes"} {
 		revision := must[int64](t)(w.Revision(w.ctx()))
 		reads := map[int32][]rules.StreamBinding{b.goes.Version: {}}
@@ -121,10 +121,10 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 		{Subject: "b", Stream: "OLD", From: 40, At: w.slot(), CreatedAt: b.created},
 		{Subject: "b", Stream: "NEW", From: 50, At: w.slot(), CreatedAt: b.created},
 	}}))
-	if c := w.cursor("OLD"); c.LastSeq != 40 || !c.StreamCreatedAt.Equal(b.created) {
+	if c := cursor(w, "OLD"); c.LastSeq != 40 || !c.StreamCreatedAt.Equal(b.created) {
 		t.Errorf("a stream that nobody read any more: %+v", c)
 	}
-	if c := w.cursor("NEW"); c.LastSeq != 50 {
+	if c := cursor(w, "NEW"); c.LastSeq != 50 {
 		t.Errorf("a stream that nobody ever read: %+v", c)
 	}
 }
@@ -136,7 +136,7 @@ func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
 	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.StreamBinding{2: {
 		{Subject: "b", Stream: "ORDERS", From: 40, At: w.slot(), CreatedAt: b.created},
 	}}))
-	if c := w.cursor("ORDERS"); c.LastSeq != 30 || !c.ReadThrough.IsZero() {
+	if c := cursor(w, "ORDERS"); c.LastSeq != 30 || !c.ReadThrough.IsZero() {
 		t.Errorf("the stream is read from %+v, want from 30, and nothing known to be read through", c)
 	}
 }
@@ -152,11 +152,11 @@ func rebindsLoseToChanges(t *testing.T, w *fixture) {
 		}
 	}
 	w.set = revision
-	w.refuses(rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
+	refuses(w, rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
 	w.must(w.Pause(w.ctx(), "goes", true))
 	w.set = must[int64](t)(w.Revision(w.ctx()))
-	w.refuses(rules.ErrConflict, rebind(revision, b.created))
-	if c := w.cursor("ORDERS"); c.LastSeq != 30 {
+	refuses(w, rules.ErrConflict, rebind(revision, b.created))
+	if c := cursor(w, "ORDERS"); c.LastSeq != 30 {
 		t.Errorf("the stream is read from %d", c.LastSeq)
 	}
 	revision = must[int64](t)(w.Revision(w.ctx()))
@@ -194,7 +194,7 @@ func rebindsLoseToEachOther(t *testing.T, w *fixture) {
 		if won < 0 {
 			t.Fatalf("round %d: %v, want one that is bound", round, errs)
 		}
-		if got := w.readsOf("goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
+		if got := readsOf(w, "goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
 			t.Errorf("round %d: the rule reads %v, and client %d has bound it", round, got, won)
 		}
 		if after := must[int64](t)(w.Revision(w.ctx())); after != revision+1 {

@@ -17,7 +17,7 @@ import (
 
 // told settles a decision with an alert about each key, publishes nothing, and returns the database's time before the
 // decisions.
-func (w *fixture) told(keys ...string) (since time.Time) {
+func told(w *fixture, keys ...string) (since time.Time) {
 	w.t.Helper()
 	since = must[time.Time](w.t)(w.Now(w.ctx()))
 	for later := since; !later.After(since); { // no earlier decision has the same instant
@@ -40,13 +40,13 @@ func (w *fixture) told(keys ...string) (since time.Time) {
 
 func alertsAreRepublished(t *testing.T, w *fixture) {
 	shop := w.rule
-	w.told("a")
+	told(w, "a")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	since := w.told("b", "c")
+	since := told(w, "b", "c")
 	w.rule = w.save("other", "order")
-	w.told("d")
+	told(w, "d")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	w.told("waits")
+	told(w, "waits")
 
 	all := futurejobs.Filter{After: since}
 	of := futurejobs.Filter{After: since, Rule: shop.Name}
@@ -82,7 +82,7 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 	}
 	at := since.Format(time.RFC3339)
 	want := []string{"ada alert.republish rule/" + shop.Name + " alerts decided since " + at + ": 2", "ada alert.republish alerts alerts decided since " + at + ": 1"}
-	if diff := cmp.Diff(want, w.audited(access.AuditFilter{Action: "alert.republish"})); diff != "" {
+	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Action: "alert.republish"})); diff != "" {
 		t.Error(diff)
 	}
 	for _, ask := range []func(futurejobs.Filter) error{
@@ -99,10 +99,10 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 // once.
 func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 	const some = 10_200
-	keys, _ := w.neighbours(some)
-	since := w.told(keys...)
+	keys, _ := neighbours(w, some)
+	since := told(w, keys...)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	w.republish(since, some)
+	republish(w, since, some)
 	seen := make(map[alerts.ID]bool)
 	for _, a := range w.unpublished() {
 		seen[a.ID] = true
@@ -113,7 +113,7 @@ func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 }
 
 // republish requests alerts to be published again.
-func (w *fixture) republish(since time.Time, want int64) {
+func republish(w *fixture, since time.Time, want int64) {
 	w.t.Helper()
 	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != want || err != nil {
 		w.t.Fatalf("%d are published again, want %d: %v", n, want, err)
@@ -121,7 +121,7 @@ func (w *fixture) republish(since time.Time, want int64) {
 }
 
 // decideAt settles a decision about a key with an alert of a slot, and returns the alert's id.
-func (w *fixture) decideAt(slot time.Time, key string) alerts.ID {
+func decideAt(w *fixture, slot time.Time, key string) alerts.ID {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.CheckCount = j.NextCheckAt.Add(time.Minute), j.CheckCount+1
@@ -131,7 +131,7 @@ func (w *fixture) decideAt(slot time.Time, key string) alerts.ID {
 }
 
 // sent publishes the alerts of a shard, up to limit at a time, and returns their ids in order.
-func (w *fixture) sent(shard int16, limit int) (ids []alerts.ID) {
+func sent(w *fixture, shard int16, limit int) (ids []alerts.ID) {
 	w.t.Helper()
 	for {
 		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
@@ -147,24 +147,24 @@ func (w *fixture) sent(shard int16, limit int) (ids []alerts.ID) {
 // unpublished and new ones.
 func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	since := must[time.Time](t)(w.Now(w.ctx()))
-	keys, shard := w.neighbours(1)
+	keys, shard := neighbours(w, 1)
 	slot := w.slot()
 	w.start(slot, keys...)
 	var want []alerts.ID
-	decide := func(slot time.Time) { want = append(want, w.decideAt(slot, keys[0])) }
+	decide := func(slot time.Time) { want = append(want, decideAt(w, slot, keys[0])) }
 	decide(slot)
 	decide(slot.Add(-2 * time.Hour)) // its id is less than that of the decision before
 	decide(slot.Add(-time.Hour))
-	if diff := cmp.Diff(want, w.sent(shard, 10)); diff != "" {
+	if diff := cmp.Diff(want, sent(w, shard, 10)); diff != "" {
 		t.Fatalf("at first (-want +got):\n%s", diff)
 	}
 	decide(slot.Add(time.Hour)) // unpublished
 	for _, limit := range []int{1, 2, 10} {
 		for range 2 {
-			w.republish(since, int64(len(want)-1))
+			republish(w, since, int64(len(want)-1))
 		}
 		decide(slot.Add(-3 * time.Hour))
-		if diff := cmp.Diff(want, w.sent(shard, limit)); diff != "" {
+		if diff := cmp.Diff(want, sent(w, shard, limit)); diff != "" {
 			t.Errorf("%d at a time (-want +got):\n%s", limit, diff)
 		}
 		decide(slot.Add(2 * time.Hour))
@@ -175,11 +175,11 @@ func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 // back once.
 func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 1000, 4
-	keys, shard := w.neighbours(some)
-	since := w.told(keys...)
+	keys, shard := neighbours(w, some)
+	since := told(w, keys...)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	for range 3 {
-		w.republish(since, some)
+		republish(w, since, some)
 		var group errgroup.Group
 		for range nodes {
 			group.Go(func() error {
@@ -198,7 +198,7 @@ func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 // alertsArePutBackBesideWhatIsLeft checks that alerts of one instant are put back beside those that are still
 // unpublished since the last time.
 func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *fixture) {
-	keys, shard := w.neighbours(3)
+	keys, shard := neighbours(w, 3)
 	w.start(w.slot(), keys...)
 	decisions := []futurejobs.Decision{w.over(w.one(keys[0])), w.over(w.one(keys[1])), w.over(w.one(keys[2]))}
 	since := decisions[0].Alerts[0].DecidedAt
@@ -206,11 +206,11 @@ func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *fixture) {
 		decisions[i].Alerts[0].DecidedAt = since
 	}
 	w.settle(decisions...)
-	all := w.sent(shard, 10)
-	w.republish(since, 3)
+	all := sent(w, shard, 10)
+	republish(w, since, 3)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1])) // its row keeps the key that it was written with
-	w.republish(since, 1)
-	if diff := cmp.Diff(all, w.sent(shard, 1)); diff != "" {
+	republish(w, since, 1)
+	if diff := cmp.Diff(all, sent(w, shard, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

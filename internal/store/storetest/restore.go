@@ -51,7 +51,7 @@ func theMarkMoves(t *testing.T, w *fixture) {
 }
 
 // strange returns an alert of the stream that the database does not have.
-func (w *fixture) strange(key string, said time.Time) alerts.Alert {
+func strange(w *fixture, key string, said time.Time) alerts.Alert {
 	return alerts.Alert{
 		ID:   alerts.Decision{Origin: alerts.OriginOf(w.slot(), 1), RuleID: w.rule.ID, Rule: w.rule.Name, Key: key, Status: alerts.Firing, At: said}.ID(),
 		Rule: w.rule.Name, RuleVersion: 1, Entity: w.rule.Entity, Key: key, DecidedAt: said,
@@ -68,7 +68,7 @@ func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	w.settle(w.later(w.one("a"), w.slot().Add(2*time.Hour)))
 	before := w.one("a")
-	strange := w.strange("a", before.NextCheckAt.Add(-time.Minute))
+	strange := strange(w, "a", before.NextCheckAt.Add(-time.Minute))
 	unknown := must[[]alerts.Alert](t)(w.Unknown(w.ctx(), []alerts.Alert{strange, {ID: before.Alerts[0], Entity: w.rule.Entity, Key: "a"}}))
 	if len(unknown) != 1 || unknown[0].ID != strange.ID {
 		t.Fatalf("unknown are %+v", unknown)
@@ -97,7 +97,7 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	since := w.slot()
 	w.start(since, "younger") // it started after the alert was raised
 	for _, key := range []string{"nobody", "younger"} {
-		strange := w.strange(key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
+		strange := strange(w, key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
 		closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since}))
 		if closing == nil || closing.Status != alerts.Resolved || closing.Rule != w.rule.Name || closing.Key != key || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
 			t.Fatalf("%s: closed by %+v", key, closing)
@@ -118,7 +118,7 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 // unknownAlertsOfOtherRulesAreClosed checks that no alert of a missing rule is raised: the node closes its alerts under
 // its own rule.
 func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *fixture) {
-	strange := w.strange("a", w.slot())
+	strange := strange(w, "a", w.slot())
 	strange.Rule = "unknown"
 	closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()}))
 	if closing == nil || closing.Rule != alerts.SystemRule || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {

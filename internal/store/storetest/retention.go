@@ -10,7 +10,7 @@ import (
 )
 
 // prune deletes rows older than d; a negative d reaches into the future.
-func (w *fixture) prune(d time.Duration) store.Pruned {
+func prune(w *fixture, d time.Duration) store.Pruned {
 	w.t.Helper()
 	return must[store.Pruned](w.t)(w.Prune(w.ctx(), store.Retention{History: d, Alerts: d, DeadLetters: d}))
 }
@@ -19,29 +19,29 @@ func retentionPrunes(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	letters := w.batch(7, 8)
+	letters := batch(w, 7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), letters))
 
-	if got := w.prune(time.Hour); got != (store.Pruned{}) {
+	if got := prune(w, time.Hour); got != (store.Pruned{}) {
 		t.Errorf("pruned what is young: %+v", got)
 	}
 	if got := must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{})); got != (store.Pruned{}) {
 		t.Errorf("pruned though told to keep for ever: %+v", got)
 	}
-	if got, want := w.prune(-3*futurejobs.Day), (store.Pruned{History: 2, Alerts: 2, DeadLetters: 1}); got != want {
+	if got, want := prune(w, -3*futurejobs.Day), (store.Pruned{History: 2, Alerts: 2, DeadLetters: 1}); got != want {
 		t.Errorf("pruned %+v, want %+v", got, want)
 	}
 	if len(w.ended()) != 0 || len(pages(t, futurejobs.Filter{}, w.Alerts)) != 0 || len(pages(t, futurejobs.Filter{}, w.DeadLetters)) != 0 {
 		t.Error("something is left")
 	}
-	w.balances(3)
+	balances(w, 3)
 	w.start(w.slot(), "d") // the table of today still exists, or the default
 	w.settle(w.over(w.one("d")))
 	if len(w.ended()) != 1 {
 		t.Error("nothing can be archived any more")
 	}
-	w.balances(4)
+	balances(w, 4)
 }
 
 func retentionKeepsWhatIsUnpublished(t *testing.T, w *fixture) {
@@ -49,7 +49,7 @@ func retentionKeepsWhatIsUnpublished(t *testing.T, w *fixture) {
 	w.settle(w.over(w.one("a")), w.over(w.one("b")))
 	waiting := w.unpublished()
 	w.must(w.MarkPublished(w.ctx(), waiting[1:]))
-	if got := w.prune(-3 * futurejobs.Day); got.Alerts != 1 {
+	if got := prune(w, -3*futurejobs.Day); got.Alerts != 1 {
 		t.Errorf("pruned %d alerts, want the one that is published", got.Alerts)
 	}
 	if left := w.unpublished(); len(left) != 1 || left[0].ID != waiting[0].ID {
@@ -67,7 +67,7 @@ func gaugesCount(t *testing.T, w *fixture) {
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1]))
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour)
 	w.settle(w.later(w.one("c"), past))
-	letters := w.batch(7, 8)
+	letters := batch(w, 7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), letters))
 	got := gauges()

@@ -35,7 +35,7 @@ func rulesAreSaved(t *testing.T, w *fixture) {
 	if v1.SavedBy != access.NodeItself || v2.SavedBy != ada.Name {
 		t.Errorf("saved by %q, then by %q", v1.SavedBy, v2.SavedBy)
 	}
-	if c := w.cursor("PAY"); c.LastSeq != 4 {
+	if c := cursor(w, "PAY"); c.LastSeq != 4 {
 		t.Errorf("the stream is read from %d, want the earliest", c.LastSeq)
 	}
 	revision, loaded, err := w.Load(w.ctx())
@@ -69,7 +69,7 @@ func versionsArePruned(t *testing.T, w *fixture) {
 		versions[next.Version] = next
 	}
 	w.byHand(w.starting(versions[3], "a", w.slot()))
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), w.met(versions[4], 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, versions[4], 1)))
 	if n := prune(); n != 0 {
 		t.Errorf("%d versions went that events may be for", n)
 	}
@@ -124,14 +124,14 @@ func changesAreLoadedAlone(t *testing.T, w *fixture) {
 }
 
 func rulesKeepTheirEntity(_ *testing.T, w *fixture) {
-	w.refuses(rules.ErrEntityChanged, func() error {
+	refuses(w, rules.ErrEntityChanged, func() error {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 }
 
 // refuses fails the test unless a change of the rules fails with the given error and changes nothing.
-func (w *fixture) refuses(reason error, change func() error) {
+func refuses(w *fixture, reason error, change func() error) {
 	w.t.Helper()
 	before, were, err := w.Load(w.ctx())
 	w.must(err)
@@ -162,11 +162,11 @@ func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
 	for _, change := range []func() error{
 		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
 	} {
-		w.refuses(rules.ErrConflict, change)
+		refuses(w, rules.ErrConflict, change)
 	}
-	w.refuses(futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
-	w.refuses(futurejobs.ErrNotFound, remove("new", 1))
-	w.refuses(futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
+	refuses(w, futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
+	refuses(w, futurejobs.ErrNotFound, remove("new", 1))
+	refuses(w, futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
 
 	// Of concurrent changes of the same version, one succeeds.
 	var wins atomic.Int32
@@ -230,7 +230,7 @@ func rulesAreHalted(t *testing.T, w *fixture) {
 	if err := w.Halt(w.ctx(), w.rule.Name, 2, "another version"); !errors.Is(err, rules.ErrConflict) {
 		t.Errorf("of another version: %v", err)
 	}
-	w.refuses404(func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	refuses404(w, func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
 	if resumed := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
 		t.Errorf("resumed: %+v", resumed)
 	}
@@ -261,12 +261,12 @@ func rulesAreDeleted(t *testing.T, w *fixture) {
 	if v := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
 		t.Errorf("a version of it: %+v", v)
 	}
-	w.refuses404(func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
-	w.refuses404(func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
-	w.leftOf(w.rule.ID)
-	w.purge(w.rule)
-	w.leftOf()
-	w.leftOf() // and again, now that it is marked as purged
+	refuses404(w, func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
+	refuses404(w, func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
+	leftOf(w, w.rule.ID)
+	purge(w, w.rule)
+	leftOf(w)
+	leftOf(w) // and again, now that it is marked as purged
 	if len(w.all()) != 1 || len(w.unpublished()) != 0 {
 		t.Errorf("%d jobs and %d alerts, want the other rule's job alone", len(w.all()), len(w.unpublished()))
 	}
@@ -275,10 +275,10 @@ func rulesAreDeleted(t *testing.T, w *fixture) {
 			t.Errorf("history: %+v", e)
 		}
 	}
-	w.balances(4)
+	balances(w, 4)
 }
 
-func (w *fixture) refuses404(change func() error) {
+func refuses404(w *fixture, change func() error) {
 	w.t.Helper()
 	if err := change(); !errors.Is(err, futurejobs.ErrNotFound) {
 		w.t.Errorf("%v, want ErrNotFound", err)
@@ -286,7 +286,7 @@ func (w *fixture) refuses404(change func() error) {
 }
 
 // leftOf fails the test unless exactly these deleted rules have jobs.
-func (w *fixture) leftOf(want ...int32) {
+func leftOf(w *fixture, want ...int32) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
 		w.t.Errorf("deleted rules with jobs (-want +got):\n%s", diff)
@@ -294,7 +294,7 @@ func (w *fixture) leftOf(want ...int32) {
 }
 
 // purge ends the jobs of a deleted rule, two at a time.
-func (w *fixture) purge(rule *futurejobs.Rule) {
+func purge(w *fixture, rule *futurejobs.Rule) {
 	w.t.Helper()
 	for {
 		jobs := must[[]futurejobs.Job](w.t)(w.JobsOf(w.ctx(), rule.ID, futurejobs.Ref{}, 2))
@@ -337,7 +337,7 @@ func namesComeBack(t *testing.T, w *fixture) {
 	if said := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(said) != 1 || said[0].RuleID != w.rule.ID {
 		t.Errorf("alerts: %+v", said)
 	}
-	w.leftOf(w.rule.ID)
+	leftOf(w, w.rule.ID)
 }
 
 // deletedRulesSayNothing checks that no alert of a rule is decided once its deletion is committed, even with settles in
@@ -436,7 +436,7 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 // rulesBeginBehindWhatWasApplied checks that a rule does not read events that were applied during its save.
 func rulesBeginBehindWhatWasApplied(t *testing.T, w *fixture) {
 	last := w.slot()
-	_, err := w.Apply(w.ctx(), w.batch(7, 30))
+	_, err := w.Apply(w.ctx(), batch(w, 7, 30))
 	w.must(err)
 	for _, c := range []struct{ is, want rules.StreamBinding }{
 		{rules.StreamBinding{Stream: "ORDERS", From: 20, At: last.Add(-time.Hour)}, rules.StreamBinding{Stream: "ORDERS", From: 30, At: last}},

@@ -42,7 +42,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 		w.rule.ID: {Waiting: 2, Alerting: 1, Undetermined: 1, GaveUp: 1, NextCheckAt: slot.Add(3 * time.Hour)},
 		other.ID:  {Waiting: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
-	w.byHand(w.asking(other, "p", time.Time{}, futurejobs.Pause{}))
+	w.byHand(asking(w, other, "p", time.Time{}, futurejobs.Pause{}))
 	if got := must[map[int32]futurejobs.RuleJobs](t)(w.RuleJobs(w.ctx())); got[other.ID].Waiting != 1 || !got[other.ID].NextCheckAt.IsZero() || got[none.ID] != (futurejobs.RuleJobs{}) {
 		t.Errorf("while time stands still: %+v", got)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // session returns a new session of a token, created at the start of the fixture's slots.
-func (w *fixture) session(of access.Token) access.Session {
+func session(w *fixture, of access.Token) access.Session {
 	w.t.Helper()
 	id := must[uuid.UUID](w.t)(uuid.NewV7())
 	var hash [32]byte
@@ -25,17 +25,17 @@ func (w *fixture) session(of access.Token) access.Session {
 }
 
 // beginSession stores a session of a token.
-func (w *fixture) beginSession(of access.Token) access.Session {
+func beginSession(w *fixture, of access.Token) access.Session {
 	w.t.Helper()
-	s := w.session(of)
+	s := session(w, of)
 	w.must(w.InsertSession(w.ctx(), s))
 	return s
 }
 
 func sessionsAreKept(t *testing.T, w *fixture) {
-	token := w.insert("ann")
-	first := w.beginSession(token)
-	odd := w.session(token)
+	token := insert(w, "ann")
+	first := beginSession(w, token)
+	odd := session(w, token)
 	odd.Addr, odd.UserAgent = "a\\\x00\xff", "\x00☃"
 	odd.LastUsedAt, odd.ExpiresAt = w.at.Add(time.Microsecond), w.at.Add(2*time.Microsecond)
 	w.must(w.InsertSession(w.ctx(), odd))
@@ -58,15 +58,15 @@ func sessionsAreKept(t *testing.T, w *fixture) {
 			t.Errorf("token %q: %v, want ErrNotFound", id, err)
 		}
 	}
-	entries := w.entries(access.AuditFilter{Action: "session.create"})
+	entries := auditEntries(w, access.AuditFilter{Action: "session.create"})
 	if len(entries) != 2 || entries[1].Object != "session/"+first.ID || entries[1].Detail != "token ann" {
 		t.Errorf("the audit says %+v", entries)
 	}
 }
 
 func sessionsAreEnded(t *testing.T, w *fixture) {
-	token := w.insert("ann")
-	ends, stays := w.beginSession(token), w.beginSession(token)
+	token := insert(w, "ann")
+	ends, stays := beginSession(w, token), beginSession(w, token)
 	w.must(w.EndSession(w.ctx(), ends.ID))
 	for _, id := range []string{ends.ID, token.ID, "", "%", "a\x00\xff"} {
 		if err := w.EndSession(w.ctx(), id); !errors.Is(err, access.ErrNoSession) {
@@ -76,15 +76,15 @@ func sessionsAreEnded(t *testing.T, w *fixture) {
 	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	entries := w.entries(access.AuditFilter{Action: "session.revoke"})
+	entries := auditEntries(w, access.AuditFilter{Action: "session.revoke"})
 	if len(entries) != 1 || entries[0].Object != "session/"+ends.ID || entries[0].Detail != "token id "+token.ID {
 		t.Errorf("the audit says %+v", entries)
 	}
 }
 
 func sessionsEndWithTheirToken(t *testing.T, w *fixture) {
-	gone, other := w.insert("gone"), w.insert("other")
-	of, stays := w.beginSession(gone), w.beginSession(other)
+	gone, other := insert(w, "gone"), insert(w, "other")
+	of, stays := beginSession(w, gone), beginSession(w, other)
 	w.must(w.RevokeToken(w.ctx(), "gone", w.at))
 	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -92,21 +92,21 @@ func sessionsEndWithTheirToken(t *testing.T, w *fixture) {
 	if _, err := w.SessionByHash(w.ctx(), of.Hash); !errors.Is(err, access.ErrNoSession) {
 		t.Errorf("a session of a revoked token: %v, want ErrNoSession", err)
 	}
-	if err := w.InsertSession(w.ctx(), w.session(gone)); !errors.Is(err, access.ErrNotFound) {
+	if err := w.InsertSession(w.ctx(), session(w, gone)); !errors.Is(err, access.ErrNotFound) {
 		t.Errorf("a new session of a revoked token: %v, want ErrNotFound", err)
 	}
-	if err := w.InsertSession(w.ctx(), w.session(access.Token{ID: "x"})); !errors.Is(err, access.ErrNotFound) {
+	if err := w.InsertSession(w.ctx(), session(w, access.Token{ID: "x"})); !errors.Is(err, access.ErrNotFound) {
 		t.Errorf("a session of no token: %v, want ErrNotFound", err)
 	}
-	if n := len(w.entries(access.AuditFilter{Action: "session.create"})); n != 2 {
+	if n := len(auditEntries(w, access.AuditFilter{Action: "session.create"})); n != 2 {
 		t.Errorf("the audit has %d new sessions, want 2", n)
 	}
 	// An expired token frees its name, and its sessions do not belong to the next token.
-	old := w.token("again")
+	old := newToken(w, "again")
 	old.ExpiresAt = w.at.Add(time.Hour)
 	w.must(w.InsertToken(w.ctx(), old))
-	w.beginSession(old)
-	next := w.token("again")
+	beginSession(w, old)
+	next := newToken(w, "again")
 	next.CreatedAt = old.ExpiresAt
 	w.must(w.InsertToken(w.ctx(), next))
 	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
@@ -115,7 +115,7 @@ func sessionsEndWithTheirToken(t *testing.T, w *fixture) {
 }
 
 func sessionsAreTouchedForward(t *testing.T, w *fixture) {
-	s := w.beginSession(w.insert("ann"))
+	s := beginSession(w, insert(w, "ann"))
 	for _, touch := range []struct{ at, want time.Time }{
 		{w.at.Add(time.Minute), w.at.Add(time.Minute)},
 		{w.at.Add(time.Second), w.at.Add(time.Minute)},
@@ -129,9 +129,9 @@ func sessionsAreTouchedForward(t *testing.T, w *fixture) {
 }
 
 func sessionsAreForgotten(t *testing.T, w *fixture) {
-	token := w.insert("ann")
+	token := insert(w, "ann")
 	now := must[time.Time](t)(w.Now(w.ctx()))
-	live, idle, expired := w.session(token), w.session(token), w.session(token)
+	live, idle, expired := session(w, token), session(w, token), session(w, token)
 	for _, s := range []*access.Session{&live, &idle, &expired} {
 		s.LastUsedAt, s.ExpiresAt = now, now.Add(time.Hour)
 	}
@@ -148,11 +148,11 @@ func sessionsAreForgotten(t *testing.T, w *fixture) {
 
 // sessionsOfPeopleAreKept checks that a session of a person needs no token and ends only by its own revocation.
 func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
-	token := w.insert("ann")
-	of := w.beginSession(token)
-	ann := w.session(access.Token{})
+	token := insert(w, "ann")
+	of := beginSession(w, token)
+	ann := session(w, access.Token{})
 	ann.Person = &access.Person{By: access.ByOIDC, Name: `a\nn "☃"`, Issuer: "https://id.example.org", Subject: "1", Groups: []string{"sre", "a,b"}}
-	bare := w.session(access.Token{})
+	bare := session(w, access.Token{})
 	bare.Person = &access.Person{By: access.ByOIDC, Name: "ann"}
 	for _, s := range []access.Session{ann, bare} {
 		w.must(w.InsertSession(w.ctx(), s))
@@ -175,7 +175,7 @@ func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
 	for action, want := range map[string]string{
 		"session.create": "id oidc:https://id.example.org#1; groups sre, a,b", "session.revoke": ann.Person.String(),
 	} {
-		entries := w.entries(access.AuditFilter{Action: action, Object: "session/" + ann.ID})
+		entries := auditEntries(w, access.AuditFilter{Action: action, Object: "session/" + ann.ID})
 		if len(entries) != 1 || entries[0].Detail != want {
 			t.Errorf("%s: the audit says %+v, want %q", action, entries, want)
 		}

@@ -190,7 +190,7 @@ func settleLosesToATakeover(t *testing.T, w *fixture) {
 	if _, ok, err := w.Take(w.ctx(), "other", w.held[a.Shard], time.Hour); err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
-	w.settlesAllBut(a.Shard)
+	settlesAllBut(w, a.Shard)
 }
 
 func settleLosesToTheClock(t *testing.T, w *fixture) {
@@ -202,11 +202,11 @@ func settleLosesToTheClock(t *testing.T, w *fixture) {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
 	w.held[a.Shard] = got.HeldShard
-	w.settlesAllBut(a.Shard)
+	settlesAllBut(w, a.Shard)
 }
 
 // settlesAllBut ends and moves jobs, and checks that those of one shard are unchanged.
-func (w *fixture) settlesAllBut(shard int16) {
+func settlesAllBut(w *fixture, shard int16) {
 	w.t.Helper()
 	var decisions []futurejobs.Decision
 	want := make(map[int64]bool)
@@ -270,7 +270,7 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
-	set, st, met := w.set, w.settlement(w.over(w.one("a"))), w.met(w.rule, 1)
+	set, st, met := w.set, w.settlement(w.over(w.one("a"))), met(w, w.rule, 1)
 	b := futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
 	w.save("other", "order")
 	var want error

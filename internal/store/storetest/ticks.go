@@ -12,7 +12,7 @@ import (
 )
 
 // ticking returns the batch of a tick, from one second to another.
-func (w *fixture) ticking(after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+func ticking(w *fixture, after, last uint64, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(w.rule.ID), After: after, Last: last, LastAt: time.Unix(int64(last), 0), //nolint:gosec // a second since 1970
 		RuleSet: w.set, Effects: effects,
@@ -31,11 +31,11 @@ func ticksHaveCursors(t *testing.T, w *fixture) {
 	}
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 100}))
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 200}))
-	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()))))
-	if _, err := w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "c", w.slot()))); !errors.Is(err, futurejobs.ErrCursorMoved) {
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), ticking(w, 100, 160, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()))))
+	if _, err := w.Apply(w.ctx(), ticking(w, 100, 160, w.starting(w.rule, "c", w.slot()))); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("a tick that was applied: %v, want ErrMoved", err)
 	}
-	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(160, 220)))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), ticking(w, 160, 220)))
 	want := map[string]futurejobs.Cursor{name: {Stream: name, LastSeq: 220, LastAt: time.Unix(220, 0).UTC(), Created: 2}}
 	if diff := cmp.Diff(want, all()); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
@@ -46,7 +46,7 @@ func ticksHaveCursors(t *testing.T, w *fixture) {
 	if through := must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the fixture's stream, and pings
 		t.Errorf("streams: %v", through)
 	}
-	w.balances(2)
+	balances(w, 2)
 }
 
 // startsLapse checks that an expired start is only in the history. An early event gives it another outcome, and a kept
@@ -56,9 +56,9 @@ func startsLapse(t *testing.T, w *fixture) {
 	lapse := func(key string, restart bool) futurejobs.Effect {
 		j := w.job(w.rule, key, at)
 		j.Since = at
-		return w.asking(w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
+		return asking(w, w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
 	}
-	w.byHand(w.happening("early", at, time.Hour))
+	w.byHand(happening(w, "early", at, time.Hour))
 	w.start(at, "kept", "anew")
 	kept := w.one("kept")
 	for key, want := range map[string]applied{
@@ -81,7 +81,7 @@ func startsLapse(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(kept, w.one("kept")); diff != "" || len(w.all()) != 1 {
 		t.Errorf("%d jobs are left; what is kept changed:\n%s", len(w.all()), diff)
 	}
-	w.balances(5)
+	balances(w, 5)
 }
 
 // dueWaitsAreLookedAtFirst checks that a patient batch writes nothing while a job that it would restart is due.
@@ -91,7 +91,7 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	j := w.one("a")
 	w.settle(w.later(j, at.Add(-24*time.Hour)))
 	anew := func(key string) futurejobs.Effect {
-		return w.asking(w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
+		return asking(w, w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
 	}
 	patient := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, Patient: true}
 	before := w.all()
@@ -132,7 +132,7 @@ func ticksHoldChangesOff(t *testing.T, w *fixture) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	must[rules.RuleVersion](t)(w.Save(w.ctx(), rules.RuleVersion{Name: "other", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
-	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), w.ticking(100, 160)))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), ticking(w, 100, 160)))
 	w.must(<-deleted)
 	if err := hold(); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("of a deleted rule: %v, want ErrRulesChanged", err)

@@ -18,11 +18,11 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
 	write := func(at time.Time) {
 		t.Helper()
-		c := w.cursor("ORDERS")
+		c := cursor(w, "ORDERS")
 		w.must(w.MarkRead(w.ctx(), "ORDERS", c.LastSeq, at))
 		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 		must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: at, Swept: at}}, time.Hour))
-		seen, _ := w.progress("sweep")
+		seen, _ := progress(w, "sweep")
 		must[bool](t)(w.Advance(w.ctx(), seen, at))
 	}
 	back := func(notices time.Duration) {
@@ -31,8 +31,8 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	}
 	write(past)
 	back(0)
-	c, l := w.cursor("ORDERS"), w.lease(0)
-	p, _ := w.progress("sweep")
+	c, l := cursor(w, "ORDERS"), lease(w, 0)
+	p, _ := progress(w, "sweep")
 	if !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) || !l.LowWater.Equal(past) || !l.Swept.Equal(past) || !p.Through.Equal(past) {
 		t.Errorf("what is past was put back: %+v, %+v, %+v", c, l, p)
 	}
@@ -48,8 +48,8 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	carry(now.Add(30 * time.Minute))
 	carry(now.Add(5 * time.Hour))
 	back(store.RoutineNotices)
-	c, l = w.cursor("ORDERS"), w.lease(0)
-	p, _ = w.progress("sweep")
+	c, l = cursor(w, "ORDERS"), lease(w, 0)
+	p, _ = progress(w, "sweep")
 	if !c.ReadThrough.IsZero() || c.HeardSince.Sub(now).Abs() > time.Minute || !l.LowWater.IsZero() || !l.Swept.IsZero() || p.Through.Sub(now).Abs() > time.Minute {
 		t.Errorf("what is of the future stands: %+v, %+v, %+v", c, l, p)
 	}
@@ -73,10 +73,10 @@ func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
 	for _, at := range []time.Time{future, past} {
-		w.must(w.MarkRead(w.ctx(), "ORDERS", w.cursor("ORDERS").LastSeq, at))
+		w.must(w.MarkRead(w.ctx(), "ORDERS", cursor(w, "ORDERS").LastSeq, at))
 		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	}
-	if c := w.cursor("ORDERS"); !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) {
+	if c := cursor(w, "ORDERS"); !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) {
 		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.HeardSince, past)
 	}
 }
@@ -94,7 +94,7 @@ func timeIsCorrected(t *testing.T, w *fixture) {
 		t.Errorf("a job is created at %s, want %s", got, right)
 	}
 	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Minute))
-	if l := w.lease(0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
+	if l := lease(w, 0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
 		t.Errorf("a lease of a minute: %+v", l)
 	}
 	live := must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "a", StartedAt: right}, time.Minute))
@@ -113,7 +113,7 @@ func timeIsCorrected(t *testing.T, w *fixture) {
 
 // leasesAreFreed ends unchanged leases of other nodes.
 func leasesAreFreed(t *testing.T, w *fixture) {
-	seen := w.lease(0)
+	seen := lease(w, 0)
 	if seen.Left < 50*time.Minute {
 		t.Errorf("a lease of an hour lasts %s yet", seen.Left)
 	}
@@ -121,7 +121,7 @@ func leasesAreFreed(t *testing.T, w *fixture) {
 	if must[bool](t)(w.Free(w.ctx(), seen)) {
 		t.Error("a lease that was renewed is freed")
 	}
-	if !must[bool](t)(w.Free(w.ctx(), w.lease(0))) || w.lease(0).Node != "" {
+	if !must[bool](t)(w.Free(w.ctx(), lease(w, 0))) || lease(w, 0).Node != "" {
 		t.Error("a lease that was not renewed is not freed")
 	}
 	if still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {

@@ -21,7 +21,7 @@ func looked(n int) futurejobs.Entry {
 }
 
 // kept returns the trail of a key's job: of the pending one, or else of the last ended one.
-func (w *fixture) kept(key string) futurejobs.Trail {
+func kept(w *fixture, key string) futurejobs.Trail {
 	w.t.Helper()
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: key, Limit: 1}
 	if jobs := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), f)); len(jobs.Items) > 0 {
@@ -35,7 +35,7 @@ func (w *fixture) kept(key string) futurejobs.Trail {
 }
 
 // look settles a check of the job of a key, with an entry and without an alert.
-func (w *fixture) look(key string, e futurejobs.Entry) {
+func look(w *fixture, key string, e futurejobs.Entry) {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Minute), e.Trail()
@@ -47,9 +47,9 @@ func trailsGrow(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	var want futurejobs.Trail
 	for n := range futurejobs.TrailMost + 3 {
-		w.look("a", looked(n))
+		look(w, "a", looked(n))
 		want = want.With(looked(n).Trail())
-		if got := w.kept("a"); got != want {
+		if got := kept(w, "a"); got != want {
 			t.Fatalf("after look %d (-want +got):\n%s", n, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")))
 		}
 	}
@@ -61,7 +61,7 @@ func trailsGrow(t *testing.T, w *fixture) {
 // trailsStay checks that writes without an entry keep the trail, and that Due does not read it.
 func trailsStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	w.look("a", looked(1))
+	look(w, "a", looked(1))
 	want := looked(1).Trail()
 	ref := w.ref(w.rule, "a")
 	beat := futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
@@ -71,11 +71,11 @@ func trailsStay(t *testing.T, w *fixture) {
 	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Beaten != 1 {
 		t.Fatalf("%+v", beaten)
 	}
-	if got := w.kept("a"); got != want {
+	if got := kept(w, "a"); got != want {
 		t.Errorf("after a beat it is %q", got)
 	}
 	w.settle(w.later(w.one("a"), w.one("a").NextCheckAt.Add(time.Minute)))
-	if got := w.kept("a"); got != want {
+	if got := kept(w, "a"); got != want {
 		t.Errorf("after a look without an entry it is %q", got)
 	}
 	if got := w.one("a").Trail; got != "" {
@@ -87,7 +87,7 @@ func trailsStay(t *testing.T, w *fixture) {
 func trailsGoToHistory(t *testing.T, w *fixture) {
 	w.start(w.slot(), "settled", "resolved", "restarted")
 	for _, key := range []string{"settled", "resolved", "restarted"} {
-		w.look(key, looked(1))
+		look(w, key, looked(1))
 	}
 	j := w.one("settled")
 	last := looked(2)
@@ -103,7 +103,7 @@ func trailsGoToHistory(t *testing.T, w *fixture) {
 	for key, want := range map[string]futurejobs.Trail{
 		"settled": looked(1).Trail().With(last.Trail()), "resolved": looked(1).Trail(), "restarted": "",
 	} {
-		if got := w.kept(key); got != want {
+		if got := kept(w, key); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
@@ -116,8 +116,8 @@ func trailsGoToHistory(t *testing.T, w *fixture) {
 // trailsAreNotListed checks that lists of many jobs omit trails.
 func trailsAreNotListed(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	w.look("a", looked(1))
-	w.look("b", looked(1))
+	look(w, "a", looked(1))
+	look(w, "b", looked(1))
 	w.byHand(w.ending(w.rule, "b"))
 	for _, l := range pages(t, futurejobs.Filter{}, w.Jobs) {
 		if l.Trail != "" {
@@ -136,9 +136,9 @@ func trailsTakeAnyText(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	e := looked(1)
 	e.Why = "a NUL \x00, half a rune \xc3, a quote \" and a line\nbreak"
-	w.look("a", e)
-	w.look("a", looked(2))
-	got := w.kept("a")
+	look(w, "a", e)
+	look(w, "a", looked(2))
+	got := kept(w, "a")
 	for text := range strings.SplitSeq(string(got), "\n") {
 		if !json.Valid([]byte(text)) {
 			t.Errorf("not JSON: %q", text)
@@ -173,14 +173,14 @@ func trailsTellOfEffects(t *testing.T, w *fixture) {
 	apply("orders.changed", update)
 	apply("orders.changed", update)
 	apply("orders.packed", member)
-	w.look("a", looked(1))
+	look(w, "a", looked(1))
 	apply("orders.changed", update)
 	apply("orders.held", futurejobs.Pause{})
 	apply("orders.freed", futurejobs.Resume{})
 	apply("", futurejobs.Snooze{Until: until, By: "ada"})
 
 	var got []string
-	for _, e := range w.kept("a").Entries() {
+	for _, e := range kept(w, "a").Entries() {
 		said := string(e.Kind) + " " + e.By
 		if e.Kind == futurejobs.Snoozed && e.Next.Equal(until) {
 			said += " to then"
@@ -191,7 +191,7 @@ func trailsTellOfEffects(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if first := w.kept("a").Entries()[0]; !first.At.Equal(w.slot().Add(time.Second)) {
+	if first := kept(w, "a").Entries()[0]; !first.At.Equal(w.slot().Add(time.Second)) {
 		t.Errorf("the first update was at %s", first.At)
 	}
 	if state := string(w.one("a").State); state != `{"n": 4}` {
