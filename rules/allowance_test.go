@@ -60,10 +60,10 @@ func TestVirtualAllTenantsTogetherAreBounded(t *testing.T) {
 		t.Run(fmt.Sprint(hostile), func(t *testing.T) {
 			var a allowances
 			began := tenPast(0)
-			now, innocent, total := began, tenant{prefix: "innocent-"}, 0
+			innocent, total := tenant{prefix: "innocent-"}, 0
 			little := allGrowth / (hostile + 1) * 9 / 10 // rounds a second
 			for tick := range 20 * 200 {                 // twenty a second
-				now = began.Add(time.Duration(tick) * 50 * time.Millisecond)
+				now := began.Add(time.Duration(tick) * 50 * time.Millisecond)
 				for i := range hostile {
 					of := tenant{token: fmt.Sprint(i)}
 					left, _ := a.left(of, now)

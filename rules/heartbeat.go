@@ -111,7 +111,7 @@ func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
 
 // follows compiles the schedule that a heartbeat has to follow.
 func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
-	ticks, _ := scheduleCompiler{c.subscriptionCompiler}.ticks(pointer, h.Schedule, h.Zone)
+	ticks, _ := scheduleCompiler(c).ticks(pointer, h.Schedule, h.Zone)
 	if ticks == nil {
 		return
 	}

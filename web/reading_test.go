@@ -119,6 +119,7 @@ func (s *stand) leaveUnread(path string, header []string, read <-chan struct{}) 
 			u.whole <- false
 			return
 		}
+		defer a.Body.Close()
 		u.begun <- a.StatusCode
 		<-read
 		_, err = io.Copy(io.Discard, a.Body)

@@ -223,14 +223,14 @@ func (c editorClient) overtaken(v editorView) (editorView, error) {
 		return v, err
 	}
 	o := &conflictView{Version: now.Version, Text: now.Text}
-	newest, err := versionClient{c.client}.versions(v.Name, 1)
+	newest, err := versionClient(c).versions(v.Name, 1)
 	if err != nil {
 		return v, err
 	}
 	if len(newest) > 0 {
 		o.By = newest[0].SavedBy
 	}
-	if o.Theirs, err = (versionClient{c.client}).diff(v.Name, v.Version, now.Version); err != nil {
+	if o.Theirs, err = versionClient(c).diff(v.Name, v.Version, now.Version); err != nil {
 		return v, err
 	}
 	var change web.RuleChange

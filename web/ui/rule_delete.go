@@ -35,7 +35,7 @@ type deletionClient struct{ client }
 
 // missing returns the reason for a rule's absence.
 func (c deletionClient) missing(name string) error {
-	versions, err := versionClient{c.client}.versions(name, 1)
+	versions, err := versionClient(c).versions(name, 1)
 	is, err := exists(err)
 	switch {
 	case err != nil:

@@ -30,7 +30,7 @@ func news(w *fixture, keys ...string) []alerts.Alert {
 var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
 
 // telling returns the plan to send alerts in one notification, either new or open.
-func telling(w *fixture, notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
+func telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
 	p := alerts.Plan{News: news, Notices: []alerts.Notification{notice}}
 	for _, a := range news {
@@ -85,7 +85,7 @@ func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 	w.start(w.slot(), "late")
 	w.settle(w.over(w.one("late")))
 	all := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))
-	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: w.slot()}, all...)))
+	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: w.slot()}, all...)))
 	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
 	said, _, err := w.Content(w.ctx(), claimed, 3)
@@ -104,10 +104,10 @@ func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 // accepts it.
 func messagesAreSent(t *testing.T, w *fixture) {
 	news, now := news(w, "a", "b"), w.slot()
-	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])))
-	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])) })
+	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])))
+	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])) })
 	open := w.ready(now)
-	w.must(w.ApplyPlan(w.ctx(), telling(w, open, news[1])))
+	w.must(w.ApplyPlan(w.ctx(), telling(open, news[1])))
 
 	claimed, ok, err := w.ClaimNotification(w.ctx(), open, now.Add(time.Minute))
 	if err != nil || !ok || claimed.Alerts != 2 || claimed.Tries != 1 || claimed.Topic != "order/\x00" {
@@ -116,7 +116,7 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	if _, again, err := w.ClaimNotification(w.ctx(), open, now); again || err != nil {
 		t.Errorf("claimed by two: %v", err)
 	}
-	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(w, open)) })
+	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(open)) })
 	said, unclosed, err := w.Content(w.ctx(), claimed, 10)
 	if err != nil || len(said) != 2 || unclosed != 2 {
 		t.Errorf("it says %d alerts, of %d that fire: %v", len(said), unclosed, err)
@@ -151,7 +151,7 @@ func closingsFollow(t *testing.T, w *fixture) {
 	w.settle(w.later(w.one("a"), now.Add(time.Minute)))
 	w.settle(w.over(w.one("a")))
 	news := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
-	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news[0])))
+	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])))
 	closing := news[1]
 	closing.Closes = []alerts.ID{news[0].ID}
 	heard := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
@@ -162,7 +162,7 @@ func closingsFollow(t *testing.T, w *fixture) {
 	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != news[0].ID {
 		t.Errorf("it closes %v", kept)
 	}
-	w.must(w.ApplyPlan(w.ctx(), telling(w, w.ready(now), closing)))
+	w.must(w.ApplyPlan(w.ctx(), telling(w.ready(now), closing)))
 	if _, unclosed, err := w.Content(w.ctx(), w.ready(now), 10); err != nil || unclosed != 1 {
 		t.Errorf("%d alerts fire, want the one that closed the other: %v", unclosed, err)
 	}
@@ -171,7 +171,7 @@ func closingsFollow(t *testing.T, w *fixture) {
 func messagesAreGivenUp(t *testing.T, w *fixture) {
 	now := w.slot()
 	news := news(w, "a")
-	w.must(w.ApplyPlan(w.ctx(), telling(w, alerts.Notification{PlannedAt: now}, news...)))
+	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news...)))
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now, now)); n != 0 {
 		t.Errorf("gave up %d messages that are young", n)
 	}
