@@ -159,15 +159,19 @@ type engine interface {
 	historyEngine
 	dialect
 	clockCorrection
+	limited
 
 	// beginSQL returns the first statement of a transaction; its result is the time.
 	beginSQL() string
 	// isRetryable reports whether a transaction that failed with err should be retried.
 	isRetryable(err error) bool
-	// boundBy and boundLetters are those of prefetchPolicy.
+	close() error
+}
+
+// limited is implemented by prefetchPolicy.
+type limited interface {
 	boundBy(q futurejobs.Quotas)
 	boundLetters(limits LetterLimits)
-	close() error
 }
 
 // queueEngine has the hot statements: those of each job.
