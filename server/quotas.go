@@ -172,7 +172,6 @@ func (q *quotas) prune(ctx context.Context) error {
 //  2. An alert that closes a published one is admitted, so that the published alert does not stay open. At most
 //     one exists for each.
 //  3. The others are withheld: marked in the database, and removed from the outbox.
-//  3. The others are withheld: marked in the database, and taken out of the outbox.
 func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	if !q.Any() {
 		return batch, nil
