@@ -236,7 +236,8 @@ func (b *Catalog) ChargeRefused(rule string, refusals int) {
 }
 
 // MatchDeadLetter is Match for the event of a dead letter, by the rules as they are now: for the part of the rule that
-// refused the event, or for all rules that listen to its subject. Its effects are late.
+// refused the event, or for all rules that listen to its subject. Its effects are late. A rule that is paused for its
+// cost refuses the event again.
 func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	m, err := newMatcher(l.Event, b.shards)
 	if err != nil {
@@ -247,7 +248,7 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	now := b.current.Load()
 	if l.Rule == "" {
 		for _, r := range now.rulesFor(l.Event.Subject) {
-			m.matchRule(r, r.versions[0])
+			m.matchAgain(r, l.Part)
 		}
 		return m.effects, m.refusals
 	}
@@ -259,13 +260,23 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	for _, name := range names {
 		if r := now.names[name]; r != nil {
 			isThere = true
-			m.matchRule(r, r.versions[0])
+			m.matchAgain(r, l.Part)
 		}
 	}
 	if !isThere {
 		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
 	}
 	return m.effects, m.refusals
+}
+
+// matchAgain matches the event of a dead letter against the newest version of a rule.
+func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
+	newest := r.versions[0]
+	if r.halted {
+		m.refuse(newest.saved.Name, part, errCostly)
+		return
+	}
+	m.matchRule(r, newest)
 }
 
 // SubjectsByStream returns the subjects to read, by stream. It includes those of older versions, since events that came

@@ -15,7 +15,7 @@ import (
 const costlyMost = 5
 
 // errCostly is the reason for the dead letters of a rule that cost too much; its events are not evaluated.
-var errCostly = errors.New("deadman pauses the rule: its expressions took too long on 5 events; make them simpler, resume the rule, then retry its dead letters")
+var errCostly = errors.New("deadman pauses the rule: its expressions or effects cost too much on 5 events; make them simpler or fewer, resume the rule, then retry its dead letters")
 
 // costs counts, for each version of a rule, the events that cost its expressions too much, as this node sees them. It is
 // safe for concurrent use.

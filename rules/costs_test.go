@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -78,6 +79,17 @@ func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 	b = refreshed(t, s)
 	if _, stopped := reasons(8, `{"id": "4", "s": "z"}`); !stopped || len(b.Halted()) != 1 || len(b.Costly()) != 0 {
 		t.Errorf("stopped: %t, halted %+v, costly %+v", stopped, b.Halted(), b.Costly())
+	}
+	for of, l := range map[string]futurejobs.DeadLetter{
+		"the rule": {Rule: "acme-slow", Part: futurejobs.Triggers, Event: event(7, "acme.big", `{"id": "3", "s": "z"}`)},
+		"several rules": futurejobs.NewDeadLetter(event(7, "acme.big", `{"id": "3", "s": "z"}`),
+			futurejobs.Refusal{Rule: "acme-*", Rules: []string{"acme-slow"}}, time.Time{}),
+		"the subject": {Event: event(7, "acme.big", `{"id": "3", "s": "z"}`)},
+	} {
+		_, refusals := b.MatchDeadLetter(l)
+		if len(refusals) != 1 || refusals[0].Rule != "acme-slow" || refusals[0].Part != l.Part || !strings.Contains(refusals[0].Reason, "resume the rule") {
+			t.Errorf("a letter of %s is tried again during the pause: %+v", of, refusals)
+		}
 	}
 	if err := s.Pause(t.Context(), "acme-slow", false); err != nil {
 		t.Fatal(err)

@@ -176,13 +176,13 @@ func (a *alarms) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
 func (a *alarms) pauseCostly(ctx context.Context) error {
 	ctx = access.As(ctx, access.Actor{Name: access.NodeItself})
 	for _, c := range a.overdue.book.Costly() {
-		err := a.store.Halt(ctx, c.Rule, c.Version, "its expressions took too long on several events")
+		err := a.store.Halt(ctx, c.Rule, c.Version, "its expressions or effects cost too much on several events")
 		switch {
 		case errors.Is(err, rules.ErrConflict), errors.Is(err, futurejobs.ErrNotFound):
 		case err != nil:
 			return err
 		default:
-			a.log.Warn("rule paused: its expressions take too long", "rule", c.Rule, "version", c.Version)
+			a.log.Warn("rule paused: its expressions or effects cost too much", "rule", c.Rule, "version", c.Version)
 		}
 	}
 	return nil

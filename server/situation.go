@@ -109,8 +109,8 @@ func (s situation) costly() (all []alarm) {
 	for _, c := range s.halted {
 		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
 			Topic: "rule/" + c.Rule, Step: costlyStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now,
-			Text: fmt.Sprintf("rule %s is paused: its expressions took too long on several events. Its events are kept as dead letters. "+
-				"Make its expressions simpler, resume the rule, then retry its dead letters", c.Rule),
+			Text: fmt.Sprintf("rule %s is paused: its expressions or effects cost too much on several events. Its events are kept as dead letters. "+
+				"Make them simpler or fewer, resume the rule, then retry its dead letters", c.Rule),
 			Labels: map[string]string{"rule": c.Rule},
 		}})
 	}

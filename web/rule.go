@@ -42,7 +42,7 @@ type Rule struct {
 	SavedAt     time.Time `json:"saved_at,omitzero"`
 	SavedBy     string    `json:"saved_by,omitempty"`
 	PausedAt    time.Time `json:"paused_at,omitzero" doc:"Since when it begins no new waits, whatever the document says; absent: it does."`
-	PausedBy    string    `json:"paused_by,omitempty" doc:"Who paused it; deadman (costly): deadman did, since its expressions took too long, and each of its events becomes a dead letter." example:"ada"`
+	PausedBy    string    `json:"paused_by,omitempty" doc:"Who paused it; deadman (costly): deadman did, because its expressions or effects cost too much, and each of its events becomes a dead letter." example:"ada"`
 	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
 	Schedule    string    `json:"schedule,omitempty" doc:"When it ticks, if it does." example:"30 1 * * 1-5"`
 	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
