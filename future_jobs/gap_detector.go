@@ -175,7 +175,7 @@ func (h *GapDetector) record(ctx context.Context) error {
 		return err
 	}
 	h.deaf = false
-	h.log.Info("pings are heard from now on; some may have been missed before, so waits for them begin anew", "heard_since", now)
+	h.log.Info("receiving pings; pings may have been missed before, so their jobs restart", "receiving_since", now)
 	return nil
 }
 

@@ -42,7 +42,7 @@ type accessGate struct {
 func (g *accessGate) setup(ctx context.Context, addr net.Addr) error {
 	if g.insecure {
 		g.open.Store(true)
-		g.log.Warn("whoever reaches this node may do everything: it was started with --insecure", "http", addr.String())
+		g.log.Warn("every client that reaches this node has full access: it was started with --insecure", "http", addr.String())
 		return nil
 	}
 	var issued, governed bool
@@ -60,7 +60,7 @@ func (g *accessGate) setup(ctx context.Context, addr net.Addr) error {
 		return nil
 	case !issued && g.local(addr):
 		g.open.Store(true)
-		g.log.Info("whoever is on this machine may do everything; the first token ends that for good (deadman token create NAME --scope admin)")
+		g.log.Info("every user of this machine has full access; the first token ends that (deadman token create NAME --scope admin)")
 		return nil
 	}
 	return g.giveFirst(ctx, addr)

@@ -115,7 +115,7 @@ func TestTheWholeWayWithAToken(t *testing.T) {
 	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"x"}`)
 	var said list
 	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
-	if strings.Contains(n.log.String(), "whoever reaches it: ") {
+	if strings.Contains(n.log.String(), "every client that reaches it: ") {
 		t.Error("it says that its NATS server answers everybody")
 	}
 	if _, err := nats.Connect(n.NATS); !errors.Is(err, nats.ErrAuthorization) {
@@ -134,7 +134,7 @@ func TestNATSBeyondLoopbackIsRefusedWithoutAToken(t *testing.T) {
 		t.Error("a server was started before it was refused")
 	}
 	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", Insecure: true})
-	if !strings.Contains(n.log.String(), "whoever reaches it: ") {
+	if !strings.Contains(n.log.String(), "every client that reaches it: ") {
 		t.Error("with --insecure it does not say that its NATS server answers everybody")
 	}
 }

@@ -312,7 +312,7 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
-		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
+		n.log.Warn("the embedded NATS server accepts every client that reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
 	}
 	if err := n.login.checkWayBack(listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())

@@ -97,7 +97,7 @@ const leastToken = 16
 func (o ServerOptions) token(host string) (string, error) {
 	if o.TokenFile == "" {
 		if !o.Insecure && !loopback(host) {
-			return "", fmt.Errorf("%w: NATS address %s is reached from other machines, and whoever reaches it could publish and read; name a file with a token (DEADMAN_NATS_TOKEN_FILE), listen on loopback, or start with --insecure", ErrListen, o.Addr)
+			return "", fmt.Errorf("%w: NATS address %s is reached from other machines, and every client could publish and read; name a file with a token (DEADMAN_NATS_TOKEN_FILE), listen on loopback, or start with --insecure", ErrListen, o.Addr)
 		}
 		return "", nil
 	}
