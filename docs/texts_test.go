@@ -18,8 +18,8 @@ var (
 	link      = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	marks     = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
-	fenced    = regexp.MustCompile("(?s)(?m:^ *)```.*?(?m:^ *```$)")
-	yamlBlock = regexp.MustCompile("(?s)(?m:^)( *)```yaml\n(.*?)(?m:^ *```$)")
+	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")           //nolint:gocritic // ^ is the start of a line
+	yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$") //nolint:gocritic // likewise
 )
 
 // longestPage is the largest number of lines of a page.
