@@ -123,7 +123,7 @@ var overTexts = map[string]func(topic string) string{
 // see reads the situation.
 func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	s.now = a.overdue.now()
-	if s.nodes, err = a.liveNodes(ctx); err != nil {
+	if s.nodes, err = a.overdue.liveNodes(ctx); err != nil {
 		return s, err
 	}
 	s.claims = unreadableOf(claimsOf(s.nodes))
@@ -162,13 +162,6 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		}
 	}
 	return s, err
-}
-
-// liveNodes returns the nodes with unexpired rows.
-func (a *alarms) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
-	nodes, err := a.store.Nodes(ctx)
-	now := a.overdue.now()
-	return slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }), err
 }
 
 // pauseCostly pauses rules with expressions that cost too much on several events ingested by this node, so that they

@@ -168,7 +168,7 @@ func (h *readiness) due(ctx context.Context) web.Condition {
 
 // readable returns the condition of rule versions with due jobs, with those that a live node cannot read.
 func (h *readiness) readable(ctx context.Context) web.Condition {
-	nodes, err := h.alarms.liveNodes(ctx)
+	nodes, err := h.alarms.overdue.liveNodes(ctx)
 	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
 	if unread := names(unreadableOf(claimsOf(nodes))); len(unread) > 0 {
 		const most = 5

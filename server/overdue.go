@@ -42,15 +42,21 @@ func (o *overdue) lookApart(ctx context.Context) (late, putOff backlog, err erro
 	if err != nil || len(late.parts) == 0 {
 		return late, putOff, err
 	}
-	nodes, err := o.store.Nodes(ctx)
+	nodes, err := o.liveNodes(ctx)
 	if err != nil {
 		return late, putOff, err
 	}
-	now := o.now()
-	claims := claimsOf(slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }))
+	claims := claimsOf(nodes)
 	isPutOff := func(made futurejobs.VersionRef) bool { return claims[made].PutOff }
 	putOff = late.without(func(made futurejobs.VersionRef) bool { return !isPutOff(made) })
 	return late.without(isPutOff), putOff, nil
+}
+
+// liveNodes returns the nodes with unexpired rows.
+func (o *overdue) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
+	nodes, err := o.store.Nodes(ctx)
+	now := o.now()
+	return slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }), err
 }
 
 // lookAll returns all overdue jobs. If jobs within their patience fill the query limit, it repeats the query without

@@ -41,7 +41,7 @@ func TestChecksThatArePutOffAreAlerted(t *testing.T) {
 		if late := w.overdueNow(); len(late.parts) > 0 {
 			t.Errorf("overdue: %+v", late)
 		}
-		nodes, err := w.alarms.liveNodes(w.Context())
+		nodes, err := w.alarms.overdue.liveNodes(w.Context())
 		w.must(err)
 		if claims := unreadableOf(claimsOf(nodes)); len(nodes) != 1 || len(claims) != 0 {
 			t.Errorf("unreadable: %+v", claims)
