@@ -1,13 +1,9 @@
 package scheduler_test
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"deadman/alerts"
 	"deadman/internal/calendars"
@@ -38,24 +34,7 @@ again: keep
 		if err := book.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		ticker = scheduler.New(scheduler.Options{
-			Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus.TickPublisher, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
-			Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
-			Announce: func(ctx context.Context, r alerts.SystemAlert) error {
-				_, _, err := w.store.WriteSystemAlert(ctx, r)
-				return err
-			},
-		})
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := ticker.Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-		t.Cleanup(stop)
-		return ticker, stop
+		return w.lateTicker(book)
 	}
 	said := func() (all []alerts.Alert) {
 		t.Helper()

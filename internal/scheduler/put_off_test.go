@@ -1,17 +1,13 @@
 package scheduler_test
 
 import (
-	"context"
-	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
-	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/rules"
 )
@@ -59,22 +55,7 @@ again: keep
 	if err := book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ticker := scheduler.New(scheduler.Options{
-		Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus.TickPublisher, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
-		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
-			_, _, err := w.store.WriteSystemAlert(ctx, r)
-			return err
-		},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := ticker.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
+	ticker, _ := w.lateTicker(book)
 	said := func() []alerts.Alert {
 		t.Helper()
 		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)

@@ -129,12 +129,29 @@ func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 // ticker runs a ticker of some parts until the test ends, or stop.
 func (w *world) ticker(o scheduler.Options) (stop func()) {
 	w.Helper()
-	o.Shards, o.Now, o.Log = holding{}, time.Now, slog.New(slog.DiscardHandler)
+	o.Now = time.Now
+	_, stop = w.start(o)
+	return stop
+}
+
+// lateTicker starts a scheduler for which three more minutes have passed.
+func (w *world) lateTicker(book scheduler.Book) (t *scheduler.Scheduler, stop func()) {
+	w.Helper()
+	return w.start(scheduler.Options{
+		Book: book, Ledger: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
+		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
+	})
+}
+
+// start runs a scheduler until stop, or until the end of the test.
+func (w *world) start(o scheduler.Options) (t *scheduler.Scheduler, stop func()) {
+	w.Helper()
+	o.Shards, o.Log = holding{}, slog.New(slog.DiscardHandler)
 	o.Announce = func(ctx context.Context, r alerts.SystemAlert) error {
 		_, _, err := w.store.WriteSystemAlert(ctx, r)
 		return err
 	}
-	t := scheduler.New(o)
+	t = scheduler.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -144,7 +161,7 @@ func (w *world) ticker(o scheduler.Options) (stop func()) {
 	})
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.Cleanup(stop)
-	return stop
+	return t, stop
 }
 
 func (w *world) eventually(what string, ok func() bool) {
