@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// slowest is the number of tests in the table.
+const slowest = 20
+
+// readEnds reads the recorded ends of tests and packages.
+func readEnds(in io.Reader) (ends []event, err error) {
+	for dec := json.NewDecoder(in); ; {
+		var e event
+		err := dec.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return ends, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, e)
+	}
+}
+
+// printTable prints the skipped tests with their reasons, the slowest tests with their slowest subtests, and a line for
+// each package as go test does, the slowest first.
+func printTable(out io.Writer, ends []event) error {
+	var packages, tests, subtests, skipped []event
+	for _, e := range ends {
+		switch {
+		case e.Test == "":
+			packages = append(packages, e)
+		case e.Action == "skip":
+			skipped = append(skipped, e)
+		case strings.Contains(e.Test, "/"):
+			subtests = append(subtests, e)
+		default:
+			tests = append(tests, e)
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	printSkipped(w, skipped)
+	printSlowest(w, tests, subtests)
+	err := w.Flush()
+	printPackages(out, packages)
+	return err
+}
+
+func printSkipped(w io.Writer, skipped []event) {
+	for _, e := range skipped {
+		fmt.Fprintf(w, "skipped\t%s %s\t%s\n", e.Package, e.Test, e.Output)
+	}
+	fmt.Fprintln(w)
+}
+
+func printSlowest(w io.Writer, tests, subtests []event) {
+	tests = bySeconds(tests)
+	fmt.Fprintln(w, "seconds\ttest\tits slowest subtest")
+	for _, e := range tests[:min(slowest, len(tests))] {
+		fmt.Fprintf(w, "%7.1f\t%s %s\t%s\n", e.Elapsed, e.Package, e.Test, slowestSubtest(e, subtests))
+	}
+	fmt.Fprintln(w)
+}
+
+// printPackages prints the results of the packages as go test does. Packages without tests have none.
+func printPackages(w io.Writer, packages []event) {
+	for _, e := range bySeconds(packages) {
+		switch e.Action {
+		case "pass":
+			fmt.Fprintf(w, "ok  \t%s\t%.3fs\n", e.Package, e.Elapsed)
+		case "fail":
+			fmt.Fprintf(w, "FAIL\t%s\t%.3fs\n", e.Package, e.Elapsed)
+		}
+	}
+}
+
+// slowestSubtest describes the slowest subtest of a test that has no subtests itself; empty: there is none.
+func slowestSubtest(test event, subtests []event) string {
+	parents := make(map[string]bool)
+	for _, e := range subtests {
+		parents[e.Package+" "+e.Test[:strings.LastIndexByte(e.Test, '/')]] = true
+	}
+	for _, e := range bySeconds(subtests) {
+		if e.Package == test.Package && strings.HasPrefix(e.Test, test.Test+"/") && !parents[e.Package+" "+e.Test] {
+			return fmt.Sprintf("%.1f %s", e.Elapsed, strings.TrimPrefix(e.Test, test.Test))
+		}
+	}
+	return ""
+}
+
+// bySeconds returns the events with the slowest first.
+func bySeconds(events []event) []event {
+	return slices.SortedStableFunc(slices.Values(events), func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tested are the files of a module whose tests pass, fail, skip, log, panic and do not compile.
+var tested = map[string]string{
+	"go.mod": "module tested\n\ngo 1.26\n",
+	"good/good_test.go": `package good
+
+import (
+	"testing"
+	"time"
+)
+
+func TestGood(t *testing.T) {
+	t.Log("a log that is of no interest")
+	t.Run("quick", func(t *testing.T) {})
+	t.Run("slow", func(t *testing.T) {
+		t.Run("part", func(t *testing.T) { time.Sleep(100 * time.Millisecond) })
+		t.Run("rest", func(t *testing.T) { time.Sleep(10 * time.Millisecond) })
+	})
+}
+
+func TestSkipped(t *testing.T) { t.Skip("no machine") }
+`,
+	"bad/bad_test.go": `package bad
+
+import "testing"
+
+func TestFails(t *testing.T) {
+	t.Run("sound", func(t *testing.T) { t.Log("a log of a sound part") })
+	t.Run("broken", func(t *testing.T) { t.Error("one is not two") })
+}
+
+func TestPasses(t *testing.T) { t.Log("a log of a test that passes") }
+`,
+	"panics/panics_test.go": "package panics\n\nimport \"testing\"\n\nfunc TestPanics(t *testing.T) { panic(\"no way\") }\n",
+	"broken/broken_test.go": "package broken\n\nimport \"testing\"\n\nfunc TestBroken(t *testing.T) { missing() }\n",
+}
+
+// testModule runs go test in a folder of the module, and returns the report and the table.
+func testModule(t *testing.T, folder string) (report, table string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range tested {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", folder)
+	cmd.Dir = dir
+	events, err := cmd.Output()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	record := filepath.Join(dir, "record")
+	var out, times bytes.Buffer
+	if err := errors.Join(run(record, "", bytes.NewReader(events), &out), run("", record, nil, &times)); err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), times.String()
+}
+
+func TestAPackageThatPassesIsALine(t *testing.T) {
+	report, table := testModule(t, "./good")
+	if !strings.HasPrefix(report, "ok  \ttested/good\t") || strings.Count(report, "\n") != 1 {
+		t.Errorf("report:\n%s", report)
+	}
+	for _, want := range []string{"skipped  tested/good TestSkipped  good_test.go:17: no machine", "0.1  tested/good TestGood  0.1 /slow/part", "ok  \ttested/good\t"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+}
+
+func TestAFailedPackageShowsTheTestsThatFail(t *testing.T) {
+	for folder, want := range map[string]string{
+		"./bad":    "--- FAIL: TestFails/broken\none is not two\nFAIL\ttested/bad",
+		"./panics": "panic: no way\npanics_test.go:5\nFAIL\ttested/panics",
+		"./broken": "undefined: missing\nFAIL\ttested/broken [build failed]",
+	} {
+		report, _ := testModule(t, folder)
+		for _, line := range strings.Split(want, "\n") {
+			if !strings.Contains(report, line) {
+				t.Errorf("%s: the report lacks %q:\n%s", folder, line, report)
+			}
+		}
+		if strings.Contains(report, "a log of a") {
+			t.Errorf("%s: the report has the output of tests that passed:\n%s", folder, report)
+		}
+	}
+}
+
+func TestAnUnfinishedPackageShowsItsOutput(t *testing.T) {
+	var out, record bytes.Buffer
+	events := `{"Action":"output","Package":"p","Test":"TestHangs","Output":"waits\n"}` + "\ngo: no network\n"
+	if err := follow(strings.NewReader(events), &out, &record); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "go: no network\nwaits\n" || record.Len() != 0 {
+		t.Errorf("report %q, record %q", got, record.String())
+	}
+}
