@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"database/sql"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -26,6 +28,11 @@ func (s *Store) Opening() string { return s.beginSQL() }
 
 // Pool returns the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }
+
+// MakeDays creates the tables of the days after now.
+func (s *Store) MakeDays(ctx context.Context, now time.Time) error {
+	return s.createPartitions(ctx, now)
+}
 
 // DB returns the store's database.
 func (s *Store) DB() *sql.DB { return s.db }

@@ -221,7 +221,7 @@ func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 		switch pg.Code {
 		case "23514": // the default holds rows of that day
 			return nil
-		case "42P07", "23505", "42P17": // another node was faster: exists, in the catalog, overlaps
+		case "42P07", "42710", "23505", "42P17": // another node was faster: the table, its row type, its catalog row, its days exist
 			return nil
 		}
 	}

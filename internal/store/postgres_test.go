@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
@@ -447,6 +448,33 @@ func (f *fixture) bodies() []int64 {
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	f.check(err)
 	return ids
+}
+
+// TestNodesMakeDaysTogether has several nodes create the same tables of days at once, as nodes do that start together.
+func TestNodesMakeDaysTogether(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	now := time.Now().UTC()
+	const nodes, months = 6, 12
+	for i := range months {
+		soon := now.AddDate(0, i+1, 0)
+		var all errgroup.Group
+		for range nodes {
+			all.Go(func() error { return f.MakeDays(ctx, soon) })
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatalf("month %d: %v", i, err)
+		}
+		for day := range 8 {
+			var exists bool
+			name := "history_" + soon.AddDate(0, 0, day).Format("20060102")
+			f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&exists))
+			if !exists {
+				t.Errorf("%s is missing", name)
+			}
+		}
+	}
 }
 
 func TestHistoryLivesInDays(t *testing.T) {
