@@ -40,13 +40,13 @@ const (
 
 // Draft is an alert as a handler or a rule requests it. The engine adds the rest.
 type Draft struct {
-	Status    Status            `json:"status"`
-	Severity  Severity          `json:"severity"`
-	Step      string            `json:"step,omitempty"`
-	StepIndex int               `json:"step_index"`
-	Passed    []string          `json:"passed,omitempty"` // steps that came due at the same check and are suppressed
-	Text      string            `json:"text"`
-	Labels    map[string]string `json:"labels,omitempty"`
+	Status       Status            `json:"status"`
+	Severity     Severity          `json:"severity"`
+	Step         string            `json:"step,omitempty"`
+	StepIndex    int               `json:"step_index"`
+	SkippedSteps []string          `json:"skipped_steps,omitempty"` // steps that came due at the same check and are suppressed
+	Text         string            `json:"text"`
+	Labels       map[string]string `json:"labels,omitempty"`
 }
 
 // Detail holds the part of an alert that is mostly stored as one document in its row.
@@ -73,10 +73,10 @@ type Alert struct {
 	Detail
 	URL string `json:"url,omitempty"`
 
-	Shard  int16     `json:"-"`
-	RuleID int32     `json:"-"`
-	Place  OutboxKey `json:"-"` // the row from which Outbox.Unpublished read the alert
-	Again  Again     `json:"-"` // set if an admin requested another publication
+	Shard         int16         `json:"-"`
+	RuleID        int32         `json:"-"`
+	Place         OutboxKey     `json:"-"` // the row from which Outbox.Unpublished read the alert
+	Republication Republication `json:"-"` // set if an admin requested another publication
 }
 
 // MarshalJSON implements json.Marshaler.

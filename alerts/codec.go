@@ -14,17 +14,17 @@ import (
 
 // storedAlert is the document of an alert.
 type storedAlert struct {
-	Step      string            `json:"step"`
-	StepIndex int               `json:"step_index"`
-	Passed    []string          `json:"passed"`
-	Text      string            `json:"text"`
-	Labels    map[string]string `json:"labels"`
-	Slot      time.Time         `json:"slot"`
-	Event     json.RawMessage   `json:"event"`
-	State     json.RawMessage   `json:"state"`
-	Closes    []ID              `json:"closes"`
-	Source    string            `json:"source"`
-	Count     int               `json:"count"`
+	Step         string            `json:"step"`
+	StepIndex    int               `json:"step_index"`
+	SkippedSteps []string          `json:"skipped_steps"`
+	Text         string            `json:"text"`
+	Labels       map[string]string `json:"labels"`
+	Slot         time.Time         `json:"slot"`
+	Event        json.RawMessage   `json:"event"`
+	State        json.RawMessage   `json:"state"`
+	Closes       []ID              `json:"closes"`
+	Source       string            `json:"source"`
+	Count        int               `json:"count"`
 }
 
 // Size estimates the size of the alert's document in bytes.
@@ -55,8 +55,8 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 	}
 	o.Text("step", a.Step)
 	o.Number("step_index", int64(a.StepIndex))
-	if len(a.Passed) > 0 {
-		value("passed", a.Passed)
+	if len(a.SkippedSteps) > 0 {
+		value("skipped_steps", a.SkippedSteps)
 	}
 	o.Text("text", a.Text)
 	o.Texts("labels", a.Labels)
@@ -79,7 +79,7 @@ func (a *Alert) Read(document []byte) error {
 	if err := json.Unmarshal(document, &k); err != nil {
 		return err
 	}
-	a.Step, a.StepIndex, a.Passed, a.Text, a.Labels = k.Step, k.StepIndex, k.Passed, k.Text, k.Labels
+	a.Step, a.StepIndex, a.SkippedSteps, a.Text, a.Labels = k.Step, k.StepIndex, k.SkippedSteps, k.Text, k.Labels
 	a.Slot, a.Event, a.State, a.Closes, a.Source, a.Count = k.Slot, k.Event, k.State, k.Closes, k.Source, k.Count
 	if a.Slot.IsZero() {
 		a.Slot = TimeOf(a.ID)
@@ -105,7 +105,7 @@ func (a *Alert) ReadHead(head []byte) bool {
 				return a.Read([]byte("{}")) == nil
 			}
 			return a.Read(append(head[:end:end], '}')) == nil
-		case "step", "step_index", "passed", "text", "labels", "slot", "closes", "source", "count":
+		case "step", "step_index", "skipped_steps", "text", "labels", "slot", "closes", "source", "count":
 		default:
 			return false // an old document with the event before other fields
 		}

@@ -38,18 +38,18 @@ type Delivery struct {
 
 // Assignment assigns an alert of a plan to a notification, or to the mute that suppresses it.
 type Assignment struct {
-	Alert    Alert
-	Channel  string
-	Notice   int // index in the plan's Notices; -1: muted
-	Mute     int64
-	Unclosed bool // it fires, and no alert of the plan closes it
+	Alert        Alert
+	Channel      string
+	Notification int // index in the plan's Notices; -1: muted
+	Mute         int64
+	Unclosed     bool // it fires, and no alert of the plan closes it
 }
 
 // Plan assigns new alerts to notifications. It is applied atomically.
 type Plan struct {
-	News    []Alert        // alerts routed by the plan; they close the alerts in their Closes
-	Notices []Notification // new ones, and open ones (with an ID) with the number of alerts added to them
-	Placed  []Assignment
+	Alerts        []Alert        // alerts routed by the plan; they close the alerts in their Closes
+	Notifications []Notification // new ones, and open ones (with an ID) with the number of alerts added to them
+	Assignments   []Assignment
 }
 
 // PriorDelivery records an earlier delivery of an alert.

@@ -21,14 +21,14 @@ type OutboxKey struct {
 	First ID
 }
 
-// Again tells whether an admin requested another publication of the alert. No quota withholds such an alert.
-type Again uint8
+// Republication tells whether an admin requested another publication of the alert. No quota withholds such an alert.
+type Republication uint8
 
 // The values of Again, by the previous state of the alert.
 const (
-	NotAgain     Again = iota // the alert was never published
-	WasPublished              // the alert already counts toward its quotas
-	WasWithheld               // by a quota
+	NotRepublished Republication = iota // the alert was never published
+	WasPublished                        // the alert already counts toward its quotas
+	WasWithheld                         // by a quota
 )
 
 // Quotas bound the number of published alerts of rules. Implementations are safe for concurrent use.

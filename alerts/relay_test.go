@@ -99,7 +99,7 @@ func (w *world) serve(addr string) {
 
 func (w *world) takeShards() {
 	w.t.Helper()
-	if _, err := w.store.Beat(w.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Hour); err != nil {
+	if _, err := w.store.Heartbeat(w.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Hour); err != nil {
 		w.t.Fatal(err)
 	}
 	leases, err := w.store.Leases(w.t.Context())

@@ -31,8 +31,8 @@ const (
 	restoreStep  = "restored"
 )
 
-// Remark returns the alert that the database went back.
-func (r Restore) Remark() SystemAlert {
+// FiringAlert returns the alert that the database went back.
+func (r Restore) FiringAlert() SystemAlert {
 	return SystemAlert{
 		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
 		Text: fmt.Sprintf("the database went back to its state of %s; that was found at %s. %s. %s",
@@ -41,10 +41,10 @@ func (r Restore) Remark() SystemAlert {
 	}
 }
 
-// Over returns the alert that closes Remark. adopted is the number of open alerts returned to their jobs, closed the
+// ResolvedAlert returns the alert that closes Remark. adopted is the number of open alerts returned to their jobs, closed the
 // number of alerts closed because no job is pending for them.
-func (r Restore) Over(adopted, closed int) SystemAlert {
-	over := r.Remark()
+func (r Restore) ResolvedAlert(adopted, closed int) SystemAlert {
+	over := r.FiringAlert()
 	over.Status, over.Count = Resolved, closed
 	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
 		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert was given back to its job", "open alerts were given back to their jobs"),
@@ -59,9 +59,9 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Again returns the alert that closes Remark because the database went back once more; next is the new restore.
-func (r Restore) Again(next Restore) SystemAlert {
-	again := r.Remark()
+// SupersededAlert returns the alert that closes Remark because the database went back once more; next is the new restore.
+func (r Restore) SupersededAlert(next Restore) SystemAlert {
+	again := r.FiringAlert()
 	again.Status = Resolved
 	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and is reported by another alert", next.FoundAt.UTC().Format(time.RFC3339))
 	return again

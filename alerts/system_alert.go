@@ -18,7 +18,7 @@ const (
 // so repeated reports by any node are one alert.
 type SystemAlert struct {
 	Topic    string // its subject, such as "channel/pager" or "stream/ORDERS": the alert's key
-	Step     string // the kind of alert, such as "blind"; may be empty
+	Step     string // the kind of alert, such as "lost"; may be empty
 	Status   Status
 	Severity Severity
 	Since    time.Time // when the condition began; for a Resolved one, when the closed condition began
@@ -63,7 +63,7 @@ const mostNamed = 10
 func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	since, to = since.UTC(), to.UTC()
 	return SystemAlert{
-		Topic: "stream/" + stream, Step: "blind", Status: Firing, Severity: Error, Since: since, Source: stream,
+		Topic: "stream/" + stream, Step: "lost", Status: Firing, Severity: Error, Since: since, Source: stream,
 		Text: fmt.Sprintf("stream %s %s: events that it took in after %s and until %s may be missing; "+
 			"check what happened in that time, and create, resolve or cancel jobs by hand (deadman job)",
 			stream, why, since.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)),

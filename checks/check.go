@@ -12,27 +12,27 @@ import (
 // Check is one evaluation of a job at a slot. It holds all input of a handler, including the time: a handler reads no
 // clock.
 type Check struct {
-	JobID       int64
-	Rule        string
-	RuleVersion int
-	Entity      string
-	Key         string
-	Event       json.RawMessage // the trigger's body; nil if none
-	State       json.RawMessage // the body with updates merged over it
-	Since       time.Time       // when the job began
-	Slot        time.Time       // the slot being checked
-	At          time.Time       // when it is checked: Slot, or later if deadman is late
-	ReadThrough time.Time       // the time through which events of the job are applied, at least Slot; zero: no event could change it
-	Count       int             // decided checks before this one
-	Step        int             // completed steps before this check
-	Said        int             // number of alerts about the job before this check
-	SaidAt      time.Time       // the slot of the first alert; zero: none
-	Pauses      []Pause         // spans in which the job's clock stood still, oldest first
-	AckedUntil  time.Time       // end of the acknowledgement that suppresses steps; zero: not acknowledged; Forever: until resolved
-	Manual      bool            // requested by a person: the answer may end the job, and takes no step
+	JobID        int64
+	Rule         string
+	RuleVersion  int
+	Entity       string
+	Key          string
+	Event        json.RawMessage // the trigger's body; nil if none
+	State        json.RawMessage // the body with updates merged over it
+	Since        time.Time       // when the job began
+	Slot         time.Time       // the slot being checked
+	At           time.Time       // when it is checked: Slot, or later if deadman is late
+	ReadThrough  time.Time       // the time through which events of the job are applied, at least Slot; zero: no event could change it
+	Count        int             // decided checks before this one
+	Step         int             // completed steps before this check
+	AlertCount   int             // number of alerts about the job before this check
+	FirstAlertAt time.Time       // the slot of the first alert; zero: none
+	Pauses       []Pause         // spans in which the job's clock stood still, oldest first
+	AckedUntil   time.Time       // end of the acknowledgement that suppresses steps; zero: not acknowledged; Forever: until resolved
+	Manual       bool            // requested by a person: the answer may end the job, and takes no step
 
-	// HeardSince is the start of the current gap-free period of this rule's heartbeats. Zero means no relevant gap.
-	HeardSince time.Time
+	// ReceivingSince is the start of the current gap-free period of this rule's heartbeats. Zero means no relevant gap.
+	ReceivingSince time.Time
 
 	Asked bool            // a source was queried about the entity
 	Found json.RawMessage // the source's result, an object; nil: no such entity
@@ -69,8 +69,8 @@ type Answer struct {
 	Due     time.Time      // due time of the step that raises Alerts; zero: the slot
 	Alerts  []alerts.Draft // alerts to raise, in this order
 	Held    bool           // a step is due but suppressed for now; the check is not counted
-	// Saw is the value seen by the condition, as an explanation for people; empty: none.
-	Saw string
+	// Values is the value seen by the condition, as an explanation for people; empty: none.
+	Values string
 	// State is the state after a lookup, for the alerts to carry; nil: the job's own state. The job's state does not
 	// change.
 	State json.RawMessage
@@ -86,8 +86,8 @@ type Handler interface {
 // without its own goroutine and timer.
 type Inline interface {
 	Handler
-	// Prompt marks the handler as inline. It is not called.
-	Prompt()
+	// Inline marks the handler as inline. It is not called.
+	Inline()
 }
 
 // HandlerFunc adapts a function to a Handler.

@@ -29,7 +29,7 @@ type source struct {
 	delay   time.Duration
 }
 
-func (*source) Prompt() {}
+func (*source) Inline() {}
 
 func (*source) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	if !c.Asked {

@@ -66,7 +66,7 @@ func (r *Rule) skipIfLate(d *Decision, now time.Time) bool {
 		return true
 	}
 	r.end(d, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{{
-		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
+		Status: alerts.Expired, Severity: r.MaxSeverity, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": nobody looked in time: " + reason,
 	}})
 	return true

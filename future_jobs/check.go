@@ -23,10 +23,10 @@ func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
-		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
+		Count: j.CheckCount, Step: j.Step, AlertCount: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
 	}
 	if len(j.Alerts) > 0 {
-		c.SaidAt = alerts.TimeOf(j.Alerts[0])
+		c.FirstAlertAt = alerts.TimeOf(j.Alerts[0])
 	}
 	return c
 }

@@ -104,7 +104,7 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 		t.Fatal(err)
 	}
 	ticker := scheduler.New(scheduler.Options{
-		Book: e.book, Ledger: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
+		Book: e.book, Cursors: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := e.store.WriteSystemAlert(ctx, r)
 			return err

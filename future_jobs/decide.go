@@ -94,11 +94,11 @@ func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 	if out {
 		r.end(d, "", reason, slot, time.Time{}, now, nil)
 		d.byOutage(outage)
-		d.Again = before
+		d.Repeated = before
 		return
 	}
 	r.end(d, "", reason, slot, time.Time{}, now, []alerts.Draft{{
-		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
+		Status: alerts.Undetermined, Severity: r.MaxSeverity, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
 }
@@ -182,7 +182,7 @@ func clip(text string) string {
 // gaveUp drafts the alert that a job has ended without an answer.
 func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 	return alerts.Draft{
-		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
+		Status: alerts.GaveUp, Severity: r.MaxSeverity, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": gave up looking: " + reason,
 	}
 }

@@ -16,7 +16,7 @@ import (
 // computing is an inline handler.
 type computing struct{ checks.Handler }
 
-func (computing) Prompt() {}
+func (computing) Inline() {}
 
 // asking is an asynchronous handler.
 var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })

@@ -218,7 +218,7 @@ func (f *fold) end(e Effect, s *foldedJob, a End) {
 		f.net.StartedAndEnded = append(f.net.StartedAndEnded, d)
 		return
 	}
-	said := a.Say
+	said := a.Alert
 	if said == nil && len(s.job.Alerts) > 0 {
 		said = a.Close
 	}

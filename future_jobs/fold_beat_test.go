@@ -31,12 +31,12 @@ func TestABeatOfTheSameSlotWritesNothing(t *testing.T) {
 	if net := folded([]Effect{beaten(slot, false)}, pending, noon); net.Coalesced != 1 || len(net.Change) != 0 {
 		t.Errorf("a beat that leaves the slot: %+v", net)
 	}
-	if net := folded([]Effect{beaten(slot, true)}, pending, noon); net.Beaten != 1 || len(net.Change) != 1 {
+	if net := folded([]Effect{beaten(slot, true)}, pending, noon); net.Postponed != 1 || len(net.Change) != 1 {
 		t.Errorf("a beat that is news: %+v", net)
 	}
 	later := slot.Add(time.Hour)
 	net := folded([]Effect{beaten(later, false), beaten(later, false), beaten(later.Add(time.Minute), false)}, pending, noon)
-	if net.Beaten != 3 || len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(later.Add(time.Minute)) {
+	if net.Postponed != 3 || len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(later.Add(time.Minute)) {
 		t.Errorf("beats of one run: %+v, want the last in one write", net)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
 	rule, pending := waiting()
 	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "nobody looked"} }
-	anew := one(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, Unsaid: unsaid})
+	anew := one(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})
 	due := pending[anew.Ref].NextCheckAt
 	for _, now := range []time.Time{due.Add(-time.Second), due} {
 		isDue := now.Equal(due)

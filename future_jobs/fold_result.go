@@ -43,7 +43,7 @@ type EffectCounts struct {
 	Resumed    int
 	Remembered int // ends and members of sets that arrived before the trigger
 	Changed    int // by hand: snoozed, moved, acknowledged
-	Beaten     int // delayed by a heartbeat, or moved forward
+	Postponed  int // delayed by a heartbeat, or moved forward
 	Coalesced  int // heartbeats that left the job unchanged
 	Refused    int
 }

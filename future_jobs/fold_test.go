@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func orderRule() *Rule {
-	return &Rule{ID: 1, Version: 1, Name: "order-unshipped", Entity: "order", Grid: Grid(time.Minute), Loudest: alerts.Critical}
+	return &Rule{ID: 1, Version: 1, Name: "order-unshipped", Entity: "order", Grid: Grid(time.Minute), MaxSeverity: alerts.Critical}
 }
 
 func start(rule *Rule, key string, first time.Time) Effect {

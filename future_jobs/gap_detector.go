@@ -186,8 +186,8 @@ func present(through map[string]StreamProgress, now time.Time) {
 		if r.Through.Sub(now) > 2*maxClockJump {
 			r.Through = time.Time{}
 		}
-		if r.HeardSince.Sub(now) > 2*maxClockJump {
-			r.HeardSince = now
+		if r.ReceivingSince.Sub(now) > 2*maxClockJump {
+			r.ReceivingSince = now
 		}
 		through[stream] = r
 	}
@@ -197,7 +197,7 @@ func present(through map[string]StreamProgress, now time.Time) {
 // no gap matters.
 func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
 	for _, topic := range r.BeatStreams {
-		since = latest(since, through[topic].HeardSince)
+		since = latest(since, through[topic].ReceivingSince)
 	}
 	return since
 }

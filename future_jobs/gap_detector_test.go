@@ -68,12 +68,12 @@ func (l *listener) since() time.Time {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return read[""].HeardSince
+	return read[""].ReceivingSince
 }
 
 func (l *listener) beat(node string) {
 	l.t.Helper()
-	if _, err := l.Beat(l.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Minute); err != nil {
+	if _, err := l.Heartbeat(l.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Minute); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -122,12 +122,12 @@ func Bodies(jobs []Job) (n int) {
 
 // Decision is the result of a check: the job continues with new times, or it ends with an outcome.
 type Decision struct {
-	Job     Job            // the job after the decision; Shard, ID and Rev as read
-	Outcome checks.Outcome // empty: the job continues
-	Reason  string         // explains the outcome to people
-	Alerts  []alerts.Alert
-	Outage  string // the source or stream in outage that used up the attempts
-	Again   bool   // they were used up before
+	Job      Job            // the job after the decision; Shard, ID and Rev as read
+	Outcome  checks.Outcome // empty: the job continues
+	Reason   string         // explains the outcome to people
+	Alerts   []alerts.Alert
+	Outage   string // the source or stream in outage that used up the attempts
+	Repeated bool   // they were used up before
 }
 
 // Ends reports whether the job moves to history.

@@ -13,7 +13,7 @@ type Node struct {
 	StartedAt time.Time
 	SeenAt    time.Time
 	ExpiresAt time.Time
-	Doing     string // the checks that are running, as JSON
+	Running   string // the checks that are running, as JSON
 	Unfit     string // the reason why it should hold no shards; empty: it is fit
 	Schema    int64  // the newest schema version that the program knows; it also works with the one after it
 	// Unreadable lists the versions of rules that the node cannot read, as JSON; empty: none.
@@ -34,8 +34,8 @@ type Lease struct {
 
 // Leases is the lease table. Implementations are safe for concurrent use.
 type Leases interface {
-	// Beat registers the node for another d and returns the live nodes, by id.
-	Beat(ctx context.Context, n Node, d time.Duration) ([]Node, error)
+	// Heartbeat registers the node for another d and returns the live nodes, by id.
+	Heartbeat(ctx context.Context, n Node, d time.Duration) ([]Node, error)
 	// Leases returns all shards, in order.
 	Leases(ctx context.Context) ([]Lease, error)
 	// Renew prolongs the node's leases by d and stores their low water and sweep progress. It returns the shards that

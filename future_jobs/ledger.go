@@ -30,7 +30,7 @@ type Cursor struct {
 	LastAt          time.Time // the stream's time of the last applied event
 	StreamCreatedAt time.Time // identifies a recreated stream
 	ReadThrough     time.Time // the database time up to which no event is pending
-	HeardSince      time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
+	ReceivingSince  time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
 	Created         int64     // jobs created by events of this stream
 	Lost            int64     // events that the stream lost before they were read, and that no alert reports yet
 	LostSince       time.Time // the stream's time of the last event applied before the lost ones
@@ -38,8 +38,8 @@ type Cursor struct {
 
 // Audit actions of packages that do not import the audit log. access.Actions describes them.
 const (
-	DeedMove  = "job.move"
-	DeedRetry = "dead-letter.retry"
+	ActionMove  = "job.move"
+	ActionRetry = "dead-letter.retry"
 )
 
 // EffectBatch is a run of events of one stream, folded into effects.
@@ -56,16 +56,16 @@ type EffectBatch struct {
 	AuditAction string // a person's action for the audit log: one of access.Actions, such as job.cancel; empty: none
 	Bulk        bool   // the action is one: it is audited once for each rule, with the number of jobs that began
 
-	// Once is the id of the request that the batch carries out; empty: none. The result is stored with the request in
+	// RequestID is the id of the request that the batch carries out; empty: none. The result is stored with the request in
 	// the transaction that writes the batch, and is returned if the request is repeated.
-	Once string
+	RequestID string
 
-	// Patient makes Apply write nothing and return ErrJobDue if an effect would restart a job that is due.
-	Patient bool
+	// FailIfDue makes Apply write nothing and return ErrJobDue if an effect would restart a job that is due.
+	FailIfDue bool
 
-	// Known maps streams to sequences that the effects depend on: the cursors of the streams have to be there. It is
+	// ReadTo maps streams to sequences that the effects depend on: the cursors of the streams have to be there. It is
 	// set for batches by hand only.
-	Known map[string]uint64
+	ReadTo map[string]uint64
 
 	// Letter is the dead letter that the batch retries; nil: none. It is deleted if the retry is applied. If its rule
 	// refuses the event again, the letter stays with the new reason.
@@ -96,14 +96,14 @@ func (b EffectBatch) RestsOn() []int32 {
 // ApplyResult is the result of a batch.
 type ApplyResult struct {
 	EffectCounts
-	Said   []alerts.Alert
-	Stood  []int // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
-	Over   []int // indexes of the effects that would begin a job beyond a quota, of an action by hand
-	Before bool  // the request in the batch's Once was carried out before; nothing was written now
+	Alerts         []alerts.Alert
+	AlreadyPending []int // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
+	Over           []int // indexes of the effects that would begin a job beyond a quota, of an action by hand
+	Repeated       bool  // the request in the batch's Once was carried out before; nothing was written now
 	// Summarized is the number of refused events that have no dead letter of their own, but are counted in summaries.
-	Summarized int64
-	Again      string         // the reason why the batch's Letter stays; empty: it was deleted, or there was none
-	RefusedBy  map[string]int // refusals of the batch's effects, by the name of the rule; nil: none
+	Summarized   int64
+	RefusedAgain string         // the reason why the batch's Letter stays; empty: it was deleted, or there was none
+	RefusedBy    map[string]int // refusals of the batch's effects, by the name of the rule; nil: none
 }
 
 // Cursors keeps how far each stream is applied and read. Implementations are safe for concurrent use.

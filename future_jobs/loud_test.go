@@ -17,7 +17,7 @@ type asked struct {
 	order []string // rule/key
 }
 
-func (a *asked) Prompt() {}
+func (a *asked) Inline() {}
 
 func (a *asked) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	a.mu.Lock()

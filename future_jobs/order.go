@@ -58,7 +58,7 @@ func (o *ordering) isOlder(e Effect, j *Job) bool {
 // open until now.
 func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
 	order := Order{ByHand: a.ByHand}
-	if a.Orders {
+	if a.OrderedByTime {
 		order.After = after
 		if at := o.fold.eventTime(e); at.Before(j.Since) {
 			order.At = at
@@ -72,7 +72,7 @@ func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
 
 // isCovered reports whether a trigger arrived during a job that has ended by now, so that it begins none.
 func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
-	if !a.Orders || a.Restart || e.Event == nil {
+	if !a.OrderedByTime || a.Restart || e.Event == nil {
 		return false
 	}
 	early := o.remembered(e.Ref)
@@ -86,7 +86,7 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 		return
 	}
 	began, skew := s.job.beganAt(), time.Duration(0)
-	if a.Orders {
+	if a.OrderedByTime {
 		skew = ClockSkew
 	}
 	switch i := early.find(began, skew); {
@@ -104,7 +104,7 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, i int) {
 	end := early.Ends[i]
 	o.early[e.Ref] = nil
-	if a.Orders || early.TurnedAway { // another trigger before the end may be read later, or retried
+	if a.OrderedByTime || early.TurnedAway { // another trigger before the end may be read later, or retried
 		early.Ends = slices.Clone(early.Ends)
 		early.Ends[i].From = s.job.beganAt()
 		early.Changes = early.Changes.since(end.At)
@@ -121,7 +121,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEve
 		if !o.fold.complete(e, s, set) {
 			continue
 		}
-		if a.Orders || early.TurnedAway {
+		if a.OrderedByTime || early.TurnedAway {
 			early.add(Ending{At: early.At, Outcome: set.End.Outcome, From: s.job.beganAt()})
 			o.early[e.Ref] = &early
 		}
@@ -162,7 +162,7 @@ func (o *ordering) replay(e Effect, s *foldedJob) {
 // if it does not: the job was checked, or the job of the older trigger had ended before.
 func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 	f, j, at, began := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
-	if a.Restart || !a.Orders || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
+	if a.Restart || !a.OrderedByTime || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
 		return false
 	}
 	if early := o.remembered(e.Ref); early != nil {

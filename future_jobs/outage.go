@@ -34,12 +34,12 @@ type Outage struct {
 
 // OutageHit reports jobs that are undetermined because of an outage.
 type OutageHit struct {
-	Held    []HeldShard // at least one has to be held
-	RuleSet int64       // the revision that the checks are based on
-	Outage  Outage      // without times
-	Again   int         // jobs that were reported before, and keep the outage open or reopen it
-	// Say returns the opening alert. Jobs is the number of due jobs of the rule then.
-	Say func(Outage) alerts.Alert
+	Held     []HeldShard // at least one has to be held
+	RuleSet  int64       // the revision that the checks are based on
+	Outage   Outage      // without times
+	Repeated int         // jobs that were reported before, and keep the outage open or reopen it
+	// Alert returns the opening alert. Jobs is the number of due jobs of the rule then.
+	Alert func(Outage) alerts.Alert
 }
 
 // OutageStore stores outages. At most one is open for a source and a rule. Implementations are safe for concurrent
@@ -82,7 +82,7 @@ func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) a
 // outageAlert returns the complete alert about an outage.
 func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
 	a := o.alert(r.Name, r.Entity, status, now)
-	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.Loudest
+	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.MaxSeverity
 	a.Text = o.text(status, r.Entity)
 	if status == alerts.Resolved {
 		a.Closes = []alerts.ID{r.outageAlert(o, alerts.Undetermined, now).ID}
@@ -269,11 +269,11 @@ func outageHits(batch []*task, held []HeldShard) []OutageHit {
 			all = append(all, OutageHit{
 				Held: held, RuleSet: v.ruleSet,
 				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
-				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, o.OpenedAt) },
+				Alert:  func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, o.OpenedAt) },
 			})
 		}
-		if v.Again {
-			all[i].Again++
+		if v.Repeated {
+			all[i].Repeated++
 		} else {
 			all[i].Outage.Jobs++
 		}

@@ -182,7 +182,7 @@ func (e *engine) meet(source string) {
 	_, err = e.store.RecordOutage(e.Context(), futurejobs.OutageHit{
 		Held: []futurejobs.HeldShard{leases[0].HeldShard}, RuleSet: e.book.Revision(),
 		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: 1, Jobs: 1, Reason: "connection refused"},
-		Say:    func(o futurejobs.Outage) alerts.Alert { return o.OpeningAlert(rule.Name, rule.Entity) },
+		Alert:  func(o futurejobs.Outage) alerts.Alert { return o.OpeningAlert(rule.Name, rule.Entity) },
 	})
 	if err != nil {
 		e.Fatal(err)

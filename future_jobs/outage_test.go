@@ -76,7 +76,7 @@ func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
 	v := &task{rule: orderRule(), Decision: Decision{Job: Job{Last: CheckTimes{FailedAt: met}}, Outage: "shop"}}
 	opened := met.Add(50 * time.Millisecond)
-	said := outageHits([]*task{v}, nil)[0].Say(Outage{Source: "shop", OpenedAt: opened})
+	said := outageHits([]*task{v}, nil)[0].Alert(Outage{Source: "shop", OpenedAt: opened})
 	if !said.DecidedAt.Equal(opened) || !said.Since.Equal(opened) {
 		t.Errorf("an outage that was opened at %s is said at %s to be since %s", opened, said.DecidedAt, said.Since)
 	}

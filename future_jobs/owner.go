@@ -19,8 +19,8 @@ type Owner struct {
 	local  func() time.Time
 	log    *slog.Logger
 
-	// Doing describes the node's running checks, as JSON. Set before Run.
-	Doing func() string
+	// Running describes the node's running checks, as JSON. Set before Run.
+	Running func() string
 	// Changed is called when shards were taken or given back. Set before Run.
 	Changed func()
 	// Unfit returns why this node should hold no shards, in a sentence without secrets; empty: it is fit. While
@@ -47,7 +47,7 @@ type Owner struct {
 func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, log *slog.Logger) *Owner {
 	return &Owner{
 		leases: l, node: node, lease: lease, local: local, log: log,
-		Doing: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
+		Running: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
 		Unreadable: func(context.Context) string { return "" },
 		fitness:    fitness{lease: lease}, shards: map[int16]*Shard{}, unlike: map[int16]unlikeness{},
 	}
@@ -189,8 +189,8 @@ func free(l Lease) bool { return l.Node == "" || l.Expired }
 // heartbeat registers the node, renews its shards, and drops the lost ones.
 func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
-	node.Doing, node.Unfit, node.Unreadable = o.Doing(), o.fitness.reason, o.Unreadable(ctx)
-	nodes, err := o.leases.Beat(ctx, node, o.lease)
+	node.Running, node.Unfit, node.Unreadable = o.Running(), o.fitness.reason, o.Unreadable(ctx)
+	nodes, err := o.leases.Heartbeat(ctx, node, o.lease)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)
 	}

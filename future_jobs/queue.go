@@ -95,8 +95,8 @@ type Settled struct {
 
 // StreamProgress is the reading progress of a stream.
 type StreamProgress struct {
-	Through    time.Time // the database time up to which no event is pending; zero: it was never read to its end
-	HeardSince time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
+	Through        time.Time // the database time up to which no event is pending; zero: it was never read to its end
+	ReceivingSince time.Time // start of the current gap-free period, by the database's time; zero: no gap matters
 }
 
 // Queue is the sweeper's interface to the future_job table. Implementations are safe for concurrent use.

@@ -12,7 +12,7 @@ type End struct {
 	Outcome checks.Outcome
 	Reason  string
 	Close   CloseAlert
-	Say     CloseAlert      // replaces Close: the alert to raise even if the job raised none before
+	Alert   CloseAlert      // replaces Close: the alert to raise even if the job raised none before
 	Early   time.Duration   // how long the end is remembered if no job is pending
 	State   json.RawMessage // the state that the alert reports; nil: the job's state
 }

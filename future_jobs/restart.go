@@ -10,8 +10,8 @@ import (
 // endOfPrevious returns the end of the pending job. A job that was due and not checked in time expires, instead of
 // being restarted silently.
 func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
-	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
-		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
+	if a.ExpiredAlert != nil && !s.isNew && s.job.isDue(now) {
+		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Alert: a.ExpiredAlert}
 	}
 	return End{Outcome: checks.Restarted, Close: a.Close}
 }

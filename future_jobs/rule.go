@@ -53,8 +53,8 @@ type Rule struct {
 	ShiftState func(state json.RawMessage, by time.Duration) json.RawMessage
 	// Closing drafts the alert that resolves a job's alerts; nil: none is raised.
 	Closing func(j Job, text string) alerts.Draft
-	// Loudest is the severity of alerts about the check itself, not about the entity.
-	Loudest alerts.Severity
+	// MaxSeverity is the severity of alerts about the check itself, not about the entity.
+	MaxSeverity alerts.Severity
 }
 
 // labels returns the labels of an alert about a job.

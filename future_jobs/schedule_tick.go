@@ -32,7 +32,7 @@ type DueTicks struct {
 	Outcome TickOutcome
 	Effects []Effect
 	Emit    *Emission            // nil: nothing is published
-	Remarks []alerts.SystemAlert // alerts to raise
+	Alerts  []alerts.SystemAlert // alerts to raise
 }
 
 // TickOutcome is the outcome of a tick.
@@ -40,9 +40,9 @@ type TickOutcome string
 
 // The outcomes of ticks.
 const (
-	TickBegan   TickOutcome = "began"   // jobs
+	TickStarted TickOutcome = "started" // jobs
 	TickEmitted TickOutcome = "emitted" // an event
-	TickResting TickOutcome = "resting" // nothing: the rule is paused or disabled
+	TickPaused  TickOutcome = "paused"  // nothing: the rule is paused or disabled
 	TickSkipped TickOutcome = "skipped" // nothing: the tick was late, and catch_up skips it
 	TickExpired TickOutcome = "expired" // jobs that ended at once: the tick was late, and catch_up expires it
 	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already

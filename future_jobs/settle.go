@@ -38,7 +38,7 @@ func (v *task) decideWithoutCheck(now time.Time) {
 // question returns the check that is passed to the handler at the time now.
 func (v *task) question(now time.Time) checks.Check {
 	c := v.rule.checkOf(&v.Job, now)
-	c.HeardSince, c.ReadThrough = v.heard, v.through
+	c.ReceivingSince, c.ReadThrough = v.heard, v.through
 	return c
 }
 

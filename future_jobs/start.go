@@ -9,15 +9,15 @@ import (
 
 // Start creates a job, unless one is pending.
 type Start struct {
-	Job     Job         // NextCheckAt: zero if the first check is at FirstCheckAt
-	Restart bool        // a pending job ends, and a new one begins
-	Early   bool        // its end may have been remembered before
-	Orders  bool        // other events have other streams: the job records their order
-	ByHand  bool        // started by a person
-	Named   bool        // the key is in the text of the rule, or was saved with it: no quota refuses the job
-	Close   CloseAlert  // for the job that ends
-	Unsaid  CloseAlert  // alert for the job that ends if it was due and not checked; nil: none
-	Sets    []AddMember // the rule's sets, for members that were received before
+	Job           Job         // NextCheckAt: zero if the first check is at FirstCheckAt
+	Restart       bool        // a pending job ends, and a new one begins
+	Early         bool        // its end may have been remembered before
+	OrderedByTime bool        // other events have other streams: the job records their order
+	ByHand        bool        // started by a person
+	Named         bool        // the key is in the text of the rule, or was saved with it: no quota refuses the job
+	Close         CloseAlert  // for the job that ends
+	ExpiredAlert  CloseAlert  // alert for the job that ends if it was due and not checked; nil: none
+	Sets          []AddMember // the rule's sets, for members that were received before
 
 	Merge func(known json.RawMessage) Merging // begins the merging of updates received before; nil: none are remembered
 	Next  func(Job) time.Time                 // as of Resume, for resumes received before; may be nil
@@ -41,7 +41,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 			switch {
 			case e.Event == nil:
 				f.net.AlreadyPending = append(f.net.AlreadyPending, f.place)
-			case a.Orders:
+			case a.OrderedByTime:
 				f.order.keep(a, e, s)
 			}
 			return
@@ -152,6 +152,6 @@ func (a Beat) play(f *fold, e Effect, s *foldedJob) {
 			s.job.reschedule(e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(s.job, to.Next), f.now))
 		}
 		s.changed = true
-		f.net.Beaten++
+		f.net.Postponed++
 	}
 }

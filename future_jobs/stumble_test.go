@@ -15,7 +15,7 @@ import (
 // inLine is an inline handler function, as rules are.
 type inLine struct{ checks.HandlerFunc }
 
-func (inLine) Prompt() {}
+func (inLine) Inline() {}
 
 func keys(n int) []string {
 	all := make([]string, n)

@@ -28,10 +28,10 @@ type Entry struct {
 	Kind    EntryKind
 	At      time.Time      // the slot of a check; otherwise the time of the change
 	Late    time.Duration  // of a check: how long after its slot it was decided
-	Saw     string         // values that the condition read, such as: state.status = "OPEN"
-	Took    string         // the name of the step that was taken
+	Values  string         // values that the condition read, such as: state.status = "OPEN"
+	Step    string         // the name of the step that was taken
 	Held    bool           // a step was due and suppressed
-	Why     string         // why it was undetermined or skipped
+	Reason  string         // why it was undetermined or skipped
 	Outcome checks.Outcome // of a check that ended the job
 	Next    time.Time      // the time of the next check
 	By      string         // the subject of the event, or the person; empty: unknown
@@ -42,7 +42,7 @@ type EntryKind string
 
 // The kinds of entries.
 const (
-	Looked       EntryKind = "look"
+	Checked      EntryKind = "check"
 	Updated      EntryKind = "update" // also a member of a set; only the first of a run of updates
 	Paused       EntryKind = "pause"
 	Resumed      EntryKind = "resume"
@@ -70,13 +70,13 @@ type trailLine struct {
 // Trail returns a trail of this entry alone. Long fields are shortened.
 func (e Entry) Trail() Trail {
 	l := trailLine{
-		At: e.At.UnixMilli(), Late: e.Late.Milliseconds(), Saw: e.Saw, Took: e.Took, Held: e.Held, Why: e.Why,
+		At: e.At.UnixMilli(), Late: e.Late.Milliseconds(), Saw: e.Values, Took: e.Step, Held: e.Held, Why: e.Reason,
 		Outcome: string(e.Outcome), By: e.By,
 	}
 	if !e.Next.IsZero() {
 		l.Next = e.Next.UnixMilli()
 	}
-	if e.Kind != Looked {
+	if e.Kind != Checked {
 		l.Kind = string(e.Kind)
 	}
 	text := l.text()
@@ -140,8 +140,8 @@ func (t Trail) Entries() []Entry {
 			continue
 		}
 		e := Entry{
-			Kind: cmp.Or(EntryKind(l.Kind), Looked), At: time.UnixMilli(l.At).UTC(), Late: time.Duration(l.Late) * time.Millisecond,
-			Saw: l.Saw, Took: l.Took, Held: l.Held, Why: l.Why, Outcome: checks.Outcome(l.Outcome), By: l.By,
+			Kind: cmp.Or(EntryKind(l.Kind), Checked), At: time.UnixMilli(l.At).UTC(), Late: time.Duration(l.Late) * time.Millisecond,
+			Values: l.Saw, Step: l.Took, Held: l.Held, Reason: l.Why, Outcome: checks.Outcome(l.Outcome), By: l.By,
 		}
 		if l.Next != 0 {
 			e.Next = time.UnixMilli(l.Next).UTC()
@@ -173,16 +173,16 @@ func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
 // record: a check that ends the job adds no entry, unless the values read by the condition would be lost.
 func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	d.Job.Trail = ""
-	if d.Ends() && (answer.Saw == "" || len(d.Alerts) > 0) {
+	if d.Ends() && (answer.Values == "" || len(d.Alerts) > 0) {
 		return
 	}
-	e := Entry{Kind: Looked, At: slot, Late: max(now.Sub(slot), 0), Saw: answer.Saw, Held: answer.Held, Outcome: d.Outcome}
+	e := Entry{Kind: Checked, At: slot, Late: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
 	if !d.Ends() {
-		e.Next, e.Why = d.Job.NextCheckAt, d.Reason
+		e.Next, e.Reason = d.Job.NextCheckAt, d.Reason
 	}
 	for _, a := range d.Alerts {
 		if a.Status == alerts.Firing {
-			e.Took = a.Step
+			e.Step = a.Step
 		}
 	}
 	d.Job.Trail = e.Trail()

@@ -28,21 +28,21 @@ func TestALookLeavesAnEntry(t *testing.T) {
 	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
 	next := slot.Add(time.Hour)
 	unknown := errors.New("no route to the warehouse")
-	look := Entry{Kind: Looked, At: slot, Late: late, Saw: `state.status = "OPEN"`, Next: next}
+	look := Entry{Kind: Checked, At: slot, Late: late, Values: `state.status = "OPEN"`, Next: next}
 	for _, c := range []struct {
 		name   string
 		answer checks.Answer
 		err    error
 		want   func(*Entry) // nil: no entry
 	}{
-		{name: "nothing is due", answer: checks.Answer{Next: next, Saw: look.Saw}, want: func(*Entry) {}},
-		{name: "a step", answer: checks.Answer{Next: next, Saw: look.Saw, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Took = "primary" }},
-		{name: "held", answer: checks.Answer{Next: next, Saw: look.Saw, Held: true}, want: func(e *Entry) { e.Held = true }},
-		{name: "undetermined", err: unknown, want: func(e *Entry) { e.Saw, e.Why, e.Next = "", unknown.Error(), slot.Add(time.Minute) }},
-		{name: "an end that is not said", answer: checks.Answer{Outcome: checks.Cleared, Saw: look.Saw}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
-		{name: "an end that an alert tells", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Saw: look.Saw}},
+		{name: "nothing is due", answer: checks.Answer{Next: next, Values: look.Values}, want: func(*Entry) {}},
+		{name: "a step", answer: checks.Answer{Next: next, Values: look.Values, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Step = "primary" }},
+		{name: "held", answer: checks.Answer{Next: next, Values: look.Values, Held: true}, want: func(e *Entry) { e.Held = true }},
+		{name: "undetermined", err: unknown, want: func(e *Entry) { e.Values, e.Reason, e.Next = "", unknown.Error(), slot.Add(time.Minute) }},
+		{name: "an end that is not said", answer: checks.Answer{Outcome: checks.Cleared, Values: look.Values}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
+		{name: "an end that an alert tells", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Values: look.Values}},
 		{name: "an end of which there is nothing to tell", answer: checks.Answer{Outcome: checks.Exhausted}},
-		{name: "a guard", answer: checks.Answer{Next: slot, Saw: look.Saw}},
+		{name: "a guard", answer: checks.Answer{Next: slot, Values: look.Values}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
@@ -71,12 +71,12 @@ func TestWhatIsNotLookedAtLeavesAnEntry(t *testing.T) {
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
 	ok := rule.skipIfLate(&d, noon.Add(2*time.Hour))
-	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Why, "found 2h after its slot") || got[0].Late != 2*time.Hour {
+	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Reason, "found 2h after its slot") || got[0].Late != 2*time.Hour {
 		t.Errorf("skipped: %+v", got)
 	}
 	d = Decision{Job: Job{NextCheckAt: noon}}
 	rule.streamTimedOut(&d, "ORDERS", noon.Add(time.Hour))
-	if got := entriesOf(t, d); len(got) != 1 || !strings.Contains(got[0].Why, "not read past") || got[0].Next.IsZero() {
+	if got := entriesOf(t, d); len(got) != 1 || !strings.Contains(got[0].Reason, "not read past") || got[0].Next.IsZero() {
 		t.Errorf("unread: %+v", got)
 	}
 }
@@ -102,14 +102,14 @@ func TestAnEntryIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Entry{
-				Kind: Paused, At: noon, Late: time.Second, Saw: text, Why: text, By: text, Took: "primary", Held: true, Next: noon.Add(time.Hour),
+				Kind: Paused, At: noon, Late: time.Second, Values: text, Reason: text, By: text, Step: "primary", Held: true, Next: noon.Add(time.Hour),
 			}
 			trail := e.Trail()
 			got := trail.Entries()
 			if len(trail) > entryMost || len(got) != 1 {
 				t.Fatalf("%d bytes, %d entries: %s", len(trail), len(got), trail)
 			}
-			if got[0].Took != "primary" || !got[0].Next.Equal(e.Next) || got[0].Kind != Paused || !strings.HasSuffix(got[0].Why, "…") {
+			if got[0].Step != "primary" || !got[0].Next.Equal(e.Next) || got[0].Kind != Paused || !strings.HasSuffix(got[0].Reason, "…") {
 				t.Errorf("%+v", got[0])
 			}
 		})
@@ -118,7 +118,7 @@ func TestAnEntryIsBounded(t *testing.T) {
 
 // A line that lost its beginning, or that was edited by hand, hides no other entry.
 func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
-	good := Entry{Kind: Looked, At: noon}
+	good := Entry{Kind: Checked, At: noon}
 	trail := "12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail()
 	if diff := cmp.Diff([]Entry{good, good}, trail.Entries()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -129,7 +129,7 @@ func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	rule := orderRule()
 	rule.Handler = computing{}
-	answer := checks.Answer{Next: noon.Add(time.Hour), Nominal: true, Saw: `state.status = "UNSHIPPED"`}
+	answer := checks.Answer{Next: noon.Add(time.Hour), Nominal: true, Values: `state.status = "UNSHIPPED"`}
 	job := Job{ID: 1, CreatedAt: noon, NextCheckAt: noon}
 	b.ReportAllocs()
 	for b.Loop() {

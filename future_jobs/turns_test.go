@@ -58,7 +58,7 @@ func newTaxed(tenant string, size, takes time.Duration) *taxed {
 	return &taxed{purse: &purse{tenant: tenant, size: size.Microseconds()}, takes: takes, asked: map[string]int{}}
 }
 
-func (x *taxed) Prompt() {}
+func (x *taxed) Inline() {}
 
 func (x *taxed) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	time.Sleep(x.takes)

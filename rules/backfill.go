@@ -159,7 +159,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		if rule == nil || err != nil {
 			return n, err
 		}
-		b := futurejobs.EffectBatch{RuleSet: ruleSet, Known: known}
+		b := futurejobs.EffectBatch{RuleSet: ruleSet, ReadTo: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
 			b.Effects = append(b.Effects, futurejobs.Effect{
 				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Action: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},

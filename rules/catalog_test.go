@@ -171,7 +171,7 @@ func TestStartedJob(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r := effects[0].Rule
-	if r.Loudest != alerts.Error || !slices.Equal(r.Streams, []string{"S"}) || r.Limits.MaxChecks != 7 {
+	if r.MaxSeverity != alerts.Error || !slices.Equal(r.Streams, []string{"S"}) || r.Limits.MaxChecks != 7 {
 		t.Errorf("%+v", r)
 	}
 }

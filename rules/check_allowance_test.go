@@ -117,8 +117,8 @@ again: keep
 	}
 	acme := tenant{token: "acme"}
 	d, err := due()
-	if err != nil || len(d.Effects) == 0 || len(d.Remarks) != 1 {
-		t.Fatalf("%d effects, %d remarks, %v", len(d.Effects), len(d.Remarks), err)
+	if err != nil || len(d.Effects) == 0 || len(d.Alerts) != 1 {
+		t.Fatalf("%d effects, %d remarks, %v", len(d.Effects), len(d.Alerts), err)
 	}
 	left, _ := ts.checked.left(acme, ts.now)
 	if drawn := tenantAllowance - left; drawn < 100_000 || drawn > tenantShare*leastBudget*2 {

@@ -51,8 +51,8 @@ func TestWhatAConditionSaw(t *testing.T) {
 			if err != nil || answer.Next.IsZero() {
 				t.Fatalf("%+v, %v; want it to go on", answer, err)
 			}
-			if answer.Saw != c.want {
-				t.Errorf("saw  %s\nwant %s", answer.Saw, c.want)
+			if answer.Values != c.want {
+				t.Errorf("saw  %s\nwant %s", answer.Values, c.want)
 			}
 		})
 	}
@@ -68,14 +68,14 @@ func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
 	}{
 		{"it goes on", checks.Check{Slot: clock(11, 15), State: open}, `state.status = "OPEN"`},
 		{"the last step", checks.Check{Slot: clock(13, 15), State: open, Step: 2}, ""},
-		{"cleared, and closed by an alert", checks.Check{Slot: clock(11, 30), State: shut, Said: 1}, ""},
+		{"cleared, and closed by an alert", checks.Check{Slot: clock(11, 30), State: shut, AlertCount: 1}, ""},
 		{"cleared before anything was said", checks.Check{Slot: clock(11, 0), State: shut}, `state.status = "SHUT"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.check.Key, c.check.Since = "1", since
 			answer, err := compiled(t, once).Engine().Handler.Check(t.Context(), c.check)
-			if err != nil || answer.Saw != c.want {
-				t.Errorf("saw %q, %v; want %q", answer.Saw, err, c.want)
+			if err != nil || answer.Values != c.want {
+				t.Errorf("saw %q, %v; want %q", answer.Values, err, c.want)
 			}
 		})
 	}

@@ -15,8 +15,8 @@ type handler struct{ rule *Rule }
 
 var _ checks.Inline = handler{}
 
-// Prompt marks a check that does no I/O and is bounded in itself.
-func (h handler) Prompt() {}
+// Inline marks a check that does no I/O and is bounded in itself.
+func (h handler) Inline() {}
 
 // Check decides a check of a job.
 //
@@ -79,7 +79,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		return checks.Answer{}, err
 	}
 	if !answer.Next.IsZero() {
-		answer.Saw = r.explain(w)
+		answer.Values = r.explain(w)
 	}
 	return r.withState(c, w, answer)
 }
@@ -120,11 +120,11 @@ func (r *Rule) withState(c checks.Check, w waitContext, answer checks.Answer) (c
 
 func (r *Rule) cleared(c checks.Check, w waitContext) checks.Answer {
 	answer := checks.Answer{Outcome: checks.Cleared, Step: c.Step}
-	if c.Said > 0 && !r.document.Quiet {
+	if c.AlertCount > 0 && !r.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", r.engine.Entity, c.Key)
 		answer.Alerts = []alerts.Draft{r.closeAlert(w, c.Step, text)}
 	} else {
-		answer.Saw = r.explain(w)
+		answer.Values = r.explain(w)
 	}
 	return answer
 }
@@ -160,7 +160,7 @@ func (r *Rule) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	}
 	return alerts.Draft{
 		Status: alerts.Firing, Severity: last.severity, Step: last.name, StepIndex: at,
-		Passed: passed, Text: r.text(last, s), Labels: r.label(s),
+		SkippedSteps: passed, Text: r.text(last, s), Labels: r.label(s),
 	}
 }
 

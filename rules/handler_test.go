@@ -132,7 +132,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			"cleared after the second step", resolvable,
-			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, Said: 2},
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, AlertCount: 2},
 			checks.Answer{Outcome: checks.Cleared, Step: 2, Alerts: []alerts.Draft{{
 				Status: alerts.Resolved, Severity: alerts.Critical, Step: "second", StepIndex: 1,
 				Text: "order 1: the condition no longer holds", Labels: team,
@@ -140,14 +140,14 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			"cleared after nobody could tell for a while", resolvable,
-			checks.Check{Slot: clock(11, 15), State: shut, Said: 1},
+			checks.Check{Slot: clock(11, 15), State: shut, AlertCount: 1},
 			checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{{
 				Status: alerts.Resolved, Severity: alerts.Critical, Text: "order 1: the condition no longer holds", Labels: team,
 			}}},
 		},
 		{
 			"cleared quietly", quiet,
-			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, Said: 2},
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, AlertCount: 2},
 			checks.Answer{Outcome: checks.Cleared, Step: 2},
 		},
 		{
@@ -162,7 +162,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got.Saw = "" // see TestWhatAConditionSaw
+			got.Values = "" // see TestWhatAConditionSaw
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -171,7 +171,7 @@ func TestCheck(t *testing.T) {
 }
 
 func with(d alerts.Draft, passed ...string) alerts.Draft {
-	d.Passed = passed
+	d.SkippedSteps = passed
 	return d
 }
 

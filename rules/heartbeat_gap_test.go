@@ -66,7 +66,7 @@ func TestAmnesty(t *testing.T) {
 			d := newDevice(t, c.rule)
 			check := checks.Check{
 				Key: "pump-7", Since: at("10:00:00"), Slot: day(t, c.slot), At: day(t, c.slot), Count: c.count, Step: c.step,
-				HeardSince: day(t, c.heard), SaidAt: day(t, c.saidAt),
+				ReceivingSince: day(t, c.heard), FirstAlertAt: day(t, c.saidAt),
 			}
 			if c.state != "" {
 				check.State = json.RawMessage(c.state)
@@ -116,7 +116,7 @@ func TestPutOffTooOften(t *testing.T) {
 					heard = slot.Add(-time.Minute) // deadman restarted a minute ago
 				}
 				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
-					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, HeardSince: heard, Event: j.Event, State: j.State,
+					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, ReceivingSince: heard, Event: j.Event, State: j.State,
 				})
 				switch {
 				case err != nil:
@@ -131,8 +131,8 @@ func TestPutOffTooOften(t *testing.T) {
 				}
 				// Later gaps do not move the next step.
 				again, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
-					Key: j.Key, Since: j.Since, Slot: answer.Next, At: answer.Next, Count: j.CheckCount + 1, Step: 1, SaidAt: slot,
-					HeardSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
+					Key: j.Key, Since: j.Since, Slot: answer.Next, At: answer.Next, Count: j.CheckCount + 1, Step: 1, FirstAlertAt: slot,
+					ReceivingSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
 				})
 				if err != nil || again.Step != 2 {
 					t.Errorf("at the next look %d steps are taken, %v; want both", again.Step, err)

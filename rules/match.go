@@ -224,10 +224,10 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 // no user would notice that the job is never checked.
 func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
 	start := futurejobs.Start{
-		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
-		Restart: r.document.Again == Restart,
-		Early:   r.remembers,
-		Orders:  r.orders,
+		Job:           futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
+		Restart:       r.document.Again == Restart,
+		Early:         r.remembers,
+		OrderedByTime: r.orders,
 	}
 	if r.orders { // only then is a change read before its trigger
 		start.Merge = func(known json.RawMessage) futurejobs.Merging { return newMerging(known) }
@@ -287,7 +287,7 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
-	start.Restart, start.Early, start.Orders = false, false, false // the answer to a person names the existing job
+	start.Restart, start.Early, start.OrderedByTime = false, false, false // the answer to a person names the existing job
 	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, nil
 }

@@ -54,8 +54,8 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 			if l.Text != "" && l.Status == "firing" {
 				line += " " + l.Text
 			}
-			if len(l.Passed) > 0 {
-				line += fmt.Sprint(" instead of ", l.Passed)
+			if len(l.SkippedSteps) > 0 {
+				line += fmt.Sprint(" instead of ", l.SkippedSteps)
 			}
 		case rules.Ends:
 			line += " " + l.Note

@@ -118,8 +118,8 @@ func checkDraft(d alerts.Draft) error {
 	switch {
 	case d.StepIndex < 0 || d.StepIndex > maxStep:
 		return fmt.Errorf("step index %d is none, from 0 to %d", d.StepIndex, maxStep)
-	case len(d.Passed) > maxAnswerAlerts || slices.ContainsFunc(d.Passed, func(name string) bool { return !namePattern.MatchString(name) }):
-		return fmt.Errorf("passed has up to %d names of steps; write %s", maxAnswerAlerts, nameForm)
+	case len(d.SkippedSteps) > maxAnswerAlerts || slices.ContainsFunc(d.SkippedSteps, func(name string) bool { return !namePattern.MatchString(name) }):
+		return fmt.Errorf("skipped_steps has up to %d names of steps; write %s", maxAnswerAlerts, nameForm)
 	case !d.Severity.Valid():
 		return errors.New(notOneOf("a severity", string(d.Severity), severities))
 	case !slices.Contains(allowedStatuses, string(d.Status)):

@@ -75,8 +75,8 @@ func TestAHandlersAnswerIsFilledIn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if rule.Loudest != alerts.Warning || rule.Limits.MaxChecks != rules.SpareChecks {
-		t.Errorf("what the engine says is %s, after %d checks", rule.Loudest, rule.Limits.MaxChecks)
+	if rule.MaxSeverity != alerts.Warning || rule.Limits.MaxChecks != rules.SpareChecks {
+		t.Errorf("what the engine says is %s, after %d checks", rule.MaxSeverity, rule.Limits.MaxChecks)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
 		"state: it is not an object":                   {Step: 2, State: json.RawMessage("[]")},
 		"state: the body has 262147 bytes":             {Step: 2, State: json.RawMessage(`"` + strings.Repeat("x", 256<<10+1) + `"`)},
 		"alerts[0]: step index -1 is none":             {Step: 2, Alerts: []alerts.Draft{{StepIndex: -1}}},
-		"alerts[0]: passed has up to 32":               {Step: 2, Alerts: []alerts.Draft{{Passed: []string{"a b"}}}},
+		"alerts[0]: skipped_steps has up to 32":        {Step: 2, Alerts: []alerts.Draft{{SkippedSteps: []string{"a b"}}}},
 		`alerts[0]: the label "a b" is none`:           {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
 	} {
 		rule := engineOf(t, answering(t, answer, nil))
@@ -110,7 +110,7 @@ func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
 // hasty declares that it only computes.
 type hasty struct{ checks.Handler }
 
-func (hasty) Prompt() {}
+func (hasty) Inline() {}
 
 func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
 	plain := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return hasty{h} }))

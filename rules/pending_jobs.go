@@ -17,7 +17,7 @@ func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := r.each(ctx, to.RuleID, futurejobs.DeedMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
+	n, err := r.each(ctx, to.RuleID, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
 		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
 	})
 	if err == nil {

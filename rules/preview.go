@@ -73,16 +73,16 @@ type PreviewLookup struct {
 
 // PreviewLine is one event of a preview's timeline.
 type PreviewLine struct {
-	At       time.Time         `json:"at"`
-	Kind     PreviewKind       `json:"kind"`
-	Step     string            `json:"step,omitempty"`
-	Severity alerts.Severity   `json:"severity,omitempty"`
-	Status   alerts.Status     `json:"status,omitempty"`
-	Text     string            `json:"text,omitempty"`
-	Passed   []string          `json:"passed,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Next     time.Time         `json:"next,omitzero"` // the time of the next check
-	Note     string            `json:"note,omitempty"`
+	At           time.Time         `json:"at"`
+	Kind         PreviewKind       `json:"kind"`
+	Step         string            `json:"step,omitempty"`
+	Severity     alerts.Severity   `json:"severity,omitempty"`
+	Status       alerts.Status     `json:"status,omitempty"`
+	Text         string            `json:"text,omitempty"`
+	SkippedSteps []string          `json:"skipped_steps,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Next         time.Time         `json:"next,omitzero"` // the time of the next check
+	Note         string            `json:"note,omitempty"`
 
 	More int       `json:"more,omitempty"` // how often the same alert is repeated, if no user acknowledges it
 	Last time.Time `json:"last,omitzero"`  // the time of its last repetition
@@ -373,7 +373,7 @@ func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 	for _, a := range d.Alerts {
 		line := PreviewLine{
 			At: at, Kind: Says, Step: a.Step, Severity: a.Severity, Status: a.Status, Text: a.Text,
-			Passed: a.Passed, Labels: a.Labels,
+			SkippedSteps: a.SkippedSteps, Labels: a.Labels,
 		}
 		if !d.Ends() {
 			line.Next = d.Job.NextCheckAt

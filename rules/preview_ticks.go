@@ -75,7 +75,7 @@ func (p *previewing) tick(at time.Time) {
 	p.seq++
 	d := futurejobs.DueTicks{At: at}
 	p.Rule.tick(&p.engine, at, 1, &d)
-	for _, remark := range d.Remarks {
+	for _, remark := range d.Alerts {
 		p.out.Refusals = append(p.out.Refusals, remark.Text)
 	}
 	if d.Emit != nil && p.out.Key == "" {

@@ -121,7 +121,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	r.own = new(atomic.Pointer[ownEngine])
 	r.engine = futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
-		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, Loudest: loudest(d.Escalate),
+		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, MaxSeverity: loudest(d.Escalate),
 		Limits: guards.Limits{
 			Timeout: time.Duration(d.Guards.Timeout), Attempts: d.Guards.Attempts, MaxChecks: d.Guards.MaxChecks,
 			Interval: time.Duration(d.Guards.Interval), Jitter: time.Duration(d.Guards.Jitter),
@@ -267,7 +267,7 @@ func (r *Rule) ref(key string, shards int) futurejobs.Ref {
 // was notified is notified again. step is how many steps were taken.
 func (r *Rule) closeAlert(w waitContext, step int, text string) alerts.Draft {
 	d := alerts.Draft{
-		Status: alerts.Resolved, Severity: r.engine.Loudest, Text: text, Labels: r.label(w.scope),
+		Status: alerts.Resolved, Severity: r.engine.MaxSeverity, Text: text, Labels: r.label(w.scope),
 	}
 	line, err := r.timeline(w)
 	if at := min(step, len(line)) - 1; err == nil && at >= 0 {

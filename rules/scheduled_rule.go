@@ -119,7 +119,7 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 // outcome computes the result of the tick that counts.
 func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) error {
 	if s.paused || !v.document.Enabled {
-		d.Outcome = futurejobs.TickResting
+		d.Outcome = futurejobs.TickPaused
 		if s.paused {
 			d.Missed = 0
 		}

@@ -97,9 +97,9 @@ func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
 		25: `trigger: {schedule: "*/10 * * * *"}` + steps,
 	})
 	for m, want := range map[int]futurejobs.DueTicks{
-		21: {At: tenPast(20), Outcome: futurejobs.TickResting},
-		31: {At: tenPast(30), Outcome: futurejobs.TickBegan},
-		41: {At: tenPast(40), Outcome: futurejobs.TickBegan, Missed: 1},
+		21: {At: tenPast(20), Outcome: futurejobs.TickPaused},
+		31: {At: tenPast(30), Outcome: futurejobs.TickStarted},
+		41: {At: tenPast(40), Outcome: futurejobs.TickStarted, Missed: 1},
 	} {
 		d, ok, err := s.Due(s.From(), tenPast(m))
 		d.Effects = nil
@@ -170,10 +170,10 @@ func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
 		s := scheduledAt(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + steps})
 		for m, want := range map[int]string{12: "catch_up.after, 1m", 22: "; 1 tick before it was missed", 33: "; 2 ticks before it were missed"} {
 			d, ok, err := s.Due(s.From(), tenPast(m))
-			if err != nil || !ok || len(d.Remarks) != 1 {
+			if err != nil || !ok || len(d.Alerts) != 1 {
 				t.Fatalf("%+v, %v, %v", d, ok, err)
 			}
-			if said := d.Remarks[0]; !strings.HasSuffix(strings.TrimSuffix(said.Text, "; it is skipped"), want) || said.Severity != loud {
+			if said := d.Alerts[0]; !strings.HasSuffix(strings.TrimSuffix(said.Text, "; it is skipped"), want) || said.Severity != loud {
 				t.Errorf("%s at %d: %s %s", do, m, said.Severity, said.Text)
 			}
 		}
@@ -194,7 +194,7 @@ func told(d futurejobs.DueTicks) string {
 	if d.Emit != nil {
 		said = append(said, fmt.Sprintf("%s %s %s", d.Emit.Subject, d.Emit.ID, d.Emit.Data))
 	}
-	for _, r := range d.Remarks {
+	for _, r := range d.Alerts {
 		said = append(said, string(r.Status)+": "+r.Text)
 	}
 	return strings.Join(said, "; ")

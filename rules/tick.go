@@ -31,18 +31,18 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 		d.Outcome = futurejobs.TickSkipped
 		skipped := r.remark("tick", alerts.Expired, d.At, reason+"; it is skipped")
 		skipped.Severity = alerts.Info // as the rule requests
-		d.Remarks = append(d.Remarks, skipped)
+		d.Alerts = append(d.Alerts, skipped)
 		return
 	}
 	body, err := tickEvent{d.At, d.Missed}.json()
 	if err != nil {
-		d.Remarks = append(d.Remarks, r.remark("tick", alerts.Firing, d.At, err.Error()))
+		d.Alerts = append(d.Alerts, r.remark("tick", alerts.Firing, d.At, err.Error()))
 		return
 	}
-	d.Outcome = futurejobs.TickBegan
+	d.Outcome = futurejobs.TickStarted
 	if late == Expire {
 		d.Outcome = futurejobs.TickExpired
-		d.Remarks = append(d.Remarks, r.remark("tick", alerts.Expired, d.At, reason))
+		d.Alerts = append(d.Alerts, r.remark("tick", alerts.Expired, d.At, reason))
 	}
 	if emit := r.document.Trigger.Emit; emit != nil {
 		if late != Expire {
@@ -59,7 +59,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 			continue
 		}
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
-		start.Unsaid, start.Named = r.expiredAlert(now), len(r.document.Trigger.Keys) > 0
+		start.ExpiredAlert, start.Named = r.expiredAlert(now), len(r.document.Trigger.Keys) > 0
 		var ask futurejobs.Action = start
 		if late == Expire {
 			ask = futurejobs.StartExpired{Start: start, Reason: reason}
@@ -67,7 +67,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 		d.Effects = append(d.Effects, futurejobs.Effect{Rule: engine, Ref: r.ref(key, shards), Action: ask})
 	}
 	if len(refused) > 0 {
-		d.Remarks = append(d.Remarks, r.remark("refused", alerts.Firing, d.At,
+		d.Alerts = append(d.Alerts, r.remark("refused", alerts.Firing, d.At,
 			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
 	}
 }
@@ -99,7 +99,7 @@ func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	return func(j futurejobs.Job) alerts.Draft {
 		w := waitOf(j)
 		w.rule = r.engine.Name
-		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.Loudest, StepIndex: j.Step, Labels: r.label(w.scope)}
+		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.MaxSeverity, StepIndex: j.Step, Labels: r.label(w.scope)}
 		d.Text = fmt.Sprintf("%s %s: nobody looked in time, and the next tick began the wait anew", r.engine.Entity, j.Key)
 		line, err := r.timeline(w)
 		if n := r.due(line, now); err == nil && n > j.Step {
@@ -150,7 +150,7 @@ func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.DueTicks) *f
 // remark returns a system alert about a tick of the rule.
 func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.SystemAlert {
 	return alerts.SystemAlert{
-		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.Loudest, Since: tick,
+		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.MaxSeverity, Since: tick,
 		Text:   fmt.Sprintf("rule %s, tick at %s: %s", r.engine.Name, tick.UTC().Format(time.RFC3339), text),
 		Labels: map[string]string{"rule": r.engine.Name},
 	}

@@ -40,8 +40,8 @@ func waitOfCheck(c checks.Check) waitContext {
 	return waitContext{
 		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
 		slot:   c.Slot,
-		said:   c.SaidAt,
-		heard:  c.HeardSince,
+		said:   c.FirstAlertAt,
+		heard:  c.ReceivingSince,
 		pauses: c.Pauses,
 	}
 }

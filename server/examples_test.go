@@ -129,16 +129,16 @@ func (e example) preview(t *testing.T) {
 
 // expected is an expected alert or the end of a job.
 type expected struct {
-	At       time.Time         `json:"at"`
-	Rule     string            `json:"rule"`
-	Key      string            `json:"key"`
-	Status   string            `json:"status,omitempty"`
-	Severity string            `json:"severity,omitempty"`
-	Step     string            `json:"step,omitempty"`
-	Passed   []string          `json:"passed,omitempty"`
-	Text     string            `json:"text,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Outcome  string            `json:"outcome,omitempty"` // the job ends
+	At           time.Time         `json:"at"`
+	Rule         string            `json:"rule"`
+	Key          string            `json:"key"`
+	Status       string            `json:"status,omitempty"`
+	Severity     string            `json:"severity,omitempty"`
+	Step         string            `json:"step,omitempty"`
+	SkippedSteps []string          `json:"skipped_steps,omitempty"`
+	Text         string            `json:"text,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Outcome      string            `json:"outcome,omitempty"` // the job ends
 }
 
 // play compares the expectations with the results of the whole engine.
@@ -190,7 +190,7 @@ func (v *virtual) expected() (all []expected) {
 	for _, a := range v.alerts() {
 		all = append(all, expected{
 			At: a.DecidedAt.Truncate(time.Second), Rule: a.Rule, Key: a.Key, Status: string(a.Status), Severity: string(a.Severity),
-			Step: a.Step, Passed: a.Passed, Text: a.Text, Labels: a.Labels,
+			Step: a.Step, SkippedSteps: a.SkippedSteps, Text: a.Text, Labels: a.Labels,
 		})
 	}
 	for _, e := range v.ended() {

@@ -55,7 +55,7 @@ func (m *manualJobs) applyBatch(ctx context.Context, b futurejobs.EffectBatch, a
 
 // observeApplied reports the result of effects to metrics, the log and the sweep.
 func (m *manualJobs) observeApplied(done futurejobs.ApplyResult) {
-	for _, a := range done.Said {
+	for _, a := range done.Alerts {
 		m.alerted(a)
 	}
 	if done.Created+done.Changed > 0 {
@@ -95,7 +95,7 @@ func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, ask func
 // Create creates a job by hand, like the rule's trigger. It returns futurejobs.ErrExists if one is pending.
 func (m *manualJobs) Create(ctx context.Context, job web.NewJob) (futurejobs.ListedJob, error) {
 	now := m.now()
-	batch := futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Once: access.OnceOf(ctx)}
+	batch := futurejobs.EffectBatch{AuditAction: string(access.JobCreate), RequestID: access.OnceOf(ctx)}
 	applied, err := m.applyBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
 		rule, err := m.newestRule(ctx, job.Rule)
 		if err != nil {
@@ -114,7 +114,7 @@ func (m *manualJobs) Create(ctx context.Context, job web.NewJob) (futurejobs.Lis
 		return futurejobs.ListedJob{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
 	listed, err := m.store.Job(ctx, job.Rule, job.Key)
-	if applied.Before && errors.Is(err, futurejobs.ErrNotFound) {
+	if applied.Repeated && errors.Is(err, futurejobs.ErrNotFound) {
 		return listed, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, access.ErrDone)
 	}
 	return listed, err
@@ -124,7 +124,7 @@ func (m *manualJobs) Create(ctx context.Context, job web.NewJob) (futurejobs.Lis
 func (m *manualJobs) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	now := m.now()
 	var all rules.BulkStart
-	applied, err := m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
+	applied, err := m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, RequestID: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
 		if all = m.book.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
 			if err := m.book.Refresh(ctx); err != nil {
 				return nil, err

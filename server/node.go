@@ -187,7 +187,7 @@ func (n *node) wireInputs() {
 		Announce: n.witness.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
-		Book: n.book, Ledger: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
+		Book: n.book, Cursors: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
 		Announce: n.witness.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
 	})
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
@@ -198,8 +198,8 @@ func (n *node) wireInputs() {
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Book: n.book, Now: n.clock.Now},
-		Receiver: pings.NewTaker(pings.Receiver{
-			Book: n.book, Ledger: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
+		Receiver: pings.NewReceiver(pings.Receiver{
+			Book: n.book, Effects: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
 		}),
 		writer: writer, missed: n.hearing.MarkMissed,
 	}
@@ -251,7 +251,7 @@ func (n *node) wireHints() {
 	if n.server == nil { // an embedded broker fails with its node and is not usable by others
 		unfit = append(unfit, newBrokerless(n.bus, n.Lease).reason)
 	}
-	n.owner.Doing, n.owner.Unfit = n.sweeper.RunningJSON, unfit.reason
+	n.owner.Running, n.owner.Unfit = n.sweeper.RunningJSON, unfit.reason
 	n.owner.Unreadable = func(ctx context.Context) string {
 		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.book)
 	}

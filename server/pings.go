@@ -40,5 +40,5 @@ func (p *pingHandler) noteLost(err error) {
 // pingObserver receives the results of pings.
 type pingObserver struct{ *manualJobs }
 
-// Beaten implements pings.Observer.
-func (b pingObserver) Beaten(done futurejobs.ApplyResult) { b.observeApplied(done) }
+// Pinged implements pings.Observer.
+func (b pingObserver) Pinged(done futurejobs.ApplyResult) { b.observeApplied(done) }

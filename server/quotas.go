@@ -231,7 +231,7 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 	for i := range batch {
 		switch a := &batch[i]; {
 		case !counts(a):
-		case a.Again == alerts.WasWithheld:
+		case a.Republication == alerts.WasWithheld:
 			q.Spend(a, a.StreamSize())
 		case !q.Quotas.Admit(a, a.StreamSize()):
 			over[a.ID] = true
@@ -264,7 +264,7 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 
 // counts reports whether a published alert counts toward quotas.
 func counts(a *alerts.Alert) bool {
-	return a.Rule != alerts.SystemRule && a.Again != alerts.WasPublished
+	return a.Rule != alerts.SystemRule && a.Republication != alerts.WasPublished
 }
 
 // admitEnds admits alerts over a quota that close a published alert.

@@ -29,11 +29,11 @@ const progressShard = 0
 // The topics of progress. Each stream's intake has its own.
 const (
 	sweepTopic  = "sweep"
-	intakeTopic = "intake/"
+	intakeTopic = "ingest/"
 )
 
 // blindStep is the step of alerts about monitoring gaps.
-const blindStep = "blind"
+const blindStep = "gap"
 
 // stallDetector detects that the sweep or the intake of a stream stood still, and raises an alert: during the stall,
 // if a node is running, and after it. A row for each topic holds its progress and advances only to times without a

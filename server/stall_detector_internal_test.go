@@ -232,7 +232,7 @@ func TestNoSlotIsMissedBetweenSlots(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.open()
 		w.pass(2 * time.Minute)
-		if said := w.said(); len(said) != 2 || said[0].Key != "intake/S" {
+		if said := w.said(); len(said) != 2 || said[0].Key != "ingest/S" {
 			t.Errorf("between two slots: %+v, want the stream alone", said)
 		}
 	})
@@ -248,7 +248,7 @@ func TestTheTimeWithoutAProcessIsBlind(t *testing.T) {
 		w.open()
 		up := time.Now()
 		w.pass(2 * time.Minute)
-		for _, topic := range []string{"sweep", "intake/S"} {
+		for _, topic := range []string{"sweep", "ingest/S"} {
 			firing, resolved := w.pair(topic)
 			if firing.Count != 5 || resolved.Count != 5 || firing.Severity != alerts.Error {
 				t.Errorf("%s: %d and %d late jobs, want 5: %s", topic, firing.Count, resolved.Count, firing.Severity)
@@ -297,7 +297,7 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		w.pass(time.Minute)
 		w.silent("for a minute")
 		w.pass(6 * time.Minute)
-		if said := w.said(); len(said) != 1 || said[0].Status != alerts.Firing || said[0].Key != "intake/S" || said[0].Source != "S" {
+		if said := w.said(); len(said) != 1 || said[0].Status != alerts.Firing || said[0].Key != "ingest/S" || said[0].Source != "S" {
 			t.Fatalf("while it is not read: %+v", said)
 		}
 		catchingUp := time.Now().Add(-2 * time.Minute)
@@ -315,7 +315,7 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		}
 		w.caughtUp = time.Now
 		w.pass(time.Minute)
-		if _, resolved := w.pair("intake/S"); resolved.Count != 4 {
+		if _, resolved := w.pair("ingest/S"); resolved.Count != 4 {
 			t.Errorf("%d jobs were late, want 4: %s", resolved.Count, resolved.Text)
 		}
 	})
@@ -335,7 +335,7 @@ func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 		stuck := time.Now()
 		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: stuck}} }
 		w.pass(2 * time.Minute)
-		if said := w.said(); len(said) != 1 || said[0].Key != "intake/S" {
+		if said := w.said(); len(said) != 1 || said[0].Key != "ingest/S" {
 			t.Errorf("while the stream is not read: %+v", said)
 		}
 	})

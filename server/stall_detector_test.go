@@ -48,7 +48,7 @@ func (n *node) remarks(topic string) []remarked {
 // Jobs come due while no node runs. Later nodes report it once, regardless of their number, with the number of late
 // jobs, and resolve it.
 func TestBlindnessIsSaidOnce(t *testing.T) {
-	topics := []string{"sweep", "intake/" + bus.EventsStream}
+	topics := []string{"sweep", "ingest/" + bus.EventsStream}
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
 			c := server.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
@@ -82,7 +82,7 @@ func TestBlindnessIsSaidOnce(t *testing.T) {
 			for _, topic := range topics {
 				var said []remarked
 				n.eventually("it is over with "+topic, func() bool { said = n.remarks(topic); return len(said) >= 2 })
-				if len(said) != 2 || said[0].Status != "firing" || said[1].Status != "resolved" || said[0].Step != "blind" {
+				if len(said) != 2 || said[0].Status != "firing" || said[1].Status != "resolved" || said[0].Step != "gap" {
 					t.Fatalf("said of %s: %+v", topic, said)
 				}
 				if !slices.Equal(said[1].Closes, []string{said[0].ID}) {

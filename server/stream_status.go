@@ -32,7 +32,7 @@ type streamStatus struct {
 func (s streamStatus) toAPI(now time.Time) web.Stream {
 	out := web.Stream{
 		Name: s.name, ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
-		ReadThrough: s.cursor.ReadThrough, HeardSince: s.cursor.HeardSince, Created: s.cursor.Created, Behind: s.behind(),
+		ReadThrough: s.cursor.ReadThrough, HeardSince: s.cursor.ReceivingSince, Created: s.cursor.Created, Behind: s.behind(),
 	}
 	if s.end != nil {
 		out.EndSeq, out.EndAt = s.end.LastSeq, s.end.LastAt

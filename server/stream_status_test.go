@@ -83,7 +83,7 @@ func TestStreamsAreShown(t *testing.T) {
 	for _, n := range nodes {
 		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamGone && s.Problem != "" })
 		n.eventually("it is said that jobs are late", func() bool {
-			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('intake/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
+			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('ingest/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
 			s := n.streams()["ORDERS"]
 			return s.LateJobs == 7 && !s.BlindSince.IsZero()
 		})

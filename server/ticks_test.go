@@ -70,7 +70,7 @@ func TestTicksOfANode(t *testing.T) {
 	if ok, detail, _ := n.condition("ticks"); !ok {
 		t.Errorf("/readyz: %s", detail)
 	}
-	for _, counted := range []string{`{outcome="began",rule="import-missing"}`, `{outcome="emitted",rule="import-due"}`} {
+	for _, counted := range []string{`{outcome="started",rule="import-missing"}`, `{outcome="emitted",rule="import-due"}`} {
 		if !strings.Contains(n.metrics(), "deadman_ticks_total"+counted) {
 			t.Errorf("/metrics has no deadman_ticks_total%s", counted)
 		}

@@ -193,7 +193,7 @@ func lineOf(p rules.Preview, l rules.PreviewLine) line {
 		return line{l.At, "check", strings.TrimPrefix(l.Note+"; "+next, "; ")}
 	case rules.Says:
 		return said(l.At, alerts.Draft{
-			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, Passed: l.Passed, Labels: l.Labels,
+			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, SkippedSteps: l.SkippedSteps, Labels: l.Labels,
 		})
 	case rules.Ends:
 		return ended(l.At, p.Key, l.Note)
@@ -214,8 +214,8 @@ func said(at time.Time, a alerts.Draft) line {
 		what = string(a.Status)
 	}
 	text := fmt.Sprintf("%s %s: %s", a.Severity, what, a.Text)
-	if len(a.Passed) > 0 {
-		text += " (also for " + strings.Join(a.Passed, ", ") + ")"
+	if len(a.SkippedSteps) > 0 {
+		text += " (also for " + strings.Join(a.SkippedSteps, ", ") + ")"
 	}
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {

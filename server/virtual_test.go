@@ -265,7 +265,7 @@ func (v *virtual) open() {
 	clock := futurejobs.NewClock(v.store.Now, time.Now)
 	v.sweeper = futurejobs.NewSweeper(v.store, v.book, v.owner, clock, 4, quiet)
 	v.ticker = scheduler.New(scheduler.Options{
-		Book: v.book, Ledger: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
+		Book: v.book, Cursors: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
 	})
 	v.owner.Changed = func() { v.sweeper.Wake(); v.ticker.Wake() }
 }

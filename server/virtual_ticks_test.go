@@ -111,19 +111,19 @@ escalate: [{after: 2h, step: late}]
 		alerts  int
 		body    string
 	}{
-		"run": {"", map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 2, futurejobs.TickMissed: 2}, nil, 4, `{"tick":"2026-06-04T06:00:00Z","missed":2}`},
+		"run": {"", map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 2, futurejobs.TickMissed: 2}, nil, 4, `{"tick":"2026-06-04T06:00:00Z","missed":2}`},
 		"run, since it is not too late": {
-			"catch_up: {after: 7h, do: expire}", map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 2, futurejobs.TickMissed: 2}, nil, 4, `{"tick":"2026-06-04T06:00:00Z","missed":2}`,
+			"catch_up: {after: 7h, do: expire}", map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 2, futurejobs.TickMissed: 2}, nil, 4, `{"tick":"2026-06-04T06:00:00Z","missed":2}`,
 		},
 		"skip": {
 			"catch_up: {after: 5h, do: skip}",
-			map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 1, futurejobs.TickSkipped: 1, futurejobs.TickMissed: 2},
+			map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 1, futurejobs.TickSkipped: 1, futurejobs.TickMissed: 2},
 			nil, 3,
 			`{"tick":"2026-06-01T06:00:00Z","missed":0}`,
 		},
 		"expire": {
 			"catch_up: {after: 5h, do: expire}",
-			map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 1, futurejobs.TickExpired: 1, futurejobs.TickMissed: 2},
+			map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 1, futurejobs.TickExpired: 1, futurejobs.TickMissed: 2},
 			ended("expired", 2), 3,
 			"",
 		},
@@ -252,7 +252,7 @@ escalate: [{after: 1h, step: late}]
 		}
 		v.refresh()
 		v.play(timeline{{at(t, "2026-06-06T12:00:00Z"), until, ""}})
-		want := map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 3, futurejobs.TickResting: 2}
+		want := map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 3, futurejobs.TickPaused: 2}
 		if diff := gocmp.Diff(want, v.ticked.counts); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}

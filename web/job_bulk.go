@@ -39,7 +39,7 @@ type StartResult struct {
 // NewStartResult combines the requested jobs with the result of applying them.
 func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartResult {
 	begun := StartResult{Created: done.Created, Refused: asked.Refused}
-	for _, i := range done.Stood {
+	for _, i := range done.AlreadyPending {
 		begun.Existed = append(begun.Existed, asked.Places[i])
 	}
 	return begun

@@ -80,7 +80,7 @@ func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
 			ID: n.ID, Name: n.Name, Version: n.Version,
 			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Unfit: n.Unfit, Shards: []int16{}, Leases: []Lease{},
 		}
-		out.Items[i].Doing = runningOf(n.Doing)
+		out.Items[i].Doing = runningOf(n.Running)
 	}
 	for _, l := range leases {
 		i, live := place[l.Node]

@@ -37,12 +37,12 @@ type pinging struct {
 	writer *pings.LogWriter
 }
 
-// Beaten implements pings.Observer.
-func (*pinging) Beaten(futurejobs.ApplyResult) {}
+// Pinged implements pings.Observer.
+func (*pinging) Pinged(futurejobs.ApplyResult) {}
 
 // ledger is a real ledger with a database that can fail.
 type ledger struct {
-	pings.Ledger
+	pings.EffectStore
 	away atomic.Bool
 }
 
@@ -50,7 +50,7 @@ func (l *ledger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 	if l.away.Load() {
 		return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 	}
-	return l.Ledger.Apply(ctx, b)
+	return l.EffectStore.Apply(ctx, b)
 }
 
 // pinged is a stand that receives pings, with the rule backup.
@@ -66,11 +66,11 @@ func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
 	p := &pinged{}
 	takes := func(o *web.Options, s *stand) {
 		book := o.Book.(*rules.Catalog)
-		p.ledger = &ledger{Ledger: s.store}
+		p.ledger = &ledger{EffectStore: s.store}
 		p.pinging = &pinging{writer: &pings.LogWriter{Store: s.store, Log: quiet}}
 		p.Resolver = &pings.Resolver{Store: s.store, Book: book, Now: time.Now}
-		p.Receiver = pings.NewTaker(pings.Receiver{
-			Book: book, Ledger: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
+		p.Receiver = pings.NewReceiver(pings.Receiver{
+			Book: book, Effects: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
 		})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

@@ -88,10 +88,10 @@ func (l *lateWriter) begin() {
 
 // TrailEntry is an entry of a job's trail, as the API returns it.
 type TrailEntry struct {
-	Kind        string         `json:"kind" enum:"look,update,pause,resume,snooze,move,acknowledge,unacknowledge" doc:"What it was."`
+	Kind        string         `json:"kind" enum:"check,update,pause,resume,snooze,move,acknowledge,unacknowledge" doc:"What it was."`
 	At          time.Time      `json:"at" doc:"The slot of a look; else when it happened."`
 	LateSeconds float64        `json:"late_seconds,omitempty" doc:"Of a look: how long after its slot it was decided."`
-	Saw         string         `json:"saw,omitempty" doc:"What the condition saw, clipped." example:"state.status = \"UNSHIPPED\""`
+	Values      string         `json:"values,omitempty" doc:"What the condition saw, clipped." example:"state.status = \"UNSHIPPED\""`
 	Step        string         `json:"step,omitempty" doc:"The step that was taken." example:"primary"`
 	Held        bool           `json:"held,omitempty" doc:"A step was due, and stayed unsaid because somebody had acknowledged."`
 	Reason      string         `json:"reason,omitempty" doc:"Why it could not be found out, or was not looked at."`
@@ -105,8 +105,8 @@ func trailOf(t futurejobs.Trail) []TrailEntry {
 	var all []TrailEntry
 	for _, e := range t.Entries() {
 		all = append(all, TrailEntry{
-			Kind: string(e.Kind), At: e.At, LateSeconds: e.Late.Seconds(), Saw: e.Saw, Step: e.Took, Held: e.Held,
-			Reason: e.Why, Outcome: e.Outcome, Next: e.Next, By: e.By,
+			Kind: string(e.Kind), At: e.At, LateSeconds: e.Late.Seconds(), Values: e.Values, Step: e.Step, Held: e.Held,
+			Reason: e.Reason, Outcome: e.Outcome, Next: e.Next, By: e.By,
 		})
 	}
 	return all

@@ -167,7 +167,7 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 func (s *stand) settle(d futurejobs.Decision) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	_, err := s.store.Beat(ctx, futurejobs.Node{ID: "node-1", Name: "host/1", Version: "v1", StartedAt: s.now}, time.Minute)
+	_, err := s.store.Heartbeat(ctx, futurejobs.Node{ID: "node-1", Name: "host/1", Version: "v1", StartedAt: s.now}, time.Minute)
 	fatal(s.t, err)
 	leases, err := s.store.Leases(ctx)
 	fatal(s.t, err)

@@ -102,8 +102,8 @@ func printAlert(io *cli, as web.Alert) error {
 	if a.Step != "" {
 		s.line("step", "%s", a.Step)
 	}
-	if len(a.Passed) > 0 {
-		s.line("skipped", "%s", strings.Join(a.Passed, ", "))
+	if len(a.SkippedSteps) > 0 {
+		s.line("skipped", "%s", strings.Join(a.SkippedSteps, ", "))
 	}
 	s.instant("started", a.Since)
 	s.instant("slot", a.Slot)

@@ -180,7 +180,7 @@ func printTrail(s *keyValues, entries []web.TrailEntry) {
 // trailText formats a trail entry.
 func trailText(io *cli, e web.TrailEntry) string {
 	parts := []string{actionText(e)}
-	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"found ", e.Saw}, {"by ", e.By}} {
+	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"found ", e.Values}, {"by ", e.By}} {
 		if more.value != "" {
 			parts = append(parts, more.what+more.value)
 		}
@@ -194,7 +194,7 @@ func trailText(io *cli, e web.TrailEntry) string {
 // actionText describes the action of a trail entry.
 func actionText(e web.TrailEntry) string {
 	switch {
-	case e.Kind != "look":
+	case e.Kind != "check":
 		return map[string]string{
 			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version",
 			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed",

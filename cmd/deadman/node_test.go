@@ -245,7 +245,7 @@ func TestVerbs(t *testing.T) {
 		said = ask[web.Page[alerts.Alert]](t, n, "alert", "list", "--key", key)
 		return len(said.Items) == 1
 	})
-	if a := said.Items[0]; a.Step != "escalated" || a.Passed[0] != "primary" || a.Key != key {
+	if a := said.Items[0]; a.Step != "escalated" || a.SkippedSteps[0] != "primary" || a.Key != key {
 		t.Errorf("%+v", a)
 	}
 	eventually(t, "the dead letter is there", func() bool {

@@ -176,7 +176,7 @@ func TestTimelineFits(t *testing.T) {
 	p := inProcess(&out, nil)
 	long := strings.Repeat("long words and \x1b[2J ", 20)
 	line := func(i int, k rules.PreviewKind) rules.PreviewLine {
-		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, Passed: []string{long}}
+		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, SkippedSteps: []string{long}}
 	}
 	tl := &timeline{io: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
 		line(1, rules.Says), line(2, rules.Looks), line(3, rules.Ends),

@@ -26,7 +26,7 @@ func sampleAlert() alerts.Alert {
 		Detail: alerts.Detail{
 			Draft: alerts.Draft{
 				Status: alerts.Firing, Severity: alerts.Critical, Step: "escalated", StepIndex: 1,
-				Passed: []string{"primary"}, Text: "order 1234 waits\x1b[2J",
+				SkippedSteps: []string{"primary"}, Text: "order 1234 waits\x1b[2J",
 			},
 			Since: at(-3600), Slot: at(-11), CheckCount: 1, Event: json.RawMessage(`{"id": "1234"}`),
 		},
@@ -63,9 +63,9 @@ func TestShowJob(t *testing.T) {
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
 		Trail: []web.TrailEntry{
 			{Kind: "pause", At: at(-90), By: "orders.\u202eheld"},
-			{Kind: "look", At: at(-60), Saw: `state.status = "OPEN"`, Next: at(-5)},
-			{Kind: "look", At: at(-30), Reason: "no route to the shop", Next: at(-5)},
-			{Kind: "look", At: at(-5), Saw: `state.status = "OPEN"`, Step: "escalated", Next: at(7200)},
+			{Kind: "check", At: at(-60), Values: `state.status = "OPEN"`, Next: at(-5)},
+			{Kind: "check", At: at(-30), Reason: "no route to the shop", Next: at(-5)},
+			{Kind: "check", At: at(-5), Values: `state.status = "OPEN"`, Step: "escalated", Next: at(7200)},
 		},
 	})
 	if err != nil {

@@ -226,8 +226,8 @@ func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 			text = text[min(1, len(text)):]
 		}
 		lines = append(lines, text...)
-		if len(l.Passed) > 0 {
-			note("skipped: " + strings.Join(l.Passed, ", "))
+		if len(l.SkippedSteps) > 0 {
+			note("skipped: " + strings.Join(l.SkippedSteps, ", "))
 		}
 		if l.More > 0 {
 			note(fmt.Sprintf("repeated %s, last %s, unless acknowledged", number(l.More, "time"), t.when(l.Last, l.At, t.io.zone)))

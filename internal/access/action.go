@@ -23,7 +23,7 @@ const (
 	JobCancel Action = "job.cancel"
 	JobCheck  Action = "job.check"
 	JobSnooze Action = "job.snooze"
-	JobMove   Action = futurejobs.DeedMove
+	JobMove   Action = futurejobs.ActionMove
 
 	AlertAck       Action = "alert.ack"
 	AlertUnack     Action = "alert.unack"
@@ -32,7 +32,7 @@ const (
 	MuteCreate Action = "mute.create"
 	MuteEnd    Action = "mute.end"
 
-	DeadLetterRetry Action = futurejobs.DeedRetry
+	DeadLetterRetry Action = futurejobs.ActionRetry
 	DeadLetterDrop  Action = "dead-letter.drop"
 
 	PingCreate Action = "ping.create"

@@ -124,8 +124,8 @@ func (p *pingRun) open(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	p.writer = &pings.LogWriter{Store: p.store, Log: quiet}
-	p.Receiver = pings.NewTaker(pings.Receiver{
-		Book: p.book, Ledger: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
+	p.Receiver = pings.NewReceiver(pings.Receiver{
+		Book: p.book, Effects: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -171,9 +171,9 @@ func (p *pingRun) prepare(ctx context.Context) error {
 
 func key(i int) string { return fmt.Sprintf("device-%05d", i) }
 
-// Beaten implements pings.Observer.
-func (p *pingRun) Beaten(done futurejobs.ApplyResult) {
-	if n := done.Created + done.Beaten; n > 0 {
+// Pinged implements pings.Observer.
+func (p *pingRun) Pinged(done futurejobs.ApplyResult) {
+	if n := done.Created + done.Postponed; n > 0 {
 		p.mu.Lock()
 		p.wrote = append(p.wrote, min(n, p.Keys))
 		p.mu.Unlock()

@@ -48,7 +48,7 @@ func (e alertEncoder) encode(a alerts.Alert) (*nats.Msg, error) {
 	}
 	size := len(msg.Data)
 	a.Text = prefix(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
-	a.Labels, a.Passed, a.Closes = nil, nil, nil
+	a.Labels, a.SkippedSteps, a.Closes = nil, nil, nil
 	e.conn.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
 		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", e.largest())
 	return e.wrap(a)

@@ -151,7 +151,7 @@ func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 	}
 	for outcome, n := range map[string]int{
 		Created: done.Created, Ended: done.Ended, Kept: done.Kept, Restarted: done.Restarted, Updated: done.Updated,
-		Beaten: done.Beaten, Coalesced: done.Coalesced,
+		Postponed: done.Postponed, Coalesced: done.Coalesced,
 		Paused: done.Paused, Resumed: done.Resumed, Remembered: done.Remembered, Unmatched: done.Missed,
 		DeadLetter: letters + done.Refused, Ignored: ignored,
 	} {
@@ -162,7 +162,7 @@ func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 	if done.Summarized > 0 {
 		o.Summarized(done.Summarized)
 	}
-	for _, a := range done.Said {
+	for _, a := range done.Alerts {
 		o.Alerted(a)
 	}
 }

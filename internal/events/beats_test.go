@@ -63,7 +63,7 @@ func TestBeatsOfASlotAreOneWrite(t *testing.T) {
 		}
 		n := w.start()
 		eventually(t, "all beats are counted", func() bool {
-			return n.counts.of(events.Beaten)+n.counts.of(events.Coalesced) == devices*each
+			return n.counts.of(events.Postponed)+n.counts.of(events.Coalesced) == devices*each
 		})
 		writes, f := 0, futurejobs.Filter{Limit: futurejobs.MaxLimit}
 		for {

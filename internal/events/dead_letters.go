@@ -111,7 +111,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 		switch {
 		case err == nil:
 			fresh := len(b.DeadLetters)
-			if done.Again != "" { // it was counted at its first rejection
+			if done.RefusedAgain != "" { // it was counted at its first rejection
 				fresh, done.Refused = 0, 0
 			}
 			observe(l.Observer, done, fresh, 0)
@@ -128,7 +128,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 
 // fold matches a dead letter's event against the current rules.
 func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch {
-	b := futurejobs.EffectBatch{RuleSet: l.Book.Revision(), AuditAction: futurejobs.DeedRetry, Letter: &letter}
+	b := futurejobs.EffectBatch{RuleSet: l.Book.Revision(), AuditAction: futurejobs.ActionRetry, Letter: &letter}
 	var refusals []futurejobs.Refusal
 	switch {
 	case letter.Size > MaxBody:
@@ -167,8 +167,8 @@ func again(letter futurejobs.DeadLetter, r futurejobs.Refusal, now time.Time) fu
 }
 
 func retried(done futurejobs.ApplyResult) Retried {
-	if done.Again == "" {
+	if done.RefusedAgain == "" {
 		return Retried{Tried: 1, TakenIn: 1}
 	}
-	return Retried{Tried: 1, Refused: 1, Reason: done.Again}
+	return Retried{Tried: 1, Refused: 1, Reason: done.RefusedAgain}
 }

@@ -13,7 +13,7 @@ func (w *world) heard() time.Time {
 	w.t.Helper()
 	before := w.cursor(bus.EventsStream).ReadThrough
 	eventually(w.t, "the stream is marked as read", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
-	return w.cursor(bus.EventsStream).HeardSince
+	return w.cursor(bus.EventsStream).ReceivingSince
 }
 
 // TestHeardSince checks the causes of gaps: an unavailable broker and a loss of the stream. A change of the reader is
@@ -48,5 +48,5 @@ func TestHeardSince(t *testing.T) {
 	if err := w.js().DeleteStream(t.Context(), bus.EventsStream); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream is lost", func() bool { return w.cursor(bus.EventsStream).HeardSince.After(since) })
+	eventually(t, "the stream is lost", func() bool { return w.cursor(bus.EventsStream).ReceivingSince.After(since) })
 }

@@ -28,7 +28,7 @@ const (
 	Ended      = "ended"       // jobs
 	Kept       = "kept"        // triggers for keys with a pending job
 	Restarted  = "restarted"   // triggers that restarted a job
-	Beaten     = "beaten"      // heartbeats that moved the next check
+	Postponed  = "postponed"   // heartbeats that moved the next check
 	Coalesced  = "coalesced"   // heartbeats that did not move it, or were older than the last one
 	Updated    = "updated"     // updates, and members of sets
 	Paused     = "paused"      // jobs

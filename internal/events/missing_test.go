@@ -24,7 +24,7 @@ func (w *world) blind(stream, why string) {
 		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(said), said)
 	}
 	a := said[0]
-	if a.Key != "stream/"+stream || a.Step != "blind" || a.Severity != alerts.Error || a.Status != alerts.Firing ||
+	if a.Key != "stream/"+stream || a.Step != "lost" || a.Severity != alerts.Error || a.Status != alerts.Firing ||
 		a.Since.IsZero() || !strings.Contains(a.Text, why) {
 		w.t.Errorf("said of %s, since %v: %s", a.Key, a.Since, a.Text)
 	}

@@ -199,7 +199,7 @@ func TestACapturedSubjectGetsAStream(t *testing.T) {
 		for _, a := range w.said() {
 			said[a.Key+" "+a.Step]++
 		}
-		want := map[string]int{"stream/ORDERS blind": 2, "stream/DEADMAN_EVENTS blind": 2, "subject/order.created captured": 2, "subject/order.shipped captured": 2}
+		want := map[string]int{"stream/ORDERS lost": 2, "stream/DEADMAN_EVENTS lost": 2, "subject/order.created captured": 2, "subject/order.shipped captured": 2}
 		if fmt.Sprint(said) != fmt.Sprint(want) {
 			t.Errorf("said %v, want %v", said, want)
 		}

@@ -53,23 +53,23 @@ func (c *Checker) Count(ctx context.Context) (n Counts, err error) {
 
 // PublishedAlert is one alert as read by a consumer of the stream.
 type PublishedAlert struct {
-	Seq        uint64
-	ID         string `json:"id"`
-	Rule       string `json:"rule"`
-	Key        string `json:"key"`
-	Status     string `json:"status"`
-	Step       string `json:"step"`
-	StepIndex  int    `json:"step_index"`
-	Passed     []string
-	CheckCount int    `json:"check_count"`
-	Since      string `json:"since"`
-	Slot       time.Time
-	DecidedAt  time.Time `json:"decided_at"`
-	Source     string
-	Count      int
-	Closes     []string
-	Text       string
-	MsgID      string
+	Seq          uint64
+	ID           string   `json:"id"`
+	Rule         string   `json:"rule"`
+	Key          string   `json:"key"`
+	Status       string   `json:"status"`
+	Step         string   `json:"step"`
+	StepIndex    int      `json:"step_index"`
+	SkippedSteps []string `json:"skipped_steps"`
+	CheckCount   int      `json:"check_count"`
+	Since        string   `json:"since"`
+	Slot         time.Time
+	DecidedAt    time.Time `json:"decided_at"`
+	Source       string
+	Count        int
+	Closes       []string
+	Text         string
+	MsgID        string
 }
 
 // CheckSequence returns the steps of the alerts of each key, in order: "primary escalated", or "primary+escalated" if
@@ -83,7 +83,7 @@ func CheckSequence(said []PublishedAlert) map[string]string {
 		if steps[s.Key] != "" {
 			steps[s.Key] += " "
 		}
-		steps[s.Key] += strings.Join(append(s.Passed, s.Step), "+")
+		steps[s.Key] += strings.Join(append(s.SkippedSteps, s.Step), "+")
 	}
 	return steps
 }

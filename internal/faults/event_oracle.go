@@ -219,7 +219,7 @@ func spoken(said []PublishedAlert) string {
 	for _, s := range said {
 		word := s.Status
 		if s.Status == "firing" {
-			word = strings.Join(append(slices.Clone(s.Passed), s.Step), "+")
+			word = strings.Join(append(slices.Clone(s.SkippedSteps), s.Step), "+")
 		}
 		words = append(words, word)
 	}

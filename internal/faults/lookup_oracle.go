@@ -112,7 +112,7 @@ func (t *lookupOracle) job(l Lookup, key string) {
 	for _, s := range t.said[name] {
 		switch s.Status {
 		case "firing":
-			words = append(words, append(slices.Clone(s.Passed), s.Step)...)
+			words = append(words, append(slices.Clone(s.SkippedSteps), s.Step)...)
 			if shipment.surely(s.Slot) {
 				t.breach("P9: a false alarm: %s, step %s of slot %s, and %s", name, s.Step, s.Slot.Format(clock), shipment)
 			}

@@ -83,5 +83,5 @@ func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, e
 // blind returns the alerts about unread events of a stream.
 func (c *Checker) blind(ctx context.Context, source string) ([]PublishedAlert, error) {
 	said, err := c.Stream(ctx)
-	return slices.DeleteFunc(said, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "blind" }), err
+	return slices.DeleteFunc(said, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "lost" }), err
 }

@@ -173,7 +173,7 @@ func foretold(t *testing.T, document string, perKey map[string][]rules.PreviewEv
 		for _, line := range preview.Lines {
 			switch line.Kind {
 			case rules.Says:
-				told[key] = append(told[key], said(line.At, string(line.Status), line.Step, line.Text, line.Labels["n"], line.Passed))
+				told[key] = append(told[key], said(line.At, string(line.Status), line.Step, line.Text, line.Labels["n"], line.SkippedSteps))
 			case rules.Ends:
 				told[key] = append(told[key], "ended "+line.Note)
 			}
@@ -215,7 +215,7 @@ func playThrough(t *testing.T, document string, perKey map[string][]rules.Previe
 	}
 	for _, a := range page.Items {
 		at := a.Slot
-		played[a.Key] = append(played[a.Key], said(at, string(a.Status), a.Step, a.Text, a.Labels["n"], a.Passed))
+		played[a.Key] = append(played[a.Key], said(at, string(a.Status), a.Step, a.Text, a.Labels["n"], a.SkippedSteps))
 	}
 	ended, err := run.store.History(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {

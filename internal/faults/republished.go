@@ -46,7 +46,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	for _, s := range said {
 		d, known := there[s.ID]
 		delete(missing, s.ID)
-		reported = reported || s.Rule == own && s.Key == "stream/DEADMAN_ALERTS" && s.Step == "blind" && s.Status == "firing"
+		reported = reported || s.Rule == own && s.Key == "stream/DEADMAN_ALERTS" && s.Step == "recreated" && s.Status == "firing"
 		switch {
 		case !known:
 			breach("P7: alert %s (%s/%s) is in the stream, and the database does not have it", s.ID, s.Rule, s.Key)

@@ -382,9 +382,9 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.fire(alerts.Error, nil, "a", "b")
 		news := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
-		plan := alerts.Plan{News: news, Notices: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
+		plan := alerts.Plan{Alerts: news, Notifications: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
 		for _, a := range news {
-			plan.Placed = append(plan.Placed, alerts.Assignment{Alert: a, Channel: "hook"})
+			plan.Assignments = append(plan.Assignments, alerts.Assignment{Alert: a, Channel: "hook"})
 		}
 		w.must(w.ApplyPlan(t.Context(), plan))
 		if err := w.ApplyPlan(t.Context(), plan); err == nil || !strings.Contains(err.Error(), futurejobs.ErrCursorMoved.Error()) {
@@ -400,7 +400,7 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 		}
 		w.fire(alerts.Error, nil, "c")
 		news = must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
-		err := w.ApplyPlan(t.Context(), alerts.Plan{News: news, Notices: open, Placed: []alerts.Assignment{{Alert: news[0], Channel: "hook"}}})
+		err := w.ApplyPlan(t.Context(), alerts.Plan{Alerts: news, Notifications: open, Assignments: []alerts.Assignment{{Alert: news[0], Channel: "hook"}}})
 		if err == nil || len(must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))) != 1 {
 			t.Errorf("an alert joined a message that was being sent: %v", err)
 		}

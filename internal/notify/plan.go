@@ -63,7 +63,7 @@ func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, 
 //  3. All others follow the routes, to each channel once.
 func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 	slices.SortFunc(news, func(a, b alerts.Alert) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	p.made.News = news
+	p.made.Alerts = news
 	for _, a := range news {
 		tell := p.route
 		if a.Status == alerts.Resolved {
@@ -93,7 +93,7 @@ func (p *planner) route(a alerts.Alert) error {
 			}
 			told[channel] = true
 			if muted != 0 {
-				p.made.Placed = append(p.made.Placed, alerts.Assignment{Alert: a, Channel: channel, Notice: -1, Mute: muted})
+				p.made.Assignments = append(p.made.Assignments, alerts.Assignment{Alert: a, Channel: channel, Notification: -1, Mute: muted})
 				continue
 			}
 			if err := p.assign(a, r, channel, r.topic(a)); err != nil {
@@ -112,7 +112,7 @@ func (p *planner) routeResolved(a alerts.Alert) error {
 	told := make(map[string]bool)
 	for _, id := range a.Closes {
 		for _, i := range p.firedAt[id] {
-			p.made.Placed[i].Unclosed = false
+			p.made.Assignments[i].Unclosed = false
 		}
 		for _, h := range p.heard[id] {
 			if told[h.Channel] {
@@ -144,13 +144,13 @@ func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 		return err
 	}
 	i, topic := p.notice(l, r, channel, topic)
-	p.made.Notices[i].Alerts++
+	p.made.Notifications[i].Alerts++
 	fires := a.Status == alerts.Firing
 	if fires {
-		p.firedAt[a.ID] = append(p.firedAt[a.ID], len(p.made.Placed))
+		p.firedAt[a.ID] = append(p.firedAt[a.ID], len(p.made.Assignments))
 		p.heard[a.ID] = append(p.heard[a.ID], alerts.PriorDelivery{Alert: a.ID, Channel: channel, Route: r.Name, Topic: topic})
 	}
-	p.made.Placed = append(p.made.Placed, alerts.Assignment{Alert: a, Channel: channel, Notice: i, Unclosed: fires})
+	p.made.Assignments = append(p.made.Assignments, alerts.Assignment{Alert: a, Channel: channel, Notification: i, Unclosed: fires})
 	return nil
 }
 
@@ -206,10 +206,10 @@ func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string)
 		}
 		at = slices.MaxFunc(free, time.Time.Compare)
 	}
-	l.open[topic] = len(p.made.Notices)
+	l.open[topic] = len(p.made.Notifications)
 	l.planned = append(l.planned, at)
 	slices.SortFunc(l.planned, func(a, b time.Time) int { return b.Compare(a) })
-	p.made.Notices = append(p.made.Notices, alerts.Notification{Channel: channel, Route: r.Name, Topic: topic, PlannedAt: at})
+	p.made.Notifications = append(p.made.Notifications, alerts.Notification{Channel: channel, Route: r.Name, Topic: topic, PlannedAt: at})
 	return l.open[topic], topic
 }
 
@@ -227,9 +227,9 @@ func (p *planner) join(l *queue, topic string) (int, bool) {
 	if ok && i < 0 {
 		gains := l.known[-1-i]
 		gains.Alerts = 0
-		i = len(p.made.Notices)
+		i = len(p.made.Notifications)
 		l.open[topic] = i
-		p.made.Notices = append(p.made.Notices, gains)
+		p.made.Notifications = append(p.made.Notifications, gains)
 	}
 	return i, ok
 }

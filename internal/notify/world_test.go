@@ -70,7 +70,7 @@ func newWorld(t *testing.T, s *store.Store) *world {
 	saved := must[rules.RuleVersion](t)(s.Save(t.Context(), rules.RuleVersion{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
 	w.rule = &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
-		Grid: futurejobs.Grid(time.Second), Loudest: alerts.Critical,
+		Grid: futurejobs.Grid(time.Second), MaxSeverity: alerts.Critical,
 	}
 	for _, l := range must[[]futurejobs.Lease](t)(s.Leases(t.Context())) {
 		got, ok, err := s.Take(t.Context(), "me", l.HeldShard, time.Hour)

@@ -33,14 +33,14 @@ const MaxBody = 10_000
 
 // Observer is notified of applied pings, after the commit.
 type Observer interface {
-	// Beaten is called with the result of a batch of pings.
-	Beaten(done futurejobs.ApplyResult)
+	// Pinged is called with the result of a batch of pings.
+	Pinged(done futurejobs.ApplyResult)
 }
 
 // Receiver applies pings as heartbeats of their rules, many in one transaction. It is safe for concurrent use.
 type Receiver struct {
 	Book     Book
-	Ledger   Ledger
+	Effects  EffectStore
 	Shards   int              // number of shards that jobs are hashed to
 	Now      func() time.Time // the database's time, or slightly earlier
 	Observer Observer
@@ -50,8 +50,8 @@ type Receiver struct {
 	ended chan struct{} // closed when no more pings are applied
 }
 
-// NewTaker returns a receiver that applies no pings until Run is called.
-func NewTaker(t Receiver) *Receiver {
+// NewReceiver returns a receiver that applies no pings until Run is called.
+func NewReceiver(t Receiver) *Receiver {
 	t.queue, t.ended = make(chan *pendingPing, waiting), make(chan struct{})
 	return &t
 }
@@ -175,7 +175,7 @@ func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendi
 		if len(left) == 0 {
 			return nil, nil
 		}
-		done, err := t.Ledger.Apply(ctx, futurejobs.EffectBatch{RuleSet: revision, Effects: b.effects})
+		done, err := t.Effects.Apply(ctx, futurejobs.EffectBatch{RuleSet: revision, Effects: b.effects})
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err == nil {
 				t.observe(left, done)
@@ -197,5 +197,5 @@ func (t *Receiver) observe(all []*pendingPing, done futurejobs.ApplyResult) {
 			Agent: one.Agent, Body: one.Body, BodySize: one.BodySize,
 		})
 	}
-	t.Observer.Beaten(done)
+	t.Observer.Pinged(done)
 }

@@ -117,19 +117,19 @@ func (w *world) apply(effects ...futurejobs.Effect) {
 
 // gated is a real ledger that blocks until it is released.
 type gated struct {
-	pings.Ledger
+	pings.EffectStore
 	open  chan struct{}
 	asked chan futurejobs.EffectBatch
 }
 
-func gate(l pings.Ledger) *gated {
-	return &gated{Ledger: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
+func gate(l pings.EffectStore) *gated {
+	return &gated{EffectStore: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
 }
 
 func (g *gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	g.asked <- b
 	<-g.open
-	return g.Ledger.Apply(ctx, b)
+	return g.EffectStore.Apply(ctx, b)
 }
 
 // queue queues pings in order while an earlier one is being written. The answers arrive after the gate opens.
@@ -288,7 +288,7 @@ func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 // A full queue refuses further pings without blocking.
 func TestAFullQueueRefuses(t *testing.T) {
 	w := newWorld(t)
-	taker := pings.NewTaker(pings.Receiver{Book: w.book, Ledger: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
+	taker := pings.NewReceiver(pings.Receiver{Book: w.book, Effects: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := 0; ; n++ {

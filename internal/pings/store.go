@@ -56,7 +56,7 @@ type Entry struct {
 	Took time.Duration
 }
 
-// Ledger applies heartbeats to jobs. The store implements it; its errors are those of futurejobs.EffectStore.
-type Ledger interface {
+// EffectStore applies heartbeats to jobs. The store implements it; its errors are those of futurejobs.EffectStore.
+type EffectStore interface {
 	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
 }

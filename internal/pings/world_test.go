@@ -84,23 +84,23 @@ func (w *world) refresh() {
 	w.rule = rule
 }
 
-// Beaten implements pings.Observer.
-func (w *world) Beaten(done futurejobs.ApplyResult) {
+// Pinged implements pings.Observer.
+func (w *world) Pinged(done futurejobs.ApplyResult) {
 	w.done.Add(1)
-	w.wrote.Add(int64(done.Created + done.Beaten))
+	w.wrote.Add(int64(done.Created + done.Postponed))
 }
 
 // runs starts a receiver; stop ends it.
-func (w *world) runs(ledger pings.Ledger) (stop func()) {
+func (w *world) runs(ledger pings.EffectStore) (stop func()) {
 	cancel, wait := w.begins(ledger)
 	return func() { cancel(); wait() }
 }
 
 // begins is runs with stop in two halves: cancel does not wait.
-func (w *world) begins(ledger pings.Ledger) (cancel, wait func()) {
+func (w *world) begins(ledger pings.EffectStore) (cancel, wait func()) {
 	w.writer = &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
-	w.taker = pings.NewTaker(pings.Receiver{
-		Book: w.book, Ledger: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
+	w.taker = pings.NewReceiver(pings.Receiver{
+		Book: w.book, Effects: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

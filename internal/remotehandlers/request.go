@@ -21,7 +21,7 @@ type Request struct {
 	At          time.Time       `json:"at" jsonschema_description:"Time of the check: its slot or, if the node was late, a later time, but not after the time up to which the rule's streams are read. Use it as the current time."`
 	Count       int             `json:"count" jsonschema_description:"Number of completed checks before this one."`
 	Step        int             `json:"step" jsonschema_description:"Number of steps taken before this check."`
-	Said        int             `json:"said" jsonschema_description:"Number of alerts raised by the job before this check."`
+	AlertCount  int             `json:"alert_count" jsonschema_description:"Number of alerts raised by the job before this check."`
 	Pauses      []Pause         `json:"pauses" jsonschema_description:"Pauses of the job, oldest first."`
 	AckedUntil  time.Time       `json:"acknowledged_until,omitzero" jsonschema_description:"End of an acknowledgement: no further alerts should be raised until then; year 9999 means until resolved; absent if not acknowledged."`
 	Manual      bool            `json:"manual" jsonschema_description:"A user requested this check: the answer may end the job, and takes no step."`
@@ -38,7 +38,7 @@ func newRequest(c checks.Check) Request {
 	r := Request{
 		Rule: c.Rule, RuleVersion: c.RuleVersion, Entity: c.Entity, Key: c.Key, JobID: c.JobID,
 		Event: c.Event, State: c.State, Since: c.Since, Slot: c.Slot, At: c.At,
-		Count: c.Count, Step: c.Step, Said: c.Said, Pauses: []Pause{}, Manual: c.Manual,
+		Count: c.Count, Step: c.Step, AlertCount: c.AlertCount, Pauses: []Pause{}, Manual: c.Manual,
 		AckedUntil: c.AckedUntil,
 	}
 	for _, p := range c.Pauses {

@@ -86,7 +86,7 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 // check is a check with all fields set.
 var check = checks.Check{
 	JobID: 7, Rule: "late", RuleVersion: 3, Entity: "order", Key: "1042", Event: []byte(`{"id":"1042"}`), State: []byte(`{"id":"1042","n":1}`),
-	Since: noon.Add(-time.Hour), Slot: noon, At: noon.Add(time.Second), Count: 2, Step: 1, Said: 1,
+	Since: noon.Add(-time.Hour), Slot: noon, At: noon.Add(time.Second), Count: 2, Step: 1, AlertCount: 1,
 	Pauses: []checks.Pause{{From: noon.Add(-time.Minute), To: noon.Add(-time.Second)}, {From: noon}}, AckedUntil: noon.Add(time.Hour), Manual: true,
 }
 

@@ -35,7 +35,7 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 			return nil
 		}
 	}
-	for _, r := range due.Remarks {
+	for _, r := range due.Alerts {
 		if err := w.Announce(ctx, r); err != nil {
 			return err
 		}
@@ -46,9 +46,9 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 		}
 		failpoints.Point("tick.emitted")
 	}
-	applied, err := w.Ledger.Apply(ctx, futurejobs.EffectBatch{
+	applied, err := w.Cursors.Apply(ctx, futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
+		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, FailIfDue: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
 	})
 	if err != nil {
 		return err
@@ -68,12 +68,12 @@ func (w *worker) held(l *ruleTicks) Held {
 	return func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		sending, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		if err := w.Ledger.HoldTick(sending, l.RuleID(), w.revision); err != nil {
+		if err := w.Cursors.HoldTick(sending, l.RuleID(), w.revision); err != nil {
 			return err
 		}
 		isAnswered, err := send(sending)
 		if err != nil && isAnswered {
-			return errors.Join(err, w.Ledger.ReleaseTick(ctx, l.RuleID()))
+			return errors.Join(err, w.Cursors.ReleaseTick(ctx, l.RuleID()))
 		}
 		return err
 	}
@@ -85,7 +85,7 @@ func (w *worker) observe(l *ruleTicks, due futurejobs.DueTicks, applied futurejo
 	if due.Missed > 0 {
 		w.Observer.Ticked(l.Name(), futurejobs.TickMissed, due.Missed)
 	}
-	for _, a := range applied.Said {
+	for _, a := range applied.Alerts {
 		w.Observer.Alerted(a)
 	}
 	about := []any{"rule", l.Name(), "tick", due.At, "outcome", due.Outcome, "late", now.Sub(due.At).Truncate(time.Millisecond)}

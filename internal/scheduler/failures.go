@@ -94,7 +94,7 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 // reportRecovered says that the ticks of a rule are applied, if it was said that they can't be. The ticks are
 // applied whether or not that can be said.
 func (w *worker) reportRecovered(ctx context.Context, rule string, first time.Time) {
-	a, said, err := w.Ledger.ResolveSystemAlert(ctx, alerts.SystemAlert{
+	a, said, err := w.Cursors.ResolveSystemAlert(ctx, alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: first,
 		Text:   fmt.Sprintf("rule %s: its ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
 		Labels: map[string]string{"rule": rule},

@@ -69,7 +69,7 @@ type Observer interface {
 // Options are the parts of a Ticker. All but Allow are needed.
 type Options struct {
 	Book     Book
-	Ledger   CursorStore
+	Cursors  CursorStore
 	Shards   Shards
 	Emitter  Emitter
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet

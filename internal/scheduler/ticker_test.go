@@ -101,7 +101,7 @@ type count struct{ began, emitted atomic.Int64 }
 
 func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	switch outcome {
-	case futurejobs.TickBegan, futurejobs.TickMissed:
+	case futurejobs.TickStarted, futurejobs.TickMissed:
 		c.began.Add(int64(n))
 	case futurejobs.TickEmitted:
 		c.emitted.Add(int64(n))
@@ -123,7 +123,7 @@ func (w *world) book() *rules.Catalog {
 // node runs a ticker with a book of its own until the test ends, or stop.
 func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 	w.Helper()
-	return w.ticker(scheduler.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus.TickPublisher, Observer: c})
+	return w.ticker(scheduler.Options{Book: w.book(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: c})
 }
 
 // ticker runs a ticker of some parts until the test ends, or stop.
@@ -138,7 +138,7 @@ func (w *world) ticker(o scheduler.Options) (stop func()) {
 func (w *world) lateTicker(book scheduler.Book) (t *scheduler.Scheduler, stop func()) {
 	w.Helper()
 	return w.start(scheduler.Options{
-		Book: book, Ledger: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
+		Book: book, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
 		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
 	})
 }
@@ -311,7 +311,7 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 `)
 	var c count
 	var broker mute
-	w.ticker(scheduler.Options{Book: w.book(), Ledger: w.store, Emitter: &broker, Observer: &c})
+	w.ticker(scheduler.Options{Book: w.book(), Cursors: w.store, Emitter: &broker, Observer: &c})
 	w.eventually("the broker is asked", broker.asked.Load)
 	stood := w.cursor().LastSeq
 	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
@@ -338,7 +338,7 @@ func TestRulesAreListedOnce(t *testing.T) {
 	w.rule = w.save(eachSecond)
 	var c count
 	book := &listed{Catalog: w.book()}
-	w.ticker(scheduler.Options{Book: book, Ledger: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
+	w.ticker(scheduler.Options{Book: book, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
 	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not
 		t.Errorf("listed %d times", n)

@@ -156,7 +156,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 	var cursors map[string]futurejobs.Cursor
 	if len(all) > 0 {
 		var err error
-		if cursors, err = w.Ledger.TickCursors(ctx); err != nil {
+		if cursors, err = w.Cursors.TickCursors(ctx); err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		c, known := cursors[futurejobs.TickStream(s.RuleID())]
 		if !known {
 			c = futurejobs.Cursor{Stream: futurejobs.TickStream(s.RuleID()), LastSeq: uint64(s.From().Unix())}
-			if err := w.Ledger.OpenCursor(ctx, c); err != nil {
+			if err := w.Cursors.OpenCursor(ctx, c); err != nil {
 				return err
 			}
 		}

@@ -55,7 +55,7 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
 	again, fresh := sortLetters(b, net.DeadLetters)
 	done := futurejobs.ApplyResult{
-		EffectCounts: net.EffectCounts, Said: saidBy(net.End), Stood: net.AlreadyPending, Over: net.Over, Again: again, RefusedBy: refusedBy(net.DeadLetters),
+		EffectCounts: net.EffectCounts, Alerts: saidBy(net.End), AlreadyPending: net.AlreadyPending, Over: net.Over, RefusedAgain: again, RefusedBy: refusedBy(net.DeadLetters),
 	}
 	for _, l := range fresh {
 		done.Summarized += l.Summarized

@@ -87,7 +87,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look
 	if err != nil {
 		return net, p.outOfTime(whole, err)
 	}
-	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
+	if b.FailIfDue && futurejobs.RestartsDueJob(b.Effects, known, now) {
 		return net, futurejobs.ErrJobDue
 	}
 	letters := p.holdLetters(b)
@@ -157,7 +157,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Effect
 		now = p.correct(now)
 		return err
 	})
-	stands := b.Known
+	stands := b.ReadTo
 	if b.Stream != "" {
 		stands = map[string]uint64{b.Stream: b.After}
 	}

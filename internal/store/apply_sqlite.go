@@ -55,14 +55,14 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
-	if err := w.standing(b.Known); err != nil {
+	if err := w.standing(b.ReadTo); err != nil {
 		return net, err
 	}
 	known, err := w.knownOf(b, look, c.early(b))
 	if err != nil {
 		return net, err
 	}
-	if b.Patient && futurejobs.RestartsDueJob(b.Effects, known, now) {
+	if b.FailIfDue && futurejobs.RestartsDueJob(b.Effects, known, now) {
 		return net, futurejobs.ErrJobDue
 	}
 	net = futurejobs.FoldWithin(c.bounds(letters), b.Effects, known, now)
@@ -85,12 +85,12 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 			return net, err
 		}
 	}
-	if b.Once != "" {
+	if b.RequestID != "" {
 		kept, err := outcomeOf(applied(b, net))
 		if err != nil {
 			return net, err
 		}
-		n, err := w.exec(keepOutcome, kept, escape(b.Once))
+		n, err := w.exec(keepOutcome, kept, escape(b.RequestID))
 		if err == nil && n == 0 {
 			err = access.ErrRunning
 		}

@@ -48,7 +48,7 @@ func (m *measure) add(j *futurejobs.Job) error {
 const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, heard_since, created, lost, lost_since`
 
 func readCursor(row scanner, c *futurejobs.Cursor) error {
-	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), at(&c.HeardSince), &c.Created,
+	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), at(&c.ReceivingSince), &c.Created,
 		&c.Lost, at(&c.LostSince))
 }
 
@@ -239,7 +239,7 @@ func (s *CursorStore) ReadThrough(ctx context.Context) (map[string]futurejobs.St
 	}
 	through := make(map[string]futurejobs.StreamProgress, len(cursors))
 	for _, c := range cursors {
-		through[c.Stream] = futurejobs.StreamProgress{Through: c.ReadThrough, HeardSince: c.HeardSince}
+		through[c.Stream] = futurejobs.StreamProgress{Through: c.ReadThrough, ReceivingSince: c.ReceivingSince}
 	}
 	return through, nil
 }

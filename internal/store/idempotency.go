@@ -23,16 +23,16 @@ const keepOutcome = `UPDATE idempotency SET reply = $1 WHERE key = $2 AND status
 
 // outcomeOf encodes the parts of a batch's result that keepOutcome stores.
 func outcomeOf(done futurejobs.ApplyResult) ([]byte, error) {
-	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, Stood: done.Stood, Over: done.Over})
+	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, AlreadyPending: done.AlreadyPending, Over: done.Over})
 }
 
 // once applies a batch unless its request was applied before, and then returns the earlier result. This also finds a
 // commit that succeeded although its reply was lost.
 func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
-	if b.Once == "" {
+	if b.RequestID == "" {
 		return apply()
 	}
-	before, ok, err := outcome(ctx, db, b.Once)
+	before, ok, err := outcome(ctx, db, b.RequestID)
 	if ok || err != nil {
 		return before, err
 	}
@@ -40,7 +40,7 @@ func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func()
 	if !errors.Is(why, access.ErrRunning) {
 		return done, why
 	}
-	if before, ok, err = outcome(ctx, db, b.Once); ok || err != nil {
+	if before, ok, err = outcome(ctx, db, b.RequestID); ok || err != nil {
 		return before, err
 	}
 	return done, why
@@ -59,7 +59,7 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyR
 	if err != nil {
 		return done, false, wrapErr("idempotency", err)
 	}
-	done.Before = true
+	done.Repeated = true
 	return done, true, nil
 }
 

@@ -13,14 +13,14 @@ import (
 // LeaseStore keeps the nodes and their leases of shards.
 type LeaseStore struct{ *database }
 
-// Beat implements futurejobs.Leases.
-func (s *LeaseStore) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
+// Heartbeat implements futurejobs.Leases.
+func (s *LeaseStore) Heartbeat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `
 INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, unfit, unreadable, schema_known) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded.expires_at,
 	doing = excluded.doing, unfit = excluded.unfit, unreadable = excluded.unreadable`,
-			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit)), document([]byte(n.Unreadable)), cmp.Or(n.Schema, s.known)); err != nil {
+			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Running)), document([]byte(n.Unfit)), document([]byte(n.Unreadable)), cmp.Or(n.Schema, s.known)); err != nil {
 			return err
 		}
 		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 AND seen_at <= $2 ORDER BY id`, now, now.Add(farAhead))
@@ -35,7 +35,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 const nodeColumns = `id, name, version, started_at, seen_at, expires_at, doing, coalesce(unfit, ''), coalesce(unreadable, ''), coalesce(schema_known, 16)`
 
 func readNode(row scanner, n *futurejobs.Node) error {
-	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Doing, &n.Unfit, &n.Unreadable, &n.Schema)
+	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Running, &n.Unfit, &n.Unreadable, &n.Schema)
 }
 
 // Nodes returns all nodes that did not leave, by id, including dead ones until they are pruned.

@@ -167,22 +167,22 @@ WHERE turn = 1 ORDER BY channel`, now)
 // open notification is being sent: nothing is written then, and the caller must plan again.
 func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-		if err := forgetNews(ctx, tx, p.News); err != nil {
+		if err := forgetNews(ctx, tx, p.Alerts); err != nil {
 			return err
 		}
-		ids := make([]int64, len(p.Notices))
-		for i, n := range p.Notices {
+		ids := make([]int64, len(p.Notifications))
+		for i, n := range p.Notifications {
 			var err error
 			if ids[i], err = keepNotice(ctx, tx, n); err != nil {
 				return err
 			}
 		}
-		for placed := range slices.Chunk(p.Placed, atOnce) {
+		for placed := range slices.Chunk(p.Assignments, atOnce) {
 			if err := deliver(ctx, tx, placed, ids); err != nil {
 				return err
 			}
 		}
-		return closed(p.News, func(shard int16, ids []alerts.ID) error {
+		return closed(p.Alerts, func(shard int16, ids []alerts.ID) error {
 			_, err := exec(ctx, tx, `UPDATE delivery SET unclosed = FALSE WHERE shard = $1 AND alert_id IN `+idParams(len(ids)), with(ids, shard)...)
 			return err
 		})
@@ -232,8 +232,8 @@ func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Assignment, notice
 	w := filter{text: `INSERT INTO delivery (shard, alert_id, channel, notice, mute, unclosed) VALUES `}
 	for i, p := range placed {
 		var notice, mute any
-		if p.Notice >= 0 {
-			notice = notices[p.Notice]
+		if p.Notification >= 0 {
+			notice = notices[p.Notification]
 		} else {
 			mute = p.Mute
 		}

@@ -76,8 +76,8 @@ func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) 
 		if o.Jobs, o.More, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
 			return err
 		}
-		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Again)
-		said, err = s.writeOutageAlert(ctx, tx, m.Say(o))
+		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Repeated)
+		said, err = s.writeOutageAlert(ctx, tx, m.Alert(o))
 		return err
 	})
 	if errors.Is(err, errAgain) {

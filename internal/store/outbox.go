@@ -40,7 +40,7 @@ type outboxRow struct {
 	shard int16
 	place alerts.OutboxKey
 	ids   []alerts.ID
-	again alerts.Again // for all of the alerts
+	again alerts.Republication // for all of the alerts
 }
 
 func (r outboxRow) key() []any { return []any{r.shard, r.place.At, r.place.First[:]} }
@@ -173,7 +173,7 @@ type waitingRow struct {
 func readWaiting(row scanner, w *waitingRow) error {
 	r := alertRow{Alert: &w.Alert}
 	var i int
-	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Again, &w.withheld}, r.fields()...)...); err != nil {
+	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Republication, &w.withheld}, r.fields()...)...); err != nil {
 		return err
 	}
 	if w.held = i < 0; w.held || w.Rule == "" {

@@ -266,7 +266,7 @@ func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(2)
 	beat := func(d time.Duration) {
-		_, err := f.Beat(t.Context(), futurejobs.Node{ID: "older", StartedAt: time.Now(), Schema: 16}, d)
+		_, err := f.Heartbeat(t.Context(), futurejobs.Node{ID: "older", StartedAt: time.Now(), Schema: 16}, d)
 		f.check(err)
 	}
 	beat(time.Second)

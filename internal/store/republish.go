@@ -58,7 +58,7 @@ type decided struct {
 }
 
 // again returns the earlier state of the alert.
-func (d decided) again() alerts.Again {
+func (d decided) again() alerts.Republication {
 	if d.withheld {
 		return alerts.WasWithheld
 	}

@@ -121,7 +121,7 @@ func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Re
 		}
 		c := r.Closed(a, now)
 		if !there {
-			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.SystemRule, alerts.SystemRuleID, 0, alerts.SystemEntity, r.Remark().Topic
+			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.SystemRule, alerts.SystemRuleID, 0, alerts.SystemEntity, r.FiringAlert().Topic
 			c.Shard = futurejobs.ShardOf(c.Entity, c.Key, s.shards)
 		}
 		said, err := insertSystemAlert(ctx, tx, c)

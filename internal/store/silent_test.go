@@ -121,7 +121,7 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 		"the cursor":   func() error { _, _, err := s.Cursor(ctx, "S"); return err },
 		"mark read":    func() error { return s.MarkRead(ctx, "S", 0, time.Now()) },
 		"the leases":   func() error { _, err := s.Leases(ctx); return err },
-		"a beat":       func() error { _, err := s.Beat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
+		"a beat":       func() error { _, err := s.Heartbeat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"the revision": func() error { _, err := s.Revision(ctx); return err },
 		"the outbox":   func() error { _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
 	} {
@@ -155,7 +155,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 	lease := futurejobs.Lease{}
 	for what, ask := range map[string]func() error{
 		"now":  func() error { _, err := s.Now(ctx); return err },
-		"beat": func() error { _, err := s.Beat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
+		"beat": func() error { _, err := s.Heartbeat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"due": func() error {
 			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.ShardCursor{{}}, Limit: 1})
 			return err

@@ -13,8 +13,8 @@ import (
 // TestAnEndThatAnAlertTellsHasNoTrail checks that a job with one check, an alert and an end stores only its history and
 // its alert.
 func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
-	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Saw: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
-	unsaid := checks.Answer{Outcome: checks.Cleared, Saw: said.Saw}
+	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Values: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
+	unsaid := checks.Answer{Outcome: checks.Cleared, Values: said.Values}
 	for name, open := range stores(t) {
 		for _, c := range []struct {
 			answer checks.Answer
@@ -47,7 +47,7 @@ func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
 // ns/op is per job.
 func BenchmarkTrail(b *testing.B) {
 	entry := futurejobs.Entry{
-		Kind: futurejobs.Looked, At: time.Unix(1_800_000_000, 0), Late: 12 * time.Millisecond, Saw: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
+		Kind: futurejobs.Checked, At: time.Unix(1_800_000_000, 0), Late: 12 * time.Millisecond, Values: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
 	}.Trail()
 	for name, open := range stores(b) {
 		for kind, news := range map[string]futurejobs.Trail{"leaves": entry, "leaves none": ""} {

@@ -55,12 +55,12 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net f
 	for _, line := range lines {
 		q.Queue(insertAudit, line...)
 	}
-	if b.Once != "" {
+	if b.RequestID != "" {
 		kept, err := outcomeOf(applied(b, net))
 		if err != nil {
 			return err
 		}
-		q.Queue(keepOutcome, kept, escape(b.Once)).Exec(expect(1, access.ErrRunning))
+		q.Queue(keepOutcome, kept, escape(b.RequestID)).Exec(expect(1, access.ErrRunning))
 	}
 	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {

@@ -221,6 +221,9 @@ type gapView struct {
 	Alert alerts.ID
 }
 
+// gapSteps are the steps of system alerts that report a time in which jobs were not checked or events not read.
+var gapSteps = []string{"gap", "lost", "recreated"}
+
 // blindnesses returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
 func (c healthClient) blindnesses(now time.Time) (found []gapView, err error) {
 	var said web.Page[web.Alert]
@@ -229,7 +232,7 @@ func (c healthClient) blindnesses(now time.Time) (found []gapView, err error) {
 	}
 	closed := make(map[alerts.ID]bool)
 	for _, a := range said.Items {
-		if a.Step != "blind" || closed[a.ID] {
+		if !slices.Contains(gapSteps, a.Step) || closed[a.ID] {
 			continue
 		}
 		for _, id := range a.Closes {
@@ -240,7 +243,7 @@ func (c healthClient) blindnesses(now time.Time) (found []gapView, err error) {
 		switch {
 		case kind == "stream":
 			b.What = "events of stream " + stream + " may be lost"
-		case kind == "intake":
+		case kind == "ingest":
 			b.What = "stream " + stream + " was not read"
 		default:
 			b.What = "jobs were not checked"

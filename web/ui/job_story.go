@@ -39,8 +39,8 @@ func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
 	for _, a := range said {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
-			if e.Kind == "look" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
-				m.Saw, told[i] = e.Saw, true
+			if e.Kind == "check" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
+				m.Saw, told[i] = e.Values, true
 			}
 		}
 		s.Line = append(s.Line, m)
@@ -69,12 +69,12 @@ var deedsDone = map[string]string{
 
 // momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
-	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Saw: e.Saw, Then: "next check", Next: e.Next}
-	if e.Kind == "look" {
+	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Saw: e.Values, Then: "next check", Next: e.Next}
+	if e.Kind == "check" {
 		m.At = e.At.Add(time.Duration(e.LateSeconds * float64(time.Second)))
 	}
 	switch {
-	case e.Kind != "look":
+	case e.Kind != "check":
 		m.Kind, m.Word = "noted", deedsDone[e.Kind]
 		if e.By != "" {
 			m.Text = "by " + e.By

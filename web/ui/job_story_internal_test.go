@@ -35,7 +35,7 @@ func told(s jobStory) (lines []string) {
 
 func TestStories(t *testing.T) {
 	look := func(at int, saw string) web.TrailEntry {
-		return web.TrailEntry{Kind: "look", At: minute(at), Saw: saw, Next: minute(at + 1)}
+		return web.TrailEntry{Kind: "check", At: minute(at), Values: saw, Next: minute(at + 1)}
 	}
 	step := look(6, "paid = false")
 	step.Step = "primary"

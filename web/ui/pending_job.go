@@ -68,7 +68,7 @@ func (w *pendingView) asked(d rules.Document) {
 func undeterminedSince(j web.Job) (since time.Time, why string) {
 	for _, e := range slices.Backward(j.Trail) {
 		switch {
-		case e.Kind != "look":
+		case e.Kind != "check":
 			continue
 		case e.Reason == "":
 			return since, why

@@ -453,19 +453,19 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 type applied struct{ Created, Ended, Kept, Said int }
 
 func counted(a futurejobs.ApplyResult) applied {
-	return applied{a.Created, a.Ended, a.Kept, len(a.Said)}
+	return applied{a.Created, a.Ended, a.Kept, len(a.Alerts)}
 }
 
 // applyLosesToACursor checks that a batch that depends on the cursors of streams is refused once they have advanced.
 func applyLosesToACursor(t *testing.T, w *fixture) {
 	b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
 	for _, known := range []map[string]uint64{{"ORDERS": 6}, {"ORDERS": 7, "NEVER": 0}} {
-		b.Known = known
+		b.ReadTo = known
 		if _, err := w.Apply(w.ctx(), b); !errors.Is(err, futurejobs.ErrCursorMoved) || len(w.all()) != 0 {
 			t.Errorf("%v: %v, want ErrMoved, and %d jobs", known, err, len(w.all()))
 		}
 	}
-	b.Known = map[string]uint64{"ORDERS": 7}
+	b.ReadTo = map[string]uint64{"ORDERS": 7}
 	if got, err := w.Apply(w.ctx(), b); err != nil || got.Created != 1 || cursor(w, "ORDERS").LastSeq != 7 {
 		t.Errorf("applied %+v, %v; the cursor is %+v", got, err, cursor(w, "ORDERS"))
 	}

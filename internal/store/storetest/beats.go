@@ -89,10 +89,10 @@ func beatsOfASlotAreOneWrite(t *testing.T, w *fixture) {
 	}
 	half := w.byHand(more[:len(more)/2]...)
 	rest := w.byHand(more[len(more)/2:]...)
-	if half.Beaten != keys*each/2 || half.Coalesced != 0 {
+	if half.Postponed != keys*each/2 || half.Coalesced != 0 {
 		t.Errorf("a batch of beats in which the slot changes: %+v, want all of them in one write", half)
 	}
-	if rest.Beaten != 0 || rest.Coalesced != keys*each/2 {
+	if rest.Postponed != 0 || rest.Coalesced != keys*each/2 {
 		t.Errorf("the next batch: %+v, want nothing written", rest)
 	}
 	for key := range keys {

@@ -36,15 +36,15 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	b.Effects = append(b.Effects, w.starting(other, "there", w.slot()))
 	b.RuleSet = w.set
 	got := must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
-	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.Stood, []int{0, 2}) {
-		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.Stood, want)
+	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.AlreadyPending, []int{0, 2}) {
+		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.AlreadyPending, want)
 	}
 	balances(w, 4503)
 
 	// The same batch again.
 	got = must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
-	if got.Created != 0 || len(got.Stood) != len(b.Effects) {
-		t.Errorf("again: %d created, %d stood", got.Created, len(got.Stood))
+	if got.Created != 0 || len(got.AlreadyPending) != len(b.Effects) {
+		t.Errorf("again: %d created, %d stood", got.Created, len(got.AlreadyPending))
 	}
 	want := []string{
 		fmt.Sprintf("ada job.create job/%s waits: 4501", w.rule.Name), "ada job.create job/other waits: 1",

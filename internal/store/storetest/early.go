@@ -148,7 +148,7 @@ func earlyIsCapped(t *testing.T, w *fixture) {
 func ordering(w *fixture, key string, since time.Time, body string) futurejobs.Effect {
 	e := awaited(w, key, since)
 	start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
-	start.Orders, start.Job.Event = true, json.RawMessage(body)
+	start.OrderedByTime, start.Job.Event = true, json.RawMessage(body)
 	e.Action = start
 	return e
 }

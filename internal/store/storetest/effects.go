@@ -131,7 +131,7 @@ func restartsBeginAnew(t *testing.T, w *fixture) {
 	got := w.byHand(asking(w, w.rule, "a", w.slot(), futurejobs.Start{
 		Job: w.job(w.rule, "a", first), Restart: true, Close: itHappened.Close,
 	}))
-	if got.Restarted != 1 || got.Created != 1 || got.Ended != 1 || len(got.Said) != 1 {
+	if got.Restarted != 1 || got.Created != 1 || got.Ended != 1 || len(got.Alerts) != 1 {
 		t.Errorf("applied %+v", got)
 	}
 	if j := w.one("a"); j.ID <= old.ID || j.Rev != 0 || !j.FirstCheckAt.Equal(first) || len(j.Alerts) != 0 {

@@ -77,7 +77,7 @@ func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
 			t.Fatalf("begin: %v, %v", reply, err)
 		}
 	}
-	batch := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true, Once: "k", Effects: []futurejobs.Effect{
+	batch := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: "job.create", Bulk: true, RequestID: "k", Effects: []futurejobs.Effect{
 		w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()),
 	}}
 	if _, err := w.Apply(w.ctx(), batch); !errors.Is(err, access.ErrRunning) {
@@ -96,14 +96,14 @@ func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
 		t.Errorf("begun: %v, want ErrRunning", err)
 	}
 	first := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
-	if first.Created != 2 || first.Before {
+	if first.Created != 2 || first.Repeated {
 		t.Errorf("carried out: %+v", first)
 	}
 	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
 	w.byHand(w.ending(w.rule, "a"))
 	begin()
 	again := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
-	if again.Created != 2 || !again.Before {
+	if again.Created != 2 || !again.Repeated {
 		t.Errorf("carried out again: %+v", again)
 	}
 	if n := len(w.all()); n != 1 {

@@ -88,7 +88,7 @@ func leasesAreReleased(t *testing.T, w *fixture) {
 }
 
 func leasesAreReclaimed(t *testing.T, w *fixture) {
-	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: me, StartedAt: w.slot()}, time.Hour))
+	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: me, StartedAt: w.slot()}, time.Hour))
 	w.must(w.Reclaim(w.ctx()))
 	if nodes := must[[]futurejobs.Node](t)(w.Nodes(w.ctx())); len(nodes) != 0 {
 		t.Errorf("nodes: %v", nodes)
@@ -102,15 +102,15 @@ func leasesAreReclaimed(t *testing.T, w *fixture) {
 
 func nodesBeat(t *testing.T, w *fixture) {
 	started := w.slot()
-	a := futurejobs.Node{ID: "a", Name: "host:1", Version: "v1", StartedAt: started, Doing: `{"n":1}`}
-	live := must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))
-	if len(live) != 1 || live[0].Name != "host:1" || live[0].Doing != a.Doing || !live[0].StartedAt.Equal(started) {
+	a := futurejobs.Node{ID: "a", Name: "host:1", Version: "v1", StartedAt: started, Running: `{"n":1}`}
+	live := must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), a, time.Hour))
+	if len(live) != 1 || live[0].Name != "host:1" || live[0].Running != a.Running || !live[0].StartedAt.Equal(started) {
 		t.Errorf("live: %+v", live)
 	}
-	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "dead", StartedAt: started}, -time.Second))
-	a.Doing, a.Unfit, a.Unreadable = "", "it cannot settle", `[{"rule_id":1}]`
-	live = must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))
-	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" || live[0].Unfit != a.Unfit || live[0].Unreadable != a.Unreadable {
+	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: "dead", StartedAt: started}, -time.Second))
+	a.Running, a.Unfit, a.Unreadable = "", "it cannot settle", `[{"rule_id":1}]`
+	live = must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), a, time.Hour))
+	if len(live) != 1 || live[0].ID != "a" || live[0].Running != "" || live[0].Unfit != a.Unfit || live[0].Unreadable != a.Unreadable {
 		t.Errorf("live: %+v", live)
 	}
 	if schema := must[store.Schema](t)(w.Schema(w.ctx())); live[0].Schema != schema.Known || schema.Applied != schema.Known {

@@ -163,7 +163,7 @@ func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
 	}
 	for range 3 {
 		failing := refused(7)
-		failing.Once = "not begun" // it fails after its letters are written
+		failing.RequestID = "not begun" // it fails after its letters are written
 		if _, err := w.Apply(w.ctx(), failing); !errors.Is(err, access.ErrRunning) {
 			t.Fatalf("a request that is not under way: %v", err)
 		}

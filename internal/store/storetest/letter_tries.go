@@ -75,8 +75,8 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
 		b.RuleSet, b.Letter = w.set, &l
 		got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 		kept := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID))
-		if got.Again != want || kept.Reason != want || kept.Tries != try+1 || kept.LastTriedAt.Before(from) || !kept.At.Equal(from) {
-			t.Errorf("try %d: again %q, kept %+v", try+1, got.Again, kept)
+		if got.RefusedAgain != want || kept.Reason != want || kept.Tries != try+1 || kept.LastTriedAt.Before(from) || !kept.At.Equal(from) {
+			t.Errorf("try %d: again %q, kept %+v", try+1, got.RefusedAgain, kept)
 		}
 	}
 	if all := pages(t, futurejobs.Filter{}, w.DeadLetters); len(all) != 1 {
@@ -92,7 +92,7 @@ func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
 	b.DeadLetters = []futurejobs.DeadLetter{{Event: l.Event, Rule: "other", Part: futurejobs.Triggers, Reason: "no key"}}
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	left := pages(t, futurejobs.Filter{}, w.DeadLetters)
-	if got.Again != "" || got.Created != 1 || len(left) != 1 || left[0].Rule != "other" || left[0].Part != futurejobs.Triggers || left[0].ID == l.ID {
+	if got.RefusedAgain != "" || got.Created != 1 || len(left) != 1 || left[0].Rule != "other" || left[0].Part != futurejobs.Triggers || left[0].ID == l.ID {
 		t.Errorf("applied %+v, left %+v", got, left)
 	}
 }

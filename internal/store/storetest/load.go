@@ -88,7 +88,7 @@ func loadsAreForgotten(t *testing.T, w *fixture) {
 func streamsAreHeardForward(t *testing.T, w *fixture) {
 	at := w.slot().Add(-2 * futurejobs.Day)
 	heard := func(topic string) time.Time {
-		return must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx()))[topic].HeardSince
+		return must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx()))[topic].ReceivingSince
 	}
 	if !heard("").IsZero() || !heard("ORDERS").IsZero() {
 		t.Error("it was not always heard")
@@ -96,7 +96,7 @@ func streamsAreHeardForward(t *testing.T, w *fixture) {
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at.Add(-time.Hour)))
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, at.Add(time.Minute)))
-	if got := heard("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").HeardSince.Equal(at) {
+	if got := heard("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").ReceivingSince.Equal(at) {
 		t.Errorf("the stream is heard since %s, want %s", got, at)
 	}
 	if !heard("").IsZero() {
@@ -112,7 +112,7 @@ func othersAreSeen(t *testing.T, w *fixture) {
 	seen := func(since time.Time) bool { return must[bool](t)(w.OtherNodeAlive(w.ctx(), me, since)) }
 	before := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Second)
 	beat := func(node string) {
-		must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: node, Name: node, StartedAt: before}, time.Minute))
+		must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: node, Name: node, StartedAt: before}, time.Minute))
 	}
 	beat(me)
 	if seen(before) {

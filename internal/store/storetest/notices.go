@@ -32,9 +32,9 @@ var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
 // telling returns the plan to send alerts in one notification, either new or open.
 func telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
-	p := alerts.Plan{News: news, Notices: []alerts.Notification{notice}}
+	p := alerts.Plan{Alerts: news, Notifications: []alerts.Notification{notice}}
 	for _, a := range news {
-		p.Placed = append(p.Placed, alerts.Assignment{Alert: a, Channel: lane.Channel, Unclosed: true})
+		p.Assignments = append(p.Assignments, alerts.Assignment{Alert: a, Channel: lane.Channel, Unclosed: true})
 	}
 	return p
 }

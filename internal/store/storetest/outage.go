@@ -20,7 +20,7 @@ func met(w *fixture, rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
 	return futurejobs.OutageHit{
 		Held: w.held, RuleSet: w.set,
 		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
-		Say:    func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
+		Alert:  func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
 	}
 }
 
@@ -87,8 +87,8 @@ func outagesCountWithinABound(t *testing.T, w *fixture) {
 	}
 	open := func(m futurejobs.OutageHit) (o futurejobs.Outage) {
 		t.Helper()
-		say := m.Say
-		m.Say = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
+		say := m.Alert
+		m.Alert = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
 		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), m)); len(said) != 1 {
 			t.Fatalf("said %+v", said)
 		}
@@ -119,7 +119,7 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 		t.Errorf("open: %+v", open)
 	}
 	resumed := met(w, w.rule, 0)
-	resumed.Again = 1
+	resumed.Repeated = 1
 	again := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed))
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job again
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))

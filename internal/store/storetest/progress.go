@@ -51,14 +51,14 @@ func progressIsMadeOnce(t *testing.T, w *fixture) {
 		}
 		seen = now
 	}
-	if must[bool](t)(w.Advance(w.ctx(), store.Progress{Topic: "intake/S"}, w.slot())); len(must[[]store.Progress](t)(w.Progress(w.ctx()))) != 2 {
+	if must[bool](t)(w.Advance(w.ctx(), store.Progress{Topic: "ingest/S"}, w.slot())); len(must[[]store.Progress](t)(w.Progress(w.ctx()))) != 2 {
 		t.Error("two topics are not two")
 	}
 	w.must(w.ForgetProgress(w.ctx(), "sweep"))
 	if _, ok := progress(w, "sweep"); ok {
 		t.Error("it is not forgotten")
 	}
-	if _, ok := progress(w, "intake/S"); !ok {
+	if _, ok := progress(w, "ingest/S"); !ok {
 		t.Error("another topic was forgotten")
 	}
 }

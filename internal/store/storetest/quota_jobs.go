@@ -36,7 +36,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 			for i := range 12 {
 				begins := w.starting(w.rule, fmt.Sprintf("%d-%d", client, i), w.slot())
 				if i%4 == 1 { // a request that was not begun fails once its job is written
-					b := futurejobs.EffectBatch{RuleSet: w.set, Once: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
+					b := futurejobs.EffectBatch{RuleSet: w.set, RequestID: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
 					if _, err := w.Apply(w.ctx(), b); !errors.Is(err, access.ErrRunning) {
 						t.Errorf("a request that is not under way: %v", err)
 					}

@@ -169,7 +169,7 @@ func jobsAreBounded(t *testing.T, w *fixture) {
 	if len(letters) != 2 || letters[0].Reason != access.ErrQuota.Error() || letters[0].Part != futurejobs.Triggers {
 		t.Errorf("dead letters %+v", letters)
 	}
-	if got := w.byHand(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.Stood) != 1 || got.Created != 0 {
+	if got := w.byHand(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.AlreadyPending) != 1 || got.Created != 0 {
 		t.Errorf("by hand: %+v", got)
 	}
 	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
@@ -325,14 +325,14 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	w.must(w.MarkPublished(w.ctx(), waits))
 	republish(w, since, 4)
 	told(w, "new")
-	was := make(map[alerts.ID]alerts.Again)
+	was := make(map[alerts.ID]alerts.Republication)
 	for {
 		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
 		if len(next) == 0 {
 			break
 		}
 		for _, a := range next {
-			was[a.ID] = a.Again
+			was[a.ID] = a.Republication
 		}
 		w.must(w.MarkPublished(w.ctx(), next))
 	}
@@ -347,10 +347,10 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 		delete(was, a.ID)
 	}
 	for _, a := range w.unpublished() {
-		was[a.ID] = a.Again
+		was[a.ID] = a.Republication
 	}
 	for id, got := range was {
-		if got != alerts.NotAgain {
+		if got != alerts.NotRepublished {
 			t.Errorf("the new alert %s was %d before", id, got)
 		}
 	}
@@ -360,7 +360,7 @@ func alertsArePublishedAgain(t *testing.T, w *fixture) {
 	// Once more: withheld alerts now count as published.
 	republish(w, since, 4)
 	for _, a := range w.unpublished() {
-		if a.Again == alerts.WasWithheld {
+		if a.Republication == alerts.WasWithheld {
 			t.Errorf("alert %s is still withheld", a.ID)
 		}
 	}

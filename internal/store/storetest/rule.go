@@ -305,7 +305,7 @@ func purge(w *fixture, rule *futurejobs.Rule) {
 		for i, j := range jobs {
 			effects[i] = futurejobs.Purge(rule, j.Ref)
 		}
-		if got := w.byHand(effects...); got.Ended != len(jobs) || len(got.Said) != 0 {
+		if got := w.byHand(effects...); got.Ended != len(jobs) || len(got.Alerts) != 0 {
 			w.t.Fatalf("purged %+v of %d", got, len(jobs))
 		}
 	}

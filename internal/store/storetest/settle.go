@@ -269,7 +269,7 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 // single-process store has no other nodes.
 func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
+	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
 	set, st, met := w.set, w.settlement(w.over(w.one("a"))), met(w, w.rule, 1)
 	b := futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
 	w.save("other", "order")

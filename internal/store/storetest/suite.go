@@ -299,7 +299,7 @@ func (w *fixture) save(name, entity string) *futurejobs.Rule {
 	w.set = must[int64](w.t)(w.Revision(w.ctx()))
 	return &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: name, Entity: entity,
-		Grid: futurejobs.Grid(time.Minute), Loudest: alerts.Critical,
+		Grid: futurejobs.Grid(time.Minute), MaxSeverity: alerts.Critical,
 	}
 }
 

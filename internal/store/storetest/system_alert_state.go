@@ -64,7 +64,7 @@ func remarksOnChanges(t *testing.T, w *fixture) {
 		known string
 		said  bool
 	}{{"a", false}, {"a", false}, {"b", true}, {"b", false}, {"a", true}} {
-		r := alerts.SystemAlert{Topic: "stream/X", Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
+		r := alerts.SystemAlert{Topic: "stream/X", Step: "lost", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
 		if _, said, err := w.AlertOnChange(w.ctx(), c.known, r); said != c.said || err != nil {
 			t.Errorf("%d, %s: said is %v: %v", i, c.known, said, err)
 		}

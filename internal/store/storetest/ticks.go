@@ -93,7 +93,7 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	anew := func(key string) futurejobs.Effect {
 		return asking(w, w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
 	}
-	patient := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, Patient: true}
+	patient := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, FailIfDue: true}
 	before := w.all()
 	if _, err := w.Apply(w.ctx(), patient); !errors.Is(err, futurejobs.ErrJobDue) {
 		t.Errorf("a wait that is due: %v, want ErrDue", err)

@@ -33,7 +33,7 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	back(0)
 	c, l := cursor(w, "ORDERS"), lease(w, 0)
 	p, _ := progress(w, "sweep")
-	if !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) || !l.LowWater.Equal(past) || !l.Swept.Equal(past) || !p.Through.Equal(past) {
+	if !c.ReadThrough.Equal(past) || !c.ReceivingSince.Equal(past) || !l.LowWater.Equal(past) || !l.Swept.Equal(past) || !p.Through.Equal(past) {
 		t.Errorf("what is past was put back: %+v, %+v, %+v", c, l, p)
 	}
 	write(future)
@@ -43,14 +43,14 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	w.GoBy(func(said time.Time) time.Time { return said })
 	carry := func(at time.Time) {
 		t.Helper()
-		w.must(w.ApplyPlan(w.ctx(), alerts.Plan{Notices: []alerts.Notification{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
+		w.must(w.ApplyPlan(w.ctx(), alerts.Plan{Notifications: []alerts.Notification{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
 	}
 	carry(now.Add(30 * time.Minute))
 	carry(now.Add(5 * time.Hour))
 	back(store.RoutineNotices)
 	c, l = cursor(w, "ORDERS"), lease(w, 0)
 	p, _ = progress(w, "sweep")
-	if !c.ReadThrough.IsZero() || c.HeardSince.Sub(now).Abs() > time.Minute || !l.LowWater.IsZero() || !l.Swept.IsZero() || p.Through.Sub(now).Abs() > time.Minute {
+	if !c.ReadThrough.IsZero() || c.ReceivingSince.Sub(now).Abs() > time.Minute || !l.LowWater.IsZero() || !l.Swept.IsZero() || p.Through.Sub(now).Abs() > time.Minute {
 		t.Errorf("what is of the future stands: %+v, %+v, %+v", c, l, p)
 	}
 	if revision := must[int64](t)(w.Revision(w.ctx())); revision != w.set+1 {
@@ -76,8 +76,8 @@ func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 		w.must(w.MarkRead(w.ctx(), "ORDERS", cursor(w, "ORDERS").LastSeq, at))
 		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	}
-	if c := cursor(w, "ORDERS"); !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) {
-		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.HeardSince, past)
+	if c := cursor(w, "ORDERS"); !c.ReadThrough.Equal(past) || !c.ReceivingSince.Equal(past) {
+		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.ReceivingSince, past)
 	}
 }
 
@@ -97,9 +97,9 @@ func timeIsCorrected(t *testing.T, w *fixture) {
 	if l := lease(w, 0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
 		t.Errorf("a lease of a minute: %+v", l)
 	}
-	live := must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "a", StartedAt: right}, time.Minute))
+	live := must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: "a", StartedAt: right}, time.Minute))
 	off = 3 * time.Hour // the node was two hours ahead, and died
-	live = append(live, must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "b", StartedAt: right}, time.Minute))...)
+	live = append(live, must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: "b", StartedAt: right}, time.Minute))...)
 	if len(live) != 2 || live[0].ID != "a" || live[1].ID != "b" {
 		t.Errorf("live, first and then: %+v", live)
 	}

@@ -16,7 +16,7 @@ import (
 // looked returns an entry of a trail, identified by a number.
 func looked(n int) futurejobs.Entry {
 	return futurejobs.Entry{
-		Kind: futurejobs.Looked, At: time.Unix(int64(1_800_000_000+n), 0).UTC(), Saw: fmt.Sprintf(`state.name = "Jörg %d\n"`, n),
+		Kind: futurejobs.Checked, At: time.Unix(int64(1_800_000_000+n), 0).UTC(), Values: fmt.Sprintf(`state.name = "Jörg %d\n"`, n),
 	}
 }
 
@@ -68,7 +68,7 @@ func trailsStay(t *testing.T, w *fixture) {
 		on := *j
 		return futurejobs.BeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
 	}}
-	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Beaten != 1 {
+	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Postponed != 1 {
 		t.Fatalf("%+v", beaten)
 	}
 	if got := kept(w, "a"); got != want {
@@ -135,7 +135,7 @@ func trailsAreNotListed(t *testing.T, w *fixture) {
 func trailsTakeAnyText(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	e := looked(1)
-	e.Why = "a NUL \x00, half a rune \xc3, a quote \" and a line\nbreak"
+	e.Reason = "a NUL \x00, half a rune \xc3, a quote \" and a line\nbreak"
 	look(w, "a", e)
 	look(w, "a", looked(2))
 	got := kept(w, "a")
@@ -144,7 +144,7 @@ func trailsTakeAnyText(t *testing.T, w *fixture) {
 			t.Errorf("not JSON: %q", text)
 		}
 	}
-	if entries := got.Entries(); len(entries) != 2 || !strings.HasPrefix(entries[0].Why, "a NUL \x00, half a rune \uFFFD, a quote \" and a line\nbreak") {
+	if entries := got.Entries(); len(entries) != 2 || !strings.HasPrefix(entries[0].Reason, "a NUL \x00, half a rune \uFFFD, a quote \" and a line\nbreak") {
 		t.Errorf("%+v", entries)
 	}
 }
