@@ -65,14 +65,3 @@ func (a Acknowledge) play(f *fold, e Effect, s *foldedJob) {
 	f.addTrail(e, s, kind)
 	f.net.Changed++
 }
-
-// advanceNextCheck moves the next check forward to a slot, or to the first slot after now, unless it is earlier
-// already. A zero slot changes nothing.
-func (j *Job) advanceNextCheck(r *Rule, slot, now time.Time) {
-	if slot.IsZero() {
-		return
-	}
-	if slot = r.notBeforeNextSlot(r.afterSnooze(*j, slot), now); slot.Before(j.due()) {
-		j.reschedule(slot)
-	}
-}

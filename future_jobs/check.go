@@ -1,14 +1,12 @@
 package futurejobs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
-	"deadman/alerts"
 	"deadman/checks"
 )
 
@@ -17,90 +15,6 @@ const abandonGrace = 100 * time.Millisecond
 
 // errAbandoned means that a handler did not return at its timeout.
 var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned: %w", context.DeadlineExceeded)
-
-// checkOf returns the check of a job at the time now, as it is passed to the handler.
-func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
-	c := checks.Check{
-		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
-		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
-		Count: j.CheckCount, Step: j.Step, AlertCount: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
-	}
-	if len(j.Alerts) > 0 {
-		c.FirstAlertAt = alerts.TimeOf(j.Alerts[0])
-	}
-	return c
-}
-
-// Check calls the rule's handler for a job, inline, and decides. now is the database's time, not before the job's
-// slot.
-func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
-	d := Decision{Job: j}
-	if r.skipIfLate(&d, now) {
-		return d
-	}
-	answer, err := r.answer(ctx, r.checkOf(&j, now))
-	look := CheckTimes{PickedAt: now, StartedAt: now, CompletedAt: now}
-	if err != nil {
-		look.CompletedAt, look.FailedAt = time.Time{}, now
-	}
-	r.decide(&d, look, answer, err, now)
-	return d
-}
-
-// CheckNow checks a job at a person's request. It may end the job, by the effect it returns, and takes no step; ends
-// is false if the job continues.
-func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
-	if isAtMostOnce(r) {
-		return Effect{}, false, errHasSideEffects
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
-	defer cancel()
-	c := r.checkOf(&j, now)
-	c.Manual = true
-	answer, err := r.answerNow(ctx, c)
-	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
-		return Effect{}, false, err
-	}
-	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand", State: answer.State}
-	for _, draft := range answer.Alerts {
-		if draft.Status == alerts.Resolved {
-			end.Close = func(Job) alerts.Draft { return draft }
-		}
-	}
-	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: end}, true, nil
-}
-
-// errHasSideEffects means that a handler has side effects and must not run in a manual check: nothing would prevent a
-// second run.
-var errHasSideEffects = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
-
-// errSourceBusy means that a source already has as many lookups as it allows.
-var errSourceBusy = errors.New("the source is busy with other looks; try again")
-
-// answer does the lookup of one check, if the rule needs one, and calls the handler.
-func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
-	if r.Finder == nil {
-		return callHandler(ctx, r.Handler, c)
-	}
-	if !r.Finder.Enter() {
-		return checks.Answer{}, errSourceBusy
-	}
-	found := lookUp(ctx, r.Finder, []checks.Check{c})[0]
-	if found.Err != nil {
-		return checks.Answer{}, found.Err
-	}
-	c.Asked, c.Found = true, found.Value
-	return callHandler(ctx, r.Handler, c)
-}
-
-// answerNow is answer for a waiting client: a handler that ignores its timeout is abandoned.
-func (r *Rule) answerNow(ctx context.Context, c checks.Check) (checks.Answer, error) {
-	if r.Finder != nil || isInline(r) {
-		return r.answer(ctx, c)
-	}
-	answer, _, err := callWithTimeout(ctx, r.Limits.Timeout, r.Handler, c)
-	return answer, err
-}
 
 // panicError is the error of a handler that panicked.
 type panicError struct {
@@ -154,15 +68,6 @@ func callWithTimeout(ctx context.Context, timeout time.Duration, h checks.Handle
 func isInline(r *Rule) bool {
 	_, is := r.Handler.(checks.Inline)
 	return is
-}
-
-// Patience returns how long after its slot a check may take: the rule's timeout if the check waits for a source or a
-// handler, and zero if it only computes.
-func (r *Rule) Patience() time.Duration {
-	if r.Finder == nil && isInline(r) {
-		return 0
-	}
-	return r.Limits.Timeout
 }
 
 // done is the returned channel of a handler that has returned.
@@ -243,6 +148,6 @@ func (s *Sweeper) decideTask(v *task, answer checks.Answer, err error) (now time
 	} else {
 		look.CompletedAt = now
 	}
-	v.rule.decide(&v.Decision, look, answer, err, now)
+	v.decide(v.rule, look, answer, err, now)
 	return now
 }

@@ -75,11 +75,3 @@ func Cancel(rule *Rule, ref Ref, by string) Effect {
 func Purge(rule *Rule, ref Ref) Effect {
 	return Effect{Rule: rule, Ref: ref, Action: End{Outcome: checks.RuleDeleted}}
 }
-
-// closing returns a CloseAlert with the given text, or nil if the rule raises no closing alert.
-func (r *Rule) closing(text func(Job) string) CloseAlert {
-	if r.Closing == nil {
-		return nil
-	}
-	return func(j Job) alerts.Draft { return r.Closing(j, text(j)) }
-}

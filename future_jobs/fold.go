@@ -108,6 +108,18 @@ func (s *foldedJob) reorder() *Order {
 	return &o
 }
 
+// count counts the growth of a job since the last call.
+func (s *foldedJob) count() {
+	if s.uses == nil {
+		return
+	}
+	size := int64(s.job.Size())
+	for _, use := range s.uses {
+		use.add(0, size-s.counted)
+	}
+	s.counted = size
+}
+
 func (f *fold) lookup(e Effect) *foldedJob {
 	if s, met := f.at[e.Ref]; met {
 		return s
@@ -245,33 +257,34 @@ func (f *fold) decidedAt(e Effect) time.Time {
 	return f.eventTime(e)
 }
 
-// close adds the alert that resolves the open ones. at is when that was decided.
-func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
-	planned := now
-	if d.Job.Origin != 0 {
-		planned = at
+// complete ends a job with a complete set, and reports whether it did.
+func (f *fold) complete(e Effect, s *foldedJob, a AddMember) bool {
+	need, err := a.Need(s.job)
+	if err != nil {
+		f.deadLetter(e, Resolves, err)
+		return false
 	}
-	said := rule.alertsOf(&d.Job, 0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
-	if len(said) == 0 {
-		return // the job has the alert already
+	if need == 0 || s.job.Members.count(a.Set) < need {
+		return false
 	}
-	before := d.Job.Alerts
-	said[0].Closes = before
-	d.Alerts = said
-	d.Job.Alerts = append(before[:len(before):len(before)], said[0].ID)
+	f.order.finish(e, s, a.End)
+	return true
 }
 
-// checkAhead bounds how long after the start of an event's transaction a check may end while the transaction waits
-// for it.
-const checkAhead = 10 * time.Second
-
-// afterCheck returns now, or the instant after the job's last check if that ended later: the event's transaction
-// began before the check ended, and waited for its settlement. Alerts are republished in the order of their
-// decisions. A check that ended later than checkAhead was dated by a clock that has been set back since.
-func afterCheck(last CheckTimes, now time.Time) time.Time {
-	end := last.EndedAt()
-	if end.Before(now) || end.Sub(now) > checkAhead {
-		return now
+// addTrail records an effect in the trail of its job. Of several effects in one run the last is kept.
+func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
+	entry := Entry{Kind: kind, At: f.eventTime(e)}
+	if kind != Updated && s.job.PausedAt().IsZero() {
+		entry.Next = s.job.NextCheckAt
 	}
-	return end.Add(time.Microsecond)
+	if e.Event != nil {
+		entry.By = e.Event.Subject
+	}
+	switch a := e.Action.(type) {
+	case Acknowledge:
+		entry.By = a.Ack.By
+	case Snooze:
+		entry.By = a.By
+	}
+	s.job.Trail = entry.Trail()
 }

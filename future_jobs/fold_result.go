@@ -53,3 +53,17 @@ type FoldInput struct {
 	Pending map[Ref]Job
 	Early   map[Ref]EarlyEvent
 }
+
+// Use adds the committed use to the quotas.
+func (n FoldResult) Use() {
+	for _, u := range n.Quotas {
+		u.Quota.Settle(u.held, u.Grown, u.Refused)
+	}
+}
+
+// Release frees the reserved capacity of jobs that were not committed.
+func (n FoldResult) Release() {
+	for _, u := range n.Quotas {
+		u.Quota.Settle(u.held, 0, 0)
+	}
+}

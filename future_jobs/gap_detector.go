@@ -192,12 +192,3 @@ func present(through map[string]StreamProgress, now time.Time) {
 		through[stream] = r
 	}
 }
-
-// receivingSince returns when the current gap-free period began for all streams of the rule's heartbeats; zero means
-// no gap matters.
-func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
-	for _, topic := range r.BeatStreams {
-		since = latest(since, through[topic].ReceivingSince)
-	}
-	return since
-}

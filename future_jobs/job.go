@@ -120,18 +120,85 @@ func Bodies(jobs []Job) (n int) {
 	return n
 }
 
-// Decision is the result of a check: the job continues with new times, or it ends with an outcome.
-type Decision struct {
-	Job      Job            // the job after the decision; Shard, ID and Rev as read
-	Outcome  checks.Outcome // empty: the job continues
-	Reason   string         // explains the outcome to people
-	Alerts   []alerts.Alert
-	Outage   string // the source or stream in outage that used up the attempts
-	Repeated bool   // they were used up before
+// FarFuture is the due time of a paused job. It is a slot of every grid.
+var FarFuture = checks.Forever
+
+// maxPauses bounds the pauses that a job stores separately; the oldest are merged.
+const maxPauses = 100
+
+// PausedAt returns when the job was paused; zero: it is not paused.
+func (j Job) PausedAt() time.Time {
+	if n := len(j.Pauses); n > 0 && j.Pauses[n-1].To.IsZero() {
+		return j.Pauses[n-1].From
+	}
+	return time.Time{}
 }
 
-// Ends reports whether the job moves to history.
-func (d Decision) Ends() bool { return d.Outcome != "" }
+// pause suspends the next check.
+func (j *Job) pause(at time.Time) {
+	before := j.Pauses
+	if len(before) >= maxPauses {
+		// The second pause is appended to the first: only the sum matters.
+		first := before[0]
+		first.To = first.To.Add(before[1].To.Sub(before[1].From))
+		before = append([]checks.Pause{first}, before[2:]...)
+	}
+	j.Pauses = append(before[:len(before):len(before)], checks.Pause{From: at})
+	j.PausedNext, j.NextCheckAt = j.NextCheckAt, FarFuture
+}
+
+// resume ends the pause and returns when the suspended check is due. The caller rounds it to a slot.
+func (j *Job) resume(at time.Time) time.Time {
+	n := len(j.Pauses) - 1
+	p := checks.Pause{From: j.Pauses[n].From, To: at}
+	if at.Before(p.From) {
+		p.To = p.From
+	}
+	j.Pauses = append(j.Pauses[:n:n], p)
+	next := j.PausedNext.Add(p.To.Sub(p.From))
+	j.PausedNext = time.Time{}
+	return next
+}
+
+// due returns the time of the next check, ignoring a pause.
+func (j Job) due() time.Time {
+	if j.PausedAt().IsZero() {
+		return j.NextCheckAt
+	}
+	return j.PausedNext
+}
+
+// reschedule sets the next check, also of a paused job.
+func (j *Job) reschedule(next time.Time) {
+	if j.PausedAt().IsZero() {
+		j.NextCheckAt = next
+	} else {
+		j.PausedNext = next
+	}
+}
+
+// advanceNextCheck moves the next check forward to a slot, or to the first slot after now, unless it is earlier
+// already. A zero slot changes nothing.
+func (j *Job) advanceNextCheck(r *Rule, slot, now time.Time) {
+	if slot.IsZero() {
+		return
+	}
+	if slot = r.notBeforeNextSlot(r.afterSnooze(*j, slot), now); slot.Before(j.due()) {
+		j.reschedule(slot)
+	}
+}
+
+// isDue reports whether the job's slot has come.
+func (j Job) isDue(now time.Time) bool { return j.PausedAt().IsZero() && !j.NextCheckAt.After(now) }
+
+// beganAt returns the job's place in the order of events: when the trigger was stored, or the job's Since if that is
+// earlier.
+func (j *Job) beganAt() time.Time {
+	if j.Order != nil && !j.Order.At.IsZero() && j.Order.At.Before(j.Since) {
+		return j.Order.At
+	}
+	return j.Since
+}
 
 // ShardOf returns the shard, out of n, of an entity's key.
 func ShardOf(entity, key string, n int) int16 { return int16(SpreadIndex(entity, key, n)) } //nolint:gosec // n is a number of shards

@@ -102,15 +102,6 @@ func (k *Kept) change(ref Ref, by func(*Job)) {
 	k.Version, k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.Version, j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
 }
 
-// beganAt returns the job's place in the order of events: when the trigger was stored, or the job's Since if that is
-// earlier.
-func (j *Job) beganAt() time.Time {
-	if j.Order != nil && !j.Order.At.IsZero() && j.Order.At.Before(j.Since) {
-		return j.Order.At
-	}
-	return j.Since
-}
-
 // Change is an update, a pause or a resume from another stream than the triggers. It is stored for an older trigger
 // that is read later.
 type Change struct {

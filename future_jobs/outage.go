@@ -79,20 +79,6 @@ func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) a
 	return a
 }
 
-// outageAlert returns the complete alert about an outage.
-func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
-	a := o.alert(r.Name, r.Entity, status, now)
-	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.MaxSeverity
-	a.Text = o.text(status, r.Entity)
-	if status == alerts.Resolved {
-		a.Closes = []alerts.ID{r.outageAlert(o, alerts.Undetermined, now).ID}
-	}
-	if r.Labels != nil {
-		a.Labels = r.Labels(Job{Ref: Ref{RuleID: r.ID, Key: a.Key}, Since: o.OpenedAt})
-	}
-	return a
-}
-
 func (o Outage) text(status alerts.Status, entity string) string {
 	source := o.Source
 	if stream, is := strings.CutPrefix(source, streamPrefix); is {
@@ -269,7 +255,7 @@ func outageHits(batch []*task, held []HeldShard) []OutageHit {
 			all = append(all, OutageHit{
 				Held: held, RuleSet: v.ruleSet,
 				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
-				Alert:  func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, o.OpenedAt) },
+				Alert:  func(o Outage) alerts.Alert { return o.ruleAlert(rule, alerts.Undetermined, o.OpenedAt) },
 			})
 		}
 		if v.Repeated {
@@ -307,16 +293,6 @@ const (
 	outageSlack = time.Minute // between the due time of a check and its settlement
 	reachMost   = time.Second // timeout for reaching a source
 )
-
-// outageIdle returns how long an outage of the rule affects no job before none is left that it could affect: each
-// retries within maxRetryDelay, at a slot. Only then is a reachable source assumed to answer, since a host may accept
-// connections and answer nothing.
-func (r *Rule) outageIdle() time.Duration {
-	if r.Limits.End {
-		return maxRetryDelay
-	}
-	return maxRetryDelay + time.Duration(r.Grid) + outageSlack
-}
 
 // closeOutages closes outages that are over, every outageEvery until ctx ends.
 func (s *Sweeper) closeOutages(ctx context.Context) {
@@ -401,10 +377,24 @@ func (o *outageCache) isHeard(one Outage) bool {
 
 func (s *Sweeper) end(ctx context.Context, o Outage, rule *Rule) error {
 	said, _, err := s.queue.CloseOutage(ctx, o, func(o Outage) alerts.Alert {
-		return rule.outageAlert(o, alerts.Resolved, s.clock.Now())
+		return o.ruleAlert(rule, alerts.Resolved, s.clock.Now())
 	})
 	for _, a := range said {
 		s.Observer.Alerted(a)
 	}
 	return err
+}
+
+// ruleAlert returns the complete alert about an outage of a rule.
+func (o Outage) ruleAlert(r *Rule, status alerts.Status, now time.Time) alerts.Alert {
+	a := o.alert(r.Name, r.Entity, status, now)
+	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.MaxSeverity
+	a.Text = o.text(status, r.Entity)
+	if status == alerts.Resolved {
+		a.Closes = []alerts.ID{o.ruleAlert(r, alerts.Undetermined, now).ID}
+	}
+	if r.Labels != nil {
+		a.Labels = r.Labels(Job{Ref: Ref{RuleID: r.ID, Key: a.Key}, Since: o.OpenedAt})
+	}
+	return a
 }

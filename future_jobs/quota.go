@@ -37,20 +37,6 @@ type QuotaUse struct {
 	bytes   bool
 }
 
-// Use adds the committed use to the quotas.
-func (n FoldResult) Use() {
-	for _, u := range n.Quotas {
-		u.Quota.Settle(u.held, u.Grown, u.Refused)
-	}
-}
-
-// Release frees the reserved capacity of jobs that were not committed.
-func (n FoldResult) Release() {
-	for _, u := range n.Quotas {
-		u.Quota.Settle(u.held, 0, 0)
-	}
-}
-
 // take reserves capacity for one more job. Jobs that the run ended free capacity, unless the quota is exceeded
 // nevertheless. A quota of bytes with any capacity left accepts a job of any size.
 func (u *QuotaUse) take() bool {
@@ -158,18 +144,6 @@ func (u *usage) meet(r *Rule, s *foldedJob) {
 	if s.uses = u.of(r); s.uses != nil {
 		s.counted = int64(s.job.Size())
 	}
-}
-
-// count counts the growth of a job since the last call.
-func (s *foldedJob) count() {
-	if s.uses == nil {
-		return
-	}
-	size := int64(s.job.Size())
-	for _, use := range s.uses {
-		use.add(0, size-s.counted)
-	}
-	s.counted = size
 }
 
 func (u *QuotaUse) add(jobs, bytes int64) {

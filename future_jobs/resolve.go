@@ -72,17 +72,3 @@ func (a AddMember) change(_ *fold, _ Effect, j *Job, _ *knowledge) {
 		j.Members = members
 	}
 }
-
-// complete ends a job with a complete set, and reports whether it did.
-func (f *fold) complete(e Effect, s *foldedJob, a AddMember) bool {
-	need, err := a.Need(s.job)
-	if err != nil {
-		f.deadLetter(e, Resolves, err)
-		return false
-	}
-	if need == 0 || s.job.Members.count(a.Set) < need {
-		return false
-	}
-	f.order.finish(e, s, a.End)
-	return true
-}

@@ -1,8 +1,10 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"deadman/alerts"
@@ -65,22 +67,6 @@ func (r *Rule) labels(j Job) map[string]string {
 	return r.Labels(j)
 }
 
-// Book provides the rules. Implementations are safe for concurrent use.
-type Book interface {
-	// Rule returns one version of a rule, including older versions. An unreadable version is an error.
-	Rule(ctx context.Context, id, version int32) (*Rule, error)
-	// Revision returns the revision of the current rule set.
-	Revision() int64
-	// RuleChangedAt returns the revision of a rule's last change.
-	RuleChangedAt(id int32) int64
-	// NextSlot returns the first slot after t of any rule; zero: none.
-	NextSlot(t time.Time) time.Time
-	// CriticalRules returns the rules with a version whose Loudest is critical, in order.
-	CriticalRules() []int32
-	// Refresh reloads the rules if they changed.
-	Refresh(ctx context.Context) error
-}
-
 // afterSnooze returns the slot, or the first slot after the job's snooze if that is later.
 func (r *Rule) afterSnooze(j Job, slot time.Time) time.Time {
 	if slot.Before(j.SnoozedUntil) {
@@ -100,4 +86,241 @@ func (r *Rule) notBeforeNextSlot(slot, now time.Time) time.Time {
 		return slot
 	}
 	return r.Grid.After(now)
+}
+
+// checkOf returns the check of a job at the time now, as it is passed to the handler.
+func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
+	c := checks.Check{
+		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
+		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
+		Count: j.CheckCount, Step: j.Step, AlertCount: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
+	}
+	if len(j.Alerts) > 0 {
+		c.FirstAlertAt = alerts.TimeOf(j.Alerts[0])
+	}
+	return c
+}
+
+// Check calls the rule's handler for a job, inline, and decides. now is the database's time, not before the job's
+// slot.
+func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
+	d := Decision{Job: j}
+	if d.skipIfLate(r, now) {
+		return d
+	}
+	answer, err := r.answer(ctx, r.checkOf(&j, now))
+	look := CheckTimes{PickedAt: now, StartedAt: now, CompletedAt: now}
+	if err != nil {
+		look.CompletedAt, look.FailedAt = time.Time{}, now
+	}
+	d.decide(r, look, answer, err, now)
+	return d
+}
+
+// CheckNow checks a job at a person's request. It may end the job, by the effect it returns, and takes no step; ends
+// is false if the job continues.
+func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
+	if isAtMostOnce(r) {
+		return Effect{}, false, errHasSideEffects
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
+	defer cancel()
+	c := r.checkOf(&j, now)
+	c.Manual = true
+	answer, err := r.answerNow(ctx, c)
+	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
+		return Effect{}, false, err
+	}
+	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand", State: answer.State}
+	for _, draft := range answer.Alerts {
+		if draft.Status == alerts.Resolved {
+			end.Close = func(Job) alerts.Draft { return draft }
+		}
+	}
+	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: end}, true, nil
+}
+
+// errHasSideEffects means that a handler has side effects and must not run in a manual check: nothing would prevent a
+// second run.
+var errHasSideEffects = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
+
+// errSourceBusy means that a source already has as many lookups as it allows.
+var errSourceBusy = errors.New("the source is busy with other looks; try again")
+
+// answer does the lookup of one check, if the rule needs one, and calls the handler.
+func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	if r.Finder == nil {
+		return callHandler(ctx, r.Handler, c)
+	}
+	if !r.Finder.Enter() {
+		return checks.Answer{}, errSourceBusy
+	}
+	found := lookUp(ctx, r.Finder, []checks.Check{c})[0]
+	if found.Err != nil {
+		return checks.Answer{}, found.Err
+	}
+	c.Asked, c.Found = true, found.Value
+	return callHandler(ctx, r.Handler, c)
+}
+
+// answerNow is answer for a waiting client: a handler that ignores its timeout is abandoned.
+func (r *Rule) answerNow(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	if r.Finder != nil || isInline(r) {
+		return r.answer(ctx, c)
+	}
+	answer, _, err := callWithTimeout(ctx, r.Limits.Timeout, r.Handler, c)
+	return answer, err
+}
+
+// Trial is the result of calling a handler with a made-up job.
+type Trial struct {
+	Answer   checks.Answer
+	Err      error           // the reason why no answer was returned
+	Breach   string          // why a guard would end a job with this answer; empty: no guard would
+	Returned <-chan struct{} // closed when the handler has returned, perhaps much later
+}
+
+// Try calls the rule's handler once with a made-up job, at a person's request, without any effect on jobs. A handler
+// with side effects is not called.
+func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
+	if isAtMostOnce(r) {
+		return Trial{Err: errTrialOnce, Returned: done}
+	}
+	c := r.checkOf(&j, now)
+	c.Manual = true
+	var t Trial
+	t.Answer, t.Returned, t.Err = callWithTimeout(ctx, r.Limits.Timeout, r.Handler, c)
+	if t.Err != nil || t.Answer.Next.IsZero() {
+		return t
+	}
+	limits := r.Limits
+	if t.Answer.Nominal {
+		limits.Horizon = 0
+	}
+	if breach := limits.Judge(c.Slot, t.Answer.Next, c.Count+1); breach != guards.None {
+		t.Breach = limits.Explain(breach, c.Slot, t.Answer.Next)
+	}
+	return t
+}
+
+// errTrialOnce means that a handler has side effects and must not run in a trial.
+var errTrialOnce = errors.New("the handler has effects (at_most_once), and a trial is not to have any; send an event to a rule that names it")
+
+// Patience returns how long after its slot a check may take: the rule's timeout if the check waits for a source or a
+// handler, and zero if it only computes.
+func (r *Rule) Patience() time.Duration {
+	if r.Finder == nil && isInline(r) {
+		return 0
+	}
+	return r.Limits.Timeout
+}
+
+// attemptsExhausted reports whether the number of undetermined checks in a row exceeds the attempts. A check with
+// side effects is not retried.
+func (r *Rule) attemptsExhausted(undecided int) bool {
+	return isAtMostOnce(r) || r.Limits.Spent(undecided)
+}
+
+// second is the finest grid.
+const second = Grid(time.Second)
+
+// retries returns the grid for the next check of an undetermined job. While attempts are left, the retry is soon
+// after a hiccup and does not wait for the next slot; an inline handler would fail the same way until then.
+func (r *Rule) retries(spent bool) Grid {
+	if spent || r.Finder == nil && isInline(r) {
+		return r.Grid
+	}
+	return min(r.Grid, second)
+}
+
+// maxRetryDelay is the longest time between two undetermined checks, unless slots are further apart.
+const maxRetryDelay = 5 * time.Minute
+
+// retryDelay returns how long to wait, before rounding to a slot, after the undetermined checks in a row of j: the
+// rule's interval, doubled each time, while attempts are left; then one slot, two, four and so on.
+func (r *Rule) retryDelay(j *Job) time.Duration {
+	over := j.Undecided - max(r.Limits.Attempts, 1)
+	if over <= 0 {
+		return min(r.Limits.Interval<<min(j.Undecided-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
+	}
+	return min(time.Duration(r.Grid)<<min(over-1, 9), maxRetryDelay)
+}
+
+// chance returns a number from 0 to 1 that differs for each job and attempt, and is the same on every node.
+func chance(j *Job) float64 {
+	return float64(mix(uint64(j.ID)*31+uint64(j.Undecided))>>11) / (1 << 53)
+}
+
+// outageIdle returns how long an outage of the rule affects no job before none is left that it could affect: each
+// retries within maxRetryDelay, at a slot. Only then is a reachable source assumed to answer, since a host may accept
+// connections and answer nothing.
+func (r *Rule) outageIdle() time.Duration {
+	if r.Limits.End {
+		return maxRetryDelay
+	}
+	return maxRetryDelay + time.Duration(r.Grid) + outageSlack
+}
+
+// defaultStreamTimeout is how long a job waits for its streams, for rules without catch_up.after.
+const defaultStreamTimeout = time.Hour
+
+// streamTimeout returns how long a job waits for its streams.
+func (r *Rule) streamTimeout() time.Duration { return cmp.Or(r.CatchUp.After, defaultStreamTimeout) }
+
+// readThrough returns the time up to which all streams of the rule are read; zero: it has no streams. through was
+// read before the jobs, so a job reflects every event before that time.
+func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
+	for _, stream := range r.Streams {
+		least = earliest(least, all[stream].Through)
+	}
+	return least
+}
+
+// receivingSince returns when the current gap-free period began for all streams of the rule's heartbeats; zero means
+// no gap matters.
+func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
+	for _, topic := range r.BeatStreams {
+		since = latest(since, through[topic].ReceivingSince)
+	}
+	return since
+}
+
+// closing returns a CloseAlert with the given text, or nil if the rule raises no closing alert.
+func (r *Rule) closing(text func(Job) string) CloseAlert {
+	if r.Closing == nil {
+		return nil
+	}
+	return func(j Job) alerts.Draft { return r.Closing(j, text(j)) }
+}
+
+// CatchUp configures jobs that are checked later than After behind their slot.
+type CatchUp struct {
+	After time.Duration // 0: no limit
+	Do    LateAction
+}
+
+// LateAction is the treatment of a late job.
+type LateAction uint8
+
+// The treatments of late jobs.
+const (
+	Run    LateAction = iota // check it nevertheless
+	Skip                     // check it a slot later
+	Expire                   // end it with an alert
+)
+
+// Book provides the rules. Implementations are safe for concurrent use.
+type Book interface {
+	// Rule returns one version of a rule, including older versions. An unreadable version is an error.
+	Rule(ctx context.Context, id, version int32) (*Rule, error)
+	// Revision returns the revision of the current rule set.
+	Revision() int64
+	// RuleChangedAt returns the revision of a rule's last change.
+	RuleChangedAt(id int32) int64
+	// NextSlot returns the first slot after t of any rule; zero: none.
+	NextSlot(t time.Time) time.Time
+	// CriticalRules returns the rules with a version whose Loudest is critical, in order.
+	CriticalRules() []int32
+	// Refresh reloads the rules if they changed.
+	Refresh(ctx context.Context) error
 }

@@ -32,7 +32,7 @@ type task struct {
 
 // decideWithoutCheck decides jobs that need no call of their handler.
 func (v *task) decideWithoutCheck(now time.Time) {
-	v.unasked = v.rule.skipIfLate(&v.Decision, now)
+	v.unasked = v.skipIfLate(v.rule, now)
 }
 
 // question returns the check that is passed to the handler at the time now.
@@ -205,9 +205,9 @@ func (v *task) giveUp(refused error, now time.Time) {
 	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
 	d := Decision{Job: j}
 	reason := clip("the decision cannot be stored: " + refused.Error())
-	said := v.rule.gaveUp(&j, reason)
+	said := jobAlerts{v.rule, &j}.gaveUp(reason)
 	said.Labels = nil
-	v.rule.end(&d, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
+	d.end(v.rule, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
 	v.Decision, v.isGivenUp = d, true
 }
 

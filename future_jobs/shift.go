@@ -131,8 +131,8 @@ func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 	return s.By
 }
 
-// shift moves the times of a job of the rule.
-func (r *Rule) shift(j *Job, s Shift, how motion, now time.Time) {
+// apply moves the times of a job of a rule.
+func (s Shift) apply(r *Rule, j *Job, how motion, now time.Time) {
 	if how == isPutBack {
 		if r.Upcoming == nil || !r.afterSnooze(*j, r.Upcoming(*j, now)).Equal(j.due()) {
 			j.reschedule(r.notBeforeNextSlot(r.afterSnooze(*j, r.Grid.Up(j.due().Add(s.By))), now))
@@ -335,7 +335,7 @@ func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err erro
 		more = more || len(moving) > 0
 		for chunk := range slices.Chunk(moving, shiftMost) {
 			moved, err := f.shifts.ShiftJobs(ctx, s, chunk, func(j *Job) {
-				f.ruleOf(ctx, VersionRef{j.RuleID, j.Version}).shift(j, s, motions[j.ID], now)
+				s.apply(f.ruleOf(ctx, VersionRef{j.RuleID, j.Version}), j, motions[j.ID], now)
 			})
 			if n += moved; err != nil {
 				return n, more, err

@@ -2,9 +2,11 @@ package futurejobs
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"deadman/alerts"
+	"deadman/checks"
 )
 
 // Start creates a job, unless one is pending.
@@ -154,4 +156,25 @@ func (a Beat) play(f *fold, e Effect, s *foldedJob) {
 		s.changed = true
 		f.net.Postponed++
 	}
+}
+
+// endOfPrevious returns the end of the pending job. A job that was due and not checked in time expires, instead of
+// being restarted silently.
+func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
+	if a.ExpiredAlert != nil && !s.isNew && s.job.isDue(now) {
+		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Alert: a.ExpiredAlert}
+	}
+	return End{Outcome: checks.Restarted, Close: a.Close}
+}
+
+// RestartsDueJob reports whether an effect would restart a job that is due and not yet checked.
+func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
+	return slices.ContainsFunc(effects, func(e Effect) bool {
+		start, begins := e.Action.(Start)
+		if lapse, lapses := e.Action.(StartExpired); lapses {
+			start, begins = lapse.Start, true
+		}
+		j, pending := known.Pending[e.Ref]
+		return begins && start.Restart && pending && j.isDue(now)
+	})
 }

@@ -88,15 +88,6 @@ func (p *sweepRun) passOver(q *DueQuery) {
 	}
 }
 
-// readThrough returns the time up to which all streams of the rule are read; zero: it has no streams. through was
-// read before the jobs, so a job reflects every event before that time.
-func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
-	for _, stream := range r.Streams {
-		least = earliest(least, all[stream].Through)
-	}
-	return least
-}
-
 // sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
 // free lane or a source are parked for a later sweep; left is the oldest slot of these.
 //
@@ -405,7 +396,7 @@ func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time)
 		s.wait(p, j, horizon{at: at})
 		return nil, false
 	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
-		rule.streamTimedOut(&v.Decision, stream, now)
+		v.streamTimedOut(rule, stream, now)
 		v.unasked = true
 		return v, true
 	}

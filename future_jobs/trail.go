@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"deadman/alerts"
 	"deadman/checks"
 	"deadman/internal/configfile"
 )
@@ -149,41 +148,4 @@ func (t Trail) Entries() []Entry {
 		all = append(all, e)
 	}
 	return all
-}
-
-// addTrail records an effect in the trail of its job. Of several effects in one run the last is kept.
-func (f *fold) addTrail(e Effect, s *foldedJob, kind EntryKind) {
-	entry := Entry{Kind: kind, At: f.eventTime(e)}
-	if kind != Updated && s.job.PausedAt().IsZero() {
-		entry.Next = s.job.NextCheckAt
-	}
-	if e.Event != nil {
-		entry.By = e.Event.Subject
-	}
-	switch a := e.Action.(type) {
-	case Acknowledge:
-		entry.By = a.Ack.By
-	case Snooze:
-		entry.By = a.By
-	}
-	s.job.Trail = entry.Trail()
-}
-
-// addTrail records a check in the trail of its job. The end of a job is in its history, and an alert has its own
-// record: a check that ends the job adds no entry, unless the values read by the condition would be lost.
-func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
-	d.Job.Trail = ""
-	if d.Ends() && (answer.Values == "" || len(d.Alerts) > 0) {
-		return
-	}
-	e := Entry{Kind: Checked, At: slot, Late: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
-	if !d.Ends() {
-		e.Next, e.Reason = d.Job.NextCheckAt, d.Reason
-	}
-	for _, a := range d.Alerts {
-		if a.Status == alerts.Firing {
-			e.Step = a.Step
-		}
-	}
-	d.Job.Trail = e.Trail()
 }

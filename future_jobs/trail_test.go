@@ -70,12 +70,12 @@ func TestWhatIsNotLookedAtLeavesAnEntry(t *testing.T) {
 	rule := orderRule()
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
-	ok := rule.skipIfLate(&d, noon.Add(2*time.Hour))
+	ok := d.skipIfLate(rule, noon.Add(2*time.Hour))
 	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Reason, "found 2h after its slot") || got[0].Late != 2*time.Hour {
 		t.Errorf("skipped: %+v", got)
 	}
 	d = Decision{Job: Job{NextCheckAt: noon}}
-	rule.streamTimedOut(&d, "ORDERS", noon.Add(time.Hour))
+	d.streamTimedOut(rule, "ORDERS", noon.Add(time.Hour))
 	if got := entriesOf(t, d); len(got) != 1 || !strings.Contains(got[0].Reason, "not read past") || got[0].Next.IsZero() {
 		t.Errorf("unread: %+v", got)
 	}

@@ -100,7 +100,7 @@ func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
 		w := waitOf(j)
 		w.rule = r.engine.Name
 		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.MaxSeverity, StepIndex: j.Step, Labels: r.label(w.scope)}
-		d.Text = fmt.Sprintf("%s %s: nobody looked in time, and the next tick began the wait anew", r.engine.Entity, j.Key)
+		d.Text = fmt.Sprintf("%s %s: checked too late: the next tick restarted the job", r.engine.Entity, j.Key)
 		line, err := r.timeline(w)
 		if n := r.due(line, now); err == nil && n > j.Step {
 			m := line[n-1]

@@ -58,7 +58,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 		n.sends(`{"id":"` + key + `"}`)
 	}
 	for _, rule := range []string{"asked", "kept"} {
-		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing nobody", "odd": "undetermined order odd: could not find out"} {
+		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing nobody", "odd": "undetermined order odd: check undetermined"} {
 			n.eventually(rule+" says of "+key+" "+want, func() bool {
 				var said struct {
 					Items []struct{ Status, Text string }

@@ -42,7 +42,7 @@ func TestAlertsOfAJobSortInTheOrderOfTheirDecisions(t *testing.T) {
 		Ref: Ref{RuleID: rule.ID, Key: "1"}, ID: 7, Origin: alerts.OriginOf(noon, 5), CreatedAt: noon,
 		FirstCheckAt: noon.Add(time.Minute), NextCheckAt: noon.Add(5 * time.Minute),
 	}
-	job.Alerts = []alerts.ID{rule.decision(&job, 1, alerts.Undetermined, 0, 0, noon.Add(5*time.Minute)).ID()}
+	job.Alerts = []alerts.ID{jobAlerts{rule, &job}.decision(1, alerts.Undetermined, 0, 0, noon.Add(5*time.Minute)).ID()}
 	job.NextCheckAt = noon.Add(6 * time.Minute)
 	d := decided(rule, job, CheckTimes{}, checks.Answer{
 		Next: noon.Add(time.Hour), Step: 1, Due: noon.Add(time.Minute), Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}},

@@ -30,7 +30,7 @@ func told(at, undecided int) Job {
 // decided returns the decision about a job.
 func decided(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
 	d := Decision{Job: j}
-	r.decide(&d, look, answer, failure, now)
+	d.decide(r, look, answer, failure, now)
 	return d
 }
 
