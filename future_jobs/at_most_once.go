@@ -3,7 +3,6 @@ package futurejobs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -32,21 +31,6 @@ var errAlreadyStarted = errors.New("the check was begun before and not decided, 
 func isAtMostOnce(r *Rule) bool {
 	_, is := r.Handler.(checks.AtMostOnce)
 	return is
-}
-
-// recordStart records the start of a check, if its rule is at-most-once.
-func (s *Sweeper) recordStart(ctx context.Context, v *task) error {
-	if !isAtMostOnce(v.rule) {
-		return nil
-	}
-	ok, err := s.queue.BeginCheck(ctx, CheckStart{HeldShard: v.shard.HeldShard, JobID: v.Job.ID, Checks: v.Job.Checks})
-	switch {
-	case err != nil:
-		return fmt.Errorf("the check was not begun: %w", err)
-	case !ok:
-		return errAlreadyStarted
-	}
-	return nil
 }
 
 // answerCache keeps the answers of checks with side effects until they are settled. A settlement may fail, for

@@ -32,7 +32,7 @@ type Bounds struct {
 func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time) FoldResult {
 	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: within.Quotas}, room: within.Letters}
 	f.met = make([]*foldedJob, 0, len(effects))
-	f.order = ordering{fold: f, early: make(map[Ref]*EarlyEvent)}
+	f.order = ordering{fold: f, early: earlyEvents{now: now, known: known.Early, stored: make(map[Ref]*EarlyEvent)}}
 	for i, e := range effects {
 		f.place = i
 		s := f.lookup(e)
@@ -179,7 +179,7 @@ func (f *fold) result() FoldResult {
 			f.net.Update = append(f.net.Update, s.job)
 		}
 	}
-	f.order.sum(&f.net)
+	f.order.early.sum(&f.net)
 	f.net.Quotas = f.usage.sum()
 	f.net.DeadLetters = append(f.net.DeadLetters, f.beyond.All()...)
 	return f.net

@@ -149,10 +149,3 @@ func bounded(all []SlotLoad) []SlotLoad {
 	slices.SortFunc(kept, func(a, b SlotLoad) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.RuleID, b.RuleID)) })
 	return kept
 }
-
-// TakeLoads removes and returns the counts since the last call, by minute and rule. A caller that cannot store them
-// returns them by PutBackLoads.
-func (s *Sweeper) TakeLoads() []SlotLoad { return s.loads.take() }
-
-// PutBackLoads restores counts that were taken.
-func (s *Sweeper) PutBackLoads(all []SlotLoad) { s.loads.putBack(all) }

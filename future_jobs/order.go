@@ -33,8 +33,7 @@ const ClockSkew = 100 * time.Millisecond
 // The order is stored with the job (Order) or, without a job, for the key (EarlyEvent).
 type ordering struct {
 	fold  *fold
-	early map[Ref]*EarlyEvent // stored or used up (nil) in this run
-	away  map[Ref]bool        // keys with a job refused by a quota in this run
+	early earlyEvents
 }
 
 // isOlder reports whether the event of an effect is older than the job, so that it does not apply. Events of the
@@ -75,13 +74,13 @@ func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
 	if !a.OrderedByTime || a.Restart || e.Event == nil {
 		return false
 	}
-	early := o.remembered(e.Ref)
+	early := o.early.of(e.Ref)
 	return early != nil && early.covers(j.beganAt())
 }
 
 // recall applies remembered events to a job with a trigger that was read after them.
 func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
-	early := o.remembered(e.Ref)
+	early := o.early.of(e.Ref)
 	if early == nil {
 		return
 	}
@@ -103,12 +102,12 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 // recallEnd ends a job by the i-th remembered end.
 func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, i int) {
 	end := early.Ends[i]
-	o.early[e.Ref] = nil
+	o.early.stored[e.Ref] = nil
 	if a.OrderedByTime || early.TurnedAway { // another trigger before the end may be read later, or retried
 		early.Ends = slices.Clone(early.Ends)
 		early.Ends[i].From = s.job.beganAt()
 		early.Changes = early.Changes.since(end.At)
-		o.early[e.Ref] = &early
+		o.early.stored[e.Ref] = &early
 	}
 	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
 }
@@ -116,14 +115,14 @@ func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, 
 // recallMembers adds remembered members to the job's sets, and reports whether they end the job.
 func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEvent) bool {
 	s.job.Members, early.Members = early.Members, nil
-	o.put(e.Ref, early)
+	o.early.put(e.Ref, early)
 	for _, set := range a.Sets {
 		if !o.fold.complete(e, s, set) {
 			continue
 		}
 		if a.OrderedByTime || early.TurnedAway {
 			early.add(Ending{At: early.At, Outcome: set.End.Outcome, From: s.job.beganAt()})
-			o.early[e.Ref] = &early
+			o.early.stored[e.Ref] = &early
 		}
 		return true
 	}
@@ -132,7 +131,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEve
 
 // recallChanges plays the remembered changes since a time.
 func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Time) {
-	early := o.remembered(e.Ref)
+	early := o.early.of(e.Ref)
 	if early == nil || a.Merge == nil {
 		return
 	}
@@ -142,10 +141,10 @@ func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Tim
 	}
 	rest := *early
 	rest.Changes = early.Changes[:len(early.Changes)-len(changes)]
-	o.put(e.Ref, rest)
+	o.early.put(e.Ref, rest)
 	for i := range changes {
 		if s.gone { // an update completed a set
-			o.rememberChange(e, changes[i])
+			o.early.addChange(e.Ref, changes[i], e.Rule.Early)
 			continue
 		}
 		o.replay(changes[i].effect(a, e), s)
@@ -165,7 +164,7 @@ func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 	if a.Restart || !a.OrderedByTime || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
 		return false
 	}
-	if early := o.remembered(e.Ref); early != nil {
+	if early := o.early.of(e.Ref); early != nil {
 		if i := early.find(at, 0); i >= 0 && early.Ends[i].At.Before(began) {
 			return false
 		}
@@ -266,8 +265,8 @@ func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 // finish ends a job by an event, and begins the job of the first kept trigger that is newer than the event.
 func (o *ordering) finish(e Effect, s *foldedJob, a End) {
 	f, newer := o.fold, []Kept(nil)
-	if e.Event != nil && (e.Apart && a.Early > 0 || o.wasTurnedAway(e.Ref)) {
-		o.remember(e, a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome, From: s.job.beganAt()})
+	if e.Event != nil && (e.Apart && a.Early > 0 || o.early.wasTurnedAway(e.Ref)) {
+		o.early.add(e.Ref, f.eventTime(e), a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome, From: s.job.beganAt()})
 	}
 	if e.Apart && e.Event != nil && s.job.Order != nil {
 		newer = s.job.Order.newerThan(f.eventTime(e))
@@ -298,7 +297,7 @@ func (o *ordering) release(e Effect, s *foldedJob, kept []Kept) {
 	}
 	for _, c := range s.job.Order.Changes.since(o.fold.eventTime(e)) {
 		if len(kept) == 0 || e.Rule.Scattered && c.At.Before(kept[0].At) {
-			o.rememberChange(e, c)
+			o.early.addChange(e.Ref, c, e.Rule.Early)
 		}
 	}
 }
@@ -308,15 +307,25 @@ func (o *ordering) release(e Effect, s *foldedJob, kept []Kept) {
 // trigger may be read later.
 func (o *ordering) missed(e Effect) bool {
 	if c, ok := changeOf(e, o.fold.eventTime(e)); ok {
-		o.rememberChange(e, c)
+		o.early.addChange(e.Ref, c, e.Rule.Early)
 		return true
 	}
 	end, ok := e.Action.(End)
 	if !ok || !e.Apart || e.Event == nil || end.Early <= 0 {
 		return false
 	}
-	o.remember(e, end.Early).add(Ending{At: o.fold.eventTime(e), Outcome: end.Outcome})
+	at := o.fold.eventTime(e)
+	o.early.add(e.Ref, at, end.Early).add(Ending{At: at, Outcome: end.Outcome})
 	return true
+}
+
+// turnedAway records a job refused by a quota. It is remembered if its event has a dead letter, which may be retried.
+func (o *ordering) turnedAway(e Effect, hasLetter bool) {
+	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
+	if hasLetter {
+		gone.Until = o.early.turnAway(e.Ref)
+	}
+	o.fold.net.Unbegun = append(o.fold.net.Unbegun, gone)
 }
 
 // older plays an effect that is older than the job.
@@ -331,100 +340,4 @@ func (o *ordering) older(e Effect, s *foldedJob) {
 		}
 	}
 	o.fold.net.Missed++
-}
-
-// remember stores an event that arrived before its trigger, for a limited time.
-func (o *ordering) remember(e Effect, keep time.Duration) *EarlyEvent {
-	early := o.hold(e.Ref, keep)
-	if at := o.fold.eventTime(e); at.After(early.At) || len(early.Ends)+len(early.Members) == 0 {
-		early.At = at
-	}
-	return early
-}
-
-// rememberChange stores a change without a pending job.
-func (o *ordering) rememberChange(e Effect, c Change) {
-	early := o.hold(e.Ref, e.Rule.Early)
-	if early.At.IsZero() {
-		early.At = c.At
-	}
-	early.Changes, _ = early.Changes.add(c)
-}
-
-// hold returns the early event of a key, to be added to.
-func (o *ordering) hold(ref Ref, keep time.Duration) *EarlyEvent {
-	early := o.remembered(ref)
-	if early == nil {
-		early = &EarlyEvent{Ref: ref}
-	}
-	o.early[ref] = early
-	until := o.fold.now.Add(keep)
-	switch {
-	case o.away[ref]:
-		until = o.fold.now.Add(turnedAwayFor)
-	case early.TurnedAway && early.Until.After(until):
-		until = early.Until
-	}
-	early.Until = until
-	return early
-}
-
-// turnedAwayFor is how long a job refused by a quota is remembered: longer than the dead letter of its event is kept,
-// by default.
-const turnedAwayFor = 30 * Day
-
-// turnedAway records a job refused by a quota. It is remembered if its event has a dead letter, which may be retried.
-func (o *ordering) turnedAway(e Effect, hasLetter bool) {
-	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
-	if hasLetter {
-		gone.Until = o.fold.now.Add(turnedAwayFor)
-		if o.away == nil {
-			o.away = make(map[Ref]bool)
-		}
-		o.away[e.Ref] = true
-	}
-	o.fold.net.Unbegun = append(o.fold.net.Unbegun, gone)
-}
-
-// wasTurnedAway reports whether a quota refused a job of a key, and its event may be retried: ends for the key are
-// remembered then.
-func (o *ordering) wasTurnedAway(ref Ref) bool {
-	if o.away[ref] {
-		return true
-	}
-	early := o.remembered(ref)
-	return early != nil && early.TurnedAway
-}
-
-// put replaces the early event of a key.
-func (o *ordering) put(ref Ref, early EarlyEvent) {
-	o.early[ref] = nil
-	if !early.isEmpty() {
-		o.early[ref] = &early
-	}
-}
-
-// remembered returns the early event of a key; nil: none.
-func (o *ordering) remembered(ref Ref) *EarlyEvent {
-	if early, met := o.early[ref]; met {
-		return early
-	}
-	if early, stored := o.fold.known.Early[ref]; stored && early.Until.After(o.fold.now) {
-		if early.Ends == nil && early.Outcome != "" {
-			early.Ends = []Ending{{At: early.At, Outcome: early.Outcome}}
-		}
-		return &early
-	}
-	return nil
-}
-
-// sum adds the stored and the used-up early events to the net effect.
-func (o *ordering) sum(net *FoldResult) {
-	for ref, early := range o.early {
-		if early != nil {
-			net.Remember = append(net.Remember, *early)
-		} else if _, stored := o.fold.known.Early[ref]; stored {
-			net.Forget = append(net.Forget, ref)
-		}
-	}
 }

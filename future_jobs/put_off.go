@@ -97,39 +97,3 @@ func (o *putOff) list(now time.Time) (all []PutOff) {
 	})
 	return all
 }
-
-// PutOff returns the versions of rules with due checks in this node's shards that wait because the allowance of their
-// tenant is used up.
-func (s *Sweeper) PutOff() []PutOff { return s.putOff.list(s.clock.Now()) }
-
-// holdBack has the sweep skip the jobs of versions whose checks are put off, until the allowance of their tenant has
-// recovered. Each is read at once then.
-func (s *Sweeper) holdBack(p *sweepRun) {
-	for made, slot := range s.putOff.held() {
-		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
-		if err != nil || rule.Deleted || rule.Allowance == nil || rule.Allowance.HasRecovered(p.now) {
-			s.putOff.resume(made)
-			continue
-		}
-		p.horizons[made] = horizon{isBusy: true}
-		p.leave(slot, true)
-	}
-}
-
-// mayCheck reports whether the allowance and the queue of a rule's tenant admit a check. If not, later jobs of the
-// version are skipped in this sweep. A handler that does I/O evaluates no conditions.
-func (s *Sweeper) mayCheck(p *sweepRun, v *task, now time.Time) bool {
-	a := v.rule.Allowance
-	switch {
-	case a == nil || !isInline(v.rule):
-		return true
-	case a.IsUsedUp(now):
-		s.putOff.note(v.rule, v.slot, now)
-	case v.takesTurn() && !s.turns.hasRoom(a.Tenant()):
-		s.crowded.Store(true)
-	default:
-		return true
-	}
-	p.horizons[VersionRef{v.rule.ID, v.rule.Version}] = horizon{isBusy: true}
-	return false
-}

@@ -3,6 +3,8 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -118,4 +120,56 @@ type Queue interface {
 
 	OutageStore
 	CheckStarts
+}
+
+// foundLittle reports whether a read skipped most of the rows that it examined.
+func (q DueQuery) foundLittle(page []Job) bool {
+	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
+}
+
+// behindThreshold is the lateness of a job that makes a sweep count as behind.
+const behindThreshold = time.Minute
+
+// behind reports whether more than a page is due, and some of it is late.
+func (q DueQuery) behind(jobs []Job) bool {
+	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindThreshold })
+}
+
+// walkOf returns the walk of a shard; nil: it reached its end.
+func walkOf(walks []ShardCursor, shard int16) *ShardCursor {
+	for i := range walks {
+		if walks[i].Shard == shard {
+			return &walks[i]
+		}
+	}
+	return nil
+}
+
+// pageReader reads pages of due jobs, smaller ones while the database is slow.
+type pageReader struct {
+	queue    Queue
+	log      *slog.Logger
+	halvings int // of pages, because larger ones took too long
+}
+
+// pageHalvings is the maximum number of halvings of a page: it has the bytes of one large job then.
+const pageHalvings = 6
+
+// read reads a page. If the database does not send it in time, for example over a slow link, the page is halved
+// and read again. Later pages stay small until one contains all due jobs.
+func (r *pageReader) read(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
+	for {
+		q.Limit = max(1, max(most/len(q.Walks), minShardPage)>>r.halvings)
+		q.Bytes = pageBytes >> r.halvings
+		jobs, err := r.queue.Due(ctx, *q)
+		switch {
+		case errors.Is(err, ErrTooSlow) && r.halvings < pageHalvings:
+			r.halvings++
+			r.log.Warn("a page of due jobs took too long to read; it is read in halves", "bytes", pageBytes>>r.halvings, "err", err)
+			continue
+		case err == nil && r.halvings > 0 && len(q.Advance(jobs)) == 0:
+			r.halvings = 0
+		}
+		return jobs, err
+	}
 }

@@ -21,8 +21,8 @@ func (a End) play(f *fold, e Effect, s *foldedJob) {
 	switch {
 	case s != nil:
 		f.order.finish(e, s, a)
-	case e.Event != nil && (a.Early > 0 || f.order.wasTurnedAway(e.Ref)):
-		f.order.remember(e, a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome})
+	case e.Event != nil && (a.Early > 0 || f.order.early.wasTurnedAway(e.Ref)):
+		f.order.early.add(e.Ref, f.eventTime(e), a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome})
 		f.net.Remembered++
 	default:
 		f.net.Missed++
@@ -53,8 +53,8 @@ func (a AddMember) play(f *fold, e Effect, s *foldedJob) {
 		}
 		f.net.Updated++
 		f.complete(e, s, a)
-	case e.Event != nil && (a.End.Early > 0 || f.order.wasTurnedAway(e.Ref)):
-		early := f.order.remember(e, a.End.Early)
+	case e.Event != nil && (a.End.Early > 0 || f.order.early.wasTurnedAway(e.Ref)):
+		early := f.order.early.add(e.Ref, f.eventTime(e), a.End.Early)
 		f.net.Remembered++
 		members, more := early.Members.add(a.Set, a.Member)
 		if more && early.Members.full(a.Set) {

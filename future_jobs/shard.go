@@ -22,35 +22,20 @@ type Shard struct {
 	HeldShard
 
 	mu       sync.Mutex
-	until    time.Time          // end of the lease, by the local clock; counted from before the renewal was sent
-	leaving  time.Time          // since then the shard is to be given back, and nothing new is read; zero: it stays
-	lowWater position           // start of a round of reads: behind it are only parked jobs
-	round    round              // the current round of reads
-	parked   map[int32]*parking // by rule
-	swept    time.Time          // all jobs due by then were read by the last completed sweep, also of another holder
-	caughtUp time.Time          // the last sweep from the beginning; zero: not by this holder
-	flights  map[int64]inFlight // the jobs being checked
-	landed   []landing          // decided since the last read; still in flights
-	flown    position           // first place of a job removed from flights in this round and still pending; zero: none
-	sweeps   int                // number of sweeps begun
-	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
-}
-
-// maxSetbacks bounds the unsettled jobs that a shard remembers. Jobs are read in the order of their slots, so the
-// remembered ones come first.
-const maxSetbacks = 1000
-
-// setback is a job that was decided and could not be settled.
-type setback struct {
-	micros int64 // of its slot, since 1970
-	sweep  int   // the last sweep that found it due
-	isSlow bool  // its decision exceeded the transaction time on its own
+	until    time.Time // end of the lease, by the local clock; counted from before the renewal was sent
+	leaving  time.Time // since then the shard is to be given back, and nothing new is read; zero: it stays
+	lowWater position  // start of a round of reads: behind it are only parked jobs
+	round    round     // the current round of reads
+	parked   parkings  // jobs that wait behind the low water
+	swept    time.Time // all jobs due by then were read by the last completed sweep, also of another holder
+	caughtUp time.Time // the last sweep from the beginning; zero: not by this holder
+	flights  flights   // the jobs being checked
 }
 
 func newShard(l Lease, until time.Time) *Shard {
 	return &Shard{
 		HeldShard: l.HeldShard, until: until, lowWater: position{at: l.LowWater}, swept: l.Swept,
-		flights: map[int64]inFlight{}, parked: map[int32]*parking{}, setBack: map[int64]setback{},
+		flights: newFlights(), parked: parkings{},
 	}
 }
 
@@ -72,27 +57,6 @@ func first(a, b position) position {
 	}
 	return a
 }
-
-// landing is a job that was decided.
-type landing struct {
-	id int64
-	at time.Time // its next due time; zero: it has ended
-}
-
-// inFlight is a job being checked. It contains no pointer, so the garbage collector need not scan the flights.
-type inFlight struct {
-	micros int64 // of its slot, since 1970
-	rule   int32
-	asks   bool // needs a lookup in a source
-	out    bool // waits for a source or an asynchronous handler
-	queued bool // waits for the turn of its tenant
-	landed bool // decided; stays here until the next read begins
-	rests  bool // its decision takes too long to settle
-}
-
-func (f inFlight) slot() time.Time { return fromMicros(f.micros) }
-
-func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // nextCursor returns the reads of a sweep in the shard: first the jobs that became due since the low water, or since
 // the open round of reads began, and then the rest of that round; nil: none. Without an open round it begins one: of
@@ -118,7 +82,7 @@ func (s *Shard) beginRound(now time.Time) (isFull bool) {
 		s.lowWater, s.caughtUp = position{}, time.Time{}
 		clear(s.parked)
 	}
-	s.flown = position{}
+	s.flights.flown = position{}
 	if s.caughtUp.Before(s.fullScanAt(now)) {
 		s.caughtUp = now
 		if !s.lowWater.at.IsZero() {
@@ -138,11 +102,61 @@ func (s *Shard) fullScanAt(now time.Time) time.Time {
 	return now.Add(-place).Truncate(fullScanInterval).Add(place)
 }
 
+// passOver parks the jobs of a rule after a position.
+func (s *Shard) passOver(rule int32, from position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked.park(rule, from)
+}
+
+// addParked adds the rules with parked jobs.
+func (s *Shard) addParked(rules map[int32]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rule := range s.parked {
+		rules[rule] = true
+	}
+}
+
+// beginParked begins a read of the parked jobs of some rules that are due by until. With onlyReady, rules without a
+// ready job are left out. ok is false if no job matches.
+func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w ShardCursor, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.parked.beginRead(rules, until, onlyReady, s.lowWater)
+	return s.walkFrom(from), !from.at.IsZero()
+}
+
+// endParked records the position of a read of parked jobs. Jobs parked meanwhile stay parked.
+func (s *Shard) endParked(rules []int32, to position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked.endRead(rules, to, s.lowWater)
+}
+
+// suspend records the position of the round of reads, or of the reads of recently due jobs.
+func (s *Shard) suspend(w ShardCursor, isRecent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isRecent {
+		s.round.recent = position{w.At, w.ID}
+	} else {
+		s.round.at = position{w.At, w.ID}
+	}
+}
+
+// roundBegan returns when the round of reads began.
+func (s *Shard) roundBegan() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round.began
+}
+
 // isInFlight reports whether a job is being checked.
 func (s *Shard) isInFlight(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, flying := s.flights[id]
+	_, flying := s.flights.jobs[id]
 	return flying
 }
 
@@ -151,11 +165,7 @@ func (s *Shard) isInFlight(id int64) bool {
 func (s *Shard) begin(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[v.Job.ID] = inFlight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.needsLookup(), out: v.waitsForIO(), queued: v.takesTurn()}
-	if set, is := s.setBack[v.Job.ID]; is {
-		set.sweep, v.isSlow = s.sweeps, set.isSlow
-		s.setBack[v.Job.ID] = set
-	}
+	s.flights.begin(v)
 }
 
 // answered marks the source or handler of a job in flight as having answered, or its turn as over: the job now waits
@@ -163,10 +173,7 @@ func (s *Shard) begin(v *task) {
 func (s *Shard) answered(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, flies := s.flights[id]; flies {
-		f.out, f.asks, f.queued = false, false, false
-		s.flights[id] = f
-	}
+	s.flights.answered(id)
 }
 
 // finish marks a job as decided. Its row is now at the given time: its slot if it was not settled, its next slot if
@@ -175,19 +182,16 @@ func (s *Shard) answered(id int64) {
 func (s *Shard) finish(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.landLocked(id, at)
-	delete(s.setBack, id)
+	s.land(id, at)
+	delete(s.flights.setBack, id)
 }
 
-func (s *Shard) landLocked(id int64, at time.Time) {
+// land marks a job as decided, and parks it if it is behind the low water. The shard is locked.
+func (s *Shard) land(id int64, at time.Time) {
 	if p := (position{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
-		s.park(s.flights[id].rule, p).isReady = true
+		s.parked.park(s.flights.jobs[id].rule, p).isReady = true
 	}
-	s.landed = append(s.landed, landing{id, at})
-	if f, flies := s.flights[id]; flies {
-		f.landed = true
-		s.flights[id] = f
-	}
+	s.flights.land(id, at)
 }
 
 // landUnsettled is finish for a job that was decided and could not be settled. Flights and setBack change under one
@@ -195,37 +199,22 @@ func (s *Shard) landLocked(id int64, at time.Time) {
 func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.landLocked(id, slot)
-	s.putBack(id, slot, false)
+	s.land(id, slot)
+	s.flights.putBack(id, slot, false)
 }
 
 // rest keeps a job in flight if its decision takes too long to settle.
 func (s *Shard) rest(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, flies := s.flights[id]; flies {
-		f.rests = true
-		s.flights[id] = f
-	}
-	s.putBack(id, slot, true)
-}
-
-// putBack records that a job was decided and not settled. The shard is locked.
-func (s *Shard) putBack(id int64, slot time.Time, isSlow bool) {
-	if set, is := s.setBack[id]; is || len(s.setBack) < maxSetbacks {
-		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps, isSlow: isSlow || set.isSlow}
-	}
+	s.flights.rest(id, slot)
 }
 
 // dropFinished removes the decided jobs from flights: a read that begins now returns their current rows.
 func (s *Shard) dropFinished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.landed {
-		s.flown = first(s.flown, position{l.at, l.id - 1})
-		delete(s.flights, l.id)
-	}
-	s.landed = s.landed[:0]
+	s.flights.dropFinished()
 }
 
 // oldest returns the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits
@@ -233,19 +222,7 @@ func (s *Shard) dropFinished() {
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.flights {
-		if f.landed {
-			continue
-		}
-		slot = earliest(slot, f.slot())
-		if !f.out && !f.queued {
-			own = earliest(own, f.slot())
-		}
-	}
-	for _, set := range s.setBack { // even while their handlers are called again
-		slot, own = earliest(slot, fromMicros(set.micros)), earliest(own, fromMicros(set.micros))
-	}
-	return slot, own
+	return s.flights.oldest()
 }
 
 // raiseLowWater moves the low water up after a round of reads that began at now: to now less maxTxDelay, but never
@@ -257,7 +234,7 @@ func (s *Shard) raiseLowWater(now time.Time) {
 	defer s.mu.Unlock()
 	s.round = round{}
 	low := position{at: now.Add(-maxTxDelay)}
-	for _, p := range []position{s.flown, s.firstInFlight()} {
+	for _, p := range []position{s.flights.flown, s.flights.first(s.lowWater)} {
 		if !p.at.IsZero() && !p.isBefore(s.lowWater) || s.lowWater.at.IsZero() {
 			low = first(low, p)
 		}
@@ -266,16 +243,6 @@ func (s *Shard) raiseLowWater(now time.Time) {
 		s.lowWater = low
 	}
 	maps.DeleteFunc(s.parked, func(_ int32, p *parking) bool { return !p.from.isBefore(s.lowWater) })
-}
-
-// firstInFlight returns the position before the first job in flight that is not behind the low water.
-func (s *Shard) firstInFlight() (p position) {
-	for id, f := range s.flights {
-		if at := (position{f.slot(), id - 1}); s.lowWater.at.IsZero() || !at.isBefore(s.lowWater) {
-			p = first(p, at)
-		}
-	}
-	return p
 }
 
 // forget resets the sweep progress of the shard after a clock step: the next sweep starts at the beginning.
@@ -290,7 +257,7 @@ func (s *Shard) forget() {
 func (s *Shard) beginSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweeps++
+	s.flights.sweeps++
 }
 
 // sweptThrough records that a sweep of the shard, begun at now, completed. A setback that was no longer found due is
@@ -299,10 +266,9 @@ func (s *Shard) sweptThrough(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept = now
-	maps.DeleteFunc(s.setBack, func(id int64, set setback) bool {
-		_, flies := s.flights[id]
-		return set.sweep < s.sweeps && !flies && !s.round.isOpen()
-	})
+	if !s.round.isOpen() {
+		s.flights.dropSetbacks()
+	}
 }
 
 // lease returns the shard's row for the lease table. Its low water covers all jobs, including parked ones and those
@@ -313,20 +279,13 @@ func (s *Shard) lease() Lease {
 	defer s.mu.Unlock()
 	low := s.lowWater
 	if !low.at.IsZero() {
-		for _, p := range s.parked {
-			low = first(low, p.from)
-		}
-		for id, f := range s.flights {
-			low = first(low, position{f.slot(), id - 1})
-		}
+		low = first(s.parked.first(low), s.flights.first(position{}))
 	}
 	return Lease{HeldShard: s.HeldShard, LowWater: low.at, Swept: settled}
 }
 
 // settledThrough returns the sweep progress of the shard: all jobs due by then were read, and settled unless they
 // wait for a stream, a source, a handler or a turn. It may go back if a job appears late or a round of reads is still open.
-//
-// A job of the last slot that was not refused before may be settled at this moment: it counts only after a second.
 func (s *Shard) settledThrough() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,15 +293,7 @@ func (s *Shard) settledThrough() time.Time {
 	if s.round.isOpen() && !through.IsZero() {
 		through = earliest(through, latest(s.round.at.at, s.lowWater.at))
 	}
-	var left time.Time
-	for _, f := range s.flights {
-		if slot := f.slot(); !f.landed && !f.out && !f.queued && !slot.After(through.Add(-maxRetry)) {
-			left = earliest(left, slot)
-		}
-	}
-	for _, set := range s.setBack {
-		left = earliest(left, fromMicros(set.micros))
-	}
+	left := s.flights.unsettled(through)
 	if through.IsZero() || left.IsZero() || left.After(through) {
 		return through
 	}
@@ -368,21 +319,13 @@ func (s *Shard) startRelease(now time.Time, unfit bool) (free bool) {
 	if s.leaving.IsZero() {
 		s.leaving = now
 	}
-	if len(s.flights) == len(s.landed) {
+	switch {
+	case s.flights.areDecided():
 		return true
-	}
-	if now.Sub(s.leaving) < maxRelease {
+	case now.Sub(s.leaving) < maxRelease:
 		return false
 	}
-	if unfit {
-		return true
-	}
-	for _, f := range s.flights {
-		if !f.asks && !f.landed && !f.rests {
-			return false
-		}
-	}
-	return true
+	return unfit || s.flights.onlyWait()
 }
 
 func (s *Shard) cancelRelease() {
@@ -404,15 +347,7 @@ func (s *Shard) open(now time.Time) bool {
 func (s *Shard) computes(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaving.IsZero() || !now.Before(s.until) {
-		return false
-	}
-	for _, f := range s.flights {
-		if f.out && !f.landed {
-			return true
-		}
-	}
-	return false
+	return !s.leaving.IsZero() && now.Before(s.until) && s.flights.waitsForIO()
 }
 
 // valid reports whether the lease is still held at the local time now.

@@ -82,7 +82,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	s = f.track(e.Ref, foldedJob{job: job, isNew: true})
 	f.usage.begin(e.Rule, s)
 
-	if a.Early || e.Late && f.order.wasTurnedAway(e.Ref) {
+	if a.Early || e.Late && f.order.early.wasTurnedAway(e.Ref) {
 		f.order.recall(a, e, s)
 	}
 }

@@ -1,8 +1,8 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -21,8 +21,14 @@ const (
 
 // sweepRun is one sweep over the held shards.
 type sweepRun struct {
+	book       Book
+	clock      *Clock
+	pages      *pageReader
+	admission  *admission
+	turns      *turns
 	ctx        context.Context
 	now        time.Time // start of the sweep
+	steps      int64     // clock steps that the sweep has handled
 	revision   int64     // of the rules at the start
 	shards     map[int16]*Shard
 	through    map[string]StreamProgress // by stream
@@ -88,61 +94,23 @@ func (p *sweepRun) passOver(q *DueQuery) {
 	}
 }
 
-// sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
-// free lane or a source are parked for a later sweep; left is the oldest slot of these.
-//
-//  1. Read one page of parked jobs that need not wait any more. Otherwise newer jobs would always be first.
-//  2. Read the jobs that became due since the last sweep, and the rest of a round of reads that is still open.
-//  3. Read parked jobs on, until the next slot: jobs that become due need not wait for them.
-//
-// Checks of tenants' rules are queued by tenant. Jobs of a tenant with a full queue or a used-up allowance are parked.
-func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
-	now := s.clock.Now()
-	shards, leaving := s.owner.Open(), s.owner.Leaving()
-	if len(shards)+len(leaving) == 0 || now.IsZero() {
-		s.swept.Store(nil) // a node without shards is never behind
-		if len(s.owner.Holding()) == 0 {
-			s.setErr("settle", nil) // its unsettled jobs belong to another node now
-			s.setErr("rules", nil)
-			s.unreadable.clear()
-		}
-		return left, nil
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	if s.stalled(now) {
-		s.BeforeResume(ctx)
-	}
-	if err := s.BeforeSweep(ctx); err != nil {
-		return left, err
-	}
-	through, err := s.queue.ReadThrough(ctx)
-	if err != nil {
-		return left, err
-	}
-	present(through, now)
-	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
-
-	belt.coming.Add(1)
-	defer belt.done()
-	pass := &sweepRun{ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search}
-	leavingPass := *pass
-	leavingPass.isLeaving = true
-	if err := s.sweepShards(ctx, pass, shards); err != nil {
-		return pass.left, err
-	}
-	if err := s.sweepShards(ctx, &leavingPass, leaving); err != nil {
-		return earliest(pass.left, leavingPass.left), err
-	}
-	left = earliest(pass.left, leavingPass.own) // jobs that leave with their shard are not waited for
-	s.last = now
-	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
-	s.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
-	s.unreadable.recheck(ctx, s.book)
-	s.setErr("rules", s.unreadable.err())
-	return left, nil
+	return b
 }
 
-// sweepShards sweeps one set of shards: those that stay, or those that leave.
-func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard) error {
+// earliest returns the earlier of two slots; a zero time is no slot.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// sweep sweeps one set of shards: those that stay, or those that leave.
+func (p *sweepRun) sweep(ctx context.Context, shards []*Shard) error {
 	if len(shards) == 0 {
 		return nil
 	}
@@ -152,16 +120,16 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard)
 		p.shards[sh.Shard] = sh
 		sh.beginSweep()
 	}
-	s.holdBack(p)
-	slot := s.book.NextSlot(p.now)
-	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
-	if err := s.readParked(ctx, p, s.horizons(p), nil); err != nil {
+	p.admission.holdBack(p)
+	slot := p.book.NextSlot(p.now)
+	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !p.clock.Now().Before(slot) }
+	if err := p.readParked(ctx, p.admission.horizons(p), nil); err != nil {
 		return err
 	}
-	if err := s.readDue(ctx, p, shards, slotCame); err != nil {
+	if err := p.readDue(ctx, shards, slotCame); err != nil {
 		return err
 	}
-	if err := s.readParked(ctx, p, nil, slotCame); err != nil {
+	if err := p.readParked(ctx, nil, slotCame); err != nil {
 		return err
 	}
 	for _, sh := range shards {
@@ -172,7 +140,7 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *sweepRun, shards []*Shard)
 
 // readDue reads the jobs that became due in each shard, and then the rest of its round of reads. A round that finds
 // few ready jobs among many waiting ones continues in the next sweep.
-func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slotCame stopping) error {
+func (p *sweepRun) readDue(ctx context.Context, shards []*Shard, slotCame stopping) error {
 	fresh, old := DueQuery{Until: p.now}, DueQuery{Until: p.now}
 	isRecent := map[int16]bool{}
 	for _, sh := range shards {
@@ -184,7 +152,7 @@ func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slo
 	stop := func(q DueQuery, page []Job) bool { return slotCame(q, page) && q.foundLittle(page) }
 	for _, q := range []DueQuery{fresh, old} {
 		begun := q.Walks
-		rest, err := s.read(ctx, p, q, stop)
+		rest, err := p.read(ctx, q, stop)
 		for _, w := range begun {
 			sh, r := p.shards[w.Shard], walkOf(rest, w.Shard)
 			switch {
@@ -205,15 +173,10 @@ func (s *Sweeper) readDue(ctx context.Context, p *sweepRun, shards []*Shard, slo
 	return nil
 }
 
-// foundLittle reports whether a read skipped most of the rows that it examined.
-func (q DueQuery) foundLittle(page []Job) bool {
-	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
-}
-
 // read reads the jobs of a query, page by page, and dispatches them, until stop ends it after a page. It returns the
 // walks that did not reach their end. If the sweep is behind, it first reads the jobs of the critical rules: they do
 // not wait for all the others.
-func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
+func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
 	most := maxPage
 	for isFirst := true; len(q.Walks) > 0; isFirst = false {
 		for _, sh := range p.shards {
@@ -221,26 +184,26 @@ func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stoppi
 		}
 		p.passOver(&q)
 		q.Room = p.page
-		jobs, err := s.readPage(ctx, &q, most)
+		jobs, err := p.pages.read(ctx, &q, most)
 		if err != nil {
 			return q.Walks, err
 		}
-		if s.clock.Steps() != s.steps {
+		if p.clock.Steps() != p.steps {
 			return q.Walks, errStepped
 		}
 		p.page = jobs
-		if loud := s.loudOf(q); isFirst && len(loud) > 0 && q.behind(jobs) {
+		if critical := p.criticalOf(q); isFirst && len(critical) > 0 && q.behind(jobs) {
 			before := q
-			before.Of = loud
-			if _, err = s.read(ctx, p, before, func(DueQuery, []Job) bool { return false }); err != nil {
+			before.Of = critical
+			if _, err = p.read(ctx, before, func(DueQuery, []Job) bool { return false }); err != nil {
 				return q.Walks, err
 			}
 			continue // the page is read again: some of it is decided by now
 		}
-		if err := s.dispatch(ctx, p, jobs); err != nil {
+		if err := p.dispatch(ctx, jobs); err != nil {
 			return q.Walks, err
 		}
-		p.flushOldLookups(s.clock.Now())
+		p.flushOldLookups(p.clock.Now())
 		isOver := stop(q, jobs)
 		if most = maxPage; q.foundLittle(jobs) {
 			most = scanMost
@@ -252,92 +215,22 @@ func (s *Sweeper) read(ctx context.Context, p *sweepRun, q DueQuery, stop stoppi
 	return q.Walks, nil
 }
 
-// pageHalvings is the maximum number of halvings of a page: it has the bytes of one large job then.
-const pageHalvings = 6
-
-// readPage reads a page. If the database does not send it in time, for example over a slow link, the page is halved
-// and read again. Later pages stay small until one contains all due jobs.
-func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
-	for {
-		q.Limit = max(1, max(most/len(q.Walks), minShardPage)>>s.halvings)
-		q.Bytes = pageBytes >> s.halvings
-		jobs, err := s.queue.Due(ctx, *q)
-		switch {
-		case errors.Is(err, ErrTooSlow) && s.halvings < pageHalvings:
-			s.halvings++
-			s.log.Warn("a page of due jobs took too long to read; it is read in halves", "bytes", pageBytes>>s.halvings, "err", err)
-			continue
-		case err == nil && s.halvings > 0 && len(q.Advance(jobs)) == 0:
-			s.halvings = 0
-		}
-		return jobs, err
-	}
-}
-
-// loudOf returns the critical rules of a query; none if the query has no other rules.
-func (s *Sweeper) loudOf(q DueQuery) []int32 {
-	loud := s.book.CriticalRules()
+// criticalOf returns the critical rules of a query; none if the query has no other rules.
+func (p *sweepRun) criticalOf(q DueQuery) []int32 {
+	critical := p.book.CriticalRules()
 	if len(q.Of) == 0 {
-		return loud
+		return critical
 	}
-	loud = slices.DeleteFunc(slices.Clone(loud), func(rule int32) bool { return !slices.Contains(q.Of, rule) })
-	if len(loud) == len(q.Of) {
+	critical = slices.DeleteFunc(slices.Clone(critical), func(rule int32) bool { return !slices.Contains(q.Of, rule) })
+	if len(critical) == len(q.Of) {
 		return nil
 	}
-	return loud
-}
-
-// behindThreshold is the lateness of a job that makes a sweep count as behind.
-const behindThreshold = time.Minute
-
-// behind reports whether more than a page is due, and some of it is late.
-func (q DueQuery) behind(jobs []Job) bool {
-	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindThreshold })
-}
-
-// stalled reports whether slots have passed since the last completed sweep by more than maxTxDelay, so that
-// BeforeResume is called.
-func (s *Sweeper) stalled(now time.Time) bool {
-	if s.last.IsZero() {
-		return true
-	}
-	slot := s.book.NextSlot(s.last)
-	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
-}
-
-// streamBehindSince records since when this node has seen a stream behind a job's slot. Before that, the node itself
-// may have been down.
-func (s *Sweeper) streamBehindSince(stream string, now time.Time) {
-	if _, known := s.behindSince[stream]; !known {
-		s.behindSince[stream] = now
-	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// sweepProgress is the progress of a completed sweep.
-type sweepProgress struct {
-	through time.Time // all jobs due by then were read
-	left    time.Time // the oldest slot that was not handled; zero: none
-	own     time.Time // the same, without jobs that wait for a source or a handler
-}
-
-// earliest returns the earlier of two slots; a zero time is no slot.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return critical
 }
 
 // dispatch passes the jobs of one read to the checkers, in chunks, and parks jobs that have to wait.
-func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
-	picked := s.clock.Now()
+func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
+	picked := p.clock.Now()
 	now := picked
 	chunk := make([]*task, 0, min(maxChunk, len(jobs)))
 	bytes := 0
@@ -348,10 +241,10 @@ func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 			continue
 		}
 		j.Last = CheckTimes{PickedAt: picked}
-		v, ok := s.admit(ctx, j, p, now)
+		v, ok := p.admission.admit(ctx, j, p, now)
 		if !ok {
 			p.leave(j.NextCheckAt, p.horizons[VersionRef{j.RuleID, j.Version}].isBusy)
-			s.met(j)
+			p.admission.noteWaiting(j)
 			shard.passOver(j.RuleID, position{j.NextCheckAt, j.ID - 1})
 			continue
 		}
@@ -362,7 +255,7 @@ func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 			continue
 		}
 		if v.takesTurn() {
-			s.turns.put(v)
+			p.turns.put(v)
 			continue
 		}
 		chunk, bytes = append(chunk, v), bytes+j.Size()
@@ -370,70 +263,98 @@ func (s *Sweeper) dispatch(ctx context.Context, p *sweepRun, jobs []Job) error {
 			if err := p.belt.submit(ctx, chunk); err != nil {
 				return err
 			}
-			chunk, bytes, now = make([]*task, 0, maxChunk), 0, s.clock.Now()
+			chunk, bytes, now = make([]*task, 0, maxChunk), 0, p.clock.Now()
 		}
 	}
 	return p.belt.submit(ctx, chunk)
 }
 
-// admit prepares the task of a job. ok is false if the job has to wait for its rule, its streams or a lane; jobs of
-// its version with later slots are then skipped in this sweep. An admitted job has its lane.
-func (s *Sweeper) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
-	made := VersionRef{j.RuleID, j.Version}
-	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
-		return nil, false
+// readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop ends it,
+// or one page if stop is nil; of versions to probe it reads one page.
+func (p *sweepRun) readParked(ctx context.Context, probe []int32, stop stopping) error {
+	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}
+	for made, h := range p.horizons {
+		if isBusy[made.RuleID] = isBusy[made.RuleID] || h.isBusy; !h.isBusy {
+			reach[made.RuleID] = latest(reach[made.RuleID], h.at)
+		}
 	}
-	ruleSet := s.book.Revision()
-	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
-	if err != nil {
-		s.wait(p, j, horizon{err: err})
-		s.unreadable.note(made, j.NextCheckAt, err)
-		return nil, false
+	groups, waits := map[time.Time][]int32{}, slices.Collect(maps.Keys(reach))
+	for rule := range p.parkedRules() {
+		until, waits := reach[rule]
+		if !waits {
+			until = p.now
+		}
+		if !isBusy[rule] && !slices.Contains(probe, rule) {
+			groups[until] = append(groups[until], rule)
+		}
 	}
-	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
-	if at, stream := s.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
-		s.streamBehindSince(stream, now)
-		s.wait(p, j, horizon{at: at})
-		return nil, false
-	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
-		v.streamTimedOut(rule, stream, now)
-		v.unasked = true
-		return v, true
+	if err := p.readRules(ctx, probe, p.now, false, nil); err != nil {
+		return err
 	}
-	v.through = rule.readThrough(p.through)
-	if v.decideWithoutCheck(now); v.unasked {
-		return v, true
+	if err := p.readRules(ctx, waits, p.now, true, stop); err != nil {
+		return err
 	}
-	if p.isLeaving && v.waitsForIO() {
-		p.horizons[made] = horizon{isBusy: true}
-		return nil, false
+	for _, until := range slices.SortedFunc(maps.Keys(groups), func(a, b time.Time) int { return b.Compare(a) }) {
+		if err := p.readRules(ctx, groups[until], until, false, stop); err != nil {
+			return err
+		}
 	}
-	if !s.mayCheck(p, v, now) {
-		return nil, false
-	}
-	if v.needsLookup() {
-		return v, s.reserveLookup(p, rule, now)
-	}
-	if !isInline(rule) && !s.slow.acquire(rule.ID) {
-		s.crowded.Store(true)
-		p.horizons[made] = horizon{isBusy: true}
-		return nil, false
-	}
-	return v, true
+	return nil
 }
 
-// wait records that jobs of a version with slots after its horizon have to wait.
-func (s *Sweeper) wait(p *sweepRun, j *Job, h horizon) {
-	made := VersionRef{j.RuleID, j.Version}
-	p.horizons[made] = h
-	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
+// readRules reads the parked jobs of some rules that are due by until. With onlyReady, rules without a ready job are
+// left out.
+func (p *sweepRun) readRules(ctx context.Context, rules []int32, until time.Time, onlyReady bool, stop stopping) error {
+	q := DueQuery{Until: until, Of: rules}
+	for _, sh := range p.shards {
+		if w, ok := sh.beginParked(rules, until, onlyReady); ok {
+			q.Walks = append(q.Walks, w)
+		}
+	}
+	if len(q.Walks) == 0 {
+		return nil
+	}
+	slices.SortFunc(q.Walks, func(a, b ShardCursor) int { return cmp.Compare(a.Shard, b.Shard) })
+	begun, more := q.Walks, stop
+	if stop == nil {
+		more = func(DueQuery, []Job) bool { return true }
+	}
+	rest, err := p.read(ctx, q, more)
+	for _, w := range begun {
+		to := endOf(until, p.now)
+		if r := walkOf(rest, w.Shard); r != nil {
+			to = position{r.At, r.ID}
+		}
+		p.shards[w.Shard].endParked(rules, to)
+	}
+	if stop != nil {
+		p.cut(rest)
+	}
+	return err
 }
 
-// met records the slot of a waiting job, if its version is in waiting.
-func (s *Sweeper) met(j *Job) {
-	made := VersionRef{j.RuleID, j.Version}
-	if w, known := s.waiting[made]; known {
-		w.slot = earliest(w.slot, j.NextCheckAt)
-		s.waiting[made] = w
+// addToLookup adds a job to the lookup batch of its version, and sends a full batch.
+func (p *sweepRun) addToLookup(v *task) {
+	made := VersionRef{v.rule.ID, v.rule.Version}
+	g := p.finds[made]
+	g.jobs, g.bytes = append(g.jobs, v), g.bytes+v.Job.Size()
+	if len(g.jobs) == maxLookupBatch || g.bytes >= settleBytes {
+		p.flushLookup(made)
+	}
+}
+
+// flushLookup sends the lookup batch of a version.
+func (p *sweepRun) flushLookup(made VersionRef) {
+	g := p.finds[made]
+	delete(p.finds, made)
+	p.search(g.jobs)
+}
+
+// flushOldLookups sends the batches older than lookupLinger, or all batches if now is zero.
+func (p *sweepRun) flushOldLookups(now time.Time) {
+	for made, g := range p.finds {
+		if now.IsZero() || now.Sub(g.begun) > lookupLinger {
+			p.flushLookup(made)
+		}
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -21,7 +18,6 @@ const MaxIdle = time.Minute
 const (
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
-	restFor  = 10 * time.Second // pause before a decision that was too slow on its own is settled again
 )
 
 // syncEvery is how long the clock runs without an answer of the database.
@@ -60,31 +56,22 @@ type Sweeper struct {
 	// step that would cause delays are corrected. Set before Run.
 	Stepped func(ctx context.Context) error
 
-	wake        chan struct{}
-	slow        *limiter
-	settleMost  atomic.Int64 // decisions that are settled at a time
-	rested      atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
-	crowded     atomic.Bool  // the queue of a source was full, or all lanes were taken
-	loads       loadCounter
-	outages     outageCache
-	unsettled   answerCache
-	unreadable  unreadable
-	turns       *turns
-	putOff      putOff
-	waiting     map[VersionRef]unready // versions with waiting jobs; used by Run alone
-	behindSince map[string]time.Time   // by stream; used by Run alone
-	paused      bool                   // the clock cannot be trusted; used by Run alone
-	behind      time.Duration          // the last delay because of unhandled jobs; used by Run alone
-	isCutShort  bool                   // the last sweep left more to read; used by Run alone
-	last        time.Time              // start of the last completed sweep; used by Run alone
-	halvings    int                    // of pages, because larger ones took too long; used by Run alone
-	steps       int64                  // clock steps that the sweep has handled; used by Run alone
-	uneven      time.Time              // time of the last clock step, by the local clock; used by Run alone
+	wake      chan struct{}
+	failures  *failures
+	progress  *progress
+	admission *admission
+	pages     *pageReader
+	checker   *checker
+	settler   *settler
+	outages   *outageTracker
 
-	swept        atomic.Pointer[sweepProgress] // by the last sweep; nil: none yet
-	mu           sync.Mutex
-	errs         map[string]error
-	failingSince map[string]time.Time // by the local clock, for each of errs
+	// The following are used by Run alone.
+	paused     bool          // the clock cannot be trusted
+	behind     time.Duration // the last delay because of unhandled jobs
+	isCutShort bool          // the last sweep left more to read
+	last       time.Time     // start of the last completed sweep
+	steps      int64         // clock steps that the sweep has handled
+	uneven     time.Time     // time of the last clock step, by the local clock
 }
 
 // NewSweeper returns a sweeper that runs up to workers asynchronous checks at once; inline checks are not counted.
@@ -93,12 +80,24 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: nopObserver{}, BeforeResume: func(context.Context) {}, BeforeSweep: func(context.Context) error { return nil },
 		Stepped: func(context.Context) error { return nil },
-		wake:    make(chan struct{}, 1),
-		waiting: map[VersionRef]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
+		wake:    make(chan struct{}, 1), failures: newFailures(c.local, log),
+		progress: &progress{book: b, owner: o, clock: c}, pages: &pageReader{queue: q, log: log},
 	}
-	s.settleMost.Store(maxSettleBatch)
-	s.slow = newLimiter(workers, s.capacityFreed)
-	s.turns, s.putOff.log = newTurns(), log
+	turns := newTurns()
+	s.admission = &admission{
+		book: b, turns: turns, putOff: putOff{log: log}, wake: s.Wake,
+		waiting: map[VersionRef]unready{}, behindSince: map[string]time.Time{},
+	}
+	s.admission.lanes = newLimiter(workers, s.admission.capacityFreed)
+	s.outages = &outageTracker{queue: q, book: b, clock: c, failures: s.failures}
+	s.checker = &checker{
+		clock: c, log: log, starts: q, lanes: s.admission.lanes, turns: turns, outages: &s.outages.cache,
+		freed: s.admission.capacityFreed, wake: s.Wake,
+	}
+	s.settler = &settler{
+		queue: q, book: b, clock: c, log: log, failures: s.failures, outages: s.outages, answers: &s.checker.answers, wake: s.Wake,
+	}
+	s.settler.most.Store(maxSettleBatch)
 	return s
 }
 
@@ -115,16 +114,10 @@ func (s *Sweeper) Wake() {
 	}
 }
 
-// capacityFreed wakes the sweep if it skipped jobs because all workers or a source's queue were busy.
-func (s *Sweeper) capacityFreed() {
-	if s.crowded.Swap(false) {
-		s.Wake()
-	}
-}
-
 // Run sweeps at every slot until ctx ends; then it settles the running checks and returns. drain bounds that: when it
 // ends, running handlers are cancelled.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
+	s.settler.observer, s.outages.observer = s.Observer, s.Observer
 	belt := newPipeline()
 	batches := make(chan []*task)
 
@@ -141,30 +134,30 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	for range settlers {
 		writers.Go(func() {
 			for batch := range batches {
-				s.settleBatch(drain, batch, alone)
+				s.settler.settleBatch(drain, batch, alone)
 			}
 		})
 	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		checkers.Go(func() {
 			for chunk := range belt.due {
-				s.check(drain, chunk, belt.decided)
+				s.checker.check(drain, chunk, belt.decided)
 				belt.done()
 			}
 		})
 	}
 
-	checkers.Go(func() { s.checkInTurns(ctx, belt) })
+	checkers.Go(func() { s.checker.checkInTurns(ctx, belt) })
 
-	writers.Go(func() { s.closeOutages(ctx) })
-	search := func(batch []*task) { searches.Go(func() { s.lookUp(ctx, batch, belt.decided) }) }
+	writers.Go(func() { s.outages.run(ctx) })
+	search := func(batch []*task) { searches.Go(func() { s.checker.lookUp(ctx, batch, belt.decided) }) }
 
 	s.loop(ctx, belt, search)
 	close(belt.due)
-	s.turns.close()
+	s.admission.turns.close()
 	checkers.Wait()
 	searches.Wait()
-	s.slow.wait()
+	s.admission.lanes.wait()
 	close(belt.decided)
 	writers.Wait()
 	return nil
@@ -197,7 +190,7 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 		if errors.As(err, new(ClockJumpError)) {
 			err = nil // the elapsed time is known
 		}
-		s.setErr("clock", err)
+		s.failures.set("clock", err)
 		if s.paused = err != nil; s.paused {
 			return false
 		}
@@ -207,7 +200,7 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 		return true
 	}
 	err := s.Stepped(ctx)
-	s.setErr("step", err)
+	s.failures.set("step", err)
 	if err == nil {
 		s.startAnew(steps)
 	}
@@ -221,9 +214,8 @@ var errStepped = errors.New("the database's clock stepped during the sweep; what
 func (s *Sweeper) startAnew(steps int64) {
 	s.steps, s.uneven = steps, s.clock.local()
 	s.last, s.behind = time.Time{}, 0
-	clear(s.waiting)
-	clear(s.behindSince)
-	s.swept.Store(nil)
+	s.admission.reset()
+	s.progress.swept.Store(nil)
 	for _, sh := range s.owner.all() {
 		sh.forget()
 	}
@@ -247,7 +239,7 @@ func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)
 	}
 	began := s.clock.Now()
 	left, err := s.sweep(ctx, belt, search)
-	s.setErr("sweep", err)
+	s.failures.set("sweep", err)
 	wait := s.soon()
 	if slot := s.book.NextSlot(began); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))
@@ -265,73 +257,110 @@ func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)
 }
 
 // Err returns the errors that block the sweep.
-func (s *Sweeper) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return errors.Join(slices.Collect(maps.Values(s.errs))...)
-}
+func (s *Sweeper) Err() error { return s.failures.err() }
 
 // Unfit returns why another node should hold this node's shards: due jobs could not be read, or decided jobs not be
 // settled, for d or longer. It is a sentence without secrets; empty: the node is fit.
-func (s *Sweeper) Unfit(d time.Duration) (reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, failing := range []struct{ doing, reason string }{
-		{"settle", "decided jobs cannot be settled"},
-		{"sweep", "due jobs cannot be read"},
-	} {
-		if s.errs[failing.doing] != nil && s.clock.local().Sub(s.failingSince[failing.doing]) >= d {
-			return failing.reason
-		}
-	}
-	return ""
-}
+func (s *Sweeper) Unfit(d time.Duration) (reason string) { return s.failures.unfit(d) }
 
 // SweptThrough returns when the last completed sweep began: all jobs due by then were read. It is zero while the node
 // holds no shards, or has not swept yet.
-func (s *Sweeper) SweptThrough() time.Time {
-	if swept := s.swept.Load(); swept != nil {
-		return swept.through
-	}
-	return time.Time{}
-}
+func (s *Sweeper) SweptThrough() time.Time { return s.progress.through() }
 
 // Lag returns how far the sweep is behind: the age of the oldest due slot that is not decided.
 func (s *Sweeper) Lag() time.Duration {
-	lag, _ := s.lags()
+	lag, _ := s.progress.lags()
 	return lag
 }
 
 // OwnLag is Lag without jobs that wait for a source or a handler: another node would be no faster.
 func (s *Sweeper) OwnLag() time.Duration {
-	_, own := s.lags()
+	_, own := s.progress.lags()
 	return own
 }
 
-func (s *Sweeper) lags() (lag, own time.Duration) {
-	swept := s.swept.Load()
-	if swept == nil {
-		return 0, 0
-	}
-	next := s.book.NextSlot(swept.through)
-	oldest, oldestOwn := earliest(swept.left, next), earliest(swept.own, next)
-	for _, sh := range s.owner.Open() {
-		slot, ownSlot := sh.oldest()
-		oldest, oldestOwn = earliest(oldest, slot), earliest(oldestOwn, ownSlot)
-	}
-	return s.since(oldest), s.since(oldestOwn)
-}
-
-// since returns the age of a slot; 0 for a zero or future slot.
-func (s *Sweeper) since(slot time.Time) time.Duration {
-	if slot.IsZero() {
-		return 0
-	}
-	return max(s.clock.Now().Sub(slot), 0)
-}
-
 // Abandoned returns the number of handlers that ignored their timeout and have not returned.
-func (s *Sweeper) Abandoned() int { return s.slow.abandoned() }
+func (s *Sweeper) Abandoned() int { return s.admission.lanes.abandoned() }
 
 // RunningJSON describes up to 20 running checks, as JSON.
-func (s *Sweeper) RunningJSON() string { return s.slow.runningJSON() }
+func (s *Sweeper) RunningJSON() string { return s.admission.lanes.runningJSON() }
+
+// sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
+// free lane or a source are parked for a later sweep; left is the oldest slot of these.
+//
+//  1. Read one page of parked jobs that need not wait any more. Otherwise newer jobs would always be first.
+//  2. Read the jobs that became due since the last sweep, and the rest of a round of reads that is still open.
+//  3. Read parked jobs on, until the next slot: jobs that become due need not wait for them.
+//
+// Checks of tenants' rules are queued by tenant. Jobs of a tenant with a full queue or a used-up allowance are parked.
+func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
+	now := s.clock.Now()
+	shards, leaving := s.owner.Open(), s.owner.Leaving()
+	if len(shards)+len(leaving) == 0 || now.IsZero() {
+		s.progress.swept.Store(nil) // a node without shards is never behind
+		if len(s.owner.Holding()) == 0 {
+			s.failures.set("settle", nil) // its unsettled jobs belong to another node now
+			s.failures.set("rules", nil)
+			s.admission.unreadable.clear()
+		}
+		return left, nil
+	}
+	if s.stalled(now) {
+		s.BeforeResume(ctx)
+	}
+	if err := s.BeforeSweep(ctx); err != nil {
+		return left, err
+	}
+	through, err := s.queue.ReadThrough(ctx)
+	if err != nil {
+		return left, err
+	}
+	present(through, now)
+	s.admission.noteRead(through)
+
+	belt.coming.Add(1)
+	defer belt.done()
+	pass := &sweepRun{
+		book: s.book, clock: s.clock, pages: s.pages, admission: s.admission, turns: s.admission.turns, steps: s.steps,
+		ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search,
+	}
+	leavingPass := *pass
+	leavingPass.isLeaving = true
+	if err := pass.sweep(ctx, shards); err != nil {
+		return pass.left, err
+	}
+	if err := leavingPass.sweep(ctx, leaving); err != nil {
+		return earliest(pass.left, leavingPass.left), err
+	}
+	left = earliest(pass.left, leavingPass.own) // jobs that leave with their shard are not waited for
+	s.last = now
+	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
+	s.progress.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
+	s.admission.unreadable.recheck(ctx, s.book)
+	s.failures.set("rules", s.admission.unreadable.err())
+	return left, nil
+}
+
+// stalled reports whether slots have passed since the last completed sweep by more than maxTxDelay, so that
+// BeforeResume is called.
+func (s *Sweeper) stalled(now time.Time) bool {
+	if s.last.IsZero() {
+		return true
+	}
+	slot := s.book.NextSlot(s.last)
+	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
+}
+
+// TakeLoads removes and returns the counts since the last call, by minute and rule. A caller that cannot store them
+// returns them by PutBackLoads.
+func (s *Sweeper) TakeLoads() []SlotLoad { return s.settler.loads.take() }
+
+// PutBackLoads restores counts that were taken.
+func (s *Sweeper) PutBackLoads(all []SlotLoad) { s.settler.loads.putBack(all) }
+
+// PutOff returns the versions of rules with due checks in this node's shards that wait because the allowance of their
+// tenant is used up.
+func (s *Sweeper) PutOff() []PutOff { return s.admission.putOff.list(s.clock.Now()) }
+
+// Unreadable returns the versions of rules that this node cannot read although jobs of them are due in its shards.
+func (s *Sweeper) Unreadable() []Unreadable { return s.admission.unreadable.list() }

@@ -1,7 +1,6 @@
 package futurejobs
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -123,53 +122,4 @@ func (t *turns) close() {
 	defer t.mu.Unlock()
 	t.isClosed = true
 	t.some.Broadcast()
-}
-
-// takesTurn reports whether the check waits for a turn of its tenant.
-func (v *task) takesTurn() bool {
-	return !v.unasked && v.rule.Allowance != nil && v.rule.Finder == nil && isInline(v.rule)
-}
-
-// checkInTurns decides the queued checks of tenants until the queues are closed. Once ctx ends, it leaves them due.
-func (s *Sweeper) checkInTurns(ctx context.Context, belt *pipeline) {
-	for q := s.turns.next(); q != nil; q = s.turns.next() {
-		s.takeTurn(ctx, q, belt)
-	}
-}
-
-// takeTurn decides queued checks of a tenant until the turn ends. While the tenant's allowance is used up, it puts
-// them off.
-func (s *Sweeper) takeTurn(ctx context.Context, q *turnQueue, belt *pipeline) {
-	belt.coming.Add(1)
-	defer belt.done()
-	var ready []*task
-	isPutOff, now := false, s.clock.Now()
-	for cost := int64(0); len(ready) < maxTurn && cost < turnCost; {
-		v := s.turns.take(q)
-		if v == nil {
-			break
-		}
-		allowance := v.rule.Allowance
-		switch before := allowance.Spent(); {
-		case ctx.Err() != nil:
-			v.shard.finish(v.Job.ID, v.slot)
-		case allowance.IsUsedUp(now):
-			isPutOff = true
-			s.putOff.note(v.rule, v.slot, now)
-			v.shard.finish(v.Job.ID, v.slot)
-		default:
-			now = s.checkInline(context.WithoutCancel(ctx), v, now)
-			cost += allowance.Spent() - before
-			ready = append(ready, v)
-		}
-	}
-	if len(ready) > 0 {
-		belt.decided <- ready
-	}
-	if s.turns.end(q) {
-		s.capacityFreed()
-	}
-	if isPutOff {
-		time.AfterFunc(maxRetry, s.Wake)
-	}
 }

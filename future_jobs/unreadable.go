@@ -82,6 +82,3 @@ func (u *unreadable) list() []Unreadable {
 	})
 	return all
 }
-
-// Unreadable returns the versions of rules that this node cannot read although jobs of them are due in its shards.
-func (s *Sweeper) Unreadable() []Unreadable { return s.unreadable.list() }

@@ -1,0 +1,229 @@
+package futurejobs
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+	"time"
+)
+
+// admission decides which due jobs may be checked now. The others wait for their rule, their streams, a lane, the queue
+// of a source, or the allowance and the queue of their tenant. Its methods except capacityFreed are used by the sweep
+// alone.
+type admission struct {
+	book        Book
+	lanes       *limiter
+	turns       *turns
+	putOff      putOff
+	unreadable  unreadable
+	waiting     map[VersionRef]unready // versions with waiting jobs
+	behindSince map[string]time.Time   // by stream
+	crowded     atomic.Bool            // the queue of a source or a tenant was full, or all lanes were taken
+	wake        func()                 // begins a sweep
+}
+
+// horizon is the time up to which the jobs of a version may be decided.
+type horizon struct {
+	at     time.Time // later slots have to wait
+	err    error     // why the version is unreadable; nil: readable
+	isBusy bool      // the jobs wait for a source or a handler, or in its queue
+}
+
+// probeEvery is how long a version with waiting jobs is skipped: after that one page of its jobs is read again, to
+// check whether any are left.
+const probeEvery = time.Minute
+
+// unready describes a version with waiting jobs.
+type unready struct {
+	slot     time.Time // the oldest one found
+	met      time.Time // when the first was found, since the last probe
+	revision int64     // of the rules at that time
+}
+
+// reset forgets the times from before a clock step.
+func (a *admission) reset() {
+	clear(a.waiting)
+	clear(a.behindSince)
+}
+
+// noteRead forgets the streams that are read further than when they were behind.
+func (a *admission) noteRead(through map[string]StreamProgress) {
+	maps.DeleteFunc(a.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
+}
+
+// capacityFreed wakes the sweep if it skipped jobs because all workers or a queue were busy.
+func (a *admission) capacityFreed() {
+	if a.crowded.Swap(false) {
+		a.wake()
+	}
+}
+
+// admit prepares the task of a job. ok is false if the job has to wait for its rule, its streams or a lane; jobs of
+// its version with later slots are then skipped in this sweep. An admitted job has its lane.
+func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
+	made := VersionRef{j.RuleID, j.Version}
+	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
+		return nil, false
+	}
+	ruleSet := a.book.Revision()
+	rule, err := a.book.Rule(ctx, j.RuleID, j.Version)
+	if err != nil {
+		a.wait(p, j, horizon{err: err})
+		a.unreadable.note(made, j.NextCheckAt, err)
+		return nil, false
+	}
+	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
+	if at, stream := a.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
+		a.streamBehindSince(stream, now)
+		a.wait(p, j, horizon{at: at})
+		return nil, false
+	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
+		v.streamTimedOut(rule, stream, now)
+		v.unasked = true
+		return v, true
+	}
+	v.through = rule.readThrough(p.through)
+	if v.decideWithoutCheck(now); v.unasked {
+		return v, true
+	}
+	if p.isLeaving && v.waitsForIO() {
+		p.horizons[made] = horizon{isBusy: true}
+		return nil, false
+	}
+	if !a.mayCheck(p, v, now) {
+		return nil, false
+	}
+	if v.needsLookup() {
+		return v, a.reserveLookup(p, rule, now)
+	}
+	if !isInline(rule) && !a.lanes.acquire(rule.ID) {
+		a.crowded.Store(true)
+		p.horizons[made] = horizon{isBusy: true}
+		return nil, false
+	}
+	return v, true
+}
+
+// wait records that jobs of a version with slots after its horizon have to wait.
+func (a *admission) wait(p *sweepRun, j *Job, h horizon) {
+	made := VersionRef{j.RuleID, j.Version}
+	p.horizons[made] = h
+	a.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
+}
+
+// noteWaiting records the slot of a waiting job, if its version is in waiting.
+func (a *admission) noteWaiting(j *Job) {
+	made := VersionRef{j.RuleID, j.Version}
+	if w, known := a.waiting[made]; known {
+		w.slot = earliest(w.slot, j.NextCheckAt)
+		a.waiting[made] = w
+	}
+}
+
+// mayCheck reports whether the allowance and the queue of a rule's tenant admit a check. If not, later jobs of the
+// version are skipped in this sweep. A handler that does I/O evaluates no conditions.
+func (a *admission) mayCheck(p *sweepRun, v *task, now time.Time) bool {
+	allowance := v.rule.Allowance
+	switch {
+	case allowance == nil || !isInline(v.rule):
+		return true
+	case allowance.IsUsedUp(now):
+		a.putOff.note(v.rule, v.slot, now)
+	case v.takesTurn() && !a.turns.hasRoom(allowance.Tenant()):
+		a.crowded.Store(true)
+	default:
+		return true
+	}
+	p.horizons[VersionRef{v.rule.ID, v.rule.Version}] = horizon{isBusy: true}
+	return false
+}
+
+// reserveLookup makes sure that a version has an open lookup batch. It returns false if the queue of the source is
+// full; no more jobs of the version are read in this sweep then.
+func (a *admission) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
+	made := VersionRef{rule.ID, rule.Version}
+	if p.finds[made] != nil {
+		return true
+	}
+	if !rule.Finder.Enter() {
+		a.crowded.Store(true)
+		p.horizons[made] = horizon{isBusy: true}
+		return false
+	}
+	p.finds[made] = &lookupBatch{begun: now}
+	return true
+}
+
+// holdBack has the sweep skip the jobs of versions whose checks are put off, until the allowance of their tenant has
+// recovered. Each is read at once then.
+func (a *admission) holdBack(p *sweepRun) {
+	for made, slot := range a.putOff.held() {
+		rule, err := a.book.Rule(p.ctx, made.RuleID, made.Version)
+		if err != nil || rule.Deleted || rule.Allowance == nil || rule.Allowance.HasRecovered(p.now) {
+			a.putOff.resume(made)
+			continue
+		}
+		p.horizons[made] = horizon{isBusy: true}
+		p.leave(slot, true)
+	}
+}
+
+// horizons sets the horizons of versions with waiting jobs. Versions with jobs that need not wait any more are
+// removed, and so are those to probe: their rules are returned. A version is probed each minute, and after a change
+// of its rule, since its jobs may have another version now.
+func (a *admission) horizons(p *sweepRun) (probe []int32) {
+	for made, w := range a.waiting {
+		rule, err := a.book.Rule(p.ctx, made.RuleID, made.Version)
+		h, oldest := horizon{err: err}, w.slot
+		if err == nil {
+			var stream string
+			h.at, stream = a.horizonOf(rule, p.through, p.now)
+			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot since the horizon
+				delete(a.waiting, made)
+				continue
+			}
+			a.streamBehindSince(stream, p.now)
+		}
+		if a.book.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
+			delete(a.waiting, made)
+			probe = append(probe, made.RuleID)
+			continue
+		}
+		p.horizons[made] = h
+		p.leave(oldest, false)
+	}
+	return probe
+}
+
+// horizonOf returns the time up to which the jobs of a rule may be decided: the time up to which all of its streams
+// are read, or the slots that have waited for them long enough. It also returns the stream that is furthest behind.
+func (a *admission) horizonOf(rule *Rule, through map[string]StreamProgress, now time.Time) (at time.Time, stream string) {
+	at = now
+	if rule.Deleted {
+		return at, ""
+	}
+	for i, name := range rule.Streams {
+		if read := through[name].Through; i == 0 || read.Before(through[stream].Through) {
+			stream = name
+		}
+		if read := through[name].Through; read.Before(at) {
+			at = read
+		}
+	}
+	if !at.Before(now) {
+		return now, stream
+	}
+	patient := rule.streamTimeout()
+	if since, known := a.behindSince[stream]; known && now.Sub(since) > patient {
+		at = latest(at, now.Add(-patient-time.Microsecond))
+	}
+	return at, stream
+}
+
+// streamBehindSince records since when this node has seen a stream behind a job's slot. Before that, the node itself
+// may have been down.
+func (a *admission) streamBehindSince(stream string, now time.Time) {
+	if _, known := a.behindSince[stream]; !known {
+		a.behindSince[stream] = now
+	}
+}

@@ -1,0 +1,195 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"deadman/checks"
+	"deadman/internal/failpoints"
+)
+
+// checker decides tasks: it calls their handlers and sources.
+type checker struct {
+	clock   *Clock
+	log     *slog.Logger
+	starts  CheckStarts
+	lanes   *limiter
+	turns   *turns
+	outages *outageCache
+	answers answerCache
+	freed   func() // called when a source or a tenant can take more tasks
+	wake    func() // begins a sweep
+}
+
+// check calls the handlers of a chunk. Inline handlers run here and their decisions are passed on together; other
+// handlers run concurrently.
+func (c *checker) check(ctx context.Context, chunk []*task, decided chan<- []*task) {
+	ready, now := chunk[:0], c.clock.Now()
+	for _, v := range chunk {
+		if v.unasked {
+			ready = append(ready, v)
+			continue
+		}
+		if isInline(v.rule) {
+			now = c.checkInline(ctx, v, now)
+			ready = append(ready, v)
+			continue
+		}
+		v.Job.Last.StartedAt = now
+		c.checkAsync(ctx, v, decided)
+	}
+	if len(ready) > 0 {
+		decided <- ready
+	}
+}
+
+// checkInline runs an inline handler at the time now and decides. It returns the start time of the next one: deciding
+// takes less than a microsecond.
+func (c *checker) checkInline(ctx context.Context, v *task, now time.Time) time.Time {
+	v.Job.Last.StartedAt = now
+	answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
+	now = c.decide(v, answer, err)
+	if err != nil {
+		now = c.clock.Now() // logging a stack takes longer
+	}
+	return now
+}
+
+// checkAsync runs a handler that may wait for I/O, in a lane of its own.
+func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*task) {
+	found := func(answer checks.Answer, err error) {
+		c.decide(v, answer, err)
+		decided <- []*task{v}
+	}
+	c.lanes.run(v.rule, v.Job, func() (returned <-chan struct{}) {
+		if before, ok := c.answers.of(v.Job); ok {
+			found(before.answer, before.err)
+			return done
+		}
+		if err := c.recordStart(ctx, v); err != nil {
+			found(checks.Answer{}, err)
+			return done
+		}
+		answer, returned, err := callWithTimeout(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
+		if errors.Is(err, errAbandoned) {
+			c.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
+		}
+		c.outages.noteAnswer(v.rule, err, c.clock.Now())
+		if isAtMostOnce(v.rule) {
+			c.answers.keep(v.Job, c.clock.Now(), answer, err)
+		}
+		found(answer, err)
+		return returned
+	})
+}
+
+// decide decides on the answer of a handler, and returns the time of the decision.
+func (c *checker) decide(v *task, answer checks.Answer, err error) (now time.Time) {
+	now = c.clock.Now()
+	look := v.Job.Last
+	if err != nil {
+		look.FailedAt = now
+		err = c.outages.attribute(v.rule, err)
+		if p := (panicError{}); errors.As(err, &p) {
+			c.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
+		}
+	} else {
+		look.CompletedAt = now
+	}
+	v.decide(v.rule, look, answer, err, now)
+	return now
+}
+
+// recordStart records the start of a check, if its rule is at-most-once.
+func (c *checker) recordStart(ctx context.Context, v *task) error {
+	if !isAtMostOnce(v.rule) {
+		return nil
+	}
+	ok, err := c.starts.BeginCheck(ctx, CheckStart{HeldShard: v.shard.HeldShard, JobID: v.Job.ID, Checks: v.Job.Checks})
+	switch {
+	case err != nil:
+		return fmt.Errorf("the check was not begun: %w", err)
+	case !ok:
+		return errAlreadyStarted
+	}
+	return nil
+}
+
+// lookUp does the lookup for jobs of one version, and calls their handler for each. If ctx ends first, nothing is
+// decided: a stopping node does not wait for sources, since lookups have no side effects, and the next holder of the
+// shard repeats them.
+func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*task) {
+	rule, now := batch[0].rule, c.clock.Now()
+	questions := make([]checks.Check, len(batch))
+	for i, v := range batch {
+		questions[i] = v.question(now)
+	}
+	findings := lookUp(ctx, rule.Finder, questions)
+	failpoints.Point("find.found")
+	if ctx.Err() != nil {
+		for _, v := range batch {
+			v.shard.finish(v.Job.ID, v.slot)
+		}
+		return
+	}
+	c.outages.noteFindings(rule, findings, c.clock.Now())
+	for i, found := range findings {
+		v, question := batch[i], questions[i]
+		v.Job.Last.StartedAt = now
+		var answer checks.Answer
+		err := found.Err
+		if err == nil {
+			question.Asked, question.Found = true, found.Value
+			answer, err = callHandler(ctx, rule.Handler, question)
+		}
+		c.decide(v, answer, err)
+	}
+	decided <- batch
+	c.freed()
+}
+
+// checkInTurns decides the queued checks of tenants until the queues are closed. Once ctx ends, it leaves them due.
+func (c *checker) checkInTurns(ctx context.Context, belt *pipeline) {
+	for q := c.turns.next(); q != nil; q = c.turns.next() {
+		c.takeTurn(ctx, q, belt)
+	}
+}
+
+// takeTurn decides queued checks of a tenant until the turn ends. While the allowance of the tenant is used up, it leaves
+// them due: the next sweep puts them off.
+func (c *checker) takeTurn(ctx context.Context, q *turnQueue, belt *pipeline) {
+	belt.coming.Add(1)
+	defer belt.done()
+	var ready []*task
+	isLeftDue, now := false, c.clock.Now()
+	for cost := int64(0); len(ready) < maxTurn && cost < turnCost; {
+		v := c.turns.take(q)
+		if v == nil {
+			break
+		}
+		allowance := v.rule.Allowance
+		switch before := allowance.Spent(); {
+		case ctx.Err() != nil:
+			v.shard.finish(v.Job.ID, v.slot)
+		case allowance.IsUsedUp(now):
+			isLeftDue = true
+			v.shard.finish(v.Job.ID, v.slot)
+		default:
+			now = c.checkInline(context.WithoutCancel(ctx), v, now)
+			cost += allowance.Spent() - before
+			ready = append(ready, v)
+		}
+	}
+	if len(ready) > 0 {
+		belt.decided <- ready
+	}
+	if c.turns.end(q) {
+		c.freed()
+	}
+	if isLeftDue {
+		time.AfterFunc(maxRetry, c.wake)
+	}
+}

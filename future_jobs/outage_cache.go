@@ -1,0 +1,143 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"deadman/checks"
+)
+
+// outageCache is a sweeper's view of open outages and of the last answers of sources.
+type outageCache struct {
+	mu    sync.Mutex
+	open  map[outageKey]Outage
+	works map[outageKey]bool // the source of an open outage has answered since the opening
+	last  map[outageKey]answered
+}
+
+type outageKey struct {
+	rule   int32
+	source string
+}
+
+// answered is the last answer of a source to a rule, with or without a known outage.
+type answered struct {
+	at    time.Time
+	works bool
+}
+
+// answersKept is how long the last answer of a source without an open outage is kept: longer than a failed check
+// waits for the settlement that opens the outage.
+const answersKept = 10 * time.Minute
+
+// sourceOf returns the key of a source's last answer. All handlers of a rule share one key: a check does not report
+// the handler that it called.
+func sourceOf(of outageKey) outageKey {
+	if isHandler(of.source) {
+		of.source = checks.HandlerSource("")
+	}
+	return of
+}
+
+// replace sets the outages that are open in the database at now. An answer counts if it arrived after the opening of
+// an outage, even before this node read the outage.
+func (o *outageCache) replace(open []Outage, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.works
+	o.open, o.works = make(map[outageKey]Outage, len(open)), make(map[outageKey]bool)
+	for _, one := range open {
+		of := outageKey{one.RuleID, one.Source}
+		last := o.last[sourceOf(of)]
+		o.open[of] = one
+		if before[of] || last.works && last.at.After(one.OpenedAt) {
+			o.works[of] = true
+		}
+	}
+	for of, last := range o.last {
+		if now.Sub(last.at) > answersKept {
+			delete(o.last, of)
+		}
+	}
+}
+
+// isOpen adds an outage that this node wrote. A success after the failed check counts, even before the outage was
+// written.
+func (o *outageCache) isOpen(one Outage) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == nil {
+		o.open, o.works = map[outageKey]Outage{}, map[outageKey]bool{}
+	}
+	of := outageKey{one.RuleID, one.Source}
+	o.open[of] = one
+	if o.last[sourceOf(of)].works {
+		o.works[of] = true
+	}
+}
+
+// noteFindings records the answer of a source. An error of a single key does not count: the source may not have been
+// queried for it.
+func (o *outageCache) noteFindings(r *Rule, found []checks.Finding, now time.Time) {
+	fails := slices.ContainsFunc(found, func(f checks.Finding) bool { return isOutage(f.Err) })
+	if !fails && !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.Err == nil }) {
+		return
+	}
+	o.note(outageKey{r.ID, r.Finder.Source()}, !fails, now)
+}
+
+// noteAnswer records the result of an asynchronous handler. A timeout counts as a failure.
+func (o *outageCache) noteAnswer(r *Rule, err error, now time.Time) {
+	works := !isOutage(err) && !errors.Is(err, context.DeadlineExceeded)
+	o.note(outageKey{r.ID, checks.HandlerSource("")}, works, now)
+}
+
+// note records whether a source works, also for an outage that this node does not know yet.
+func (o *outageCache) note(of outageKey, works bool, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		o.last = map[outageKey]answered{}
+	}
+	o.last[of] = answered{now, works}
+	for open := range o.open {
+		switch {
+		case open.rule != of.rule || sourceOf(open) != of:
+		case works:
+			o.works[open] = true
+		default:
+			delete(o.works, open)
+		}
+	}
+}
+
+// attribute wraps the error of a check if its rule has an open outage.
+func (o *outageCache) attribute(r *Rule, err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for of := range o.open {
+		if of.rule == r.ID {
+			return outageError{err}
+		}
+	}
+	return err
+}
+
+func (o *outageCache) isHeard(one Outage) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.works[outageKey{one.RuleID, one.Source}]
+}
+
+// outageError wraps a check error if an open outage of its rule already covers the jobs that it affected before.
+type outageError struct{ error }
+
+func (s outageError) Unwrap() error { return s.error }
+
+func isSpokenFor(err error) bool {
+	var spoken outageError
+	return errors.As(err, &spoken)
+}

@@ -1,0 +1,72 @@
+package futurejobs
+
+import (
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// task is a job on its way through the sweep, from its read to its settlement, with the held shard and the revision
+// of the rule set that the decision is based on.
+type task struct {
+	shard   *Shard
+	rule    *Rule
+	ruleSet int64
+	slot    time.Time // the slot being checked
+	heard   time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
+	through time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
+	Decision
+	unasked bool // the handler was not called
+
+	isGivenUp bool // the database refused the decision, and this one replaces it
+	isSlow    bool // an earlier decision about this job exceeded the transaction time on its own
+}
+
+// decideWithoutCheck decides jobs that need no call of their handler.
+func (v *task) decideWithoutCheck(now time.Time) {
+	v.unasked = v.skipIfLate(v.rule, now)
+}
+
+// question returns the check that is passed to the handler at the time now.
+func (v *task) question(now time.Time) checks.Check {
+	c := v.rule.checkOf(&v.Job, now)
+	c.ReceivingSince, c.ReadThrough = v.heard, v.through
+	return c
+}
+
+// needsLookup reports whether the check needs a lookup in a source.
+func (v *task) needsLookup() bool { return !v.unasked && v.rule.Finder != nil }
+
+// dueAfter returns the job's next due time after its decision was settled, or was not; zero: never.
+func (v *task) dueAfter(settled bool) time.Time {
+	switch {
+	case !settled:
+		return v.slot
+	case v.Ends():
+		return time.Time{}
+	}
+	return v.Job.NextCheckAt
+}
+
+// waitsForIO reports whether the check waits for a source or for a handler that does I/O.
+func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil || !isInline(v.rule)) }
+
+// giveUp replaces a decision that the database refuses by the end of its job, with an alert. The alert contains
+// nothing of the job but its key: any other part may be the refused one.
+func (v *task) giveUp(refused error, now time.Time) {
+	j := v.Job
+	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
+	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
+	d := Decision{Job: j}
+	reason := clip("the decision cannot be stored: " + refused.Error())
+	said := jobAlerts{v.rule, &j}.gaveUp(reason)
+	said.Labels = nil
+	d.end(v.rule, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
+	v.Decision, v.isGivenUp = d, true
+}
+
+// takesTurn reports whether the check waits for a turn of its tenant.
+func (v *task) takesTurn() bool {
+	return !v.unasked && v.rule.Allowance != nil && v.rule.Finder == nil && isInline(v.rule)
+}
