@@ -58,6 +58,7 @@ func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknow
 // Alerts repeat until they are acknowledged, over NATS or HTTP. A resolve still ends the job, and then nothing can be
 // acknowledged.
 func TestAcknowledgingOverNATS(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
 	nc := n.as(bus.UserAcks)
 	n.sends(`{"id":"1"}`)

@@ -39,6 +39,7 @@ escalate: [{after: 1s, step: primary}]
 
 // A source that hangs delays only its own jobs. One alert names it.
 func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	const orders = 100
 	hang := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -113,12 +113,14 @@ func keys(letter string, n int) []string {
 // The primary fails and its standby takes over. Whether or not commits are lost, no alert is missing, raised twice or
 // open forever.
 func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
 	for _, synchronous := range []bool{false, true} {
 		name := "asynchronous"
 		if synchronous {
 			name = "synchronous"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newReplicated(t, synchronous)
 			known, lost, later := keys("known", 10), keys("lost", 20), keys("later", 5)
 			r.send("started", known...)

@@ -64,6 +64,7 @@ slot: 1s
 // One of two nodes loses the broker and keeps the database: the other node takes over its shards, with their streams
 // and outboxes.
 func TestNodeWithoutBrokerHandsOver(t *testing.T) {
+	t.Parallel()
 	zerolog.SetGlobalLevel(zerolog.Disabled)
 	dsn, natsURL := storetest.Postgres(t), broker(t)
 	js := bustest.JetStream(t, natsURL)
@@ -171,6 +172,7 @@ func (n *node) unfit(why string) {
 
 // Of two nodes on one database, one can't process its jobs: the other node takes over its shards.
 func TestNodeThatCannotDoItsJobsHandsOver(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		breaks string // the operation denied to the user sick
 		why    string // reason in the alert
@@ -183,11 +185,15 @@ END $$;
 CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`, "cannot be settled", "deadman_node_fit 0"},
 		"reading": {`REVOKE SELECT ON future_job FROM sick`, "cannot be read", "deadman_gauges_failed 1"},
 	} {
-		t.Run(name, func(t *testing.T) { nodeHandsOver(t, c.breaks, c.why, c.metric) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodeHandsOver(t, "sick_"+name, strings.ReplaceAll(c.breaks, "sick", "sick_"+name), c.why, c.metric)
+		})
 	}
 }
 
-func nodeHandsOver(t *testing.T, breaks, why, metric string) {
+// nodeHandsOver breaks the node whose database user is sick. The name of the user is unique on the database server.
+func nodeHandsOver(t *testing.T, sick, breaks, why, metric string) {
 	dsn, natsURL := storetest.Postgres(t), broker(t)
 	c := server.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
 	b := serve(t, c)
@@ -203,12 +209,12 @@ func nodeHandsOver(t *testing.T, breaks, why, metric string) {
 		t.Fatal(err)
 	}
 	password, _ := u.User.Password()
-	u.User = url.UserPassword("sick", password)
-	exec(`DROP ROLE IF EXISTS sick; CREATE ROLE sick LOGIN PASSWORD '` + password + `'; GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO sick; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sick`)
-	t.Cleanup(func() { exec(`DROP OWNED BY sick; DROP ROLE sick`) })
-	sick := c
-	sick.DatabaseURL = u.String()
-	a := serve(t, sick)
+	u.User = url.UserPassword(sick, password)
+	exec(strings.ReplaceAll(`DROP ROLE IF EXISTS sick; CREATE ROLE sick LOGIN PASSWORD '`+password+`';
+GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO sick; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sick`, "sick", sick))
+	t.Cleanup(func() { exec(strings.ReplaceAll(`DROP OWNED BY sick; DROP ROLE sick`, "sick", sick)) })
+	c.DatabaseURL = u.String()
+	a := serve(t, c)
 	a.eventually("the shards are shared", halves(t, db))
 	a.eventually("it is fit", func() bool { return strings.Contains(a.metrics(), "\ndeadman_node_fit 1\n") })
 	exec(breaks)
@@ -302,7 +308,6 @@ func TestRuleThatCannotBeReadIsReported(t *testing.T) {
 }
 
 func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
-	t.Parallel()
 	c.DataDir = bustest.Dir(t)
 	calendars := filepath.Join(t.TempDir(), "calendars.yaml")
 	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {

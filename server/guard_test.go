@@ -13,6 +13,7 @@ import (
 
 // A guard that ends jobs of a rule is counted under the rule and the guard.
 func TestGuardsAreCountedByRule(t *testing.T) {
+	t.Parallel()
 	var handlers checks.Handlers
 	for name, answer := range map[string]func(checks.Check) time.Time{
 		"backwards": func(c checks.Check) time.Time { return c.Slot.Add(-time.Minute) },
@@ -50,6 +51,7 @@ func TestGuardsAreCountedByRule(t *testing.T) {
 
 // A handler that ignores its timeout is abandoned, and counted.
 func TestAbandonedHandlersAreCounted(t *testing.T) {
+	t.Parallel()
 	var handlers checks.Handlers
 	hang := make(chan struct{})
 	defer close(hang)

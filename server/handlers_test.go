@@ -23,6 +23,7 @@ import (
 	"deadman/checks"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/longtest"
 	"deadman/internal/remotehandlers"
 	"deadman/server"
 )
@@ -78,6 +79,7 @@ func (n *node) tells() {
 
 // A program that imports deadman, with its own handler: from an event to the alert.
 func TestAProgramWithAHandler(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	built := filepath.Join(dir, "node")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", built, "../examples/handler-go").CombinedOutput(); err != nil {
@@ -103,6 +105,7 @@ func TestAProgramWithAHandler(t *testing.T) {
 
 // A handler in JavaScript, with the npm client.
 func TestAHandlerInJavaScript(t *testing.T) {
+	longtest.Only(t, "it needs Node.js and npm")
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("the handler in JavaScript needs node 20 or newer and npm, and there is no %s; internal/tools/needs node installs them", program)
@@ -135,6 +138,7 @@ func TestTheExamplesLockNamesNoRegistry(t *testing.T) {
 
 // The answer of a service is subject to the guards, like that of any handler.
 func TestServicesAreGuarded(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{})
 	n.put(http.StatusCreated, "", `
 name: shipment-late
@@ -233,6 +237,7 @@ func (n *node) serviceAt(name string) {
 }
 
 func TestWhoAnswersForHandlers(t *testing.T) {
+	t.Parallel()
 	var own checks.Handlers
 	for _, name := range []string{"counting", "idle"} {
 		err := own.Register(name, checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil }))
@@ -303,6 +308,7 @@ func (n *node) tries(name, body string) (got tried) {
 }
 
 func TestAHandlerIsTried(t *testing.T) {
+	t.Parallel()
 	var own checks.Handlers
 	hang := make(chan struct{})
 	defer close(hang)

@@ -159,6 +159,7 @@ func TestHeartbeatsGoOut(t *testing.T) {
 
 // Failures of the receiver are logged at their beginning and end, without the URL.
 func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	r, elsewhere := receive(t), receive(t)
 	r.answers(func(w http.ResponseWriter, q *http.Request) {
 		http.Redirect(w, q, elsewhere.url(), http.StatusTemporaryRedirect)
@@ -197,6 +198,7 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 
 // A hung sweep sends no heartbeat, although the process lives and keeps its leases.
 func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
+	t.Parallel()
 	r, dsn := receive(t), storetest.Postgres(t)
 	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
 	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
@@ -245,6 +247,7 @@ func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store,
 
 // One node reports for all shards, including those of others.
 func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
+	t.Parallel()
 	r, dsn := receive(t), storetest.Postgres(t)
 	s, last := lastShardOf(t, dsn, "another", time.Hour)
 	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})

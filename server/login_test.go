@@ -29,6 +29,7 @@ func loginFile(t *testing.T, text string) string {
 
 // An invalid login file prevents the start, with the position and a remedy.
 func TestALoginFileThatCannotHoldStopsTheStart(t *testing.T) {
+	t.Parallel()
 	const oidc = "oidc: {issuer: https://id.example.org, client_id: x}\ngroups: [{group: sre, scopes: [admin]}]\n"
 	for name, c := range map[string]struct {
 		config server.Config
@@ -57,6 +58,7 @@ func TestALoginFileThatCannotHoldStopsTheStart(t *testing.T) {
 
 // A node with a login file requires login from the start, accepts users named by the proxy, and reloads the file.
 func TestPeopleLogInAtANode(t *testing.T) {
+	t.Parallel()
 	again, file := make(chan struct{}), loginFile(t, headerLogin)
 	first := make(chan string, 1)
 	n := serve(t, server.Config{
@@ -108,6 +110,7 @@ func TestPeopleLogInAtANode(t *testing.T) {
 // Users with a prefix are tenants without tokens: the default quotas of the prefix apply to them, even after a set
 // quota was deleted.
 func TestPeopleWithAPrefixHaveQuotas(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{
 		Login: loginFile(t, strings.Replace(headerLogin, "groups: [{", "groups: [{group: acme, scopes: [rules], prefix: acme-*, subjects: [acme.>]}, {", 1)), TrustedProxies: here, FirstToken: func(string, string) {},
 	})

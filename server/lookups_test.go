@@ -24,6 +24,7 @@ guards: {attempts: 1}
 // Lookups over the node's own connection work end to end: the answers of a service and a bucket decide each order,
 // and missing services are an outage.
 func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {bus: {nats: {}}}\n")})
 	conn := n.as(bus.UserAdmin)
 	orders := map[string]string{"open": `{"status":"UNSHIPPED"}`, "shipped": `{"status":"SHIPPED"}`, "gone": "null", "odd": "[]"}
@@ -87,6 +88,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 
 // A source that is down when a rule is saved causes a warning, and the rule is saved.
 func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
+	t.Parallel()
 	const address = "nats://127.0.0.1:1" // without a server
 	n := serve(t, server.Config{
 		Sources: sourceFile(t, "sources: {gone: {nats: {url_env: SHOP}}}\n"), Env: func(string) string { return address },

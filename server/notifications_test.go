@@ -87,8 +87,10 @@ func channelFile(t *testing.T, text string) string {
 }
 
 func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
+	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
+			t.Parallel()
 			r := newReceiver(t)
 			c := server.Config{
 				DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
@@ -141,6 +143,7 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 }
 
 func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
+	t.Parallel()
 	err := server.Run(t.Context(), server.Config{
 		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
 	})
@@ -150,6 +153,7 @@ func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
 }
 
 func TestNobodyToTellIsSaid(t *testing.T) {
+	t.Parallel()
 	r := newReceiver(t)
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
 	told := c

@@ -12,6 +12,7 @@ import (
 // A job is created, and the response is lost before it is stored, as if the node died. A repeated request with the
 // same Idempotency-Key creates no second job, even after the job ended.
 func TestARequestWhoseAnswerIsLostCreatesItsJobOnce(t *testing.T) {
+	t.Parallel()
 	dsn, natsURL := storetest.Postgres(t), broker(t)
 	rule := strings.Replace(shortRule, "{after: 1s,", "{after: 1h,", 1)
 	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": rule})})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/internal/longtest"
 	"deadman/server"
 )
 
@@ -77,6 +78,7 @@ func (n *node) statuses(key string) string {
 // A failure raises an alert at once, and a success resolves it, even on a node that has just started in the slot of
 // its predecessor's last check.
 func TestPings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := serve(t, server.Config{DataDir: dir})
 	n.put(http.StatusCreated, "", backups)
@@ -126,6 +128,7 @@ func does(t *testing.T, dir string, well bool, name string, args ...string) {
 
 // Programs that ping healthchecks work with a node unchanged.
 func TestPingClients(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{})
 	n.put(http.StatusCreated, "", backups)
 	for name, ping := range map[string]func(*node){"curl": (*node).curl, "healthchecks-io-client": (*node).npm, "borgmatic": (*node).borgmatic} {
@@ -161,6 +164,7 @@ func (n *node) curl() {
 
 // npm sends pings with an npm package.
 func (n *node) npm() {
+	longtest.Only(n.T, "it needs Node.js and npm")
 	client(n.T, "npm", "internal/tools/needs node installs it")
 	dir := n.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../internal/pings/clienttest")); err != nil {
@@ -176,6 +180,7 @@ func (n *node) npm() {
 
 // borgmatic backs up a folder with pings for success and failure.
 func (n *node) borgmatic() {
+	longtest.Only(n.T, "it needs borgmatic")
 	client(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
 	dir := n.TempDir()
 	config := filepath.Join(dir, "config.yaml")

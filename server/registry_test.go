@@ -85,10 +85,14 @@ func (n *node) end() {
 	}
 }
 
-// onBoth runs a test with a node on each store.
+// onBoth runs a test with a node on each store, both concurrently.
 func onBoth(t *testing.T, test func(t *testing.T, c server.Config)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, server.Config{}) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, server.Config{})
+	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		test(t, server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)})
 	})
 }
@@ -113,6 +117,7 @@ type jobs struct {
 }
 
 func TestARuleThroughTheAPI(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		n := serve(t, c)
 		created := n.put(http.StatusCreated, "", shipmentRule)
@@ -226,6 +231,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 
 // Existing events of a stream are ingested on request, after a preview of their number.
 func TestARuleTakesInWhatWasBefore(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		n := serve(t, c)
 		n.put(http.StatusCreated, "", shipmentRule) // new events of its streams are ingested
@@ -261,6 +267,7 @@ func TestARuleTakesInWhatWasBefore(t *testing.T) {
 
 // Beyond loopback all requests need a token, and the first token is handed out once.
 func TestTheDoor(t *testing.T) {
+	t.Parallel()
 	secrets, logins := make(chan string, 2), make(chan string, 2)
 	c := server.Config{HTTPAddr: "0.0.0.0:0", DataDir: bustest.Dir(t), FirstToken: func(secret, login string) {
 		secrets <- secret
@@ -308,6 +315,7 @@ func TestTheDoor(t *testing.T) {
 
 // On loopback a node without tokens is open, until the first token exists.
 func TestTheFirstTokenClosesTheDoor(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{})
 	if !n.Open {
 		t.Fatal("a node on loopback without tokens is not open")

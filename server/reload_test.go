@@ -12,6 +12,7 @@ import (
 
 // Configuration files are reloaded on request, and an invalid one changes nothing.
 func TestFilesAreReadAgain(t *testing.T) {
+	t.Parallel()
 	before, after := newReceiver(t), newReceiver(t)
 	channels := func(to *receiver) string {
 		return "channels: {hook: {kind: webhook, url: " + to.URL + "}}\nroutes: [{to: hook, group_wait: 0s}]\n"

@@ -150,8 +150,10 @@ func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
 
 // After a restore from a backup no alert fires twice or stays open forever, and the node reports the losses.
 func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
+	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
+			t.Parallel()
 			c := server.Config{
 				DataDir: bustest.Dir(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule}),
 			}

@@ -11,6 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/longtest"
 	"deadman/internal/store/storetest"
 	"deadman/server"
 )
@@ -78,10 +79,14 @@ func (n *node) lateness() (late []time.Duration) {
 // Alerts of a rule are decided while other rules are saved without a pause. The test prints their delays with and
 // without the saves.
 func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
+	t.Parallel()
 	const events = 200
 	for _, database := range []string{"sqlite", "postgres"} {
 		for _, clients := range []int{0, 4} {
 			t.Run(fmt.Sprintf("%s/%d clients", database, clients), func(t *testing.T) {
+				if clients == 0 {
+					longtest.Only(t, "it only measures the delays to compare with")
+				}
 				c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
 				if database == "postgres" {
 					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)

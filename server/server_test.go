@@ -177,8 +177,10 @@ slot: 1s
 `
 
 func TestFromEventToAlertToResolved(t *testing.T) {
+	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
+			t.Parallel()
 			c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
 			if database == "postgres" {
 				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
@@ -207,6 +209,7 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 }
 
 func TestAJobIsCancelledByHand(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"a/b c"}`, nil)
 	var said list
@@ -233,6 +236,7 @@ func TestAJobIsCancelledByHand(t *testing.T) {
 }
 
 func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
 		"bad.yaml":     "name: bad\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate:\n  - {afer: 3h}\n",
 		"payment.yaml": paymentRule,
@@ -249,6 +253,7 @@ func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
 }
 
 func TestABadEventBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	for _, body := range []string{`{"id":`, `{"amount":3}`, `{"id":["x"]}`, `{"id":"good"}`} {
 		n.ask(http.MethodPost, "/api/v1/events/payments.started", body, nil)
@@ -267,6 +272,7 @@ func TestABadEventBecomesADeadLetter(t *testing.T) {
 }
 
 func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	port := bustest.Port(t)
 	n, ready := begin(t, server.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
 	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
@@ -294,6 +300,7 @@ func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
 }
 
 func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
+	t.Parallel()
 	err := server.Run(t.Context(), server.Config{DatabaseURL: storetest.Postgres(t), DataDir: t.TempDir()})
 	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
 		t.Errorf("a database without a broker: %v", err)
@@ -301,6 +308,7 @@ func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
 }
 
 func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	serve(t, server.Config{DataDir: dir})
 	err := server.Run(t.Context(), server.Config{
@@ -311,7 +319,7 @@ func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
 	}
 }
 
-func TestDefaultPortsThatAreTakenMove(t *testing.T) {
+func TestDefaultPortsThatAreTakenMove(t *testing.T) { // not parallel: it needs a default port for itself
 	for _, addr := range []string{server.DefaultHTTPAddr, server.DefaultNATSAddr} {
 		if taken, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { _ = taken.Close() })
@@ -332,6 +340,7 @@ func TestDefaultPortsThatAreTakenMove(t *testing.T) {
 }
 
 func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -350,6 +359,7 @@ func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
 
 // Without NATS a node continues as far as possible: HTTP requests work, and /readyz reports the failure.
 func TestReadyWithoutNATS(t *testing.T) {
+	t.Parallel()
 	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -369,6 +379,7 @@ func TestReadyWithoutNATS(t *testing.T) {
 }
 
 func TestReadyzSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{})
 	var ready struct{ Ready, Fine bool }
 	n.eventually("it is fine", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Fine })

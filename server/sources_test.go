@@ -22,6 +22,7 @@ func sourceFile(t *testing.T, text string) string {
 }
 
 func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
+	t.Parallel()
 	for text, says := range map[string]string{
 		"sauces: {}\n":                 `sources.yaml:1:1: sauces: unknown field "sauces"; did you mean "sources"?`,
 		"sources: {shop: {rate: 5}}\n": `sources.yaml:1:11: sources.shop: the kind of the source is missing`,
@@ -37,6 +38,7 @@ func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
 
 // A rule with an unknown source is rejected by name, even without a sources file.
 func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {}\n")})
 	const rule = `{"name": "a", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
 		"lookup": {"sql": {"source": "shop", "query": "select 1"}}, "escalate": [{"after": "3h"}]}`
@@ -48,8 +50,11 @@ func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
 
 // A source with a user that can do more than read causes a warning at the start, even before a rule uses it.
 func TestASourceOfASuperuserIsWarnedOf(t *testing.T) {
-	t.Setenv("SHOP_URL", storetest.Postgres(t))
-	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: os.Getenv})
+	t.Parallel()
+	env := map[string]string{"SHOP_URL": storetest.Postgres(t)}
+	n := serve(t, server.Config{
+		Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: func(name string) string { return env[name] },
+	})
 	n.eventually("the source is warned of", func() bool {
 		return strings.Contains(string(n.call(http.MethodGet, "/api/v1/sources", "").body), "is a superuser")
 	})

@@ -48,9 +48,11 @@ func (n *node) remarks(topic string) []remarked {
 // Jobs come due while no node runs. Later nodes report it once, regardless of their number, with the number of late
 // jobs, and resolve it.
 func TestBlindnessIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	topics := []string{"sweep", "ingest/" + bus.EventsStream}
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
+			t.Parallel()
 			c := server.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
 			starts := 1
 			if database == "postgres" {

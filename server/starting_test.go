@@ -97,7 +97,7 @@ func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // The same applies to the token lookup, the last step before the node serves.
-func TestADatabaseThatGoesAwayBeforeTheDoorIsWaitedFor(t *testing.T) {
+func TestADatabaseThatGoesAwayBeforeTheDoorIsWaitedFor(t *testing.T) { // not parallel: it needs a default port for itself
 	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // forces the move to another address, with its log message
 		t.Cleanup(func() { _ = taken.Close() })
 	}

@@ -65,6 +65,7 @@ func summed(letters []writtenLetter) (whole, summaries, events int) {
 // A tenant at its quota of jobs with many rules on one subject writes a bounded number of rows. All refused events are
 // counted, an alert names the rules, and other tenants and the operator keep whole dead letters.
 func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		const rules, sent = 100, 300
 		w := newTenants(t, c.WithLetterLimits(floodLimits))

@@ -17,6 +17,7 @@ import (
 
 // Two tenants share a node: one uses all it can, and the other is not informed, delayed or suppressed.
 func TestTenantsHaveQuotas(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		c.AlertsBytes = 4 << 20
 		w := newTenants(t, c)

@@ -131,6 +131,7 @@ var attacks = map[string]string{
 
 // Two tenants share a node: neither reads, writes, emits, looks up, learns or ends anything of the other.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		w := newTenants(t, c)
 		w.eventually("both tenants have an alert", func() bool {

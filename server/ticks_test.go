@@ -38,6 +38,7 @@ slot: 1s
 
 // A tick creates a job, or emits an event for another rule; a save includes pending changes.
 func TestTicksOfANode(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
 		"late.yaml": importLate, "due.yaml": importDue, "missing.yaml": importMissing,
 	})})
@@ -79,6 +80,7 @@ func TestTicksOfANode(t *testing.T) {
 
 // The subject of an emission must be captured by a stream, or its delivery could not be verified.
 func TestAnEmissionNeedsAStreamThatKeepsIt(t *testing.T) {
+	t.Parallel()
 	n := serve(t, server.Config{})
 	js := bustest.JetStream(t, n.natsAs(bus.UserAdmin))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
