@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
@@ -22,16 +22,31 @@ run: build
 build:
 	@internal/tools/build
 
-## test: everything: vet, format, lint, floors, all tests
+## check: vet, format, lint and tests of the packages that changed since the branch left BASE, and of their importers; cached
+.PHONY: check
+check:
+	@internal/tools/check
+
+## test: vet, format and the tests of all packages: both databases, NATS, a browser, a sample of faults
 .PHONY: test
 test:
 	@internal/tools/test
+
+## test/race: the packages with the most concurrency, with the race detector
+.PHONY: test/race
+test/race:
+	@internal/tools/race
+
+## test/all: lint, every test with the race detector, long runs, more faults, other languages, fuzz tests for FUZZTIME each
+.PHONY: test/all
+test/all:
+	@internal/tools/test-all
 
 ## test/faults: the fault campaign: RUNS seeded runs from SEED on, and every promise checked after each
 .PHONY: test/faults
 test/faults:
 	@internal/tools/needs postgres
-	@go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
+	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
 
 ## test/fuzz: REQUESTS odd requests of SEED to a real node: API, pages, hooks, pings; no fault, panic, cut connection or growth
 .PHONY: test/fuzz

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"deadman/internal/access"
+	"deadman/internal/longtest"
 )
 
 // TestGeneratedClient checks that a client generated from the OpenAPI description in another language compiles strictly,
 // and works with a node that requires tokens.
 func TestGeneratedClient(t *testing.T) {
+	longtest.Only(t, "it needs Node.js and npm")
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("the generated client needs node 20 or newer and npm, and there is no %s; install them (Debian, Ubuntu: apt-get install nodejs npm)", program)

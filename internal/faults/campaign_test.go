@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/longtest"
 )
 
 var (
@@ -43,14 +45,18 @@ func (s scenario) patience() time.Duration {
 	return rested
 }
 
-// long are kinds that take minutes. The daily sample leaves them out.
+// long are kinds that take minutes. No sample has them.
 var long = []string{"people", "late", "cluster"}
 
-// sample returns the seeds of the daily sample: the first of each kind that takes seconds.
+// quick are the kinds of the short sample: one for each part that can break.
+var quick = []string{"kill two", "takeover", "broker", "link", "database", "embedded", "clock", "loss"}
+
+// sample returns the seeds of the sample: the first of each quick kind, or with the long tests of each kind that takes
+// seconds.
 func sample() (seeds []uint64) {
 	drawn := slices.Clone(long)
 	for i, k := range round {
-		if !slices.Contains(drawn, k.name) {
+		if !slices.Contains(drawn, k.name) && (longtest.Enabled() || slices.Contains(quick, k.name)) {
 			seeds, drawn = append(seeds, uint64(i)), append(drawn, k.name)
 		}
 	}

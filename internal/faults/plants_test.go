@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deadman/internal/longtest"
 )
 
 // planting is a seeded bug, a scenario that exposes it, and the beginning of the breach that the checks must report.
@@ -55,6 +57,7 @@ const attempts = 5
 // TestPlants proves that the checks of the campaign detect the seeded bugs: each scenario keeps every promise without
 // its bug, and breaks one with it. If calm is set, the bug alone breaks none.
 func TestPlants(t *testing.T) {
+	longtest.Only(t, "it tests the checks of the campaign, in minutes")
 	for _, p := range plantings {
 		p.scenario.brokers = 1
 		t.Run(p.plant, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/longtest"
 	"deadman/internal/store"
 	"deadman/server"
 	"deadman/web"
@@ -112,9 +113,7 @@ func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 // TestRealOrdersAndABacklog checks real orders and a backlog of 100,000 jobs due in one slot: each page loads with
 // the right numbers, and saves screenshots for a visual check.
 func TestRealOrdersAndABacklog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes in 16,000 events")
-	}
+	longtest.Only(t, "it takes in 16,000 events")
 	known := ordersOf(t)
 	c := config(t.TempDir())
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: c.Log})
