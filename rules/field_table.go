@@ -13,35 +13,35 @@ func (d *Document) fields() mapping {
 	return mapping{
 		required: []string{"name", "entity", "trigger"},
 		entries: []entry{
-			{"name", "What the rule is known by; also a token of its alerts' subjects.", text{to: &d.Name, pattern: namePattern.String()}},
-			{"description", "What it is for, for people.", text{to: &d.Description, most: MaxDescription, empty: true}},
-			{"entity", "The kind of thing that is watched. It never changes.", text{to: &d.Entity, pattern: entityPattern.String()}},
-			{"enabled", "false: no new waits begin; those that are there go on.", boolean{&d.Enabled}},
-			{"trigger", "What begins a wait.", d.Trigger.fields()},
+			{"name", "Name of the rule; also a token of its alert subjects.", text{to: &d.Name, pattern: namePattern.String()}},
+			{"description", "Description of the rule.", text{to: &d.Description, most: MaxDescription, empty: true}},
+			{"entity", "Entity type that the rule monitors. It cannot be changed.", text{to: &d.Entity, pattern: entityPattern.String()}},
+			{"enabled", "If false, no new jobs are created. Pending jobs continue.", boolean{&d.Enabled}},
+			{"trigger", "What creates a job: an event, a schedule or a heartbeat.", d.Trigger.fields()},
 			{"update", "Events whose bodies are merged into the state.", watches(&d.Update, "update", "an empty list updates nothing; leave the field out")},
-			{"resolve", "Events that end a wait because it happened.", list[Resolve]{
+			{"resolve", "Events that resolve a job.", list[Resolve]{
 				to: &d.Resolve, of: (*Resolve).fields, single: true, most: MaxResolves,
 				empty: "an empty list resolves nothing; leave the field out",
 			}},
-			{"pause", "Events that let time stand still while their condition holds, and go on when it does not.", watches(&d.Pause, "pause", "an empty list pauses nothing; leave the field out")},
-			{"lookup", "What is asked of a source at each look; the answer is merged over the state.", optionalMapping[Lookup]{&d.Lookup, (*Lookup).fields}},
-			{"while", "Still not happened? A condition over event, state, key and since.", source{&d.While}},
-			{"escalate", "What is said, and when.", list[Step]{
+			{"pause", "Events that pause a job while their condition is true, and resume it when it is false.", watches(&d.Pause, "pause", "an empty list pauses nothing; leave the field out")},
+			{"lookup", "Query to a source at each check. The result is merged into the state.", optionalMapping[Lookup]{&d.Lookup, (*Lookup).fields}},
+			{"while", "Condition over event, state, key and since. While it is true, the job stays pending; when it is false, the job ends.", source{&d.While}},
+			{"escalate", "Escalation steps: when to raise an alert, and its severity and text.", list[Step]{
 				to: &d.Escalate, of: (*Step).fields, blank: blankStep, most: MaxSteps,
 				shape: "steps, not %s; write: escalate: [{after: 3h, step: primary}]",
 			}},
-			{"recheck", "An instant to look at in between; it never postpones a step.", source{&d.Recheck}},
-			{"handler", "The name of a handler that answers in the place of while and escalate.", text{to: &d.Handler, pattern: namePattern.String()}},
-			{"at_most_once", "true: the handler has effects of its own, and no check of it is begun twice.", boolean{&d.AtMostOnce}},
-			{"slot", "The grid on which looks take place; it divides a day.", duration{&d.Slot}},
-			{"spread", "A span over which the steps of different keys are spread, each key always by the same.", duration{&d.Spread}},
-			{"catch_up", "What becomes of a job that is found late.", d.CatchUp.fields()},
-			{"hold", "How long after the last step a late resolve still counts.", duration{&d.Hold}},
-			{"early", "How long a resolve, an update or a pause is remembered that comes before its trigger.", duration{&d.Early}},
-			{"again", "What a trigger does for a key that is waited for; for a schedule it is restart where nothing is said.", choice{(*string)(&d.Again), againWords}},
-			{"guards", "What bounds the looks at one entity.", d.Guards.fields()},
-			{"quiet", "true: nothing is said when it happened after all.", boolean{&d.Quiet}},
-			{"labels", "Templates that every alert carries, by name.", textMap{&d.Labels}},
+			{"recheck", "Expression for the time of an additional check. It does not postpone steps.", source{&d.Recheck}},
+			{"handler", "Name of a handler that decides the checks, instead of while and escalate.", text{to: &d.Handler, pattern: namePattern.String()}},
+			{"at_most_once", "If true, the handler has side effects, and each check is started at most once.", boolean{&d.AtMostOnce}},
+			{"slot", "Grid to which checks are rounded, a duration that divides a day.", duration{&d.Slot}},
+			{"spread", "Duration over which the steps of different keys are spread. The delay of a key is constant.", duration{&d.Spread}},
+			{"catch_up", "Handling of overdue jobs.", d.CatchUp.fields()},
+			{"hold", "Late-resolve window: time after the last step in which an event still resolves the job.", duration{&d.Hold}},
+			{"early", "Early-resolve window: time for which a resolve, update or pause is stored that arrives before its trigger.", duration{&d.Early}},
+			{"again", "What a trigger does if the key has a pending job. Default: keep; restart for schedules.", choice{(*string)(&d.Again), againWords}},
+			{"guards", "Limits of the checks of a job.", d.Guards.fields()},
+			{"quiet", "If true, no resolved alerts are raised.", boolean{&d.Quiet}},
+			{"labels", "Labels of all alerts, as templates.", textMap{&d.Labels}},
 		},
 	}
 }
@@ -62,16 +62,16 @@ func (t *Trigger) fields() mapping {
 			"grace": `"grace" belongs into a heartbeat`,
 		},
 		entries: []entry{
-			{"event", "The NATS subject that begins a wait; * stands for one token, > at the end for all that follow.", subjectOf(&t.Event)},
-			{"key", "Which entity the event is about: an expression over event.", source{&t.Key}},
-			{"if", "A condition over event; other events are left out.", source{&t.If}},
-			{"since", "When the wait began: an instant over event.", source{&t.Since}},
-			{"shape", "What the event carries.", &t.Shape},
-			{"schedule", "A crontab, @every DURATION or @at INSTANT; ? in a field is a value spread by the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
-			{"zone", "The time zone of the schedule.", text{to: &t.Zone}},
-			{"keys", "The entities that every tick begins a wait for.", keysOf(&t.Keys)},
-			{"emit", "An event that every tick publishes, in the place of a wait.", optionalMapping[Emit]{&t.Emit, (*Emit).fields}},
-			{"heartbeat", "An event that has to come again and again.", optionalMapping[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},
+			{"event", "NATS subject that creates a job. * matches one token, > at the end all further tokens.", subjectOf(&t.Event)},
+			{"key", "Expression over event for the key of the entity.", source{&t.Key}},
+			{"if", "Condition over event. Other events are ignored.", source{&t.If}},
+			{"since", "Expression over event for the start of the job. Default: the time of the event.", source{&t.Since}},
+			{"shape", "Fields of the event body and their types.", &t.Shape},
+			{"schedule", "Crontab, @every DURATION or @at TIME. ? in a field is a value derived from the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
+			{"zone", "Time zone of the schedule.", text{to: &t.Zone}},
+			{"keys", "Keys for which each tick creates a job.", keysOf(&t.Keys)},
+			{"emit", "Event that each tick publishes, instead of creating a job.", optionalMapping[Emit]{&t.Emit, (*Emit).fields}},
+			{"heartbeat", "Signal that must recur.", optionalMapping[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},
 		},
 	}
 }
@@ -80,8 +80,8 @@ func (e *Emit) fields() mapping {
 	return mapping{
 		name: "emit", required: []string{"subject"},
 		entries: []entry{
-			{"subject", "The NATS subject that the event is published on, without wildcards.", subjectOf(&e.Subject)},
-			{"data", "The body of the event: any value.", rawValue{&e.Data}},
+			{"subject", "NATS subject to publish the event to, without wildcards.", subjectOf(&e.Subject)},
+			{"data", "Body of the event: any JSON value.", rawValue{&e.Data}},
 		},
 	}
 }
@@ -96,19 +96,19 @@ func (h *Heartbeat) fields() mapping {
 	return mapping{
 		name: "heartbeat", either: []string{"every", "schedule"},
 		entries: []entry{
-			{"event", "The NATS subject of the beat; without it pings alone are beats.", subjectOf(&h.Event)},
-			{"key", "Whose beat it is: an expression over event.", source{&h.Key}},
-			{"if", "A condition over event; other events are no beats.", source{&h.If}},
-			{"shape", "What the event carries.", &h.Shape},
-			{"every", "How often it has to come.", duration{&h.Every}},
-			{"schedule", "A crontab or @every DURATION, in the place of every: a beat has to come after each tick.", text{to: &h.Schedule, most: schedules.MaxText}},
-			{"zone", "The time zone of the schedule.", text{to: &h.Zone}},
-			{"grace", "How much later than that it may come.", duration{&h.Grace}},
-			{"kind", "What the beat says, an expression over event: success, start, fail, log or an exit status; without it, success.", source{&h.Kind}},
-			{"run", "Which run the beat is of: an expression over event.", source{&h.Run}},
-			{"max", "How long a run may take from its start to its end.", duration{&h.Max}},
-			{"min", "How long a run has to take; one that is over sooner has failed.", duration{&h.Min}},
-			{"keys", "The entities whose beats are expected from the start.", keysOf(&h.Keys)},
+			{"event", "NATS subject of the heartbeat. Default: pings only.", subjectOf(&h.Event)},
+			{"key", "Expression over event for the key of the heartbeat.", source{&h.Key}},
+			{"if", "Condition over event. Other events are ignored.", source{&h.If}},
+			{"shape", "Fields of the event body and their types.", &h.Shape},
+			{"every", "Maximum time between two heartbeats.", duration{&h.Every}},
+			{"schedule", "Crontab or @every DURATION, instead of every: a heartbeat is due after each tick.", text{to: &h.Schedule, most: schedules.MaxText}},
+			{"zone", "Time zone of the schedule.", text{to: &h.Zone}},
+			{"grace", "Tolerance before a missing heartbeat is overdue.", duration{&h.Grace}},
+			{"kind", "Expression over event for the kind of the heartbeat: success, start, fail, log or an exit status. Default: success.", source{&h.Kind}},
+			{"run", "Expression over event for the run ID of the heartbeat.", source{&h.Run}},
+			{"max", "Maximum duration of a run, from start to end.", duration{&h.Max}},
+			{"min", "Minimum duration of a run. A shorter run has failed.", duration{&h.Min}},
+			{"keys", "Keys that are expected from the creation of the rule.", keysOf(&h.Keys)},
 		},
 	}
 }
@@ -121,10 +121,10 @@ func (w *Watch) fields(name string) mapping {
 	return mapping{
 		name: name, required: []string{"event", "key"},
 		entries: []entry{
-			{"event", "The NATS subject.", subjectOf(&w.Event)},
-			{"key", "Which entity the event is about: an expression over event.", source{&w.Key}},
-			{"if", "A condition over event.", source{&w.If}},
-			{"shape", "What the event carries.", &w.Shape},
+			{"event", "NATS subject of the event.", subjectOf(&w.Event)},
+			{"key", "Expression over event for the key of the entity.", source{&w.Key}},
+			{"if", "Condition over event. Other events are ignored.", source{&w.If}},
+			{"shape", "Fields of the event body and their types.", &w.Shape},
 		},
 	}
 }
@@ -132,9 +132,9 @@ func (w *Watch) fields(name string) mapping {
 func (s *Resolve) fields() mapping {
 	m := s.Watch.fields("resolve")
 	m.entries = append(m.entries,
-		entry{"as", "The outcome in history, in the place of resolved.", text{to: &s.As, pattern: namePattern.String()}},
-		entry{"distinct", "What tells the members of a set apart: an expression over event. need of them end the wait.", source{&s.Distinct}},
-		entry{"need", "How many members the set has: a number, or an expression over event and state.", number{&s.Need}},
+		entry{"as", "Outcome of the job in the history. Default: resolved.", text{to: &s.As, pattern: namePattern.String()}},
+		entry{"distinct", "Expression over event that identifies a member of a set. The job ends after need distinct members.", source{&s.Distinct}},
+		entry{"need", "Number of distinct members: a number, or an expression over event and state.", number{&s.Need}},
 	)
 	return m
 }
@@ -143,16 +143,16 @@ func (l *Lookup) fields() mapping {
 	return mapping{
 		name: "lookup", either: []string{"sql", "http", "nats", "kv"},
 		entries: []entry{
-			{"sql", "One row of a database.", optionalMapping[SQLLookup]{&l.SQL, (*SQLLookup).fields}},
-			{"http", "A JSON document that a GET answers.", optionalMapping[HTTPLookup]{&l.HTTP, (*HTTPLookup).fields}},
-			{"nats", "A JSON document that a service answers.", optionalMapping[NATSLookup]{&l.NATS, (*NATSLookup).fields}},
-			{"kv", "A JSON document in a JetStream bucket.", optionalMapping[KVLookup]{&l.KV, (*KVLookup).fields}},
+			{"sql", "Query for one row of a database.", optionalMapping[SQLLookup]{&l.SQL, (*SQLLookup).fields}},
+			{"http", "GET request for a JSON document.", optionalMapping[HTTPLookup]{&l.HTTP, (*HTTPLookup).fields}},
+			{"nats", "NATS request for a JSON document.", optionalMapping[NATSLookup]{&l.NATS, (*NATSLookup).fields}},
+			{"kv", "JSON document in a JetStream key-value bucket.", optionalMapping[KVLookup]{&l.KV, (*KVLookup).fields}},
 		},
 	}
 }
 
 func sourceOf(to *string) entry {
-	return entry{"source", "The source that is asked, by its name.", text{to: to, pattern: namePattern.String()}}
+	return entry{"source", "Name of the source.", text{to: to, pattern: namePattern.String()}}
 }
 
 func (l *SQLLookup) fields() mapping {
@@ -160,8 +160,8 @@ func (l *SQLLookup) fields() mapping {
 		name: "sql", required: []string{"source", "query"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"query", "A query for one row, with $1, $2 and so on.", text{to: &l.Query, most: maxQuery}},
-			{"params", "Expressions for $1, $2 and so on; without them $1 is the key.", texts{
+			{"query", "SQL query for one row, with parameters $1, $2 and so on.", text{to: &l.Query, most: maxQuery}},
+			{"params", "Expressions for $1, $2 and so on. Default: $1 is the key.", texts{
 				to: &l.Params, most: maxParams, item: func(to *string) value { return source{to} },
 			}},
 		},
@@ -173,8 +173,8 @@ func (l *HTTPLookup) fields() mapping {
 		name: "http", required: []string{"source", "path"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"path", "A template for the path, which begins with a slash.", source{&l.Path}},
-			{"absent", "The statuses that mean that there is no such entity.", statuses{&l.Absent}},
+			{"path", "Template for the path, beginning with a slash.", source{&l.Path}},
+			{"absent", "HTTP statuses that mean that the entity does not exist.", statuses{&l.Absent}},
 		},
 	}
 }
@@ -182,7 +182,7 @@ func (l *HTTPLookup) fields() mapping {
 func (l *NATSLookup) fields() mapping {
 	return mapping{
 		name: "nats", required: []string{"source", "subject"},
-		entries: []entry{sourceOf(&l.Source), {"subject", "A template for the subject.", source{&l.Subject}}},
+		entries: []entry{sourceOf(&l.Source), {"subject", "Template for the subject.", source{&l.Subject}}},
 	}
 }
 
@@ -191,8 +191,8 @@ func (l *KVLookup) fields() mapping {
 		name: "kv", required: []string{"source", "bucket"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"bucket", "The bucket.", text{to: &l.Bucket, pattern: bucketPattern.String()}},
-			{"key", "A template for the key in it; without it, the entity's.", source{&l.Key}},
+			{"bucket", "Name of the bucket.", text{to: &l.Bucket, pattern: bucketPattern.String()}},
+			{"key", "Template for the key in the bucket. Default: the key of the entity.", source{&l.Key}},
 		},
 	}
 }
@@ -201,16 +201,16 @@ func (s *Step) fields() mapping {
 	return mapping{
 		name: "step", either: []string{"after", "at", "every"},
 		entries: []entry{
-			{"after", "How long after the wait began, or a beat was overdue: a duration, or an expression over event, key and since that yields one.", delay{&s.After}},
-			{"at", "An instant over event, key and since; for a schedule a time of day.", source{&s.At}},
-			{"every", "How long after the step before, times times or until somebody acknowledges.", duration{&s.Every}},
-			{"times", "How often a step with every is taken.", positiveInt{&s.Times, MaxTurns}},
-			{"until", "In the place of times: a step with every is taken until somebody acknowledges.", choice{&s.Until, untilWords}},
-			{"of", "A calendar: only its open time counts.", text{to: &s.Of, pattern: namePattern.String()}},
-			{"within", "A calendar: where it is closed, the step waits until it opens.", text{to: &s.Within, pattern: namePattern.String()}},
-			{"step", "The step's name.", text{to: &s.Name, pattern: namePattern.String()}},
-			{"severity", "How loud it is.", choice{(*string)(&s.Severity), severities}},
-			{"text", "What is said: a template over event, state, key, since, step and job.", source{&s.Text}},
+			{"after", "Time after the start of the job, or after the heartbeat was due: a duration, or an expression over event, key and since for one.", delay{&s.After}},
+			{"at", "Expression over event, key and since for a time. For a schedule, a time of day.", source{&s.At}},
+			{"every", "Interval of repetitions after the previous step; see times and until.", duration{&s.Every}},
+			{"times", "Number of repetitions of a step with every.", positiveInt{&s.Times, MaxTurns}},
+			{"until", "Alternative to times: repeat the step until the alert is acknowledged.", choice{&s.Until, untilWords}},
+			{"of", "Calendar whose open time counts.", text{to: &s.Of, pattern: namePattern.String()}},
+			{"within", "Calendar: while it is closed, the step is postponed until it opens.", text{to: &s.Within, pattern: namePattern.String()}},
+			{"step", "Name of the step.", text{to: &s.Name, pattern: namePattern.String()}},
+			{"severity", "Severity of the alert.", choice{(*string)(&s.Severity), severities}},
+			{"text", "Template for the text of the alert, over event, state, key, since, step and job.", source{&s.Text}},
 		},
 	}
 }
@@ -222,8 +222,8 @@ func (c *CatchUp) fields() mapping {
 	return mapping{
 		name: "catch_up",
 		entries: []entry{
-			{"after", "How much later than its slot a job has to be found.", duration{&c.After}},
-			{"do", "What is done with it: looked at all the same, looked at a slot later, or ended.", choice{(*string)(&c.Do), lateWords}},
+			{"after", "Delay after its slot from which a job is overdue.", duration{&c.After}},
+			{"do", "run: check the job. skip: check it at its next slot. expire: end it.", choice{(*string)(&c.Do), lateWords}},
 		},
 	}
 }
@@ -232,13 +232,13 @@ func (g *Guards) fields() mapping {
 	return mapping{
 		name: "guards",
 		entries: []entry{
-			{"timeout", "How long one look may take.", duration{&g.Timeout}},
-			{"attempts", "How many looks in a row may fail to find out before that is said.", positiveInt{&g.Attempts, maxAttempts}},
-			{"interval", "How long to wait before the second attempt; it doubles with each.", duration{&g.Interval}},
-			{"jitter", "The most that is added to an interval.", duration{&g.Jitter}},
-			{"max_checks", "How many decided looks one wait may take.", positiveInt{&g.MaxChecks, maxChecks}},
-			{"horizon", "How far ahead the next look may be.", duration{&g.Horizon}},
-			{"end", "true: a job whose attempts are spent ends.", boolean{&g.End}},
+			{"timeout", "Timeout of a check.", duration{&g.Timeout}},
+			{"attempts", "Number of consecutive failed checks before an alert is raised.", positiveInt{&g.Attempts, maxAttempts}},
+			{"interval", "Delay before the second attempt. It doubles with each attempt.", duration{&g.Interval}},
+			{"jitter", "Maximum random addition to an interval.", duration{&g.Jitter}},
+			{"max_checks", "Maximum number of completed checks of a job.", positiveInt{&g.MaxChecks, maxChecks}},
+			{"horizon", "Maximum time until the next check.", duration{&g.Horizon}},
+			{"end", "If true, a job ends after the last attempt.", boolean{&g.End}},
 		},
 	}
 }

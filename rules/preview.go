@@ -36,56 +36,56 @@ type PreviewRequest struct {
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject string          `json:"subject"` // empty for the first: the subject of the trigger
-	At      time.Time       `json:"at"`      // when the stream would store it
+	Subject string          `json:"subject" doc:"Subject of the event."` // empty for the first: the subject of the trigger
+	At      time.Time       `json:"at"`                                  // when the stream would store it
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
 // Preview is the course of the first job that the events create.
 type Preview struct {
-	Rule     string        `json:"rule"`
-	Key      string        `json:"key,omitempty"` // empty: no job is created
-	Since    time.Time     `json:"since,omitzero"`
-	Lines    []PreviewLine `json:"lines"`
-	Outcome  string        `json:"outcome,omitempty"` // empty: the job was pending at the end
-	Reason   string        `json:"reason,omitempty"`
-	EndedAt  time.Time     `json:"ended_at,omitzero"`
-	Refusals []string      `json:"refusals,omitempty"` // the reasons of dead letters
-	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
+	Rule     string        `json:"rule" doc:"Name of the rule."`
+	Key      string        `json:"key,omitempty" doc:"Key of the first job. Absent if no job is created."`
+	Since    time.Time     `json:"since,omitzero" doc:"Start of the job."`
+	Lines    []PreviewLine `json:"lines" doc:"Timeline of the job."`
+	Outcome  string        `json:"outcome,omitempty" doc:"Outcome of the job. Absent if it is pending at the end of the preview."`
+	Reason   string        `json:"reason,omitempty" doc:"Explanation of the outcome, or why the preview ended early."`
+	EndedAt  time.Time     `json:"ended_at,omitzero" doc:"End of the job."`
+	Refusals []string      `json:"refusals,omitempty" doc:"Reasons of events that would become dead letters."`
+	Unheard  []string      `json:"ignored_events,omitempty" doc:"Events on subjects that the rule does not subscribe to."`
 
-	Listens []string `json:"listens,omitempty"` // the subjects that the rule listens to, the trigger's first
+	Listens []string `json:"subjects,omitempty" doc:"Subjects that the rule subscribes to, the trigger's first."`
 
 	// Later is the delay of its steps because the rule spreads those of different keys; absent: none.
-	Later string `json:"later,omitempty"`
+	Later string `json:"spread_delay,omitempty" doc:"Delay of the steps of this key because of the rule's spread, as a duration. Absent if there is none."`
 
-	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: no source was queried, and no result was given
+	Lookup *PreviewLookup `json:"lookup,omitempty" doc:"Result of the lookup. Absent if no result was given and no source was queried."`
 
-	Zone  string        `json:"zone,omitempty"`  // of the rule's schedule; absent: none
-	Ticks []PreviewTick `json:"ticks,omitempty"` // the next ones
+	Zone  string        `json:"zone,omitempty" doc:"Time zone of the schedule."`
+	Ticks []PreviewTick `json:"ticks,omitempty" doc:"Next ticks of the schedule."`
 }
 
 // PreviewLookup is the result of the lookup at every check of a preview.
 type PreviewLookup struct {
-	Source string          `json:"source"`
-	Asked  bool            `json:"asked"` // queried for the preview; false: the result was given
-	Found  json.RawMessage `json:"found"` // null: the entity does not exist
+	Source string          `json:"source" doc:"Name of the source."`
+	Asked  bool            `json:"queried" doc:"Whether the source was queried. false if the request had the result."`
+	Found  json.RawMessage `json:"result" doc:"Result of the lookup; null if the entity does not exist."`
 }
 
 // PreviewLine is one event of a preview's timeline.
 type PreviewLine struct {
-	At           time.Time         `json:"at"`
-	Kind         PreviewKind       `json:"kind"`
-	Step         string            `json:"step,omitempty"`
-	Severity     alerts.Severity   `json:"severity,omitempty"`
-	Status       alerts.Status     `json:"status,omitempty"`
-	Text         string            `json:"text,omitempty"`
-	SkippedSteps []string          `json:"skipped_steps,omitempty"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	Next         time.Time         `json:"next,omitzero"` // the time of the next check
-	Note         string            `json:"note,omitempty"`
+	At           time.Time         `json:"at" doc:"Time of the entry."`
+	Kind         PreviewKind       `json:"kind" enum:"starts,event,check,alert,ends" doc:"starts: the job starts. event: an event changes it. check: a check without an alert. alert: an alert is raised. ends: the job ends."`
+	Step         string            `json:"step,omitempty" doc:"Name of the step."`
+	Severity     alerts.Severity   `json:"severity,omitempty" doc:"Severity of the alert."`
+	Status       alerts.Status     `json:"status,omitempty" doc:"Status of the alert."`
+	Text         string            `json:"text,omitempty" doc:"Text of the alert."`
+	SkippedSteps []string          `json:"skipped_steps,omitempty" doc:"Skipped steps that were due at the same check."`
+	Labels       map[string]string `json:"labels,omitempty" doc:"Labels of the alert."`
+	Next         time.Time         `json:"next,omitzero" doc:"Slot of the next check."`
+	Note         string            `json:"note,omitempty" doc:"Explanation."`
 
-	More int       `json:"more,omitempty"` // how often the same alert is repeated, if no user acknowledges it
-	Last time.Time `json:"last,omitzero"`  // the time of its last repetition
+	More int       `json:"more,omitempty" doc:"Number of further repetitions of the alert without an acknowledgement."`
+	Last time.Time `json:"last,omitzero" doc:"Time of the last repetition."`
 }
 
 // PreviewKind is a kind of line.
@@ -95,8 +95,8 @@ type PreviewKind string
 const (
 	Starts PreviewKind = "starts" // the job begins
 	Event  PreviewKind = "event"  // an event changes it
-	Looks  PreviewKind = "looks"  // a check without an alert
-	Says   PreviewKind = "says"   // an alert
+	Looks  PreviewKind = "check"  // a check without an alert
+	Says   PreviewKind = "alert"  // an alert
 	Ends   PreviewKind = "ends"   // the job ends
 )
 

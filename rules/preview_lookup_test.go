@@ -19,13 +19,13 @@ func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
 		outcome                   string
 		err                       string
 	}{
-		{name: "asked", lookup: `{"source":"shop","asked":true,"found":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
-		{name: "asked about nobody", key: "7", lookup: `{"source":"shop","asked":true,"found":null}`, outcome: "cleared"},
-		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
-		{name: "nobody, given", found: "null", lookup: `{"source":"shop","asked":false,"found":null}`, outcome: "cleared"},
+		{name: "asked", lookup: `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
+		{name: "asked about nobody", key: "7", lookup: `{"source":"shop","queried":true,"result":null}`, outcome: "cleared"},
+		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
+		{name: "nobody, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
 		{name: "given no object", found: "[]", err: "found: what the source found is not an object; write an object, or null"},
 		{name: "not to be asked", unasked: "you are a stranger", err: "nobody knows what shop would find (you are a stranger); say what it finds (found)"},
-		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
+		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules.Registry{Sources: sources{ordered(t)}}

@@ -14,15 +14,15 @@ const ticksShown = 5
 
 // PreviewTick is a future tick, and its result if no other event happens.
 type PreviewTick struct {
-	At    time.Time     `json:"at"`
-	Steps []PreviewStep `json:"steps,omitempty"`
-	Emits string        `json:"emits,omitempty"` // the subject of the event that it publishes
+	At    time.Time     `json:"at" doc:"Time of the tick."`
+	Steps []PreviewStep `json:"steps,omitempty" doc:"Slots of the steps, if no event happens."`
+	Emits string        `json:"emits,omitempty" doc:"Subject of the event that the tick publishes."`
 }
 
 // PreviewStep is a step, and its slot; the first one, if it is repeated.
 type PreviewStep struct {
-	Step string    `json:"step"`
-	At   time.Time `json:"at"`
+	Step string    `json:"step" doc:"Name of the step."`
+	At   time.Time `json:"at" doc:"Slot of the step; the first one if it is repeated."`
 }
 
 // previewTicks plays the ticks of a rule from the time of the first event, and the events after that. It follows the

@@ -86,7 +86,7 @@ func (s *Shape) schema(d jsonschema.Definitions) *jsonschema.Schema {
 			kind.Enum = append(kind.Enum, k)
 		}
 		d["form"] = &jsonschema.Schema{
-			Description: "What a field holds: a kind, a mapping of fields, or a list of one.",
+			Description: "Type of a field: a kind, an object with fields, or a list of one item type.",
 			AnyOf: []*jsonschema.Schema{
 				kind,
 				{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: ref}},

@@ -70,12 +70,12 @@ func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
 	})
 	type source struct {
 		Name, State, Error string
-		Asked, Failures    int
-		RoundTrips         int `json:"round_trips"`
+		Keys, Failures     int
+		Queries            int `json:"queries"`
 	}
 	var good, held source
 	n.get("/api/v1/sources/shop", &good)
-	if good.State != "up" || good.Failures != 0 || good.RoundTrips >= good.Asked {
+	if good.State != "up" || good.Failures != 0 || good.Queries >= good.Keys {
 		t.Errorf("%+v", good)
 	}
 	n.eventually("the other is left alone", func() bool {
@@ -89,7 +89,7 @@ func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
 	if a := said.Items[0]; a.Status != "undetermined" {
 		t.Errorf("%+v", a)
 	}
-	if ok, detail, _ := n.condition("sources"); ok || !strings.Contains(detail, "these can't be asked: slow;") {
+	if ok, detail, _ := n.condition("sources"); ok || !strings.Contains(detail, "failing: slow;") {
 		t.Errorf("%v %s", ok, detail)
 	}
 	if status := n.get("/readyz", nil); status != http.StatusOK {

@@ -97,7 +97,7 @@ func (w *clockWatch) step(ctx context.Context) error {
 		return err
 	}
 	if last.Over {
-		w.log.Info("the database's clock runs evenly", "steps", seen, "followed", last.Believed, "jobs_moved", moved)
+		w.log.Info("the database clock runs evenly", "steps", seen, "followed", last.Believed, "jobs_moved", moved)
 	}
 	w.ended = true
 	return nil
@@ -122,7 +122,7 @@ func stepped(s futurejobs.Step, status alerts.Status) alerts.SystemAlert {
 // condition returns the condition of the database's clock.
 func (w *clockWatch) condition() web.Condition {
 	err := w.clock.Err()
-	c := condition("clock", err, "the database's clock runs evenly", "")
+	c := condition("clock", err, "the database clock runs evenly", "")
 	open := w.shifts.Open()
 	switch {
 	case err != nil:

@@ -75,7 +75,7 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
 	n.eventually("it is said", func() bool {
-		ok, detail, status := n.condition("intake")
+		ok, detail, status := n.condition("ingest")
 		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
 	})
 	if log := n.log.String(); !strings.Contains(log, "stream ORDERS") || !strings.Contains(log, "CONSUMER.CREATE.ORDERS.*; grant it") {

@@ -53,14 +53,14 @@ func (a *handlerDirectory) List(ctx context.Context) (web.HandlerList, error) {
 		return roll, ctx.Err()
 	}
 	if err != nil {
-		roll.Unasked = err.Error()
+		roll.DiscoveryError = err.Error()
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(wanted)), a.registered, found.Names())
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		h := web.Handler{Name: name, Rules: append([]string{}, wanted[name]...), Versions: []string{}}
 		if a.isLocal(name) {
-			h.Answers = web.ByProgram
+			h.Provider = web.ProvidedByProgram
 		} else {
 			a.describeRemote(&h, found, err)
 		}
@@ -81,13 +81,13 @@ func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.D
 	is, says := found.Of(h.Name)
 	switch {
 	case says:
-		h.Answers, h.Service, h.Versions, h.Instances = web.ByService, is.Service, is.Versions, is.Instances
+		h.Provider, h.Service, h.Versions, h.Instances = web.ProvidedByService, is.Service, is.Versions, is.Instances
 	case state.Health == lookup.Up:
-		h.Answers = web.ByService
+		h.Provider = web.ProvidedByService
 	case unasked != nil:
-		h.Answers = web.ByWhoever
+		h.Provider = web.ProviderUnknown
 	default:
-		h.Answers = web.ByNobody
+		h.Provider = web.ProvidedByNone
 	}
 }
 
@@ -114,7 +114,7 @@ func (a *handlerDirectory) TryHandler(ctx context.Context, name string, of web.H
 		<-trial.Returned
 		<-a.trials
 	}()
-	tried.Rule, tried.TookMS = trial.Rule, float64(time.Since(begun).Microseconds())/1000
+	tried.Rule, tried.DurationMS = trial.Rule, float64(time.Since(begun).Microseconds())/1000
 	if trial.Err != nil {
 		tried.Error = trial.Err.Error()
 	} else {

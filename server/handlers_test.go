@@ -196,14 +196,14 @@ func answerByKey(r micro.Request) {
 
 // handlerRoll is the part of the handler list that these tests check.
 type handlerRoll struct {
-	Items   []handler
-	Unasked string
+	Items          []handler
+	DiscoveryError string `json:"discovery_error"`
 }
 
 type handler struct {
-	Name, Answers, State, Error, Service string
-	Rules, Versions                      []string
-	Instances                            int
+	Name, Provider, State, Error, Service string
+	Rules, Versions                       []string
+	Instances                             int
 }
 
 // roll reads the list of handlers, by name.
@@ -215,7 +215,7 @@ func (n *node) roll() (unasked string, by map[string]handler) {
 	for _, h := range roll.Items {
 		by[h.Name] = h
 	}
-	return roll.Unasked, by
+	return roll.DiscoveryError, by
 }
 
 // handled returns a rule with a handler.
@@ -263,12 +263,12 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 	unasked, by := n.roll()
 	by["shiping"] = func(h handler) handler { h.Error = h.Error[:min(len(h.Error), 42)]; return h }(by["shiping"])
 	want := map[string]handler{
-		"shipping": {Name: "shipping", Answers: "service", State: "up", Service: "shipping", Rules: []string{"late", "later"}, Versions: []string{"1.2.3"}, Instances: 1},
-		"unwanted": {Name: "unwanted", Answers: "service", State: "new", Service: "unwanted", Rules: []string{}, Versions: []string{"1.2.3"}, Instances: 1},
-		"counting": {Name: "counting", Answers: "program", Rules: []string{"counted"}, Versions: []string{}},
-		"idle":     {Name: "idle", Answers: "program", Rules: []string{}, Versions: []string{}},
-		"shiping":  {Name: "shiping", Answers: "nobody", State: "failing", Error: "handler/shiping can't be asked: no service", Rules: []string{"lost"}, Versions: []string{}},
-		"plain":    {Name: "plain", Answers: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers checks but not discovery
+		"shipping": {Name: "shipping", Provider: "service", State: "up", Service: "shipping", Rules: []string{"late", "later"}, Versions: []string{"1.2.3"}, Instances: 1},
+		"unwanted": {Name: "unwanted", Provider: "service", State: "new", Service: "unwanted", Rules: []string{}, Versions: []string{"1.2.3"}, Instances: 1},
+		"counting": {Name: "counting", Provider: "program", Rules: []string{"counted"}, Versions: []string{}},
+		"idle":     {Name: "idle", Provider: "program", Rules: []string{}, Versions: []string{}},
+		"shiping":  {Name: "shiping", Provider: "none", State: "failing", Error: "handler/shiping can't be asked: no service", Rules: []string{"lost"}, Versions: []string{}},
+		"plain":    {Name: "plain", Provider: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers checks but not discovery
 	}
 	if diff := cmp.Diff(want, by); diff != "" || unasked != "" {
 		t.Error(unasked, diff)
@@ -279,12 +279,12 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 func TestWhoAnswersIsNotKnown(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")})})
 	unasked, by := n.roll()
-	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Answers != "unknown" {
+	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Provider != "unknown" {
 		t.Errorf("%s; %+v", unasked, by)
 	}
 	if unasked, by := serve(t, server.Config{
 		NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")}),
-	}).roll(); unasked != "" || by["shipping"].Answers != "nobody" {
+	}).roll(); unasked != "" || by["shipping"].Provider != "none" {
 		t.Errorf("%s; %+v", unasked, by)
 	}
 }

@@ -56,21 +56,21 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 	defer cancel()
 	_, databaseErr := h.store.Now(ctx)
 	conditions := []web.Condition{
-		critical(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
+		critical(condition("database", databaseErr, "connected", "the database does not answer; the node waits for it")),
 		h.clock.condition(),
-		critical(condition("schema", h.schema.Err(), "this program works with it", "too new for this program; the node gives its shards back, replace it")),
-		condition("nats", natsErr(h.bus.Conn), "connected", "not connected; alerts wait in the database, and events in their streams"),
+		critical(condition("schema", h.schema.Err(), "supported by this program", "newer than this program supports; the node releases its shards. Upgrade the program")),
+		condition("nats", natsErr(h.bus.Conn), "connected", "not connected; alerts wait in the database, events in their streams"),
 		condition("leases", h.owner.Err(), fmt.Sprintf("%d of %d shards held", len(h.owner.Holding()), h.owner.Count()),
-			"leases cannot be kept; other nodes take over what this one held"),
-		condition("intake", h.intakeErr(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", h.book.Revision()),
-			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
+			"leases cannot be renewed; other nodes take the shards over"),
+		condition("ingest", h.intakeErr(), fmt.Sprintf("all streams of this node are read, with rules at revision %d", h.book.Revision()),
+			"a stream or the rules cannot be read; jobs that depend on it are not checked"),
 		h.streams(),
 		h.ticks(),
-		condition("sweep", h.sweepErr(), "this node is behind with nothing", "due jobs of this node are not being checked"),
+		condition("sweep", h.sweepErr(), "no due job is waiting on this node", "due jobs of this node are not checked"),
 		h.due(ctx),
 		h.readable(ctx),
 		h.fit(),
-		condition("relay", h.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
+		condition("relay", h.relay.Err(), "no alerts are waiting", "alerts cannot be published; they wait in the database"),
 		h.alertsStream(),
 		h.compare.condition(),
 	}
@@ -103,20 +103,20 @@ func critical(c web.Condition) web.Condition {
 // alertsStream returns the condition of the stream of alerts, by its fill level.
 func (h *readiness) alertsStream() web.Condition {
 	share, err := h.bus.AlertsStream.Usage()
-	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the stream of alerts cannot be looked at")
+	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the state of the alerts stream is unknown")
 	switch {
 	case err != nil || share < fillWarnAt:
 	case share < fillFullAt:
-		c.Detail += "; raise its max_bytes before it is full"
+		c.Detail += "; raise max_bytes before it is full"
 	default:
-		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
+		c.OK, c.Detail = false, "full; new alerts wait in the database. Raise max_bytes, or delete old alerts"
 	}
 	return c
 }
 
 // ticks returns the condition of the scheduler, with the rules that have failing ticks.
 func (h *readiness) ticks() web.Condition {
-	c := condition("ticks", h.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can")
+	c := condition("ticks", h.ticker.Err(), "no tick is waiting", "schedule ticks cannot be applied; they are retried")
 	if failing := h.ticker.Failing(); len(failing) > 0 {
 		const most = 5
 		c.OK = false
@@ -124,7 +124,7 @@ func (h *readiness) ticks() web.Condition {
 		if len(failing) > most {
 			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-most)
 		}
-		c.Detail += " cannot be applied; the log says why, and after a minute an alert of rule deadman. They are made up for once they can"
+		c.Detail += " cannot be applied and are retried; see the log and the alerts of rule deadman"
 	}
 	return c
 }
@@ -137,19 +137,19 @@ func (h *readiness) streams() web.Condition {
 			gone = append(gone, s.Stream)
 		}
 	}
-	c := condition("streams", h.binding.Err(), "all subjects are read where they come by",
-		"a subject of a rule cannot be read where it comes by; jobs that wait for it are not judged")
+	c := condition("streams", h.binding.Err(), "all subscribed subjects are read",
+		"a subscribed subject cannot be read; jobs that depend on it are not checked")
 	for _, s := range h.intake.Status() {
 		if s.Risk != "" {
-			c.Detail += fmt.Sprintf("; stream %s %s, and may lose events before they are read", s.Stream, s.Risk)
+			c.Detail += fmt.Sprintf("; stream %s %s, and may lose unread events", s.Stream, s.Risk)
 		}
 	}
 	if share, _ := h.bus.EventsStream.Usage(); share >= fillWarnAt {
-		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full, and then its oldest events go: raise its max_bytes", bus.EventsStream, 100*share)
+		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full; when it is full, its oldest events are deleted. Raise max_bytes", bus.EventsStream, 100*share)
 	}
 	if len(gone) > 0 {
 		c.OK = false
-		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))
+		c.Detail = fmt.Sprintf("stream %s does not exist; jobs that depend on it are not checked until another stream has its subjects", strings.Join(gone, ", "))
 	}
 	return c
 }
@@ -158,10 +158,10 @@ func (h *readiness) streams() web.Condition {
 // state of this node.
 func (h *readiness) due(ctx context.Context) web.Condition {
 	late, err := h.overdue.look(ctx)
-	c := condition("due", err, "no job of any node is overdue", "whether jobs are overdue cannot be looked at")
+	c := condition("due", err, "no overdue jobs on any node", "overdue jobs cannot be counted")
 	if slot := late.oldest(); !slot.IsZero() {
 		c.OK = false
-		c.Detail = fmt.Sprintf("%s not decided, the oldest for %s, in %s", late.count(), h.now().Sub(slot).Round(time.Second), numbered(late.shards()))
+		c.Detail = fmt.Sprintf("%s overdue, the oldest for %s, in %s", late.count(), h.now().Sub(slot).Round(time.Second), numbered(late.shards()))
 	}
 	return c
 }
@@ -169,7 +169,7 @@ func (h *readiness) due(ctx context.Context) web.Condition {
 // readable returns the condition of rule versions with due jobs, with those that a live node cannot read.
 func (h *readiness) readable(ctx context.Context) web.Condition {
 	nodes, err := h.alarms.overdue.liveNodes(ctx)
-	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
+	c := condition("rules", err, "all rules of due jobs can be read", "the state of the nodes cannot be read")
 	if unread := names(unreadableOf(claimsOf(nodes))); len(unread) > 0 {
 		const most = 5
 		c.OK = false
@@ -177,7 +177,7 @@ func (h *readiness) readable(ctx context.Context) web.Condition {
 		if len(unread) > most {
 			c.Detail += fmt.Sprintf(" and %d more", len(unread)-most)
 		}
-		c.Detail += " cannot be read; the jobs that have them wait. The log says why, and after a minute an alert of rule deadman"
+		c.Detail += " cannot be read by a node; their jobs wait. See the log and the alerts of rule deadman"
 	}
 	return c
 }
@@ -186,7 +186,7 @@ func (h *readiness) readable(ctx context.Context) web.Condition {
 func (h *readiness) fit() web.Condition {
 	c := web.Condition{Name: "fit", OK: true, Detail: "this node can hold shards"}
 	if reason := h.owner.UnfitFor(); reason != "" {
-		c.OK, c.Detail = false, "this node holds no shards while another node is fit: "+reason
+		c.OK, c.Detail = false, "unfit to hold shards; other nodes take them over: "+reason
 	}
 	return c
 }

@@ -190,13 +190,13 @@ func (h *heartbeat) condition() web.Condition {
 	c := web.Condition{Name: "heartbeat", OK: h.status.Err() == nil}
 	switch {
 	case !c.OK:
-		c.Detail = "the heartbeat over " + h.to + " does not go out; trying again"
+		c.Detail = "the heartbeat to " + h.to + " fails and is retried"
 	case !h.owner.Holds(progressShard):
-		c.Detail = "another node sends the heartbeat over " + h.to
+		c.Detail = "another node sends the heartbeat to " + h.to
 	case h.sent.IsZero():
-		c.Detail = "no heartbeat went out over " + h.to + " yet"
+		c.Detail = "no heartbeat to " + h.to + " was sent yet"
 	default:
-		c.Detail = "the last heartbeat went out over " + h.to + " at " + h.sent.UTC().Format(time.RFC3339)
+		c.Detail = "last heartbeat to " + h.to + " at " + h.sent.UTC().Format(time.RFC3339)
 	}
 	return c
 }

@@ -85,7 +85,7 @@ func (n *node) detail() (text string) {
 	for _, c := range ready.Conditions {
 		if c.Name == "heartbeat" {
 			text += c.Detail + "\n"
-			if c.OK == strings.Contains(c.Detail, "does not go out") {
+			if c.OK == strings.Contains(c.Detail, "fails and is retried") {
 				n.Errorf("%q is in order: %v", c.Detail, c.OK)
 			}
 		}
@@ -148,10 +148,10 @@ func TestHeartbeatsGoOut(t *testing.T) {
 		}
 	}
 	for _, over := range []string{"http", "nats"} {
-		if text := n.detail(); !strings.Contains(text, "went out over "+over+" at") {
+		if text := n.detail(); !strings.Contains(text, "last heartbeat to "+over+" at") {
 			t.Errorf("/readyz says %q", text)
 		}
-		if text := n.metrics(); !strings.Contains(text, `deadman_heartbeats_total{outcome="sent",to="`+over+`"}`) {
+		if text := n.metrics(); !strings.Contains(text, `deadman_heartbeats_total{outcome="sent",target="`+over+`"}`) {
 			t.Errorf("/metrics does not count those over %s", over)
 		}
 	}
@@ -167,11 +167,11 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 	n := serve(t, server.Config{HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
 	failed := func(count string) func() bool {
 		return func() bool {
-			return strings.Contains(n.metrics(), `deadman_heartbeats_total{outcome="failed",to="http"} `+count)
+			return strings.Contains(n.metrics(), `deadman_heartbeats_total{outcome="failed",target="http"} `+count)
 		}
 	}
 	n.eventually("two failed", failed("2"))
-	if text := n.detail(); !strings.Contains(text, "does not go out") {
+	if text := n.detail(); !strings.Contains(text, "fails and is retried") {
 		t.Errorf("/readyz says %q", text)
 	}
 	r.answers(func(w http.ResponseWriter, q *http.Request) { // accepts only GET

@@ -75,7 +75,7 @@ SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM genera
 		t.Errorf("said %+v", a)
 	}
 	metrics := n.call(http.MethodGet, "/metrics", "")
-	for _, want := range []string{`deadman_capped_total{what="dead_letters"} 500`, `deadman_capped_total{what="dead_letter_bodies"} 19000`} {
+	for _, want := range []string{`deadman_rows_removed_total{kind="dead_letters"} 500`, `deadman_rows_removed_total{kind="dead_letter_bodies"} 19000`} {
 		if !strings.Contains(string(metrics.body), want) {
 			t.Errorf("the metrics lack %s", want)
 		}
@@ -108,7 +108,7 @@ SELECT 0, r.id, n, now(), now() + interval '1 day' + n * interval '1ms', 'resolv
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM early`).Scan(&left); err != nil || left != 200_000 {
 		t.Errorf("%d early resolves are left, want 200,000: %v", left, err)
 	}
-	if metrics := n.call(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_capped_total{what="early_resolves"} 500`) {
+	if metrics := n.call(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_rows_removed_total{kind="early_resolves"} 500`) {
 		t.Error("the metrics do not count 500 early resolves")
 	}
 }

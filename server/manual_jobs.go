@@ -203,14 +203,14 @@ func (m *manualJobs) CancelEntity(ctx context.Context, entity, key string) (ende
 func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = m.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := m.now()
-		next := web.NextLook(m.book, rule, j, now)
+		next := web.NextCheck(m.book, rule, j, now)
 		effect, ends, err := r.CheckNow(ctx, j, now)
 		switch {
 		case err != nil:
-			saw = web.CheckResult{Next: next, Unknown: true, Reason: "could not find out: " + err.Error()}
+			saw = web.CheckResult{NextCheckAt: next, Undetermined: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
-			saw = web.CheckResult{Next: next, Reason: reasonStillPending}
+			saw = web.CheckResult{NextCheckAt: next, Reason: reasonStillPending}
 			return nil, nil
 		}
 		end := effect.Action.(futurejobs.End)
@@ -221,7 +221,7 @@ func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.Check
 		return saw, err
 	}
 	came := reasonStillPending
-	if saw.Unknown {
+	if saw.Undetermined {
 		came = "could not find out"
 	}
 	return saw, m.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)

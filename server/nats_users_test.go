@@ -37,7 +37,7 @@ func TestNATSIsNeverOpen(t *testing.T) {
 		}
 	}
 	n.as(bus.UserAdmin)
-	if text := n.metrics(); !strings.Contains(text, "\n"+`deadman_nats_refused_total{what="login"} 3`+"\n") {
+	if text := n.metrics(); !strings.Contains(text, "\n"+`deadman_nats_refused_total{kind="login"} 3`+"\n") {
 		t.Errorf("/metrics does not count who was refused: %s", text)
 	}
 	if !strings.Contains(n.log.String(), "a NATS client was refused") {
@@ -101,7 +101,7 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
 		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
 	}
-	if text := n.metrics(); strings.Contains(text, "\n"+`deadman_nats_refused_total{what="permission"} 0`+"\n") {
+	if text := n.metrics(); strings.Contains(text, "\n"+`deadman_nats_refused_total{kind="permission"} 0`+"\n") {
 		t.Error("/metrics does not count what was not permitted")
 	}
 	if c := strings.Count(n.log.String(), "what its user may not do"); c == 0 || c > 5 {

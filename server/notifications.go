@@ -81,15 +81,15 @@ func (p *notifications) channels() web.Channels {
 
 // conditions returns the condition of notifications, if any.
 func (p *notifications) conditions(ctx context.Context) []web.Condition {
-	const broken = "alerts are decided and people are not told; messages wait in the database"
+	const broken = "notifications cannot be sent; they wait in the database"
 	if p.notifier == nil || p.notifier.HasNoChannels() {
 		on, err := p.store.Notifying(ctx)
 		if err != nil || !on || !p.holds() {
 			return nil // the database has a condition of its own
 		}
-		return []web.Condition{condition("notify", errNoChannels, "", broken)}
+		return []web.Condition{condition("notifications", errNoChannels, "", broken)}
 	}
-	c := condition("notify", p.notifier.Err(), "nothing held up", broken)
+	c := condition("notifications", p.notifier.Err(), "no notifications are waiting", broken)
 	if states, err := p.notifier.Channels(ctx); err == nil && c.OK {
 		var failing []string
 		for _, c := range states {
@@ -98,7 +98,7 @@ func (p *notifications) conditions(ctx context.Context) []web.Condition {
 			}
 		}
 		if len(failing) > 0 {
-			c.OK, c.Detail = false, "these channels take no messages: "+strings.Join(failing, ", ")+"; trying again"
+			c.OK, c.Detail = false, "failing channels: "+strings.Join(failing, ", ")+"; notifications are retried"
 		}
 	}
 	return []web.Condition{c}

@@ -117,7 +117,7 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 				}
 			}
 			n.get("/readyz", &ready)
-			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.OK || last.Name != "notify" || !strings.Contains(last.Detail, "hook") {
+			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.OK || last.Name != "notifications" || !strings.Contains(last.Detail, "hook") {
 				t.Errorf("%+v", ready)
 			}
 			n.stop() // the next node sends the pending notifications
@@ -168,7 +168,7 @@ func TestNobodyToTellIsSaid(t *testing.T) {
 		var ready struct {
 			Conditions []struct{ Name, Detail string }
 		}
-		return n.get("/readyz?all", &ready) == http.StatusServiceUnavailable && strings.Contains(ready.Conditions[len(ready.Conditions)-1].Detail, "people are not told")
+		return n.get("/readyz?all", &ready) == http.StatusServiceUnavailable && strings.Contains(ready.Conditions[len(ready.Conditions)-1].Detail, "notifications cannot be sent")
 	})
 	n.stop()
 	if err := <-n.ended; err != nil {

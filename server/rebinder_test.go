@@ -53,11 +53,11 @@ func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
 			return ok == fine && strings.Contains(detail, says) && (status == http.StatusOK) == fine
 		})
 	}
-	is(true, "all subjects are read")
+	is(true, "all subscribed subjects are read")
 
 	do(js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"elsewhere"}}))
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: orders, Retention: jetstream.WorkQueuePolicy}))
-	is(false, "a subject of a rule cannot be read where it comes by")
+	is(false, "a subscribed subject cannot be read")
 	if !strings.Contains(n.log.String(), "workqueue retention") {
 		t.Error("the log does not say why")
 	}
@@ -66,7 +66,7 @@ func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
 
 	do(nil, js.DeleteStream(t.Context(), "WORK"))
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AGAIN", Subjects: orders}))
-	is(true, "all subjects are read")
+	is(true, "all subscribed subjects are read")
 	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"x"}`)
 	var said list
 	n.eventually("an alert", func() bool {

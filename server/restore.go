@@ -366,14 +366,14 @@ func (c *comparison) takePublished() []alerts.Alert {
 func (c *comparison) condition() web.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := condition("restore", c.failed, "the database knows the alerts of the alert stream", "the alert stream cannot be compared with the database")
+	out := condition("restore", c.failed, "database and alerts stream agree", "the alerts stream cannot be compared with the database")
 	switch r := c.restore; {
 	case r != nil:
 		out.OK = false
-		out.Detail = fmt.Sprintf("the database went back to its state of %s, and did not know %d alerts of the alert stream; open ones are dealt with once the streams are read again",
+		out.Detail = fmt.Sprintf("the database was restored to its state of %s and lacks %d alerts of the alerts stream; open ones are resolved when the streams are read again",
 			r.Since.UTC().Format(time.RFC3339), r.Lost)
 	case !c.compared && c.failed == nil:
-		out.OK, out.Detail = false, "the alert stream is being compared with the database for the first time since the node started"
+		out.OK, out.Detail = false, "the alerts stream is being compared with the database after the start of the node"
 	}
 	return out
 }

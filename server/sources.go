@@ -87,9 +87,9 @@ func (s sourceSet) condition() []web.Condition {
 			failing = append(failing, state.Name)
 		}
 	}
-	detail := "all of them work, as far as they were asked"
+	detail := "no source is failing"
 	if len(failing) > 0 {
-		detail = "these can't be asked: " + strings.Join(failing, ", ") + "; jobs that ask them are looked at again and again"
+		detail = "failing: " + strings.Join(failing, ", ") + "; checks that query them are retried"
 	}
 	return []web.Condition{{Name: "sources", OK: len(failing) == 0, Detail: detail}}
 }

@@ -32,13 +32,13 @@ type streamStatus struct {
 func (s streamStatus) toAPI(now time.Time) web.Stream {
 	out := web.Stream{
 		Name: s.name, ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
-		ReadThrough: s.cursor.ReadThrough, HeardSince: s.cursor.ReceivingSince, Created: s.cursor.Created, Behind: s.behind(),
+		ReadUntil: s.cursor.ReadThrough, GapFreeSince: s.cursor.ReceivingSince, Created: s.cursor.Created, LagMessages: s.behind(),
 	}
 	if s.end != nil {
 		out.EndSeq, out.EndAt = s.end.LastSeq, s.end.LastAt
 	}
 	if s.progress.Still {
-		out.BlindSince, out.LateJobs = s.progress.Through, s.progress.Late
+		out.StalledSince, out.OverdueJobs = s.progress.Through, s.progress.Late
 	}
 	through := s.readThrough(now)
 	lag := max(now.Sub(through), 0)
@@ -87,9 +87,9 @@ func (s streamStatus) readThrough(now time.Time) time.Time {
 func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	switch {
 	case s.gone || s.tap != nil && errors.Is(s.tap.Err, events.ErrGone):
-		return web.StreamGone, "the stream is not there; jobs that wait for it are not judged until its subjects are read from another"
+		return web.StreamMissing, "the stream is not there; jobs that wait for it are not judged until its subjects are read from another"
 	case s.readBy == "":
-		return web.StreamUnread, "no live node is to read it; within a lease another takes over, if one is left"
+		return web.StreamUnassigned, "no live node is to read it; within a lease another takes over, if one is left"
 	case s.tap != nil && s.tap.Err != nil:
 		return web.StreamFailing, "it cannot be read at the moment and is tried again; the log of " + s.readBy + " says why"
 	case s.progress.Still:
@@ -97,5 +97,5 @@ func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	case lag > maxStreamLag:
 		return web.StreamBehind, "more is in the stream than was taken in yet; jobs that wait for it are judged as far as it is read"
 	}
-	return web.StreamRead, ""
+	return web.StreamUpToDate, ""
 }

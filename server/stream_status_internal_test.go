@@ -24,12 +24,12 @@ func TestStandingOfAStream(t *testing.T) {
 		behind int // -1: unknown
 		lag    time.Duration
 	}{
-		{"read to its end", streamStatus{cursor: cursor, readBy: "a", end: end(100)}, web.StreamRead, 0, 0},
-		{"read elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamRead, 30, 2 * time.Second},
+		{"read to its end", streamStatus{cursor: cursor, readBy: "a", end: end(100)}, web.StreamUpToDate, 0, 0},
+		{"read elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamUpToDate, 30, 2 * time.Second},
 		{
 			"read here, what follows is for nobody",
 			streamStatus{cursor: cursor, readBy: "a", end: end(130), tap: &events.Status{CaughtUp: at(time.Second)}},
-			web.StreamRead, 0, time.Second,
+			web.StreamUpToDate, 0, time.Second,
 		},
 		{
 			"a backlog",
@@ -44,18 +44,18 @@ func TestStandingOfAStream(t *testing.T) {
 			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, Late: 7}},
 			web.StreamFailing, 1, 2 * time.Minute,
 		},
-		{"nobody reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnread, 0, 0},
-		{"it is gone", streamStatus{cursor: cursor, readBy: "a", gone: true}, web.StreamGone, -1, 3 * time.Minute},
+		{"nobody reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnassigned, 0, 0},
+		{"it is gone", streamStatus{cursor: cursor, readBy: "a", gone: true}, web.StreamMissing, -1, 3 * time.Minute},
 	} {
 		got, behind := c.s.toAPI(now), -1
-		if got.Behind != nil {
-			behind = int(*got.Behind)
+		if got.LagMessages != nil {
+			behind = int(*got.LagMessages)
 		}
-		if got.State != c.state || behind != c.behind || got.Lag == nil || *got.Lag != c.lag.Seconds() || (got.Problem == "") != (c.state == web.StreamRead) {
+		if got.State != c.state || behind != c.behind || got.Lag == nil || *got.Lag != c.lag.Seconds() || (got.Problem == "") != (c.state == web.StreamUpToDate) {
 			t.Errorf("%s: %s, %d behind, lag %v: %q", c.name, got.State, behind, got.Lag, got.Problem)
 		}
-		if got.LateJobs != c.s.progress.Late || got.BlindSince.IsZero() == c.s.progress.Still {
-			t.Errorf("%s: blind since %v, %d late jobs", c.name, got.BlindSince, got.LateJobs)
+		if got.OverdueJobs != c.s.progress.Late || got.StalledSince.IsZero() == c.s.progress.Still {
+			t.Errorf("%s: blind since %v, %d late jobs", c.name, got.StalledSince, got.OverdueJobs)
 		}
 	}
 	if never := (streamStatus{readBy: "a"}).toAPI(now); never.Lag != nil || never.State != web.StreamBehind {

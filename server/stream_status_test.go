@@ -52,15 +52,15 @@ func TestStreamsAreShown(t *testing.T) {
 		var s web.Stream
 		n.eventually("all orders are read", func() bool {
 			s = n.streams()["ORDERS"]
-			return s.Created == orders && s.State == web.StreamRead && !s.ReadThrough.IsZero()
+			return s.Created == orders && s.State == web.StreamUpToDate && !s.ReadUntil.IsZero()
 		})
 		if len(n.streams()) != 1 {
 			t.Errorf("there are %v; no rule names the other", n.streams())
 		}
-		if s.Behind == nil || *s.Behind != 0 || s.Lag == nil || *s.Lag != 0 || s.LastSeq != orders || s.EndSeq != orders || !s.LastAt.Equal(s.EndAt) {
+		if s.LagMessages == nil || *s.LagMessages != 0 || s.Lag == nil || *s.Lag != 0 || s.LastSeq != orders || s.EndSeq != orders || !s.LastAt.Equal(s.EndAt) {
 			t.Errorf("how far it is read: %+v", s)
 		}
-		if time.Since(s.LastAt) > time.Minute || s.ReadBy == "" || s.Problem != "" || !s.BlindSince.IsZero() {
+		if time.Since(s.LastAt) > time.Minute || s.ReadBy == "" || s.Problem != "" || !s.StalledSince.IsZero() {
 			t.Errorf("how it does: %+v", s)
 		}
 		if !slices.Equal(s.Rules, []string{"order-unshipped"}) || s.RuleCount != 1 || s.Subjects < 2 {
@@ -81,11 +81,11 @@ func TestStreamsAreShown(t *testing.T) {
 	do(nil, err)
 	defer db.Close(context.Background())
 	for _, n := range nodes {
-		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamGone && s.Problem != "" })
+		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamMissing && s.Problem != "" })
 		n.eventually("it is said that jobs are late", func() bool {
 			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('ingest/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
 			s := n.streams()["ORDERS"]
-			return s.LateJobs == 7 && !s.BlindSince.IsZero()
+			return s.OverdueJobs == 7 && !s.StalledSince.IsZero()
 		})
 	}
 }

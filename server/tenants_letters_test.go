@@ -138,7 +138,7 @@ func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
 			return false
 		})
 		retried := w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
-		if !strings.Contains(string(retried.body), `"taken_in":0`) {
+		if !strings.Contains(string(retried.body), `"processed":0`) {
 			t.Errorf("a retry without room: %s", retried.body)
 		}
 		w.quota(`{}`)

@@ -163,7 +163,7 @@ func (w *spread) rulesAreCounted(t *testing.T) {
 	}
 	w.onEach("5 rules are counted", func(n *tenants) bool {
 		use := n.usage("acme-", "rules", n.acme)
-		return use.Most == 5 && use.Used == 5
+		return use.Limit == 5 && use.Used == 5
 	})
 	for i := range 15 {
 		w.call(http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
@@ -197,7 +197,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 	w.nodes[1].quota(fmt.Sprintf(`{"jobs": %d}`, most))
 	w.onEach("the limit of another node holds", func(n *tenants) bool {
 		use := n.usage("acme-", "jobs", n.acme)
-		return use.Most == most && use.Used == before
+		return use.Limit == most && use.Used == before
 	})
 	answers := w.over(90, func(n *tenants, i int) reply { return n.hold(fmt.Sprintf("n%d", i)) })
 	begun, refused := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity)
@@ -235,7 +235,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 func (w *spread) eventsAreCounted(t *testing.T) {
 	const most = 4
 	w.quota(fmt.Sprintf(`{"events": %d}`, most))
-	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Most == most })
+	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Limit == most })
 	began := time.Now()
 	answers := w.over(120, func(n *tenants, _ int) reply {
 		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...)
@@ -309,7 +309,7 @@ func (w *spread) limited(limit, name string, room int64) {
 		return n.usage("acme-", limit, n.acme).Used == used
 	})
 	w.quota(fmt.Sprintf(`{%q: %d}`, limit, used+room))
-	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", limit, n.acme).Most == used+room })
+	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", limit, n.acme).Limit == used+room })
 	before := w.usage("acme-", limit, w.acme).Refused
 	published, withheld := w.flood(name, 90, strings.Repeat("x", 2000))
 	w.Logf("%s: %d published, %d withheld", limit, published, withheld)

@@ -176,7 +176,7 @@ func (w *tenants) outerLimitsAreNotTold(t *testing.T) {
 	w.eventually("the operator sees what was refused", func() bool {
 		return w.usage("ac", "jobs", w.admin).Refused > 0 && w.usage("ac", "events", w.admin).Refused > 0
 	})
-	if use := w.usage("ac", "jobs", w.admin); use.Most != 2 {
+	if use := w.usage("ac", "jobs", w.admin); use.Limit != 2 {
 		t.Errorf("the operator sees %+v", use)
 	}
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/ac*", "", w.admin...)

@@ -89,9 +89,9 @@ func (w *tenants) quota(limits string) {
 
 // usage is the use of a limit of a prefix.
 type usage struct {
-	Name                string
-	Most, Used, Refused int64
-	Default             bool
+	Name                 string
+	Limit, Used, Refused int64
+	Default              bool
 }
 
 func (w *tenants) usage(prefix, limit string, as []string) usage {
@@ -161,7 +161,7 @@ func (w *tenants) rulesAreCounted(t *testing.T) {
 	w.put(http.StatusOK, "", strings.Replace(text(saved[0]), "100h", "101h", 1), w.acme...)
 	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith-late", "zenith-more"), w.zenith...)
 	w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "acme-operators", 1), w.admin...) // it counts but is not refused
-	if got := w.usage("acme-", "rules", w.admin); got.Most != 4 {
+	if got := w.usage("acme-", "rules", w.admin); got.Limit != 4 {
 		t.Errorf("rules: %+v", got)
 	}
 	for _, i := range saved {
@@ -496,7 +496,7 @@ func (w *tenants) bytesAreCounted(t *testing.T) {
 		t.Errorf("%d alerts of acme are published and %d withheld, want some of both", published, withheld)
 	}
 	use := w.usage("acme-", "alert_bytes", w.admin)
-	if share := int64(4<<20) / 10; use.Most != share || use.Used > share+share/10 || !use.Default {
+	if share := int64(4<<20) / 10; use.Limit != share || use.Used > share+share/10 || !use.Default {
 		t.Errorf("acme takes %+v, want at most a tenth of the stream", use)
 	}
 	if filled := w.state(bus.AlertsStream, "").Bytes; filled > 1<<20 {
@@ -574,11 +574,11 @@ func (w *tenants) quotasAreSet(t *testing.T) {
 		}
 	}
 	w.quota(`{"rules": 7, "alert_bytes": 5}`)
-	if use := w.usage("acme-", "rules", w.acme); use.Most != 7 || use.Default {
+	if use := w.usage("acme-", "rules", w.acme); use.Limit != 7 || use.Default {
 		t.Errorf("%+v", use)
 	}
 	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)
-	if use := w.usage("acme-", "rules", w.acme); use.Most != 200 || !use.Default {
+	if use := w.usage("acme-", "rules", w.acme); use.Limit != 200 || !use.Default {
 		t.Errorf("after its deletion, while acme's token lives: %+v", use)
 	}
 	w.want(http.StatusNotFound, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)

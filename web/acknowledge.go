@@ -22,11 +22,11 @@ type AlertAcks interface {
 
 // Acknowledged is the acknowledgement of an alert's job, as the API returns it.
 type Acknowledged struct {
-	Alert alerts.ID `json:"alert" doc:"Which alert was acknowledged."`
-	By    string    `json:"by" example:"ada"`
-	At    time.Time `json:"at"`
-	Until time.Time `json:"until,omitzero" doc:"When steps speak again; absent: it is for good."`
-	Note  string    `json:"note,omitempty"`
+	Alert alerts.ID `json:"alert" doc:"ID of the acknowledged alert."`
+	By    string    `json:"by" doc:"Actor who acknowledged." example:"ada"`
+	At    time.Time `json:"at" doc:"Time of the acknowledgement."`
+	Until time.Time `json:"until,omitzero" doc:"End of the acknowledgement. Absent if it does not end."`
+	Note  string    `json:"note,omitempty" doc:"Note of the actor."`
 }
 
 // AcknowledgedAs returns an acknowledgement for the API; nil if a is nil or expired at now.
@@ -43,9 +43,9 @@ func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
 
 // AckRequest is the body of an acknowledgement. Without a time it has no end.
 type AckRequest struct {
-	Until time.Time `json:"until,omitzero" doc:"When steps speak again; this, for, or neither: for good." example:"2026-01-31T15:04:05Z"`
-	For   string    `json:"for,omitempty" doc:"A span from now; this, until, or neither." example:"2h"`
-	Note  string    `json:"note,omitempty" doc:"For those who wonder; up to 500 bytes." example:"I am on it"`
+	Until time.Time `json:"until,omitzero" doc:"End of the acknowledgement. Alternative to for. Without either, the acknowledgement does not end." example:"2026-01-31T15:04:05Z"`
+	For   string    `json:"for,omitempty" doc:"Duration of the acknowledgement from now, such as 2h. Alternative to until." example:"2h"`
+	Note  string    `json:"note,omitempty" doc:"Note, shown with the acknowledgement; up to 500 bytes." example:"I am on it"`
 }
 
 // ackMost is the longest that an acknowledgement with an end lasts.
@@ -57,7 +57,7 @@ const ackNote = 500
 // Ack converts the request to an acknowledgement at now. The error is for the client.
 func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	if len(w.Note) > ackNote {
-		return a, refused("body.note", "it has %d bytes, the most is %d", len(w.Note), ackNote)
+		return a, refused("body.note", "it has %d bytes; the maximum is %d", len(w.Note), ackNote)
 	}
 	until, err := untilOf(w.Until, w.For, now)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	}
 	a = futurejobs.Ack{Until: until.UTC().Truncate(time.Microsecond), Note: w.Note}
 	if !a.Until.After(now) || a.Until.Sub(now) > ackMost {
-		return a, refused("body.until", "%s is not within a year from now; to acknowledge for good, leave until and for out", a.Until.Format(time.RFC3339))
+		return a, refused("body.until", "%s is not within a year from now; omit until and for to acknowledge without an end", a.Until.Format(time.RFC3339))
 	}
 	return a, nil
 }
@@ -86,12 +86,12 @@ func (a *acknowledgeAPI) register(all *operations) {
 		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: reachBody, Status: http.StatusOK,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}
-	o.ID, o.Method, o.Does, o.Once = "acknowledge-alert", "POST", "keeps further steps of the alert's job unsaid, for a while or for good", true
-	o.Says = "What resolves the job ends it all the same, and that is said. When the time is over, the highest step that is due speaks. " +
-		"Only an alert of a job that goes on can be acknowledged. Doing it again changes until when."
+	o.ID, o.Method, o.Summary, o.Once = "acknowledge-alert", "POST", "acknowledge an alert", true
+	o.Description = "Suppresses further steps of the alert's job until the acknowledgement ends. Then the highest step that came due is raised. " +
+		"Events still resolve the job. Only alerts of pending jobs can be acknowledged. A repeated call replaces the acknowledgement."
 	register(all, o, withBody(a.acknowledge))
-	o.ID, o.Method, o.Does, o.Once = "unacknowledge-alert", "DELETE", "takes an acknowledgement back", false
-	o.Says = "The highest step that came due meanwhile speaks. That nothing was acknowledged is no error."
+	o.ID, o.Method, o.Summary, o.Once = "unacknowledge-alert", "DELETE", "remove an acknowledgement", false
+	o.Description = "The highest step that came due in the meantime is raised. Without an acknowledgement, the call has no effect."
 	register(all, o, withBody(a.unacknowledge))
 }
 

@@ -18,7 +18,7 @@ func TestAcknowledging(t *testing.T) {
 	a := s.alert("1", "1 is late", 3*time.Hour)
 	path := "/api/v1/alerts/" + a.ID.String()
 	if got := get[web.Alert](t, s.Server, path); got.Acknowledged != nil {
-		t.Fatalf("acknowledged by nobody: %+v", got.Acknowledged)
+		t.Fatalf("without an actor: %+v", got.Acknowledged)
 	}
 
 	j := jobOf(t, do(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
@@ -53,7 +53,7 @@ func TestAcknowledging(t *testing.T) {
 
 	for body, part := range map[string]string{
 		`{"for": "2d", "until": "2999-01-01T00:00:00Z"}`: "one of them", `{"for": "soon"}`: "90s", `{"for": "-1h"}`: "-1h",
-		`{"until": "2020-01-01T00:00:00Z"}`: "within a year", `{"until": "2999-01-01T00:00:00Z"}`: "for good",
+		`{"until": "2020-01-01T00:00:00Z"}`: "within a year", `{"until": "2999-01-01T00:00:00Z"}`: "without an end",
 	} {
 		isProblem(t, do(t, s.Server, "POST", path+"/ack", body), 422, web.Invalid, part)
 	}

@@ -15,19 +15,56 @@ import (
 
 // Alert is an alert as the API returns it: the record of the stream, with its state of publication.
 type Alert struct {
-	SchemaVersion int `json:"schema_version"`
+	SchemaVersion int `json:"schema_version" doc:"Version of the alert document format."`
 	AlertFields
-	Published  bool       `json:"published" doc:"It is in the stream."`
-	Withheld   bool       `json:"withheld,omitempty" doc:"It is not in the stream, since a quota had no room for it."`
-	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
+	Published  bool       `json:"published" doc:"Whether the alert is in the alerts stream."`
+	Withheld   bool       `json:"withheld,omitempty" doc:"Whether the alert was not published because a quota was used up."`
+	Deliveries []Delivery `json:"deliveries,omitempty" doc:"State of the notification on each channel. Returned for single alerts only."`
 
-	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that holds; of a single alert, and in a list of open ones."`
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement of the alert's job. Returned for single alerts and in lists of open alerts."`
 
-	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"In a list: event and state are left out, because the alert has more than 16 KiB; GET /alerts/{id} has them."`
+	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Whether event and state are left out of this list because the alert exceeds 16 KiB. GET /alerts/{id} returns them."`
 }
 
 // AlertFields has the fields of an alerts.Alert without its MarshalJSON, so that Alert can add fields.
 type AlertFields alerts.Alert
+
+// alertFieldDocs describes the fields of alert documents, whose package knows nothing of the API.
+var alertFieldDocs = map[string]string{
+	"id":            "ID of the alert, ordered by time.",
+	"rule":          "Name of the rule. deadman for system alerts.",
+	"rule_version":  "Version of the rule.",
+	"entity":        "Entity type.",
+	"key":           "Key of the entity.",
+	"decided_at":    "Time at which the alert was raised.",
+	"since":         "Start of the job.",
+	"slot":          "Slot of the check that raised the alert.",
+	"check_count":   "Number of completed checks of the job.",
+	"status":        "firing, resolved, undetermined (a check cannot get an answer), gave_up (a guard ended the job) or expired (the job was overdue for too long).",
+	"severity":      "info, warning, error or critical.",
+	"step":          "Name of the step.",
+	"step_index":    "Number of the step, starting with 0.",
+	"skipped_steps": "Skipped steps that were due at the same check.",
+	"text":          "Text of the alert.",
+	"labels":        "Labels of the alert.",
+	"event":         "Body of the trigger event.",
+	"state":         "State of the job: the trigger event with later updates and lookup results merged in.",
+	"closes":        "IDs of the alerts that this alert resolves.",
+	"source":        "Outages: source or handler that does not answer.",
+	"count":         "Number of affected jobs, events or checks.",
+	"url":           "Link to the alert on the node's pages.",
+}
+
+// describeAlerts adds the descriptions of alert documents to their schemas.
+func describeAlerts(schemas huma.Registry) {
+	for _, name := range []string{"Alert", "Draft"} {
+		for field, s := range schemas.Map()[name].Properties {
+			if s.Description == "" {
+				s.Description = alertFieldDocs[field]
+			}
+		}
+	}
+}
 
 // alertAPI has the operations that show alerts.
 type alertAPI struct {
@@ -40,40 +77,40 @@ type alertAPI struct {
 	now    func() time.Time
 }
 
-func (a *alertAPI) said(s futurejobs.ListedAlert) Alert {
+func (a *alertAPI) convert(s futurejobs.ListedAlert) Alert {
 	return Alert{
 		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.now()),
 		BodiesOmitted: s.Omitted,
 	}
 }
 
-// Said returns the alert without the fields of the API.
-func (a Alert) Said() alerts.Alert { return alerts.Alert(a.AlertFields) }
+// Record returns the alert without the fields of the API.
+func (a Alert) Record() alerts.Alert { return alerts.Alert(a.AlertFields) }
 
 // alertListIn has the filters of an alert list, and the backlog of a stream.
 type alertListIn struct {
 	ListFilter
-	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"What kind of news."`
-	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"How much it matters."`
-	Open     bool      `query:"open" doc:"What goes on: the newest alert of each pending job about which something was said, acknowledged or not, and of each outage."`
-	After    time.Time `query:"decided_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
-	Before   time.Time `query:"decided_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
-	Backlog  int       `query:"backlog" minimum:"0" maximum:"500" doc:"Of a stream only: how many of the newest alerts come first."`
+	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"Filter by status."`
+	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"Filter by severity."`
+	Open     bool      `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, and of each ongoing outage."`
+	After    time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
+	Before   time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
+	Backlog  int       `query:"backlog" minimum:"0" maximum:"500" doc:"Streams only: number of past alerts to send first, newest ones."`
 	Paging
 }
 
 func (a *alertAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-alerts", Tag: tagAlerts, Method: "GET", Path: "/alerts", Does: "lists alerts, newest first; follows them with Accept: text/event-stream",
-		Says: "As a stream of server-sent events, each alert is an event of the kind alert with the alert's id. " +
-			"Of the parameters, a stream takes backlog and no other.",
+		ID: "list-alerts", Tag: tagAlerts, Method: "GET", Path: "/alerts", Summary: "list alerts, newest first, or stream them as server-sent events",
+		Description: "With Accept: text/event-stream, the response is a stream. Each alert is an event of type alert, with the alert ID as its ID. A " +
+			"stream accepts the parameter backlog only.",
 		Scope: access.Read, Reach: reachFiltered, Middlewares: huma.Middlewares{a.stream.streamed},
 		Responses: map[string]*huma.Response{"200": {Description: "A page of alerts, or a stream of them", Content: map[string]*huma.MediaType{
 			jsonType: {}, streamType: {Schema: &huma.Schema{Type: huma.TypeString}},
 		}}},
 	}, a.list)
 	register(all, operation{
-		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Does: "shows an alert",
+		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Summary: "get an alert",
 		Scope: access.Read, Reach: reachBody, Errors: []int{http.StatusNotFound},
 	}, withBody(a.get))
 }
@@ -86,7 +123,7 @@ type alertListOut struct {
 
 func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, error) {
 	if in.Backlog != 0 {
-		return nil, refused("query.backlog", "it is of a stream; send Accept: text/event-stream, or ask for a page with limit")
+		return nil, refused("query.backlog", "it applies to streams only; send Accept: text/event-stream, or use limit for a page")
 	}
 	f := in.page(in.filter())
 	f.Open, f.Status, f.Severity = in.Open, alerts.Status(in.Status), alerts.Severity(in.Severity)
@@ -100,12 +137,12 @@ func (a *alertAPI) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert]
 	if err != nil {
 		return Page[Alert]{}, err
 	}
-	return pageOf(p, a.said), nil
+	return pageOf(p, a.convert), nil
 }
 
 // AlertPath identifies an alert by its path.
 type AlertPath struct {
-	ID alerts.ID `path:"id" format:"uuid" doc:"The alert's id." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
+	ID alerts.ID `path:"id" format:"uuid" doc:"Alert ID." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
 }
 
 func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
@@ -116,7 +153,7 @@ func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
 	if err != nil {
 		return Alert{}, err
 	}
-	out := a.said(s)
+	out := a.convert(s)
 	if out.Deliveries, err = a.deliveries(ctx, s.Alert); err != nil {
 		return Alert{}, err
 	}
@@ -131,7 +168,7 @@ func (a *alertAPI) deliveries(ctx context.Context, said alerts.Alert) ([]Deliver
 	found, err := a.mutes.Deliveries(ctx, said)
 	var out []Delivery
 	for _, d := range found {
-		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Tries: d.Tries, Error: d.Error, Mute: d.Mute})
+		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Attempts: d.Tries, Error: d.Error, Mute: d.Mute})
 	}
 	return out, err
 }

@@ -28,7 +28,7 @@ func TestOpenAlerts(t *testing.T) {
 	}
 	got := open("")
 	first, second := got["1 is still late"], got["2 is late"]
-	if len(got) != 2 || first.Acknowledged == nil || first.Acknowledged.Alert != known.ID || second.ID != second.Said().ID || second.Acknowledged != nil {
+	if len(got) != 2 || first.Acknowledged == nil || first.Acknowledged.Alert != known.ID || second.ID != second.Record().ID || second.Acknowledged != nil {
 		t.Errorf("open: %+v", got)
 	}
 	if got := open("&key=2&rule=order-unshipped&entity=order"); len(got) != 1 || got["2 is late"].Key != "2" {

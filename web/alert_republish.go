@@ -21,14 +21,14 @@ type AlertRepublisher interface {
 
 // RepublishRequest selects the alerts to republish.
 type RepublishRequest struct {
-	Since  time.Time `json:"since" doc:"Those decided then or later." example:"2026-01-31T15:04:05Z"`
-	Rule   string    `json:"rule,omitempty" maxLength:"63" doc:"Of this rule only." example:"order-unshipped"`
-	DryRun bool      `json:"dry_run,omitempty" doc:"Count them, and do nothing."`
+	Since  time.Time `json:"since" doc:"Republish alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
+	Rule   string    `json:"rule,omitempty" maxLength:"63" doc:"Republish alerts of this rule only." example:"order-unshipped"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"Count the alerts without publishing them."`
 }
 
-// Republished is the number of republished alerts.
-type Republished struct {
-	Alerts int64 `json:"alerts"`
+// RepublishResult is the number of republished alerts.
+type RepublishResult struct {
+	Alerts int64 `json:"alerts" doc:"Number of alerts to be republished."`
 }
 
 // republishAPI has the operation that publishes alerts again.
@@ -38,16 +38,16 @@ type republishAPI struct {
 
 func (a *republishAPI) register(all *operations) {
 	register(all, operation{
-		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Does: "publishes alerts again, after their stream was lost",
-		Says: "Alerts of a job come in the order of their decisions, and before alerts that are decided after the call. " +
-			"What the stream still has is not published twice. What was purged from it is published again.",
+		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Summary: "republish alerts after the loss of their stream",
+		Description: "Alerts of a job are published in the order in which they were raised, and before newer alerts. Alerts that the stream still " +
+			"contains are not duplicated. Alerts that were purged from the stream are published again.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.republish))
 }
 
-func (a *republishAPI) republish(ctx context.Context, in *struct{ Body RepublishRequest }) (out Republished, err error) {
+func (a *republishAPI) republish(ctx context.Context, in *struct{ Body RepublishRequest }) (out RepublishResult, err error) {
 	if in.Body.Since.IsZero() {
-		return out, refused("body.since", "it is no instant; write one, such as 2026-01-31T15:04:05Z")
+		return out, refused("body.since", "it is not a time; write one, such as 2026-01-31T15:04:05Z")
 	}
 	f := futurejobs.Filter{Rule: in.Body.Rule, After: in.Body.Since.UTC()}
 	if in.Body.DryRun {

@@ -28,8 +28,8 @@ func TestAlertsAreRepublished(t *testing.T) {
 		{`{"since": "` + since + `"}`, 0, false}, // it is unpublished
 	} {
 		answer := do(t, s.Server, "POST", "/api/v1/alerts/republish", c.body)
-		var got web.Republished
-		if err := json.Unmarshal([]byte(answer.body), &got); answer.StatusCode != 200 || err != nil || got != (web.Republished{Alerts: c.want}) {
+		var got web.RepublishResult
+		if err := json.Unmarshal([]byte(answer.body), &got); answer.StatusCode != 200 || err != nil || got != (web.RepublishResult{Alerts: c.want}) {
 			t.Errorf("%s: %d %s", c.body, answer.StatusCode, answer.body)
 		}
 		_, err := s.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 1, nil) // as the relay does
@@ -38,6 +38,6 @@ func TestAlertsAreRepublished(t *testing.T) {
 			t.Errorf("%s: published is %v", c.body, !c.published)
 		}
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "`+since+`", "rule": "nobody"}`), 404, web.NotFound, "nobody")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "`+since+`", "rule": "absent"}`), 404, web.NotFound, "absent")
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "0001-01-01T00:00:00Z"}`), 422, web.Invalid, "since")
 }

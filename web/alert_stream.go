@@ -53,7 +53,7 @@ func (a *alertStreamAPI) streamed(ctx huma.Context, next func(huma.Context)) {
 func readBacklog(query url.Values) (int, error) {
 	for name := range query {
 		if name != "backlog" {
-			return 0, refused("query."+name, "a stream of alerts takes backlog alone")
+			return 0, refused("query."+name, "a stream of alerts accepts backlog only")
 		}
 	}
 	given := query.Get("backlog")
@@ -62,7 +62,7 @@ func readBacklog(query url.Values) (int, error) {
 	}
 	n, err := strconv.Atoi(given)
 	if err != nil || n < 0 || n > futurejobs.MaxLimit {
-		return 0, refused("query.backlog", "%q is no whole number from 0 to %d", given, futurejobs.MaxLimit)
+		return 0, refused("query.backlog", "%q is not an integer from 0 to %d", given, futurejobs.MaxLimit)
 	}
 	return n, nil
 }

@@ -7,20 +7,20 @@ import (
 	"deadman/internal/access"
 )
 
-// Entry is an entry of the audit log, as the API returns it.
-type Entry struct {
-	ID      int64     `json:"id"`
-	At      time.Time `json:"at"`
-	Actor   string    `json:"actor" doc:"The token's name; proxy: or oidc: and a name for a person; loopback, file: and a bundle, or deadman." example:"ci"`
-	TokenID string    `json:"token_id,omitempty" doc:"Of the token, or by which a person is known for good."`
-	Addr    string    `json:"addr,omitempty" doc:"Where the request came from."`
-	Action  string    `json:"action" example:"rule.save"`
-	Object  string    `json:"object" example:"rule/order-unshipped"`
-	Detail  string    `json:"detail,omitempty"`
+// AuditEntry is an entry of the audit log, as the API returns it.
+type AuditEntry struct {
+	ID      int64     `json:"id" doc:"ID of the entry; increases with time."`
+	At      time.Time `json:"at" doc:"Time of the action."`
+	Actor   string    `json:"actor" doc:"Name of the token. For users, proxy: or oidc: and the user name. Otherwise loopback, file: and a bundle, or deadman." example:"ci"`
+	TokenID string    `json:"token_id,omitempty" doc:"ID of the token, or the permanent ID of the user."`
+	Addr    string    `json:"addr,omitempty" doc:"IP address of the client."`
+	Action  string    `json:"action" doc:"Action, as noun and verb." example:"rule.save"`
+	Object  string    `json:"object" doc:"Object of the action, as type and name." example:"rule/order-unshipped"`
+	Detail  string    `json:"detail,omitempty" doc:"Details of the action."`
 }
 
-func newEntry(e access.AuditEntry) Entry {
-	return Entry{
+func newEntry(e access.AuditEntry) AuditEntry {
+	return AuditEntry{
 		ID: e.ID, At: e.At, Actor: e.Actor.Name, TokenID: e.Actor.TokenID, Addr: e.Actor.Addr,
 		Action: e.Action, Object: e.Object, Detail: e.Detail,
 	}
@@ -28,11 +28,11 @@ func newEntry(e access.AuditEntry) Entry {
 
 // auditIn has the filters of the audit log.
 type auditIn struct {
-	Actor  identifier  `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
-	Action identifier  `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
-	Object auditObject `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
-	After  time.Time   `query:"after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
-	Before time.Time   `query:"before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Actor  identifier  `query:"actor" doc:"Filter by actor. A * at the end matches a prefix." example:"ci"`
+	Action identifier  `query:"action" doc:"Filter by action. A * at the end matches a prefix." example:"rule.*"`
+	Object auditObject `query:"object" doc:"Filter by object. A * at the end matches a prefix." example:"rule/order-unshipped"`
+	After  time.Time   `query:"after" doc:"Only entries recorded at or after this time." example:"2026-01-31T15:04:05Z"`
+	Before time.Time   `query:"before" doc:"Only entries recorded before this time." example:"2026-01-31T15:04:05Z"`
 	Paging
 }
 
@@ -51,14 +51,15 @@ type auditAPI struct {
 
 func (a *auditAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Does: "lists who did what, newest first",
-		Says:  "Every change of rules, jobs, alerts, mutes, dead letters, pings and tokens is here, in the transaction in which it was made, and every test of a channel or a source.",
+		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Summary: "list the audit log, newest first",
+		Description: "Changes of rules, jobs, alerts, mutes, dead letters, ping URLs and tokens are recorded in the same transaction as the change. " +
+			"Tests of channels and sources are recorded, too.",
 		Scope: access.Admin, Reach: reachAll,
 	}, withBody(a.list))
 }
 
-func (a *auditAPI) list(ctx context.Context, in *auditIn) (Page[Entry], error) {
-	page := Page[Entry]{Items: []Entry{}}
+func (a *auditAPI) list(ctx context.Context, in *auditIn) (Page[AuditEntry], error) {
+	page := Page[AuditEntry]{Items: []AuditEntry{}}
 	k, err := needTokens(a.keeper)
 	if err != nil {
 		return page, err

@@ -11,9 +11,9 @@ import (
 )
 
 // audited returns the audit entries of an action, newest first, without ids and times.
-func audited(t *testing.T, s *stand, action string, header []string) []web.Entry {
+func audited(t *testing.T, s *stand, action string, header []string) []web.AuditEntry {
 	t.Helper()
-	var page web.Page[web.Entry]
+	var page web.Page[web.AuditEntry]
 	if a := do(t, s.Server, "GET", "/api/v1/audit?action="+action, "", header...); a.StatusCode != 200 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	} else if err := json.Unmarshal([]byte(a.body), &page); err != nil {
@@ -24,7 +24,7 @@ func audited(t *testing.T, s *stand, action string, header []string) []web.Entry
 		if e.At.IsZero() || e.TokenID == "" {
 			t.Errorf("%+v", e)
 		}
-		entries[i] = web.Entry{Actor: e.Actor, Addr: e.Addr, Action: e.Action, Object: e.Object, Detail: e.Detail}
+		entries[i] = web.AuditEntry{Actor: e.Actor, Addr: e.Addr, Action: e.Action, Object: e.Object, Detail: e.Detail}
 	}
 	return entries
 }
@@ -36,8 +36,8 @@ func TestTestsOfChannelsAreAudited(t *testing.T) {
 		if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", "", ops...); a.StatusCode != 200 {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
-		isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/nobody/test", "", ops...), 404, web.NotFound, "channel list")
-		want := []web.Entry{{Actor: "ops", Addr: "127.0.0.1", Action: "channel.test", Object: "channel/hook", Detail: detail}}
+		isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/absent/test", "", ops...), 404, web.NotFound, "channel list")
+		want := []web.AuditEntry{{Actor: "ops", Addr: "127.0.0.1", Action: "channel.test", Object: "channel/hook", Detail: detail}}
 		if diff := cmp.Diff(want, audited(t, s, "channel.test", ops)); diff != "" {
 			t.Errorf("audited (-want +got):\n%s", diff)
 		}
@@ -54,7 +54,7 @@ func TestTestsOfSourcesAreAudited(t *testing.T) {
 		}
 	}
 	got := audited(t, s, "source.test", ops)
-	if len(got) != 2 || got[1] != (web.Entry{Actor: "ops", Addr: "127.0.0.1", Action: "source.test", Object: "source/shop", Detail: "reached"}) ||
+	if len(got) != 2 || got[1] != (web.AuditEntry{Actor: "ops", Addr: "127.0.0.1", Action: "source.test", Object: "source/shop", Detail: "reached"}) ||
 		got[0].Detail == "reached" || got[0].Object != "source/shop" {
 		t.Errorf("%+v", got)
 	}

@@ -111,8 +111,8 @@ func (a *authenticator) direct(r *http.Request) error {
 	default:
 		return nil
 	}
-	return problem(http.StatusForbidden, "this node is open to its own machine alone, and %s says that a proxy passed this request on; "+
-		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", sign)
+	return problem(http.StatusForbidden, "without tokens, this node accepts requests of its own machine only, and %s shows that this request passed a proxy; "+
+		"create a token on that machine (deadman token create NAME --scope admin), and send it with each request", sign)
 }
 
 // identity authenticates the sender again, for a request that visitor accepted before. It counts nothing.
@@ -222,7 +222,7 @@ func (a *authenticator) credentialOf(r *http.Request) (credential, error) {
 		if cookie, err := r.Cookie(a.cookies.sessionCookie(r)); err == nil {
 			return credential{cookie.Value, bySession}, nil
 		}
-		return credential{}, problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
+		return credential{}, problem(http.StatusUnauthorized, "a token is required; send Authorization: Bearer and the token, or open /login in a browser")
 	}
 	scheme, secret, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -62,7 +62,7 @@ func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
 	}
 	// The configuration names no way to authenticate.
 	if a := do(t, closedWithoutKeeper(t), "GET", "/api/v1/jobs", "", "Authorization", "Bearer dm_x"); a.StatusCode != 401 {
-		t.Errorf("a node that is not open and has no tokens lets somebody in: %d", a.StatusCode)
+		t.Errorf("a node that is not open and has no tokens accepts a request: %d", a.StatusCode)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestPrefixOfAStream(t *testing.T) {
 	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
 	ours := s.token("acme", "acme-*", access.Read)
 	s.place("1", time.Hour, `{}`)
-	s.alert("1", "of somebody else", time.Hour)
+	s.alert("1", "of another rule", time.Hour)
 	f := follow(t, s.URL, "?backlog=10", ours...)
 	acme := alerts.Alert{ID: alerts.ID{7}, Rule: "acme-late", Key: "2", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "ours"}}}
 	_, err := s.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{acme})
@@ -245,7 +245,7 @@ func TestTokensAndAudit(t *testing.T) {
 	a := do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"], "expires": "90d"}`, admin...)
 	var made web.NewToken
 	fatal(t, json.Unmarshal([]byte(a.body), &made))
-	if a.StatusCode != 201 || !strings.HasPrefix(made.Secret, "dm_") || made.CreatedBy != "root" || made.Standing != "live" || made.ExpiresAt.Sub(made.CreatedAt) != 90*24*time.Hour {
+	if a.StatusCode != 201 || !strings.HasPrefix(made.Secret, "dm_") || made.CreatedBy != "root" || made.Status != "active" || made.ExpiresAt.Sub(made.CreatedAt) != 90*24*time.Hour {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"]}`, admin...), 409, web.Conflict, "in use")
@@ -276,7 +276,7 @@ func TestTokensAndAudit(t *testing.T) {
 	}
 	first := list("/api/v1/tokens?limit=1")
 	rest := list("/api/v1/tokens?limit=1&cursor=" + first.Next)
-	if len(first.Items) != 1 || first.Items[0]["name"] != "ci" || first.Items[0]["standing"] != "revoked" || len(rest.Items) != 1 || rest.Items[0]["name"] != "root" || rest.Next != "" {
+	if len(first.Items) != 1 || first.Items[0]["name"] != "ci" || first.Items[0]["status"] != "revoked" || len(rest.Items) != 1 || rest.Items[0]["name"] != "root" || rest.Next != "" {
 		t.Errorf("tokens: %+v %+v", first, rest)
 	}
 	if a := do(t, s.Server, "PUT", "/api/v1/rules/paid", paid, admin...); a.StatusCode != 201 {

@@ -86,7 +86,7 @@ func (c *cachedCount[T]) run(ctx context.Context, left <-chan struct{}) {
 	began, at := time.Now(), c.now()
 	what, err := c.count(ctx)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		c.log.Warn("it could not be counted what pages show", "what", c.what, "err", err)
+		c.log.Warn("background count failed", "what", c.what, "err", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,7 +55,7 @@ func TestCounterAnswersAtOnceWhatIsQuick(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if *counts != 2 {
-			t.Errorf("counted %d times, and twice somebody asked", *counts)
+			t.Errorf("counted %d times, and there were two requests", *counts)
 		}
 	})
 }

@@ -21,21 +21,21 @@ type Channels interface {
 
 // Channel is a channel as the API returns it, without its address.
 type Channel struct {
-	Name         string    `json:"name" example:"on-call"`
-	Kind         string    `json:"kind,omitempty" doc:"Absent: it is in no file any more, and messages wait for it." example:"slack"`
-	State        string    `json:"state" enum:"new,working,failing" doc:"new: nothing was sent yet."`
-	Waiting      int64     `json:"waiting" doc:"Messages that it has not taken yet."`
-	Sent         int64     `json:"sent" doc:"Messages that it has taken, ever."`
-	SentAt       time.Time `json:"sent_at,omitzero" doc:"When it took the last one."`
-	FailingSince time.Time `json:"failing_since,omitzero"`
-	FailedTries  int       `json:"failed_tries,omitempty" doc:"Since it last worked."`
-	Error        string    `json:"error,omitempty" doc:"Why it did not take the last message; without secrets."`
+	Name           string    `json:"name" doc:"Name of the channel." example:"on-call"`
+	Kind           string    `json:"kind,omitempty" doc:"Type of the channel. Absent if the channel is no longer configured but has pending notifications." example:"slack"`
+	State          string    `json:"state" enum:"new,working,failing" doc:"new: nothing was sent yet. working: the last notification was accepted. failing: the last attempt failed."`
+	Pending        int64     `json:"pending" doc:"Number of notifications that the channel has not accepted yet."`
+	Sent           int64     `json:"sent" doc:"Number of notifications that the channel has accepted in total."`
+	SentAt         time.Time `json:"sent_at,omitzero" doc:"Time of the last accepted notification."`
+	FailingSince   time.Time `json:"failing_since,omitzero" doc:"Time of the first failed attempt since the last success."`
+	FailedAttempts int       `json:"failed_attempts,omitempty" doc:"Number of failed attempts since the last success."`
+	Error          string    `json:"error,omitempty" doc:"Error of the last failed attempt, without secrets."`
 }
 
 func newChannel(c alerts.ChannelState) Channel {
 	out := Channel{
-		Name: c.Name, Kind: c.Kind, State: "working", Waiting: c.Waiting, Sent: c.Sent, SentAt: c.SentAt,
-		FailingSince: c.FailingSince, FailedTries: c.Tries, Error: c.Error,
+		Name: c.Name, Kind: c.Kind, State: "working", Pending: c.Waiting, Sent: c.Sent, SentAt: c.SentAt,
+		FailingSince: c.FailingSince, FailedAttempts: c.Tries, Error: c.Error,
 	}
 	switch {
 	case !c.FailingSince.IsZero():
@@ -46,21 +46,21 @@ func newChannel(c alerts.ChannelState) Channel {
 	return out
 }
 
-// Tested is the result of a test.
-type Tested struct {
-	Channel string `json:"channel"`
-	Taken   bool   `json:"taken"`
-	Reason  string `json:"reason,omitempty" doc:"Why it did not take the message; without secrets."`
+// ChannelTestResult is the result of a test.
+type ChannelTestResult struct {
+	Channel   string `json:"channel" doc:"Name of the channel."`
+	Delivered bool   `json:"delivered" doc:"Whether the channel accepted the test message."`
+	Reason    string `json:"reason,omitempty" doc:"Reason of the failure, without secrets."`
 }
 
 // Delivery is the delivery of an alert on a channel, as the API returns it.
 type Delivery struct {
-	Channel string    `json:"channel" example:"on-call"`
-	State   string    `json:"state" enum:"waiting,sent,failed,muted" doc:"waiting: for others to join it, or for another try. failed: given up."`
-	At      time.Time `json:"at,omitzero" doc:"Sent or given up then, or tried next."`
-	Tries   int       `json:"tries"`
-	Error   string    `json:"error,omitempty" doc:"Of the last try that failed."`
-	Mute    int64     `json:"mute,omitempty" doc:"The id of the mute that kept it from being told."`
+	Channel  string    `json:"channel" doc:"Name of the channel." example:"on-call"`
+	State    string    `json:"state" enum:"pending,sent,failed,muted" doc:"pending: to be sent, grouped with other alerts or after a failed attempt. sent: accepted by the channel. failed: given up. muted: suppressed by a mute."`
+	At       time.Time `json:"at,omitzero" doc:"Time of the delivery or of the last attempt. While pending, time of the next attempt."`
+	Attempts int       `json:"attempts" doc:"Number of attempts."`
+	Error    string    `json:"error,omitempty" doc:"Error of the last failed attempt."`
+	Mute     int64     `json:"mute,omitempty" doc:"ID of the mute that suppressed the notification."`
 }
 
 // channelAPI has the operations on channels.
@@ -71,25 +71,25 @@ type channelAPI struct {
 
 func (a *channelAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-channels", Tag: tagPeople, Method: "GET", Path: "/channels", Does: "lists the channels by which people are told, and how they do",
+		ID: "list-channels", Tag: tagPeople, Method: "GET", Path: "/channels", Summary: "list notification channels and their state",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Does: "sends a channel a message that says that it is a test",
-		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again. The test is audited.",
-		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Summary: "send a test message to a channel",
+		Description: "The message is sent immediately, regardless of routes and mutes, and is not retried. The test is recorded in the audit log.",
+		Scope:       access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.test))
 }
 
 // noChannels is the error of a node without channels.
 func noChannels() error {
-	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a file of channels")
+	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a channels file")
 }
 
 // channelListIn selects a page of the channels.
 type channelListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel], error) {
@@ -112,16 +112,16 @@ func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel]
 }
 
 func (a *channelAPI) test(ctx context.Context, in *struct {
-	Name identifier `path:"name" doc:"The channel's name." example:"on-call"`
+	Name identifier `path:"name" doc:"Name of the channel." example:"on-call"`
 },
-) (Tested, error) {
+) (ChannelTestResult, error) {
 	if a.channels == nil {
-		return Tested{}, noChannels()
+		return ChannelTestResult{}, noChannels()
 	}
 	reason, err := a.channels.Test(ctx, string(in.Name))
 	if err != nil {
-		return Tested{}, err
+		return ChannelTestResult{}, err
 	}
 	err = noteTest(ctx, a.keeper, access.ChannelTest, "channel/"+string(in.Name), cmp.Or(reason, "taken"))
-	return Tested{Channel: string(in.Name), Taken: reason == "", Reason: reason}, err
+	return ChannelTestResult{Channel: string(in.Name), Delivered: reason == "", Reason: reason}, err
 }

@@ -27,7 +27,7 @@ func TestAuditHasTheClientBehindAProxy(t *testing.T) {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
 		for _, action := range []string{"rule.pause", "rule.resume"} {
-			want := []web.Entry{{Actor: "ops", Addr: c.want, Action: action, Object: "rule/order-unshipped"}}
+			want := []web.AuditEntry{{Actor: "ops", Addr: c.want, Action: action, Object: "rule/order-unshipped"}}
 			if diff := cmp.Diff(want, audited(t, s, action, ops)); diff != "" {
 				t.Errorf("audited (-want +got):\n%s", diff)
 			}

@@ -54,7 +54,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from, proxy := l.sourceOf(conn)
-		if p := l.take(from, proxy); p != nil {
+		if p := l.admit(from, proxy); p != nil {
 			l.refuse(conn, p)
 			continue
 		}
@@ -77,13 +77,13 @@ func (l *boundListener) sourceOf(conn net.Conn) (from netip.Addr, proxy bool) {
 	return from, proxy
 }
 
-// take counts a connection, or returns the reason to refuse it.
-func (l *boundListener) take(from netip.Addr, proxy bool) *Problem {
+// admit counts a connection, or returns the reason to refuse it.
+func (l *boundListener) admit(from netip.Addr, proxy bool) *Problem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.Max > 0 && l.all >= l.Max:
-		return problem(http.StatusServiceUnavailable, "the node has %d connections, which is its limit; try again, or have --connections raised", l.all)
+		return problem(http.StatusServiceUnavailable, "the node has %d connections, which is its limit; retry, or have --connections raised", l.all)
 	case l.MaxPerAddr > 0 && l.from[from] >= l.MaxPerAddr && !proxy:
 		return problem(http.StatusTooManyRequests, "%s has %d connections, which is the limit of one address; close some, or have --client-connections raised, "+
 			"or the proxy named with --trusted-proxies", from, l.from[from])

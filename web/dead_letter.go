@@ -12,35 +12,35 @@ import (
 
 // DeadLetter is an event that could not be processed, or a summary of several, as the API returns it.
 type DeadLetter struct {
-	ID      int64     `json:"id"`
-	At      time.Time `json:"at"`
-	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
-	Reason  string    `json:"reason"`
-	Stream  string    `json:"stream"`
-	Subject string    `json:"subject"`
-	Seq     uint64    `json:"seq"`
-	EventAt time.Time `json:"event_at"`
+	ID      int64     `json:"id" doc:"ID of the dead letter; increases with time."`
+	At      time.Time `json:"at" doc:"Time at which the event was refused."`
+	Rule    string    `json:"rule,omitempty" doc:"Rule that refused the event. Absent if the event was refused for all rules."`
+	Reason  string    `json:"reason" doc:"Reason of the refusal."`
+	Stream  string    `json:"stream" doc:"Stream of the event."`
+	Subject string    `json:"subject" doc:"Subject of the event."`
+	Seq     uint64    `json:"seq" doc:"Sequence number of the event in the stream."`
+	EventAt time.Time `json:"event_at" doc:"Time at which the stream stored the event."`
 
-	Size        int       `json:"size,omitempty" doc:"Bytes of the body, where only its start is kept."`
-	Tries       int       `json:"tries" doc:"How often it was tried again."`
-	LastTriedAt time.Time `json:"last_tried_at,omitzero"`
+	Size          int       `json:"size,omitempty" doc:"Size of the body in bytes. Present if only the start of the body is kept."`
+	Retries       int       `json:"retries" doc:"Number of retries."`
+	LastRetriedAt time.Time `json:"last_retried_at,omitzero" doc:"Time of the last retry."`
 
-	Summarized  int64     `json:"summarized,omitempty" doc:"The letter is a summary: the number of refused events that it stands for. There were too many in a minute, so they are not kept and cannot be retried. seq, event_at and reason are those of the first of them."`
-	LastSeq     uint64    `json:"last_seq,omitempty" doc:"Of a summary: the sequence of the last event that it stands for."`
-	LastEventAt time.Time `json:"last_event_at,omitzero" doc:"Of a summary: the time of that event."`
+	Summarized  int64     `json:"summarized,omitempty" doc:"Number of refused events that this summary stands for. When a node refuses too many events in a minute, it records one summary of the others. Their bodies are not kept, so they cannot be retried. seq, event_at and reason are those of the first event."`
+	LastSeq     uint64    `json:"last_seq,omitempty" doc:"Summaries only: sequence number of the last event."`
+	LastEventAt time.Time `json:"last_event_at,omitzero" doc:"Summaries only: time at which the stream stored the last event."`
 
-	BodyOmitted bool `json:"body_omitted,omitempty" doc:"In a list: header and body are left out, because they have more than 16 KiB; GET /dead-letters/{id} has them."`
+	BodyOmitted bool `json:"body_omitted,omitempty" doc:"Whether header and body are left out of this list because they exceed 16 KiB. GET /dead-letters/{id} returns them."`
 
-	Header     map[string][]string `json:"header,omitempty"`
-	Body       string              `json:"body,omitempty"`
-	BodyBase64 []byte              `json:"body_base64,omitempty" doc:"In place of body where that is no UTF-8."`
+	Header     map[string][]string `json:"header,omitempty" doc:"Headers of the event."`
+	Body       string              `json:"body,omitempty" doc:"Body of the event, if it is valid UTF-8."`
+	BodyBase64 []byte              `json:"body_base64,omitempty" doc:"Body of the event in base64, if it is not valid UTF-8."`
 }
 
 func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	out := DeadLetter{
 		ID: d.ID, At: d.At, Rule: d.Rule, Reason: d.Reason,
 		Stream: d.Event.Stream, Subject: d.Event.Subject, Seq: d.Event.Seq, EventAt: d.Event.At,
-		Size: d.Size, Tries: d.Tries, LastTriedAt: d.LastTriedAt, BodyOmitted: d.Omitted, Header: d.Event.Header,
+		Size: d.Size, Retries: d.Tries, LastRetriedAt: d.LastTriedAt, BodyOmitted: d.Omitted, Header: d.Event.Header,
 		Summarized: d.Summarized, LastSeq: d.LastSeq, LastEventAt: d.LastEventAt,
 	}
 	if d.Summarized > 0 {
@@ -56,25 +56,25 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 
 // DeadLetterReason counts the dead letters of one rule and one reason.
 type DeadLetterReason struct {
-	Rule       string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
-	Reason     string    `json:"reason"`
-	Letters    int64     `json:"letters" doc:"Includes summaries."`
-	Summarized int64     `json:"summarized,omitempty" doc:"The number of refused events that the summaries among them stand for."`
-	Newest     int64     `json:"newest" doc:"The id of the newest of them."`
-	At         time.Time `json:"at" doc:"When the newest of them was refused."`
+	Rule       string    `json:"rule,omitempty" doc:"Rule that refused the events. Absent if they were refused for all rules."`
+	Reason     string    `json:"reason" doc:"Reason of the refusal."`
+	Count      int64     `json:"count" doc:"Number of dead letters, including summaries."`
+	Summarized int64     `json:"summarized,omitempty" doc:"Number of refused events that the summaries among them stand for."`
+	NewestID   int64     `json:"newest_id" doc:"ID of the newest of these dead letters."`
+	NewestAt   time.Time `json:"newest_at" doc:"Time at which the newest event was refused."`
 }
 
 // DeadLetterReasons counts dead letters by rule and reason.
 type DeadLetterReasons struct {
-	Items   []DeadLetterReason `json:"items" nullable:"false"`
-	Letters int64              `json:"letters" doc:"How many were counted, the newest."`
-	More    bool               `json:"more,omitempty" doc:"There may be older ones, which were not counted."`
+	Items []DeadLetterReason `json:"items" nullable:"false" doc:"Reasons, most frequent first."`
+	Count int64              `json:"count" doc:"Number of dead letters that were counted, starting with the newest."`
+	More  bool               `json:"more,omitempty" doc:"Whether older dead letters may exist that were not counted."`
 }
 
 func newLetterReasons(c futurejobs.DeadLetterReasons) DeadLetterReasons {
-	out := DeadLetterReasons{Items: make([]DeadLetterReason, len(c.Reasons)), Letters: c.Letters, More: c.More}
+	out := DeadLetterReasons{Items: make([]DeadLetterReason, len(c.Reasons)), Count: c.Letters, More: c.More}
 	for i, r := range c.Reasons {
-		out.Items[i] = DeadLetterReason(r)
+		out.Items[i] = DeadLetterReason{Rule: r.Rule, Reason: r.Reason, Count: r.Letters, Summarized: r.Summarized, NewestID: r.Newest, NewestAt: r.At}
 	}
 	return out
 }
@@ -87,9 +87,9 @@ type deadLetterListIn struct {
 
 // DeadLetterFilter filters dead letters.
 type DeadLetterFilter struct {
-	Rule    identifier `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
-	Subject identifier `query:"subject" doc:"That came on this subject." example:"orders.created"`
-	Reason  identifier `query:"reason" doc:"That were refused for this reason, word by word." example:"trigger: missing value event.id"`
+	Rule    identifier `query:"rule" doc:"Filter by the rule that refused the event." example:"order-unshipped"`
+	Subject identifier `query:"subject" doc:"Filter by the subject of the event." example:"orders.created"`
+	Reason  identifier `query:"reason" doc:"Filter by reason, exact text." example:"trigger: missing value event.id"`
 }
 
 func (f DeadLetterFilter) filter() futurejobs.Filter {
@@ -98,7 +98,7 @@ func (f DeadLetterFilter) filter() futurejobs.Filter {
 
 // deadLetterIn identifies a dead letter.
 type deadLetterIn struct {
-	ID int64 `path:"id" minimum:"1" doc:"The letter's id." example:"7"`
+	ID int64 `path:"id" minimum:"1" doc:"Dead letter ID." example:"7"`
 }
 
 // deadLetterAPI has the operations that show dead letters.
@@ -108,9 +108,9 @@ type deadLetterAPI struct {
 
 func (a *deadLetterAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
-		Says:  "Where a node refused more events in a minute than it stores, a summary for each rule, stream and minute stands for the others.",
-		Scope: access.Read, Reach: reachAll,
+		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Summary: "list dead letters, newest first",
+		Description: "When a node refuses more events in a minute than it stores, it records a summary of the others for each rule, stream and minute.",
+		Scope:       access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
 		p, err := a.lists.DeadLetters(ctx, in.page(in.filter()))
 		if err != nil {
@@ -119,7 +119,7 @@ func (a *deadLetterAPI) register(all *operations) {
 		return pageOf(p, newDeadLetter), nil
 	}))
 	register(all, operation{
-		ID: "get-dead-letter", Tag: tagEvents, Method: "GET", Path: "/dead-letters/{id}", Does: "shows an event that could not be taken in",
+		ID: "get-dead-letter", Tag: tagEvents, Method: "GET", Path: "/dead-letters/{id}", Summary: "get a dead letter",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, withBody(func(ctx context.Context, in *deadLetterIn) (DeadLetter, error) {
 		d, err := a.lists.DeadLetter(ctx, in.ID)
@@ -129,9 +129,9 @@ func (a *deadLetterAPI) register(all *operations) {
 		return newDeadLetter(d), nil
 	}))
 	register(all, operation{
-		ID: "list-dead-letter-reasons", Tag: tagEvents, Method: "GET", Path: "/dead-letters/reasons", Does: "counts dead letters by rule and reason, most letters first",
-		Says:  "The newest 5,000 letters are counted, and up to 50 reasons are named.",
-		Scope: access.Read, Reach: reachAll,
+		ID: "list-dead-letter-reasons", Tag: tagEvents, Method: "GET", Path: "/dead-letters/reasons", Summary: "count dead letters by rule and reason, most frequent first",
+		Description: "Counts the newest 5,000 dead letters and returns up to 50 reasons.",
+		Scope:       access.Read, Reach: reachAll,
 	}, withBody(func(ctx context.Context, in *DeadLetterFilter) (DeadLetterReasons, error) {
 		counted, err := a.lists.LetterReasons(ctx, in.filter())
 		if err != nil {

@@ -21,33 +21,37 @@ type DeadLetterActions interface {
 	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
-// Retried is the result of a retry.
-type Retried struct {
-	Tried   int    `json:"tried"`
-	TakenIn int    `json:"taken_in" doc:"Those whose event was taken in; they are gone."`
-	Refused int    `json:"refused" doc:"Those that were refused again; they stay, with the new reason."`
-	Reason  string `json:"reason,omitempty" doc:"Why, of a single letter."`
-	Next    int64  `json:"next,omitempty" doc:"The after of the next call; absent: that was all."`
+// RetryResult is the result of a retry.
+type RetryResult struct {
+	Retried   int    `json:"retried" doc:"Number of dead letters that were retried."`
+	Processed int    `json:"processed" doc:"Number of dead letters whose events were processed. They are deleted."`
+	Refused   int    `json:"refused" doc:"Number of dead letters that were refused again. They stay, with the new reason."`
+	Reason    string `json:"reason,omitempty" doc:"Reason of the refusal. Returned for a single dead letter only."`
+	Next      int64  `json:"next,omitempty" doc:"Value of after for the next call. Absent if none are left."`
 }
 
-// Dropped is the number of dropped dead letters.
-type Dropped struct {
-	Dropped int64 `json:"dropped"`
+func newRetryResult(r events.Retried) RetryResult {
+	return RetryResult{Retried: r.Tried, Processed: r.TakenIn, Refused: r.Refused, Reason: r.Reason, Next: r.Next}
+}
+
+// DropResult is the number of dropped dead letters.
+type DropResult struct {
+	Dropped int64 `json:"dropped" doc:"Number of dropped dead letters."`
 }
 
 // DeadLetterSelection selects dead letters. All of them must be selected explicitly.
 type DeadLetterSelection struct {
 	DeadLetterFilter
-	All bool `query:"all" doc:"All that there are; in place of rule, subject and reason."`
+	All bool `query:"all" doc:"Select all dead letters. Alternative to rule, subject and reason."`
 }
 
 func (in DeadLetterSelection) check() error {
 	some := in.DeadLetterFilter != DeadLetterFilter{}
 	switch {
 	case !some && !in.All:
-		return refused("query", "it does not say which letters are meant; give rule, subject, reason, or all=true")
+		return refused("query", "no dead letters are selected; set rule, subject, reason, or all=true")
 	case some && in.All:
-		return refused("query.all", "it comes with rule, subject or reason, and all leaves none out; give one or the other")
+		return refused("query.all", "it cannot be combined with rule, subject or reason; set one or the other")
 	}
 	return nil
 }
@@ -59,42 +63,42 @@ type deadLetterActionAPI struct {
 
 func (a *deadLetterActionAPI) register(all *operations) {
 	register(all, operation{
-		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Does: "takes the event of a dead letter in, late",
-		Says: "By the rules as they are now: the one that refused it, or all that listen to its subject. " +
-			"Once: the letter goes in the same transaction. Refused again, it stays, with the new reason. " +
-			"What came after the event was taken in without it, and is not taken in again. A summary is refused: its events are not kept.",
+		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Summary: "retry a dead letter",
+		Description: "Processes the event with the current rules: the rule that refused it, or all rules that subscribe to its subject. The dead " +
+			"letter is deleted in the same transaction. If the event is refused again, the dead letter stays, with the new reason. Later " +
+			"events are not processed again. Summaries cannot be retried.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
-	}, withBody(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
+	}, withBody(func(ctx context.Context, in *deadLetterIn) (RetryResult, error) {
 		done, err := a.letters.Retry(ctx, in.ID)
-		return Retried(done), err
+		return newRetryResult(done), err
 	}))
 	register(all, operation{
-		ID: "retry-dead-letters", Tag: tagEvents, Method: "POST", Path: "/dead-letters/retry", Does: "takes the events of dead letters in, oldest first",
-		Says:  "Up to 500 in one call; next, where the answer has it, is the after of the call that goes on.",
-		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
+		ID: "retry-dead-letters", Tag: tagEvents, Method: "POST", Path: "/dead-letters/retry", Summary: "retry dead letters, oldest first",
+		Description: "Retries up to 500 dead letters per call. If more are left, the response has next, the value of after for the next call.",
+		Scope:       access.Admin, Reach: reachAll, Status: http.StatusOK,
 	}, withBody(func(ctx context.Context, in *struct {
 		DeadLetterSelection
-		After int64 `query:"after" minimum:"0" doc:"Only letters with a greater id."`
+		After int64 `query:"after" minimum:"0" doc:"Only dead letters with a greater ID."`
 	},
-	) (Retried, error) {
+	) (RetryResult, error) {
 		if err := in.check(); err != nil {
-			return Retried{}, err
+			return RetryResult{}, err
 		}
 		done, err := a.letters.RetryAll(ctx, in.filter(), in.After)
-		return Retried(done), err
+		return newRetryResult(done), err
 	}))
 	register(all, operation{
-		ID: "drop-dead-letter", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters/{id}", Does: "drops a dead letter",
+		ID: "drop-dead-letter", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters/{id}", Summary: "drop a dead letter",
 		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(func(ctx context.Context, in *deadLetterIn) error { return a.letters.DropLetter(ctx, in.ID) }))
 	register(all, operation{
-		ID: "drop-dead-letters", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters", Does: "drops dead letters",
+		ID: "drop-dead-letters", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters", Summary: "drop dead letters",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK,
-	}, withBody(func(ctx context.Context, in *DeadLetterSelection) (Dropped, error) {
+	}, withBody(func(ctx context.Context, in *DeadLetterSelection) (DropResult, error) {
 		if err := in.check(); err != nil {
-			return Dropped{}, err
+			return DropResult{}, err
 		}
 		n, err := a.letters.DropLetters(ctx, in.filter())
-		return Dropped{n}, err
+		return DropResult{n}, err
 	}))
 }

@@ -45,11 +45,11 @@ func TestLettersAreRetried(t *testing.T) {
 	s := newStand(t)
 	good := s.letter(1, "orders.created", `{"id": "1"}`)
 	bad := s.letter(2, "orders.created", `{"number": "1"}`)
-	retry := func(id int64) web.Retried {
+	retry := func(id int64) web.RetryResult {
 		t.Helper()
-		return tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", id))
+		return tell[web.RetryResult](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", id))
 	}
-	if diff := cmp.Diff(web.Retried{Tried: 1, TakenIn: 1}, retry(good)); diff != "" {
+	if diff := cmp.Diff(web.RetryResult{Retried: 1, Processed: 1}, retry(good)); diff != "" {
 		t.Errorf("a good one (-want +got):\n%s", diff)
 	}
 	get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1")
@@ -58,22 +58,22 @@ func TestLettersAreRetried(t *testing.T) {
 	}
 
 	got := retry(bad)
-	if got.Refused != 1 || got.TakenIn != 0 || got.Reason == "" {
+	if got.Refused != 1 || got.Processed != 0 || got.Reason == "" {
 		t.Errorf("a bad one: %+v", got)
 	}
 	left := get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", bad))
-	if left.Tries != 1 || left.LastTriedAt.IsZero() || left.Reason != got.Reason {
+	if left.Retries != 1 || left.LastRetriedAt.IsZero() || left.Reason != got.Reason {
 		t.Errorf("it stays as %+v", left)
 	}
 
 	s.letter(3, "orders.created", `{"id": "2"}`)
 	s.letter(4, "orders.other", `{"id": "3"}`) // no rule subscribes to it by now
-	all := tell[web.Retried](t, s, "POST", "/dead-letters/retry?all=true")
-	if diff := cmp.Diff(web.Retried{Tried: 3, TakenIn: 2, Refused: 1}, all); diff != "" {
+	all := tell[web.RetryResult](t, s, "POST", "/dead-letters/retry?all=true")
+	if diff := cmp.Diff(web.RetryResult{Retried: 3, Processed: 2, Refused: 1}, all); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
 	get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/2")
-	if some := tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/retry?rule=order-unshipped&after=%d", bad)); some.Tried != 0 {
+	if some := tell[web.RetryResult](t, s, "POST", fmt.Sprintf("/dead-letters/retry?rule=order-unshipped&after=%d", bad)); some.Retried != 0 {
 		t.Errorf("after the last one: %+v", some)
 	}
 }
@@ -94,7 +94,7 @@ func TestLettersAreDropped(t *testing.T) {
 		query string
 		want  int64
 	}{{"subject=orders.shipped", 1}, {"rule=other", 0}, {"reason=as+the+rule", 0}, {"rule=order-unshipped&subject=orders.created", 1}, {"all=true", 1}, {"all=true", 0}} {
-		if got := tell[web.Dropped](t, s, "DELETE", "/dead-letters?"+step.query); got.Dropped != step.want {
+		if got := tell[web.DropResult](t, s, "DELETE", "/dead-letters?"+step.query); got.Dropped != step.want {
 			t.Errorf("%s: %d dropped, want %d", step.query, got.Dropped, step.want)
 		}
 	}
@@ -167,10 +167,10 @@ func TestSummariesOfLetters(t *testing.T) {
 	if first := all.Items[len(all.Items)-1]; first.ID != whole || first.Summarized != 0 || first.LastSeq != 0 {
 		t.Errorf("a letter of one event: %+v", first)
 	}
-	if reasons := get[web.DeadLetterReasons](t, s.Server, "/api/v1/dead-letters/reasons"); reasons.Items[0].Summarized != 12 || reasons.Items[0].Letters != int64(len(all.Items)) {
+	if reasons := get[web.DeadLetterReasons](t, s.Server, "/api/v1/dead-letters/reasons"); reasons.Items[0].Summarized != 12 || reasons.Items[0].Count != int64(len(all.Items)) {
 		t.Errorf("reasons: %+v", reasons)
 	}
-	retried := tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", summary))
+	retried := tell[web.RetryResult](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", summary))
 	if retried.Refused != 1 || !strings.Contains(retried.Reason, fmt.Sprintf("a summary of %d refused events", got.Summarized)) ||
 		!strings.Contains(retried.Reason, fmt.Sprintf("messages %d to 13 of stream DEADMAN_EVENTS", got.Seq)) {
 		t.Errorf("a retry: %+v", retried)

@@ -94,7 +94,7 @@ func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResul
 	err = s.deed(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		effect, ends, err := r.CheckNow(ctx, j, time.Now().UTC())
 		if saw.Ended = ends; !ends {
-			saw.Next = j.NextCheckAt
+			saw.NextCheckAt = j.NextCheckAt
 			return futurejobs.Effect{}, err
 		}
 		return effect, err

@@ -22,7 +22,7 @@ const (
 // ruleOut is a rule document as the API returns it.
 type ruleOut struct {
 	ContentType string `header:"Content-Type"`
-	ETag        string `header:"ETag" doc:"The version, in quotes."`
+	ETag        string `header:"ETag" doc:"Version of the rule, in quotes."`
 	Vary        string `header:"Vary"`
 	Body        []byte
 }
@@ -128,12 +128,12 @@ func documentBody() *huma.RequestBody {
 func changeAnswers() map[string]*huma.Response {
 	changed := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Ref: schemaPath + "RuleChange"}}}
 	return map[string]*huma.Response{
-		"200": {Description: "It was replaced or stays as it is, or a dry run", Content: changed},
-		"201": {Description: "It was created", Content: changed},
+		"200": {Description: "The rule was replaced or is unchanged, or the request is a dry run", Content: changed},
+		"201": {Description: "The rule was created", Content: changed},
 	}
 }
 
 // documentAnswer is the response with a rule document.
 func documentAnswer() map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: "The document", Content: documentContent()}}
+	return map[string]*huma.Response{"200": {Description: "The rule document", Content: documentContent()}}
 }

@@ -10,23 +10,23 @@ import (
 
 // Entity is everything about an entity's key: the first page of each list.
 type Entity struct {
-	Entity  string      `json:"entity" example:"order"`
-	Key     string      `json:"key" example:"1234"`
-	Jobs    Page[Job]   `json:"jobs" doc:"What waits for it, next due first; GET /jobs?entity=&key= has the pages that follow."`
-	History Page[Ended] `json:"history" doc:"What waited for it, newest first; GET /history goes on."`
-	Alerts  Page[Alert] `json:"alerts" doc:"What was said about it, newest first; GET /alerts goes on."`
+	Entity  string         `json:"entity" doc:"Entity type." example:"order"`
+	Key     string         `json:"key" doc:"Key of the entity." example:"1234"`
+	Jobs    Page[Job]      `json:"jobs" doc:"Pending jobs of the entity, next due first. GET /jobs?entity=&key= returns further pages."`
+	History Page[EndedJob] `json:"history" doc:"Ended jobs of the entity, newest first. GET /history returns further pages."`
+	Alerts  Page[Alert]    `json:"alerts" doc:"Alerts of the entity, newest first. GET /alerts returns further pages."`
 }
 
 // EntityPath identifies an entity's key by the path.
 type EntityPath struct {
-	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
-	Key    identifier `path:"key" doc:"Which one." example:"1234"`
+	Entity identifier `path:"entity" doc:"Entity type." example:"order"`
+	Key    identifier `path:"key" doc:"Key of the entity." example:"1234"`
 }
 
 // EntityQuery identifies an entity's key by path and query, for keys that do not fit into a path.
 type EntityQuery struct {
-	Entity identifier `path:"entity" doc:"The kind of thing." example:"order"`
-	Key    identifier `query:"key" required:"true" doc:"Which one." example:"a/b c"`
+	Entity identifier `path:"entity" doc:"Entity type." example:"order"`
+	Key    identifier `query:"key" required:"true" doc:"Key of the entity." example:"a/b c"`
 }
 
 // entityAPI has the operations on all of an entity.
@@ -42,20 +42,20 @@ type entityAPI struct {
 
 func (a *entityAPI) register(all *operations) {
 	o := operation{
-		ID: "get-entity", Tag: tagJobs, Method: "GET", Path: "/entities/{entity}/{key}", Does: "shows all that is known of an entity's key",
+		ID: "get-entity", Tag: tagJobs, Method: "GET", Path: "/entities/{entity}/{key}", Summary: "get the jobs, history and alerts of an entity",
 		Scope: access.Read, Reach: reachFiltered,
 	}
 	register(all, o, withBody(func(ctx context.Context, in *EntityPath) (Entity, error) {
 		return a.get(ctx, string(in.Entity), string(in.Key))
 	}))
-	o.ID, o.Path, o.Does = o.ID+"-by-query", "/entities/{entity}", o.Does+"; the key is in ?key="
+	o.ID, o.Path, o.Summary = o.ID+"-by-query", "/entities/{entity}", o.Summary+"; the key is in ?key="
 	register(all, o, withBody(func(ctx context.Context, in *EntityQuery) (Entity, error) {
 		return a.get(ctx, string(in.Entity), string(in.Key))
 	}))
 	register(all, operation{
-		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Does: "ends all waits for an entity's key",
-		Says:  "Those of every rule; what was said about them is closed by alerts. No job is no error: none is cancelled.",
-		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK,
+		ID: "cancel-entity-jobs", Tag: tagJobs, Method: "DELETE", Path: "/entities/{entity}/{key}/jobs", Summary: "cancel all jobs of an entity",
+		Description: "Cancels the jobs of all rules. Their alerts are resolved. If there are no jobs, the call has no effect.",
+		Scope:       access.Rules, Reach: reachAll, Status: http.StatusOK,
 	}, withBody(a.cancelJobs))
 }
 
@@ -74,12 +74,12 @@ func (a *entityAPI) get(ctx context.Context, entity, key string) (Entity, error)
 	return e, err
 }
 
-// Cancelled is the number of cancelled jobs.
-type Cancelled struct {
-	Cancelled int `json:"cancelled"`
+// CancelResult is the number of cancelled jobs.
+type CancelResult struct {
+	Cancelled int `json:"cancelled" doc:"Number of cancelled jobs."`
 }
 
-func (a *entityAPI) cancelJobs(ctx context.Context, in *EntityPath) (Cancelled, error) {
+func (a *entityAPI) cancelJobs(ctx context.Context, in *EntityPath) (CancelResult, error) {
 	n, err := a.desk.CancelEntity(ctx, string(in.Entity), string(in.Key))
-	return Cancelled{n}, err
+	return CancelResult{n}, err
 }

@@ -50,21 +50,21 @@ type Book interface {
 
 // PublishResult is the place of a published event, and its predicted effects.
 type PublishResult struct {
-	Stream string `json:"stream"`
-	Seq    uint64 `json:"seq,omitzero" doc:"In the stream; absent for a token with bounds: it counts the events of all senders."`
+	Stream string `json:"stream" doc:"Stream that stored the event."`
+	Seq    uint64 `json:"seq,omitzero" doc:"Sequence number of the event in the stream. Absent for tokens with bounds, because it counts the events of all senders."`
 
-	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one that counts; this one is not stored."`
+	Duplicate bool `json:"duplicate,omitempty" doc:"Whether the stream already has an event with this ID from the same sender on the same subject. The new event was not stored."`
 
-	Concerns        []AffectedEntity `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
-	Unmatched       bool             `json:"unmatched,omitempty" doc:"The node is busy and did not find out what the event means: nothing follows from the absence of concerns and would_dead_letter. The event is taken in."`
-	WouldDeadLetter []RefusedRule    `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
+	Affected        []AffectedEntity `json:"affected,omitempty" doc:"Up to 20 entities whose jobs the event may create, change or end, by the rules that this node knows and the token may read."`
+	NotEvaluated    bool             `json:"not_evaluated,omitempty" doc:"Whether the node was too busy to evaluate the event. Then affected and would_dead_letter are absent. The event is stored."`
+	WouldDeadLetter []RefusedRule    `json:"would_dead_letter,omitempty" doc:"Rules that will refuse the event as a dead letter, among those that this node knows and the token may read."`
 }
 
 // AffectedEntity is an entity that an event concerns, for a rule.
 type AffectedEntity struct {
-	Rule   string `json:"rule" example:"order-unshipped"`
-	Entity string `json:"entity" example:"order"`
-	Key    string `json:"key" example:"1234"`
+	Rule   string `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Entity string `json:"entity" doc:"Entity type." example:"order"`
+	Key    string `json:"key" doc:"Key of the entity." example:"1234"`
 }
 
 // matchedAtOnce is how many events are matched at once for their senders.
@@ -78,15 +78,15 @@ const maxConcerned = 20
 
 // RefusedRule is a rule that cannot process an event.
 type RefusedRule struct {
-	Rule   string `json:"rule,omitempty" doc:"Absent: no rule's fault."`
-	Reason string `json:"reason"`
+	Rule   string `json:"rule,omitempty" doc:"Rule that refuses the event. Absent if all rules do."`
+	Reason string `json:"reason" doc:"Reason of the refusal."`
 }
 
 // EventPath has the subject of an event, and the id that identifies a repeat.
 type EventPath struct {
-	Subject identifier `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
+	Subject identifier `path:"subject" doc:"NATS subject, without wildcards." example:"orders.created"`
 	ID      string     `header:"Idempotency-Key" hidden:"true"`
-	NATSID  string     `header:"Nats-Msg-Id" doc:"The sender's id of the event: the stream does not store a repeat of it by the same token on the same subject within its duplicate window (2 minutes in DEADMAN_EVENTS). Absent: the Idempotency-Key."`
+	NATSID  string     `header:"Nats-Msg-Id" doc:"Event ID for deduplication. The stream stores one event for each ID, subject and token within its duplicate window (2 minutes in DEADMAN_EVENTS). Default: the Idempotency-Key."`
 	Type    string     `header:"Content-Type" hidden:"true"`
 }
 
@@ -110,7 +110,7 @@ func (in *eventIn) Resolve(ctx huma.Context) []error {
 	})
 	var wrong []error
 	refuse := func(location, format string, args ...any) {
-		wrong = append(wrong, Detail{Location: location, Message: fmt.Sprintf(format, args...)})
+		wrong = append(wrong, ProblemDetail{Location: location, Message: fmt.Sprintf(format, args...)})
 	}
 	if why := badSubject(string(in.Subject)); why != "" {
 		refuse("path.subject", "%q cannot be published on: %s", in.Subject, why)
@@ -176,12 +176,12 @@ type eventAPI struct {
 
 func (a *eventAPI) register(all *operations) {
 	register(all, operation{
-		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
-		Says: "The answer comes once the event is durable in the stream that takes its subject in. " +
-			"The headers ce-*, Content-Type, traceparent and tracestate go with it.",
+		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Summary: "publish an event",
+		Description: "Responds when the event is durable in the stream of its subject. The headers ce-*, Content-Type, traceparent and tracestate are " +
+			"stored with it.",
 		Scope: access.Events, Reach: reachBody, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
-		RequestBody: &huma.RequestBody{Description: "The event's body, of any type.", Content: map[string]*huma.MediaType{
+		RequestBody: &huma.RequestBody{Description: "Body of the event, of any media type.", Content: map[string]*huma.MediaType{
 			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
 			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 		}},
@@ -228,7 +228,7 @@ func eventID(sender access.Actor, subject, key string) string {
 // meaning adds the predicted effects of a stored event. If the rules cannot be refreshed, it uses those known before.
 func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
 	if err := a.book.Refresh(ctx); err != nil {
-		a.log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
+		a.log.WarnContext(ctx, "event evaluated with rules that may be outdated", "subject", e.Subject, "err", err)
 	}
 	wait := time.NewTimer(matchWait)
 	defer wait.Stop()
@@ -236,18 +236,18 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 	case a.matching <- struct{}{}:
 		defer func() { <-a.matching }()
 	case <-wait.C:
-		taken.Unmatched = true
+		taken.NotEvaluated = true
 		return
 	case <-ctx.Done():
 		return
 	}
 	v := principalOf(ctx)
 	effects, refusals, isWhole := a.book.Foresee(e)
-	taken.Unmatched = !isWhole
+	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {
 		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
-		if v.canSee(of.Rule) && len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
-			taken.Concerns = append(taken.Concerns, of)
+		if v.canSee(of.Rule) && len(taken.Affected) < maxConcerned && !slices.Contains(taken.Affected, of) {
+			taken.Affected = append(taken.Affected, of)
 		}
 	}
 	for _, r := range refusals {

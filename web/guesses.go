@@ -67,7 +67,7 @@ func (g *guesses) check(r *http.Request, keeper *access.Tokens, c credential) er
 	switch {
 	case wait > 0:
 		g.metrics.Refused(refusedUnseen)
-		p := problem(http.StatusTooManyRequests, "too many tokens from %s were refused, and no more are looked at for now; wait %d s, and send one that `deadman token list` shows as live",
+		p := problem(http.StatusTooManyRequests, "too many invalid tokens from %s; wait %d s, and send a token that `deadman token list` shows as active",
 			clientAddr(r.Context()), seconds(wait))
 		p.retry = wait
 		return p

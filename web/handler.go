@@ -20,35 +20,35 @@ type Handlers interface {
 
 // HandlerList is the list of all handlers.
 type HandlerList struct {
-	Items   []Handler `json:"items" nullable:"false" doc:"By name."`
-	Unasked string    `json:"unasked,omitempty" doc:"Why it is not known which services answer, such as a permission that the NATS user lacks; absent: it is known."`
+	Items          []Handler `json:"items" nullable:"false" doc:"Handlers, by name."`
+	DiscoveryError string    `json:"discovery_error,omitempty" doc:"Reason why services on NATS could not be discovered, such as a missing permission. Absent if discovery succeeded."`
 }
 
 // Handler is a handler, as the answering node knows it.
 type Handler struct {
-	Name     string   `json:"name" example:"shipping"`
-	Rules    []string `json:"rules" nullable:"false" doc:"That name it, at their newest version."`
-	Answers  Answerer `json:"answers" enum:"program,service,nobody,unknown" doc:"program: the node's own has it. service: one on NATS. nobody: no service says that it does, and none did at the last check. unknown: nobody could be asked; see unasked."`
-	Service  string   `json:"service,omitempty" doc:"What the service calls itself." example:"shipping"`
-	Versions []string `json:"versions" nullable:"false" doc:"That its instances say they have."`
+	Name     string          `json:"name" doc:"Name of the handler." example:"shipping"`
+	Rules    []string        `json:"rules" nullable:"false" doc:"Rules whose newest version uses the handler."`
+	Provider HandlerProvider `json:"provider" enum:"program,service,none,unknown" doc:"program: the node process. service: a service on NATS. none: no service offers the handler, and none answered the last check. unknown: services could not be discovered; see discovery_error."`
+	Service  string          `json:"service,omitempty" doc:"Name of the NATS service." example:"shipping"`
+	Versions []string        `json:"versions" nullable:"false" doc:"Versions of the service instances."`
 	// A service with a plain subscription answers checks, but not discovery.
-	Instances int `json:"instances" doc:"Of the service; 0 where it answers checks and does not say so, as a plain subscription."`
+	Instances int `json:"instances" doc:"Number of service instances. 0 if the handler answers checks without a NATS service, such as a plain subscription."`
 
-	State      string    `json:"state,omitempty" enum:"new,up,failing,down,trying" doc:"Of a service. new: nothing was asked yet. failing: the last check had no answer, or one that is none. down: it hung again and again and is left alone. trying: the next check tries whether it is back."`
-	AnsweredAt time.Time `json:"answered_at,omitzero" doc:"When a service answered a check last, since the node started."`
-	Error      string    `json:"error,omitempty" doc:"Why a service gave no answer last, also where it does again."`
-	ErrorAt    time.Time `json:"error_at,omitzero" doc:"When that was."`
+	State      string    `json:"state,omitempty" enum:"new,up,failing,down,probing" doc:"State of a service. new: no check was sent yet. up: the last check was answered. failing: the last check failed. down: repeated timeouts; no checks are sent for a while. probing: the next check tests whether the service has recovered."`
+	AnsweredAt time.Time `json:"answered_at,omitzero" doc:"Time of the last answer to a check since the node started."`
+	Error      string    `json:"error,omitempty" doc:"Last error of the service, kept after recovery."`
+	ErrorAt    time.Time `json:"error_at,omitzero" doc:"Time of the last error."`
 }
 
-// Answerer is the kind of program that answers for a handler.
-type Answerer string
+// HandlerProvider is the kind of program that answers for a handler.
+type HandlerProvider string
 
 // The kinds of answerers.
 const (
-	ByProgram Answerer = "program"
-	ByService Answerer = "service"
-	ByNobody  Answerer = "nobody"
-	ByWhoever Answerer = "unknown" // unknown, since discovery failed
+	ProvidedByProgram HandlerProvider = "program"
+	ProvidedByService HandlerProvider = "service"
+	ProvidedByNone    HandlerProvider = "none"
+	ProviderUnknown   HandlerProvider = "unknown" // unknown, since discovery failed
 )
 
 // DefaultKey is the key of a made-up check.
@@ -56,28 +56,28 @@ const DefaultKey = "test"
 
 // HandlerTestRequest is the made-up check of a test.
 type HandlerTestRequest struct {
-	Key   identifier      `json:"key,omitempty" doc:"Absent: test." example:"1042"`
-	Event json.RawMessage `json:"event,omitempty" doc:"The body of the event that began the wait; absent: {}."`
+	Key   identifier      `json:"key,omitempty" doc:"Key of the test check. Default: test." example:"1042"`
+	Event json.RawMessage `json:"event,omitempty" doc:"Body of the trigger event. Default: {}."`
 }
 
 // HandlerTestResult is the result of a test.
 type HandlerTestResult struct {
-	Handler string         `json:"handler"`
-	Rule    string         `json:"rule,omitempty" doc:"Whose check it was made up as; absent: no rule names the handler."`
-	Key     string         `json:"key"`
-	TookMS  float64        `json:"took_ms" doc:"How long it took, in milliseconds."`
-	Error   string         `json:"error,omitempty" doc:"What is wrong, and where; absent: the answer is one, and no guard would end the wait for it."`
-	Answer  *HandlerAnswer `json:"answer,omitempty" doc:"Absent: there was none."`
+	Handler    string         `json:"handler" doc:"Name of the handler."`
+	Rule       string         `json:"rule,omitempty" doc:"Rule of the test check. Absent if no rule uses the handler."`
+	Key        string         `json:"key" doc:"Key of the test check."`
+	DurationMS float64        `json:"duration_ms" doc:"Duration of the call in milliseconds."`
+	Error      string         `json:"error,omitempty" doc:"Error, with its place in the answer. Absent if the answer is valid and no guard would end the job because of it."`
+	Answer     *HandlerAnswer `json:"answer,omitempty" doc:"Answer of the handler. Absent if there was none."`
 }
 
 // HandlerAnswer is a handler's answer, with defaults filled in.
 type HandlerAnswer struct {
-	Next    time.Time       `json:"next,omitzero" doc:"When it would be looked at again; absent: the wait would end."`
-	Nominal bool            `json:"nominal,omitempty"`
-	Outcome string          `json:"outcome,omitempty" doc:"How the wait would end."`
-	Step    int             `json:"step"`
-	State   json.RawMessage `json:"state,omitempty"`
-	Alerts  []alerts.Draft  `json:"alerts" nullable:"false"`
+	Next    time.Time       `json:"next,omitzero" doc:"Time of the next check. Absent if the job would end."`
+	Nominal bool            `json:"nominal,omitempty" doc:"Whether next is a planned time that does not depend on this check."`
+	Outcome string          `json:"outcome,omitempty" doc:"Outcome with which the job would end."`
+	Step    int             `json:"step" doc:"Number of steps taken after the check."`
+	State   json.RawMessage `json:"state,omitempty" doc:"State of the job after the check."`
+	Alerts  []alerts.Draft  `json:"alerts" nullable:"false" doc:"Alerts that would be raised."`
 }
 
 // handlerAPI has the operations on handlers.
@@ -87,14 +87,14 @@ type handlerAPI struct {
 
 func (a *handlerAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-handlers", Tag: tagNode, Method: "GET", Path: "/handlers", Does: "lists the handlers that rules want, and who answers for them",
-		Says:  "Services are asked who they are, for up to a second. How they did is as the node knows it that answers.",
-		Scope: access.Read, Reach: reachAll,
+		ID: "list-handlers", Tag: tagNode, Method: "GET", Path: "/handlers", Summary: "list handlers, their providers and their state",
+		Description: "Queries services on NATS for up to a second. The state is the one known to the node that answers.",
+		Scope:       access.Read, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "test-handler", Tag: tagNode, Method: "POST", Path: "/handlers/{name}/test", Does: "asks a handler once about a check that is made up, and says what is wrong with its answer",
-		Says: "The check is marked as asked by a person (manual), and nothing comes of it. It is that of a rule that names the handler, where there is one. " +
-			"A handler with effects (at_most_once) is not asked.",
+		ID: "test-handler", Tag: tagNode, Method: "POST", Path: "/handlers/{name}/test", Summary: "call a handler with a test check",
+		Description: "The check is marked as manual and has no effect on jobs. If a rule uses the handler, the check is one of that rule. Handlers " +
+			"with side effects (at_most_once) are not called.",
 		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.test))
 }
@@ -108,7 +108,7 @@ func (a *handlerAPI) list(ctx context.Context, _ *nothing) (HandlerList, error) 
 
 // handlerTrialIn has the handler and the check of a test.
 type handlerTrialIn struct {
-	Name identifier `path:"name" doc:"The handler's name, as rules have it." example:"shipping"`
+	Name identifier `path:"name" doc:"Name of the handler, as used in rules." example:"shipping"`
 	Body HandlerTestRequest
 }
 

@@ -16,7 +16,7 @@ const sayAgain = time.Minute
 type Condition struct {
 	Name   string `json:"name"` // its kind, such as database, nats, streams, sweep, serving; it is public
 	OK     bool   `json:"ok"`
-	Vital  bool   `json:"vital"`            // without it the node can answer no requests
+	Vital  bool   `json:"required"`         // without it the node can answer no requests
 	Detail string `json:"detail,omitempty"` // for callers that may read all rules; a sentence without secrets
 	Err    error  `json:"-"`                // the cause if it is not OK, for the log only
 }
@@ -27,8 +27,8 @@ type Health func(ctx context.Context) []Condition
 // Readiness is the answer of /readyz. A ready node may still have broken conditions: it continues with the rest of its
 // work, and load balancers should keep sending requests.
 type Readiness struct {
-	Ready      bool        `json:"ready"` // all vital conditions are OK
-	Fine       bool        `json:"fine"`  // all conditions are OK
+	Ready      bool        `json:"ready"`   // all vital conditions are OK
+	Healthy    bool        `json:"healthy"` // all conditions are OK
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -43,10 +43,10 @@ type readinessPages struct {
 }
 
 func (a *readinessPages) readiness(ctx context.Context) Readiness {
-	out := Readiness{Ready: true, Fine: true, Conditions: a.health(ctx)}
+	out := Readiness{Ready: true, Healthy: true, Conditions: a.health(ctx)}
 	for _, c := range out.Conditions {
 		out.Ready = out.Ready && (c.OK || !c.Vital)
-		out.Fine = out.Fine && c.OK
+		out.Healthy = out.Healthy && c.OK
 	}
 	if ctx.Err() == nil { // otherwise the client disconnected, possibly the only cause
 		a.logChanges(ctx, out.Conditions)
@@ -140,7 +140,7 @@ func (a *readinessPages) ready(w http.ResponseWriter, r *http.Request) {
 		answer = a.lastReadiness(r.Context()).public()
 	}
 	status := http.StatusOK
-	if !answer.Ready || !answer.Fine && r.URL.Query().Has("all") {
+	if !answer.Ready || !answer.Healthy && r.URL.Query().Has("all") {
 		status = http.StatusServiceUnavailable
 	}
 	a.write(w, r, status, answer)

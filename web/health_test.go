@@ -25,9 +25,9 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 			return []web.Condition{{Name: "database", OK: true, Vital: true, Detail: "answers"}, {Name: "sources", Detail: name}}
 		}
 	})
-	const public = `{"ready":true,"fine":false,"conditions":[{"name":"sources","ok":false,"vital":false}]}` + "\n"
+	const public = `{"ready":true,"healthy":false,"conditions":[{"name":"sources","ok":false,"required":false}]}` + "\n"
 	for who, header := range map[string][]string{
-		"nobody": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.token("ci", "", access.Events),
+		"absent": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.token("ci", "", access.Events),
 		"a reader of some rules": s.token("acme", "acme-", access.Rules),
 	} {
 		for path, status := range map[string]int{"/readyz": 200, "/readyz?all": 503} {

@@ -9,20 +9,20 @@ import (
 	"deadman/internal/access"
 )
 
-// Ended is a job in the history, as the API returns it.
-type Ended struct {
+// EndedJob is a job in the history, as the API returns it.
+type EndedJob struct {
 	Job
-	Outcome checks.Outcome `json:"outcome" doc:"Why it ended: resolved (or the as of the resolve), cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon or guard_past." example:"resolved"`
-	Reason  string         `json:"reason,omitempty" doc:"What a person should know beside the outcome."`
-	EndedAt time.Time      `json:"ended_at"`
+	Outcome checks.Outcome `json:"outcome" doc:"Reason why the job ended: resolved (or the value of as in the resolve), cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon or guard_past." example:"resolved"`
+	Reason  string         `json:"reason,omitempty" doc:"Further explanation of the outcome."`
+	EndedAt time.Time      `json:"ended_at" doc:"Time at which the job ended."`
 }
 
-func newEnded(e futurejobs.EndedJob) Ended {
-	return Ended{Job: newJob(e.ListedJob), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
+func newEnded(e futurejobs.EndedJob) EndedJob {
+	return EndedJob{Job: newJob(e.ListedJob), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
 }
 
 // wholeEnded returns an ended job with its trail, for the page of its entity.
-func wholeEnded(e futurejobs.EndedJob) Ended {
+func wholeEnded(e futurejobs.EndedJob) EndedJob {
 	out := newEnded(e)
 	out.Trail = trailOf(e.Trail)
 	return out
@@ -31,9 +31,9 @@ func wholeEnded(e futurejobs.EndedJob) Ended {
 // historyIn has the filters of the history.
 type historyIn struct {
 	ListFilter
-	Outcome     identifier `query:"outcome" doc:"That ended so." example:"resolved"`
-	EndedAfter  time.Time  `query:"ended_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
-	EndedBefore time.Time  `query:"ended_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Outcome     identifier `query:"outcome" doc:"Filter by outcome." example:"resolved"`
+	EndedAfter  time.Time  `query:"ended_after" doc:"Only jobs that ended at or after this time." example:"2026-01-31T15:04:05Z"`
+	EndedBefore time.Time  `query:"ended_before" doc:"Only jobs that ended before this time." example:"2026-01-31T15:04:05Z"`
 	Paging
 }
 
@@ -44,19 +44,19 @@ type historyAPI struct {
 
 func (a *historyAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-history", Tag: tagJobs, Method: "GET", Path: "/history", Does: "lists ended jobs, newest first",
+		ID: "list-history", Tag: tagJobs, Method: "GET", Path: "/history", Summary: "list ended jobs, newest first",
 		Scope: access.Read, Reach: reachFiltered,
-	}, withBody(func(ctx context.Context, in *historyIn) (Page[Ended], error) {
+	}, withBody(func(ctx context.Context, in *historyIn) (Page[EndedJob], error) {
 		f := in.page(in.filter())
 		f.Outcome, f.After, f.Before = checks.Outcome(in.Outcome), in.EndedAfter.UTC(), in.EndedBefore.UTC()
 		return a.list(ctx, f)
 	}))
 }
 
-func (a *historyAPI) list(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
+func (a *historyAPI) list(ctx context.Context, f futurejobs.Filter) (Page[EndedJob], error) {
 	p, err := a.lists.History(ctx, filterVisible(ctx, f))
 	if err != nil {
-		return Page[Ended]{}, err
+		return Page[EndedJob]{}, err
 	}
 	return pageOf(p, newEnded), nil
 }

@@ -83,7 +83,7 @@ func (s *stand) counted() web.RuleJobs {
 	deadline := time.Now().Add(30 * time.Second)
 	for range time.Tick(10 * time.Millisecond) {
 		for _, r := range get[web.Page[web.Rule]](s.t, s.Server, "/api/v1/rules").Items {
-			if r.Name == s.rule.Name && r.Jobs != nil && r.Jobs.Waiting > 0 {
+			if r.Name == s.rule.Name && r.Jobs != nil && r.Jobs.Pending > 0 {
 				return *r.Jobs
 			}
 		}

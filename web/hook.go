@@ -35,7 +35,7 @@ type hookReceiver struct {
 func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
 	h := a.hooks(chi.URLParam(r, "name"))
 	if h == nil {
-		a.fail(w, r, problem(http.StatusNotFound, "there is no hook of this name; the file that --hooks names has them"))
+		a.fail(w, r, problem(http.StatusNotFound, "no webhook with this name; webhooks are defined in the file of --hooks"))
 		return
 	}
 	body, id, err := a.proven(w, r, h)
@@ -52,7 +52,7 @@ func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
 	before, err := a.repeats.memory.Begin(r.Context(), once, sum)
 	switch {
 	case errors.Is(err, access.ErrRunning):
-		a.fail(w, r, problem(http.StatusConflict, "the same webhook is being taken in at this moment; send it again in a minute"))
+		a.fail(w, r, problem(http.StatusConflict, "the same webhook request is in progress; send it again in a minute"))
 	case err != nil:
 		a.fail(w, r, err)
 	case before != nil:
@@ -72,7 +72,7 @@ func (a *hookReceiver) proven(w http.ResponseWriter, r *http.Request, h *webhook
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // only a writer outside a server lacks deadlines
 	body, whole := readBody(r, MaxEventBytes)
 	if !whole {
-		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes)
+		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body exceeds the limit of %d bytes, or is incomplete", MaxEventBytes)
 	}
 	id, err = h.Verify(r.Header.Get, body, a.now())
 	return body, id, err

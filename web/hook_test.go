@@ -24,7 +24,7 @@ func withHooks(o *web.Options, s *stand) {
   - {name: shop, subject: orders.created, scheme: stripe, secret_file: s}
   - {name: code, subject: orders.created, scheme: github, secret_file: s}
   - {name: open, subject: orders.created, scheme: none}
-  - {name: nowhere, subject: nobody.listens, scheme: github, secret_file: s}
+  - {name: nowhere, subject: unread.subject, scheme: github, secret_file: s}
 `), "hooks.yaml")
 	fatal(s.t, err)
 	for _, h := range known {
@@ -117,15 +117,15 @@ func TestHooksRefuse(t *testing.T) {
 		status                   int
 		says                     string
 	}{
-		{"nobody's", "POST", "/hooks/other", body, nil, 404, "--hooks"},
+		{"unknown", "POST", "/hooks/other", body, nil, 404, "--hooks"},
 		{"no signature", "POST", "/hooks/shop", body, nil, 401, "Stripe-Signature"},
 		{"another body", "POST", "/hooks/shop", body + " ", stripe(body, now), 401, "does not match the body"},
 		{"an old one", "POST", "/hooks/shop", body, stripe(body, now.Add(-6*time.Minute)), 401, "more than 5m0s from now"},
 		{"another scheme", "POST", "/hooks/code", body, stripe(body, now), 401, "X-Hub-Signature-256"},
 		{"a token is no signature", "POST", "/hooks/shop", body, s.token("all", "", access.Admin), 401, "Stripe-Signature"},
 		{"too large", "POST", "/hooks/open", strings.Repeat(" ", web.MaxEventBytes+1), nil, 413, "262144"},
-		{"no stream", "POST", "/hooks/nowhere", body, github(body), 409, "nobody.listens"},
-		{"a look", "GET", "/hooks/shop", "", nil, 405, "takes POST"},
+		{"no stream", "POST", "/hooks/nowhere", body, github(body), 409, "unread.subject"},
+		{"a look", "GET", "/hooks/shop", "", nil, 405, "use POST"},
 	} {
 		a := do(t, s.Server, c.method, c.path, c.body, c.header...)
 		if a.StatusCode != c.status || !strings.Contains(a.problem(t).Detail, c.says) {
@@ -137,7 +137,7 @@ func TestHooksRefuse(t *testing.T) {
 	}
 	// A failed webhook may be sent again.
 	for range 2 {
-		if a := do(t, s.Server, "POST", "/hooks/nowhere", body, github(body)...); a.StatusCode != 409 || !strings.Contains(a.body, "nobody.listens") {
+		if a := do(t, s.Server, "POST", "/hooks/nowhere", body, github(body)...); a.StatusCode != 409 || !strings.Contains(a.body, "unread.subject") {
 			t.Errorf("%d %s", a.StatusCode, a.body)
 		}
 	}

@@ -33,15 +33,15 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 	switch status {
 	case http.StatusRequestEntityTooLarge:
 		limit := op.MaxBodyBytes - 1
-		return problem(status, "the body is over the limit of %d bytes (%d KiB)", limit, limit>>10)
+		return problem(status, "the body exceeds the limit of %d bytes (%d KiB)", limit, limit>>10)
 	case http.StatusUnsupportedMediaType:
-		return problem(status, "the body is not of a type that is read here; send it with Content-Type: application/json")
+		return problem(status, "unsupported Content-Type; send the body with Content-Type: application/json")
 	case http.StatusRequestTimeout:
 		return problem(status, "the body did not arrive within %s", readTime)
 	case http.StatusInternalServerError: // from huma only if the body could not be read
 		return problem(http.StatusBadRequest, "the body ended early")
 	}
-	kind, wrong := BadRequest, []Detail{}
+	kind, wrong := BadRequest, []ProblemDetail{}
 	for _, err := range errs {
 		d := detailOf(op, err)
 		if strings.HasPrefix(d.Location, "body") && status == http.StatusUnprocessableEntity {
@@ -50,9 +50,9 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 		wrong = append(wrong, d)
 	}
 	if len(wrong) == 0 {
-		return problemOfDetails(BadRequest, http.StatusBadRequest, []Detail{{Location: "body", Message: "it is missing; send one as JSON"}})
+		return problemOfDetails(BadRequest, http.StatusBadRequest, []ProblemDetail{{Location: "body", Message: "it is missing; send a JSON body"}})
 	}
-	slices.SortFunc(wrong, func(a, b Detail) int { return strings.Compare(a.Location, b.Location) })
+	slices.SortFunc(wrong, func(a, b ProblemDetail) int { return strings.Compare(a.Location, b.Location) })
 	if kind == BadRequest {
 		status = http.StatusBadRequest
 	}
@@ -61,7 +61,7 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 
 // strongerKind returns the kind of a body's problem: an unknown field is more specific than a wrong value, and that is
 // more specific than invalid JSON.
-func strongerKind(kind Kind, err error, said Detail) Kind {
+func strongerKind(kind Kind, err error, said ProblemDetail) Kind {
 	var d *huma.ErrorDetail
 	checked := errors.As(err, &d)
 	switch {
@@ -74,24 +74,24 @@ func strongerKind(kind Kind, err error, said Detail) Kind {
 }
 
 // detailOf converts an error to a Detail in the words of deadman.
-func detailOf(op *huma.Operation, err error) Detail {
-	var ours Detail
+func detailOf(op *huma.Operation, err error) ProblemDetail {
+	var ours ProblemDetail
 	if errors.As(err, &ours) {
 		return ours
 	}
 	var d *huma.ErrorDetail
 	if !errors.As(err, &d) {
-		return Detail{Location: "request", Message: err.Error()}
+		return ProblemDetail{Location: "request", Message: err.Error()}
 	}
 	where, rest, _ := strings.Cut(d.Location, ".")
 	if where == "body" {
-		return Detail{Location: d.Location, Message: bodyMessage(op, rest, d.Message)}
+		return ProblemDetail{Location: d.Location, Message: bodyMessage(op, rest, d.Message)}
 	}
 	i := slices.IndexFunc(op.Parameters, func(p *huma.Param) bool { return p.In == where && p.Name == rest })
 	if i < 0 {
-		return Detail{Location: d.Location, Message: d.Message}
+		return ProblemDetail{Location: d.Location, Message: d.Message}
 	}
-	return Detail{Location: d.Location, Message: parameterMessage(op.Parameters[i], d)}
+	return ProblemDetail{Location: d.Location, Message: parameterMessage(op.Parameters[i], d)}
 }
 
 func parameterMessage(p *huma.Param, d *huma.ErrorDetail) string {
@@ -106,17 +106,17 @@ func parameterMessage(p *huma.Param, d *huma.ErrorDetail) string {
 	case p.In == "header":
 		return d.Message
 	case s.Type == huma.TypeInteger && s.Minimum != nil && s.Maximum != nil:
-		return fmt.Sprintf("%q is no whole number from %v to %v", given, *s.Minimum, *s.Maximum)
+		return fmt.Sprintf("%q is not an integer from %v to %v", given, *s.Minimum, *s.Maximum)
 	case s.Type == huma.TypeInteger:
-		return fmt.Sprintf("%q is no whole number that fits here", given)
+		return fmt.Sprintf("%q is not a valid integer", given)
 	case s.Type == huma.TypeBoolean:
 		return fmt.Sprintf("%q is neither true nor false", given)
 	case s.Format == "date-time":
-		return fmt.Sprintf("%q is no instant; write it as in 2026-01-31T15:04:05Z (and + as %%2B)", given)
+		return fmt.Sprintf("%q is not a time; write it as in 2026-01-31T15:04:05Z (and + as %%2B)", given)
 	case len(s.Enum) > 0:
 		return betterDetail(given, s.Enum)
 	}
-	return fmt.Sprintf("%q cannot be read: %s", given, strings.TrimPrefix(d.Message, "invalid value: "))
+	return fmt.Sprintf("%q is invalid: %s", given, strings.TrimPrefix(d.Message, "invalid value: "))
 }
 
 func betterDetail(given string, enum []any) string {
@@ -124,7 +124,7 @@ func betterDetail(given string, enum []any) string {
 	for i, v := range enum {
 		known[i] = fmt.Sprint(v)
 	}
-	said := fmt.Sprintf("%q is none of %s", given, strings.Join(known, ", "))
+	said := fmt.Sprintf("%q is not one of %s", given, strings.Join(known, ", "))
 	if near := configfile.Suggest(given, known); near != "" {
 		said += "; did you mean " + near + "?"
 	}
@@ -138,10 +138,10 @@ func lengthMessage(message string) string {
 		if limit == 1 {
 			return "it is empty"
 		}
-		return fmt.Sprintf("it is too short; it has at least %d letters", limit)
+		return fmt.Sprintf("it is too short; the minimum is %d characters", limit)
 	}
 	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMaxLength, &limit); n == 1 {
-		return fmt.Sprintf("it is too long; it has at most %d letters", limit)
+		return fmt.Sprintf("it is too long; the maximum is %d characters", limit)
 	}
 	return message
 }

@@ -40,7 +40,7 @@ const rememberTime = 5 * time.Second
 func onceParameter() *huma.Param {
 	return &huma.Param{
 		Name: onceHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Example: "c8b9b1e6-order-1234",
-		Description: "Any text of up to 256 bytes that is new. The same request with the same key is not done again, but answered as it was, for 24 hours.",
+		Description: "Unique text of up to 256 bytes. For 24 hours, the same request with the same key is not executed again and returns the first response.",
 	}
 }
 
@@ -91,9 +91,9 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 func (a *idempotency) wrongKey(key string) error {
 	switch {
 	case len(key) > maxOnceKey:
-		return refused("header."+onceHeader, "the key is over the limit of %d bytes", maxOnceKey)
+		return refused("header."+onceHeader, "the key exceeds the limit of %d bytes", maxOnceKey)
 	case a.memory == nil:
-		return refused("header."+onceHeader, "this node keeps no answers; send the request without the key")
+		return refused("header."+onceHeader, "this node does not support idempotency keys; send the request without the key")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestOnce(t *testing.T) {
 	}
 
 	// A refused request was not executed, and may be corrected under its key.
-	isProblem(t, post("mend", "/api/v1/jobs", `{"rule": "nobody", "key": "3"}`), 404, web.NotFound)
+	isProblem(t, post("mend", "/api/v1/jobs", `{"rule": "absent", "key": "3"}`), 404, web.NotFound)
 	jobOf(t, post("mend", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`), 201)
 
 	isProblem(t, post(strings.Repeat("k", 257), "/api/v1/jobs", onceJob), 400, web.BadRequest, "header.Idempotency-Key", "256")
@@ -107,5 +107,5 @@ func (d *slowDesk) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJ
 }
 
 func TestOnceWithoutMemory(t *testing.T) {
-	isProblem(t, do(t, bare(t, web.Options{}), "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k"), 400, web.BadRequest, "keeps no answers")
+	isProblem(t, do(t, bare(t, web.Options{}), "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k"), 400, web.BadRequest, "does not support idempotency keys")
 }

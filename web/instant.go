@@ -25,10 +25,10 @@ func outOfBounds(at time.Time) string {
 
 // checkInstants refuses an input that contains a time out of bounds, at any depth.
 func checkInstants(in any) error {
-	var wrong []Detail
+	var wrong []ProblemDetail
 	eachInstant(reflect.ValueOf(in), "", func(at time.Time, location string) {
 		if says := outOfBounds(at); says != "" {
-			wrong = append(wrong, Detail{Location: location, Message: says})
+			wrong = append(wrong, ProblemDetail{Location: location, Message: says})
 		}
 	})
 	switch {

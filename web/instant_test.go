@@ -56,7 +56,7 @@ func TestInstantsAreBounded(t *testing.T) {
 	}
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}, "at": "1969-01-01T00:00:00Z"}}`), 422, web.Invalid, "body.event.at", "1970 to 2999")
 	bulk := do(t, s.Server, "POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3", "since": "9999-01-01T00:00:00Z"}`, "Content-Type", "application/x-ndjson")
-	var came web.BulkAnswer
+	var came web.BulkResult
 	fatal(t, json.Unmarshal([]byte(bulk.body), &came))
 	if len(came.Wrong) != 1 || came.Wrong[0].Field != "since" || !strings.Contains(came.Wrong[0].Message, "1970 to 2999") {
 		t.Errorf("%d %s", bulk.StatusCode, bulk.body)
@@ -86,7 +86,7 @@ func TestAnAnswerThatCannotBeMadeIsAProblem(t *testing.T) {
 	for name, streams := range map[string]web.Streams{"not to be encoded": farStreams{}, "a panic": panicking{}} {
 		s := newStand(t, func(o *web.Options, _ *stand) { o.Streams = streams })
 		a := do(t, s.Server, "GET", "/api/v1/streams", "")
-		isProblem(t, a, 500, web.Internal, "its log says why")
+		isProblem(t, a, 500, web.Internal, "see the log of the node")
 		if a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", name, a.Header)
 		}

@@ -14,43 +14,43 @@ import (
 
 // Job is a pending job, as the API returns it. Durations are in seconds.
 type Job struct {
-	Rule        string `json:"rule" example:"order-unshipped"`
-	RuleVersion int32  `json:"rule_version" doc:"The version that it goes by."`
-	Entity      string `json:"entity" example:"order"`
-	Key         string `json:"key" example:"1234"`
-	Status      Status `json:"status,omitempty" enum:"due,paused,undetermined,open,waiting" doc:"What it is doing; absent in history."`
+	Rule        string `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	RuleVersion int32  `json:"rule_version" doc:"Version of the rule that the job follows."`
+	Entity      string `json:"entity" doc:"Entity type." example:"order"`
+	Key         string `json:"key" doc:"Key of the entity." example:"1234"`
+	Status      Status `json:"status,omitempty" enum:"due,paused,undetermined,open,waiting" doc:"due: the slot of the next check has come. paused: a pause of the rule is in effect. undetermined: the last check failed and will be repeated. open: the job has raised an alert. waiting: the next check is in the future and no alert was raised. Absent in history."`
 
-	Since        time.Time `json:"since" doc:"When the wait began."`
-	CreatedAt    time.Time `json:"created_at"`
-	FirstCheckAt time.Time `json:"first_check_at" doc:"The slot of the first look; it never changes."`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, where all is said of a beat that stays away and nothing is left but that it comes, and in history."`
-	SnoozedUntil time.Time `json:"snoozed_until,omitzero" doc:"It is not looked at before, because somebody said so; absent once that is over."`
-	SnoozeIdle   bool      `json:"snooze_idle,omitempty" doc:"The snooze puts nothing off: the next look is later than its end anyhow."`
-	PausedAt     time.Time `json:"paused_at,omitzero" doc:"Since when time stands still for it."`
+	Since             time.Time `json:"since" doc:"Start of the job, from which steps are timed."`
+	CreatedAt         time.Time `json:"created_at" doc:"Time at which the job was stored."`
+	FirstCheckAt      time.Time `json:"first_check_at" doc:"Slot of the first check. It never changes."`
+	NextCheckAt       time.Time `json:"next_check_at,omitzero" doc:"Slot of the next check. Absent in history, while the job is paused, and for a missing heartbeat whose steps are all taken."`
+	SnoozedUntil      time.Time `json:"snoozed_until,omitzero" doc:"End of the snooze. Absent if the job is not snoozed."`
+	SnoozeIneffective bool      `json:"snooze_ineffective,omitempty" doc:"Whether the next check is later than the end of the snooze anyway."`
+	PausedAt          time.Time `json:"paused_at,omitzero" doc:"Time at which the job was paused. Absent if it is not paused."`
 
-	CheckCount int `json:"check_count" doc:"Decided looks."`
-	Step       int `json:"step" doc:"Steps taken."`
-	Steps      int `json:"steps,omitempty" doc:"Of how many; absent where there is no end to them, of a handler, of another version than the newest, and in history."`
+	CheckCount int `json:"check_count" doc:"Number of completed checks."`
+	Step       int `json:"step" doc:"Number of steps taken."`
+	Steps      int `json:"steps,omitempty" doc:"Number of steps of the rule. Absent if unlimited, decided by a handler, of an older version of the rule, and in history."`
 
-	PickedAt    time.Time `json:"picked_at,omitzero" doc:"Of the last look, as the three that follow."`
-	StartedAt   time.Time `json:"started_at,omitzero"`
-	CompletedAt time.Time `json:"completed_at,omitzero"`
-	FailedAt    time.Time `json:"failed_at,omitzero" doc:"It could not find out."`
+	PickedAt    time.Time `json:"picked_at,omitzero" doc:"Last check: time at which the job was picked."`
+	StartedAt   time.Time `json:"started_at,omitzero" doc:"Last check: time at which it started."`
+	CompletedAt time.Time `json:"completed_at,omitzero" doc:"Last check: time at which it completed."`
+	FailedAt    time.Time `json:"failed_at,omitzero" doc:"Last check: time at which it failed to get an answer."`
 
-	Checks            int     `json:"checks" doc:"All looks, decided or not."`
-	CheckSecondsTotal float64 `json:"check_seconds_total"`
-	CheckSecondsMax   float64 `json:"check_seconds_max"`
+	CheckAttempts     int     `json:"check_attempts" doc:"Number of all checks, including failed ones."`
+	CheckSecondsTotal float64 `json:"check_seconds_total" doc:"Total duration of all checks, in seconds."`
+	CheckSecondsMax   float64 `json:"check_seconds_max" doc:"Duration of the longest check, in seconds."`
 
-	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"What was said about it, oldest first."`
+	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"IDs of the alerts of the job, oldest first."`
 
-	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what was said, while that holds; until then steps stay unsaid."`
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement. Further steps are suppressed until it ends."`
 
-	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of single jobs and those of an entity only."`
-	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of single jobs and those of an entity only."`
+	Event json.RawMessage `json:"event,omitempty" doc:"Body of the trigger event. Returned for single jobs and for jobs of an entity only."`
+	State json.RawMessage `json:"state,omitempty" doc:"Body of the trigger event, with later updates merged in. Returned for single jobs and for jobs of an entity only."`
 
-	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Of a job of an entity: event and state are left out, because they have more than 16 KiB; GET /jobs/{rule}/{key} has them."`
+	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Whether event and state are left out of the entity because they exceed 16 KiB. GET /jobs/{rule}/{key} returns them."`
 
-	Trail []TrailEntry `json:"trail,omitempty" doc:"What became of it since it began, oldest first, the last 16; of single jobs and those of an entity only."`
+	Trail []TrailEntry `json:"trail,omitempty" doc:"Last 16 checks and changes of the job, oldest first. Returned for single jobs and for jobs of an entity only."`
 }
 
 // Status is the state of a pending job, derived at reading time.
@@ -87,7 +87,7 @@ func newJob(l futurejobs.ListedJob) Job {
 		CheckCount: l.CheckCount, Step: l.Step,
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
-		Checks: l.Checks, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
+		CheckAttempts: l.Checks, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
 		Alerts: l.Alerts,
 	}
 	if j.Alerts == nil {
@@ -96,9 +96,9 @@ func newJob(l futurejobs.ListedJob) Job {
 	return j
 }
 
-// NextLook returns the slot of a job's next check, or the zero time if it has none: while it is paused, and after all
+// NextCheck returns the slot of a job's next check, or the zero time if it has none: while it is paused, and after all
 // alerts of a missing heartbeat, until the heartbeat arrives.
-func NextLook(book Book, rule string, j futurejobs.Job, now time.Time) time.Time {
+func NextCheck(book Book, rule string, j futurejobs.Job, now time.Time) time.Time {
 	if !j.PausedAt().IsZero() || j.Step > 0 && j.Undecided == 0 && heldForGood(book, rule, j.NextCheckAt, now) {
 		return time.Time{}
 	}
@@ -120,10 +120,10 @@ type jobView struct {
 func (a *jobView) pending(l futurejobs.ListedJob) Job {
 	j := newJob(l)
 	now := a.now()
-	j.NextCheckAt = NextLook(a.book, l.Rule, l.Job, now)
+	j.NextCheckAt = NextCheck(a.book, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
-		j.SnoozedUntil, j.SnoozeIdle = l.SnoozedUntil, a.isIdle(l)
+		j.SnoozedUntil, j.SnoozeIneffective = l.SnoozedUntil, a.isIdle(l)
 	}
 	return j
 }
@@ -167,27 +167,27 @@ type jobAPI struct {
 // register registers the operations on pending jobs.
 func (a *jobAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Does: "lists pending jobs, next due first",
-		Says:  "A job that is looked at between two pages may come again, later; none that stays as it is comes twice or is left out.",
-		Scope: access.Read, Reach: reachFiltered,
+		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Summary: "list pending jobs, next due first",
+		Description: "A job that is checked between two page requests may be listed twice. Unchanged jobs are listed exactly once.",
+		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Does: "begins a wait by hand",
+		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Summary: "create a job",
 		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
 	}, withBody(a.actions.create))
 	a.bulk.register(all)
 	addKeyed(all, operation{
-		ID: "get-job", Method: "GET", Does: "shows a pending job", Scope: access.Read,
+		ID: "get-job", Method: "GET", Summary: "get a pending job", Scope: access.Read,
 	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.get(ctx, of.ref) }))
 	addKeyed(all, operation{
-		ID: "cancel-job", Method: "DELETE", Does: "ends a wait", Says: "What was said about it is closed by an alert.", Scope: access.Rules,
+		ID: "cancel-job", Method: "DELETE", Summary: "cancel a job", Description: "Its open alert is resolved.", Scope: access.Rules,
 	}, "", noContent(func(ctx context.Context, of *keyRef) error {
 		return notPending(a.actions.desk.Cancel(ctx, of.rule, of.key))
 	}))
 	addKeyed(all, operation{
-		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.OnCall, Once: true,
-		Says: "The look may end the job, if what is waited for has happened. It takes no step and does not count.",
+		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, Once: true,
+		Description: "The check may end the job. It raises no step and is not counted in check_count.",
 	}, "/check", withBody(func(ctx context.Context, of *keyRef) (CheckResult, error) { return a.actions.check(ctx, of.ref) }))
 	a.actions.registerSnooze(all)
 }
@@ -195,10 +195,10 @@ func (a *jobAPI) register(all *operations) {
 // jobListIn has the filters of a job list.
 type jobListIn struct {
 	ListFilter
-	KeyPrefix identifier `query:"key_prefix" doc:"Whose keys begin so." example:"12"`
-	DueAfter  time.Time  `query:"due_after" doc:"Due then or later." example:"2026-01-31T15:04:05Z"`
-	DueBefore time.Time  `query:"due_before" doc:"Due before then." example:"2026-01-31T15:04:05Z"`
-	Overdue   bool       `query:"overdue" doc:"Those whose slot has come."`
+	KeyPrefix identifier `query:"key_prefix" doc:"Filter by a prefix of the key." example:"12"`
+	DueAfter  time.Time  `query:"due_after" doc:"Only jobs whose next check is at or after this time." example:"2026-01-31T15:04:05Z"`
+	DueBefore time.Time  `query:"due_before" doc:"Only jobs whose next check is before this time." example:"2026-01-31T15:04:05Z"`
+	Overdue   bool       `query:"overdue" doc:"Only due jobs, whose slot has come."`
 	Paging
 }
 
@@ -232,5 +232,5 @@ func notPending(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w (a job that ended is in the history)", err)
+	return fmt.Errorf("%w (ended jobs are in the history)", err)
 }

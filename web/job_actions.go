@@ -32,12 +32,12 @@ type JobActions interface {
 // NewJob is a job to create manually.
 type NewJob = rules.NewJob
 
-// NewJobBody is the body of a request that creates a job.
-type NewJobBody struct {
-	Rule  identifier      `json:"rule" minLength:"1" doc:"The rule that waits." example:"order-unshipped"`
-	Key   identifier      `json:"key" minLength:"1" doc:"The key that is waited for." example:"1234"`
-	Event json.RawMessage `json:"event,omitempty" doc:"What the rule sees as the trigger's body."`
-	Since time.Time       `json:"since,omitzero" doc:"When the wait began; absent: now." example:"2026-01-31T15:04:05Z"`
+// JobRequest is the body of a request that creates a job.
+type JobRequest struct {
+	Rule  identifier      `json:"rule" minLength:"1" doc:"Name of the rule." example:"order-unshipped"`
+	Key   identifier      `json:"key" minLength:"1" doc:"Key of the entity." example:"1234"`
+	Event json.RawMessage `json:"event,omitempty" doc:"Body of the trigger event, as the rule sees it."`
+	Since time.Time       `json:"since,omitzero" doc:"Start of the job. Default: now." example:"2026-01-31T15:04:05Z"`
 }
 
 // jobActionAPI has the operations that change jobs.
@@ -47,7 +47,7 @@ type jobActionAPI struct {
 	now  func() time.Time
 }
 
-func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body NewJobBody }) (Job, error) {
+func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }) (Job, error) {
 	if err := principalOf(ctx).requireRule(access.Rules, string(in.Body.Rule)); err != nil {
 		return Job{}, err
 	}
@@ -78,11 +78,11 @@ func jobInvalid(wrong rules.Problems) *Problem {
 
 // CheckResult is the result of a manual check.
 type CheckResult struct {
-	Ended   bool      `json:"ended" doc:"What is waited for has happened, and the job is in the history."`
-	Unknown bool      `json:"unknown,omitempty" doc:"Nobody could find out whether it has happened."`
-	Outcome string    `json:"outcome,omitempty" doc:"Why it ended." example:"cleared"`
-	Reason  string    `json:"reason,omitempty"`
-	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again; absent as in the job."`
+	Ended        bool      `json:"ended" doc:"Whether the check ended the job. The job is in the history then."`
+	Undetermined bool      `json:"undetermined,omitempty" doc:"Whether the check failed to get an answer."`
+	Outcome      string    `json:"outcome,omitempty" doc:"Outcome of the ended job." example:"cleared"`
+	Reason       string    `json:"reason,omitempty" doc:"Explanation of the result."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"Slot of the next check. Absent under the same conditions as in the job."`
 }
 
 func (a *jobActionAPI) check(ctx context.Context, of ref) (CheckResult, error) {
@@ -90,34 +90,35 @@ func (a *jobActionAPI) check(ctx context.Context, of ref) (CheckResult, error) {
 	return l, notPending(err)
 }
 
-// SnoozeBody is the body of a request that snoozes a job.
-type SnoozeBody struct {
-	Until time.Time `json:"until,omitzero" doc:"Not to be looked at before; this or for." example:"2026-01-31T15:04:05Z"`
-	For   string    `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
+// SnoozeRequest is the body of a request that snoozes a job.
+type SnoozeRequest struct {
+	Until time.Time `json:"until,omitzero" doc:"End of the snooze. Alternative to for." example:"2026-01-31T15:04:05Z"`
+	For   string    `json:"for,omitempty" doc:"Duration of the snooze from now, such as 2h. Alternative to until." example:"2h"`
 }
 
 func (a *jobActionAPI) registerSnooze(all *operations) {
 	inPath, inQuery := operation{
-		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.OnCall, Once: true,
-		Says: "It is not looked at before; a next look that is later anyhow stays where it is, and snooze_idle says so. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
+		ID: "snooze-job", Method: "POST", Summary: "snooze a job", Scope: access.OnCall, Once: true,
+		Description: "Postpones the next check to the end of the snooze. A later check is not moved, and snooze_ineffective is true. Events still " +
+			"resolve the job. A step that came due in the meantime is raised after the snooze.",
 	}.keyed("/snooze")
 	register(all, inPath, withBody(func(ctx context.Context, in *struct {
 		JobPath
-		Body SnoozeBody
+		Body SnoozeRequest
 	},
 	) (Job, error) {
 		return a.snooze(ctx, in.named(), in.Body)
 	}))
 	register(all, inQuery, withBody(func(ctx context.Context, in *struct {
 		JobQuery
-		Body SnoozeBody
+		Body SnoozeRequest
 	},
 	) (Job, error) {
 		return a.snooze(ctx, in.named(), in.Body)
 	}))
 }
 
-func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) {
+func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeRequest) (Job, error) {
 	until, err := body.until(a.now())
 	if err != nil {
 		return Job{}, err
@@ -134,7 +135,7 @@ func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeBody) (Job
 }
 
 // until returns the end of the snooze.
-func (b SnoozeBody) until(now time.Time) (time.Time, error) {
+func (b SnoozeRequest) until(now time.Time) (time.Time, error) {
 	until, err := untilOf(b.Until, b.For, now)
 	switch {
 	case err != nil:
@@ -142,7 +143,7 @@ func (b SnoozeBody) until(now time.Time) (time.Time, error) {
 	case until.IsZero():
 		return now, noEnd()
 	case !until.After(now):
-		return now, refused("body.until", "%s has passed; a job rests until an instant to come", until.Format(time.RFC3339))
+		return now, refused("body.until", "%s is in the past; set a future time", until.Format(time.RFC3339))
 	}
 	return until, nil
 }

@@ -29,7 +29,7 @@ func TestJobsByHand(t *testing.T) {
 		t.Errorf("created: %+v", j)
 	}
 	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "a/b"}`), 409, web.Conflict, "a/b")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "nobody", "key": "1"}`), 404, web.NotFound, "nobody")
+	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "absent", "key": "1"}`), 404, web.NotFound, "absent")
 	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "kye": "1"}`), 422, web.UnknownField, "body.kye", "did you mean key?", "key")
 	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": 1}`), 422, web.Invalid, "body.key")
 	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": ""}`), 422, web.Invalid, "body.key")
@@ -45,7 +45,7 @@ func TestJobsByHand(t *testing.T) {
 	}
 	for _, at := range []string{"/order-unshipped/a%2Fb/%s", "/order-unshipped/%s?key=a%2Fb"} {
 		verb := func(name string) string { return path + strings.Replace(at, "%s", name, 1) }
-		if a := do(t, s.Server, "POST", verb("check"), ""); a.StatusCode != 200 || !strings.Contains(a.body, `"ended":false`) || !strings.Contains(a.body, `"next":"`) {
+		if a := do(t, s.Server, "POST", verb("check"), ""); a.StatusCode != 200 || !strings.Contains(a.body, `"ended":false`) || !strings.Contains(a.body, `"next_check_at":"`) {
 			t.Errorf("a look: %d %s", a.StatusCode, a.body)
 		}
 		if got := jobOf(t, do(t, s.Server, "POST", verb("snooze"), `{"for": "2d"}`), 200); got.NextCheckAt.Sub(s.now) < 47*time.Hour {
@@ -56,8 +56,8 @@ func TestJobsByHand(t *testing.T) {
 			t.Errorf("snoozed until %s, want %s", got.NextCheckAt, until)
 		}
 		for body, part := range map[string]string{
-			`{}`: "how long", `{"for": "2d", "until": "2999-01-01T00:00:00Z"}`: "one of them", `{"for": "soon"}`: "90s",
-			`{"until": "2020-01-01T00:00:00Z"}`: "has passed", `{"til": "2d"}`: "until",
+			`{}`: "no end is set", `{"for": "2d", "until": "2999-01-01T00:00:00Z"}`: "one of them", `{"for": "soon"}`: "90s",
+			`{"until": "2020-01-01T00:00:00Z"}`: "is in the past", `{"til": "2d"}`: "until",
 		} {
 			if a := do(t, s.Server, "POST", verb("snooze"), body); a.StatusCode != 422 || !strings.Contains(a.problem(t).Detail, part) {
 				t.Errorf("%s: %d %s", body, a.StatusCode, a.body)
@@ -65,7 +65,7 @@ func TestJobsByHand(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"check", "snooze"} {
-		isProblem(t, do(t, s.Server, "POST", path+"/order-unshipped/nobody/"+verb, `{"for": "1h"}`), 404, web.NotFound, "history")
+		isProblem(t, do(t, s.Server, "POST", path+"/order-unshipped/absent/"+verb, `{"for": "1h"}`), 404, web.NotFound, "history")
 	}
 }
 

@@ -45,20 +45,20 @@ func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartRes
 	return begun
 }
 
-// BulkAnswer is the result for the lines of a body. Blank lines are skipped, but numbered.
-type BulkAnswer struct {
-	Created int           `json:"created" doc:"Waits that began."`
-	Existed int           `json:"existed" doc:"Lines whose keys were waited for already, by that rule; nothing was changed about them."`
-	Refused int           `json:"refused" doc:"Lines that were refused; they kept no other line out."`
-	Stood   []int         `json:"existed_lines" nullable:"false" doc:"The lines that existed, from 1."`
-	Wrong   []RefusedLine `json:"refused_lines" nullable:"false" doc:"The lines that were refused, and why."`
+// BulkResult is the result for the lines of a body. Blank lines are skipped, but numbered.
+type BulkResult struct {
+	Created int           `json:"created" doc:"Number of created jobs."`
+	Existed int           `json:"existed" doc:"Number of lines whose job already exists. These jobs are unchanged."`
+	Refused int           `json:"refused" doc:"Number of invalid lines. Other lines are not affected."`
+	Stood   []int         `json:"existed_lines" nullable:"false" doc:"Numbers of the lines whose job already exists, starting with 1."`
+	Wrong   []RefusedLine `json:"refused_lines" nullable:"false" doc:"Invalid lines and their errors."`
 }
 
 // RefusedLine is a line without a job.
 type RefusedLine struct {
-	Line    int    `json:"line" doc:"From 1." example:"3"`
-	Field   string `json:"field,omitempty" doc:"Absent: the whole line." example:"key"`
-	Message string `json:"message" doc:"What is wrong, and what to write instead." example:"the key is empty"`
+	Line    int    `json:"line" doc:"Number of the line, starting with 1." example:"3"`
+	Field   string `json:"field,omitempty" doc:"Invalid field. Absent if the whole line is invalid." example:"key"`
+	Message string `json:"message" doc:"Error and remedy." example:"the key is empty"`
 }
 
 // bulkIn is a body of lines.
@@ -74,13 +74,13 @@ type bulkAPI struct {
 
 func (a *bulkAPI) register(all *operations) {
 	register(all, operation{
-		ID: "create-jobs", Tag: tagJobs, Method: "POST", Path: "/jobs/bulk", Does: "begins up to 10,000 waits by hand",
-		Says: "Each line of the body is an object as POST /jobs takes it (NDJSON). All waits begin in one transaction: where the answer is a problem, none did. " +
-			"A line that is refused keeps no other out, and a key that is waited for stays as it is, so the same body may be sent again. " +
-			"Up to 16 MiB in all and 256 KiB a line. The audit has one line for each rule, with how many waits of it began.",
+		ID: "create-jobs", Tag: tagJobs, Method: "POST", Path: "/jobs/bulk", Summary: "create up to 10,000 jobs",
+		Description: "Each line of the body (NDJSON) is an object as in POST /jobs. All jobs are created in one transaction; if the response is a " +
+			"problem, none was created. Invalid lines do not affect other lines, and existing jobs stay unchanged, so the same body can be " +
+			"sent again. Limits: 16 MiB in total, 256 KiB per line. The audit log has one entry per rule, with the number of created jobs.",
 		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: newBulkTurns(),
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
-		RequestBody: &huma.RequestBody{Required: true, Description: "A JSON object a line.", Content: map[string]*huma.MediaType{
+		RequestBody: &huma.RequestBody{Required: true, Description: "One JSON object per line.", Content: map[string]*huma.MediaType{
 			lineType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: bulkExample},
 		}},
 	}, withBody(a.create))
@@ -94,17 +94,17 @@ const (
 `
 )
 
-func (a *bulkAPI) create(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
+func (a *bulkAPI) create(ctx context.Context, in *bulkIn) (BulkResult, error) {
 	if isForm(in.Type) {
-		return BulkAnswer{}, problem(http.StatusUnsupportedMediaType, "%s is not read here; send a JSON object a line as %s (with curl: -H 'Content-Type: %[2]s' --data-binary @FILE)", in.Type, lineType)
+		return BulkResult{}, problem(http.StatusUnsupportedMediaType, "%s is not supported; send one JSON object per line as %s (with curl: -H 'Content-Type: %[2]s' --data-binary @FILE)", in.Type, lineType)
 	}
 	read, err := readLines(in.RawBody, func(rule string) error { return principalOf(ctx).requireRule(access.Rules, rule) })
 	if err != nil {
-		return BulkAnswer{}, err
+		return BulkResult{}, err
 	}
 	begun, err := a.desk.CreateAll(ctx, read.jobs)
 	if err != nil {
-		return BulkAnswer{}, err
+		return BulkResult{}, err
 	}
 	return read.answer(begun), nil
 }
@@ -126,9 +126,9 @@ type bulk struct {
 // about the body as a whole.
 func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
 	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) == 0 {
-		return nil, refused("body", "there is no line in it; write a JSON object a line, such as %s", lineExample)
+		return nil, refused("body", "it is empty; send one JSON object per line, such as %s", lineExample)
 	} else if first[0] == '[' {
-		return nil, refused("body", "it is a JSON array; write each of its objects on a line of its own, as jq -c '.[]' does")
+		return nil, refused("body", "it is a JSON array; send one object per line, as jq -c '.[]' prints them")
 	}
 	most := bytes.Count(body, []byte{'\n'}) + 1
 	all := &bulk{jobs: make([]NewJob, 0, min(most, MaxBulkLines)), lines: make([]int, 0, min(most, MaxBulkLines))}
@@ -140,17 +140,17 @@ func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
 			continue
 		}
 		if filled++; filled > MaxBulkLines {
-			return nil, problemOfDetails(TooLarge, http.StatusRequestEntityTooLarge, []Detail{{
+			return nil, problemOfDetails(TooLarge, http.StatusRequestEntityTooLarge, []ProblemDetail{{
 				Location: "body", Message: fmt.Sprintf("there are more than %d lines; nothing was begun: send them in several requests", MaxBulkLines),
 			}})
 		}
-		all.read(number, line, allow)
+		all.decodeLine(number, line, allow)
 	}
 	return all, nil
 }
 
-// read reads one line.
-func (b *bulk) read(number int, line []byte, allow func(rule string) error) {
+// decodeLine reads one line.
+func (b *bulk) decodeLine(number int, line []byte, allow func(rule string) error) {
 	if len(line) > MaxBulkLine {
 		b.refuse(number, "", fmt.Sprintf("%d bytes are too many for a line; the limit is %d: give the event less to carry", len(line), MaxBulkLine))
 		return
@@ -176,7 +176,7 @@ func (b *bulk) refuse(line int, field, message string) {
 }
 
 // answer returns the result for each line.
-func (b *bulk) answer(begun StartResult) BulkAnswer {
+func (b *bulk) answer(begun StartResult) BulkResult {
 	for place, err := range begun.Refused {
 		if err != nil {
 			field, message := refusalOf(err)
@@ -184,7 +184,7 @@ func (b *bulk) answer(begun StartResult) BulkAnswer {
 		}
 	}
 	slices.SortFunc(b.wrong, func(x, y RefusedLine) int { return x.Line - y.Line })
-	a := BulkAnswer{Created: begun.Created, Existed: len(begun.Existed), Refused: len(b.wrong), Stood: []int{}, Wrong: b.wrong}
+	a := BulkResult{Created: begun.Created, Existed: len(begun.Existed), Refused: len(b.wrong), Stood: []int{}, Wrong: b.wrong}
 	for _, place := range begun.Existed {
 		a.Stood = append(a.Stood, b.lines[place])
 	}

@@ -18,9 +18,9 @@ import (
 
 const bulkPath = "/api/v1/jobs/bulk"
 
-func bulkOf(t *testing.T, a answer) web.BulkAnswer {
+func bulkOf(t *testing.T, a answer) web.BulkResult {
 	t.Helper()
-	var b web.BulkAnswer
+	var b web.BulkResult
 	if err := json.Unmarshal([]byte(a.body), &b); a.StatusCode != 200 || err != nil {
 		t.Fatalf("%d: %.500s", a.StatusCode, a.body)
 	}
@@ -51,7 +51,7 @@ func TestBulk(t *testing.T) {
 		`{"key":"\u0061\/b","rule":"order-unshipped"}` + "\r",
 		`{"rule": "order-unshipped", "key": "1"}`, // 5: of line 1
 		`{"rule": "order-unshipped", "key": "there"}`,
-		`{"rule": "nobody", "key": "1"}`, // 7
+		`{"rule": "absent", "key": "1"}`, // 7
 		`{"rule": "order-unshipped", "kye": "1"}`,
 		`{"rule": "order-unshipped", "key": 1}`, // 9
 		`{"rule": "order-unshipped"}`,
@@ -82,7 +82,7 @@ func TestBulk(t *testing.T) {
 		t.Errorf("%d created, %v existed", got.Created, got.Stood)
 	}
 	want := map[int][2]string{
-		3: {"", "the line ends"}, 7: {"rule", "nobody: not found"}, 8: {"", `did you mean "key"?`}, 9: {"key", "not a text"}, 10: {"key", "missing"},
+		3: {"", "the line ends"}, 7: {"rule", "absent: not found"}, 8: {"", `did you mean "key"?`}, 9: {"key", "not a text"}, 10: {"key", "missing"},
 		11: {"key", "empty"}, 13: {"key", "513 bytes are too many; the limit is 512"}, 14: {"", "horizon"}, 15: {"since", "2026-01-31T15:04:05Z"},
 		16: {"", "the limit is 262144"}, 17: {"event", "64 levels"}, 18: {"event", "not JSON"}, 19: {"", "without an end"}, 20: {"", "a line of its own"},
 		21: {"key", "twice"}, 22: {"key", "NUL"}, 23: {"key", "UTF-8"}, 24: {"", `\u0001`}, 25: {"", "backslash"}, 26: {"", "expected an object"},
@@ -130,7 +130,7 @@ func TestBulkIsRefusedAsAWhole(t *testing.T) {
 	}{
 		"one line too many": {many.String() + line(-1), "", 413, web.TooLarge, "more than 10000 lines"},
 		"too many bytes":    {strings.Repeat(" ", web.MaxBulkBytes+1), "", 413, web.TooLarge, "16777216"},
-		"blank":             {"\n \n", "", 422, web.Invalid, "no line"},
+		"blank":             {"\n \n", "", 422, web.Invalid, "it is empty"},
 		"an array":          {"\n[" + line(1) + "]", "application/json", 422, web.Invalid, "jq -c"},
 		"a form":            {line(1), "application/x-www-form-urlencoded", 415, web.UnsupportedType, "--data-binary"},
 	} {

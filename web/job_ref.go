@@ -13,14 +13,14 @@ type keyRef struct{ ref }
 
 // JobPath identifies a job by its path.
 type JobPath struct {
-	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
-	Key  identifier `path:"key" doc:"The key that is waited for." example:"1234"`
+	Rule identifier `path:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Key  identifier `path:"key" doc:"Key of the entity." example:"1234"`
 }
 
 // JobQuery identifies a job by its path and its query, for keys that do not fit into a path.
 type JobQuery struct {
-	Rule identifier `path:"rule" doc:"The job's rule." example:"order-unshipped"`
-	Key  identifier `query:"key" required:"true" doc:"The key that is waited for." example:"a/b c"`
+	Rule identifier `path:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Key  identifier `query:"key" required:"true" doc:"Key of the entity." example:"a/b c"`
 }
 
 func (p JobPath) named() ref  { return ref{string(p.Rule), string(p.Key)} }
@@ -41,6 +41,6 @@ func (o operation) keyed(after string) (inPath, inQuery operation) {
 	inPath.Path = "/jobs/{rule}/{key}" + after
 	inQuery.Path = "/jobs/{rule}" + after
 	inQuery.ID += "-by-query"
-	inQuery.Does += "; the key is in ?key="
+	inQuery.Summary += "; the key is in ?key="
 	return inPath, inQuery
 }

@@ -9,10 +9,10 @@ import (
 	"deadman/rules"
 )
 
-// Lint is the problems of a rule.
-type Lint struct {
-	Valid    bool     `json:"valid"`
-	Problems []Detail `json:"problems" nullable:"false" doc:"All of them, in the order of the text."`
+// LintResult is the problems of a rule.
+type LintResult struct {
+	Valid    bool            `json:"valid" doc:"Whether the rule can be saved."`
+	Problems []ProblemDetail `json:"problems" nullable:"false" doc:"All errors of the rule, in the order of the text."`
 }
 
 // lintIn is the text of a rule.
@@ -28,7 +28,7 @@ type lintAPI struct {
 
 // lint tests a lookup with its source only if the caller may write rules, since the source's answer reveals its
 // tables.
-func (a *lintAPI) lint(ctx context.Context, in *lintIn) (Lint, error) {
+func (a *lintAPI) lint(ctx context.Context, in *lintIn) (LintResult, error) {
 	_, err := a.rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
 		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
 	})
@@ -36,12 +36,12 @@ func (a *lintAPI) lint(ctx context.Context, in *lintIn) (Lint, error) {
 }
 
 // lintOf returns the problems as the answer; other errors stay errors.
-func lintOf(err error) (Lint, error) {
+func lintOf(err error) (LintResult, error) {
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {
-		return Lint{Problems: details(wrong)}, nil
+		return LintResult{Problems: details(wrong)}, nil
 	}
-	return Lint{Valid: err == nil, Problems: []Detail{}}, err
+	return LintResult{Valid: err == nil, Problems: []ProblemDetail{}}, err
 }
 
 // ruleInvalid returns the problem of a refused rule.
@@ -51,10 +51,10 @@ func ruleInvalid(wrong rules.Problems) *Problem {
 	return p
 }
 
-func details(wrong rules.Problems) []Detail {
-	all := make([]Detail, len(wrong))
+func details(wrong rules.Problems) []ProblemDetail {
+	all := make([]ProblemDetail, len(wrong))
 	for i, p := range wrong {
-		all[i] = Detail{
+		all[i] = ProblemDetail{
 			Location: p.Field(), Message: p.Message, Pointer: p.Pointer, File: p.File, Line: p.Line, Column: p.Column,
 		}
 		if all[i].Location == "" {
@@ -66,9 +66,9 @@ func details(wrong rules.Problems) []Detail {
 
 // wishInvalid returns the problem of a refused token or quota.
 func wishInvalid(wrong access.Problems) *Problem {
-	all := make([]Detail, len(wrong))
+	all := make([]ProblemDetail, len(wrong))
 	for i, p := range wrong {
-		all[i] = Detail{Location: "body." + p.Field, Message: p.Message}
+		all[i] = ProblemDetail{Location: "body." + p.Field, Message: p.Message}
 	}
 	return problemOfDetails(Invalid, http.StatusUnprocessableEntity, all)
 }

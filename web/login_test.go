@@ -61,9 +61,9 @@ func (s *stand) login(token []string) []string {
 	return []string{"Cookie", a.Cookies()[0].Name + "=" + a.Cookies()[0].Value}
 }
 
-// TestALinkLogsNobodyIn checks that a link only fills in the login form, so that a click is still needed. A link from
+// TestLoginLinkNeedsClick checks that a link only fills in the login form, so that a click is still needed. A link from
 // another site does not fill it in.
-func TestALinkLogsNobodyIn(t *testing.T) {
+func TestLoginLinkNeedsClick(t *testing.T) {
 	s := newStand(t, closed)
 	token := s.token("me", "", access.Read)
 	secret := strings.TrimPrefix(token[1], "Bearer ")

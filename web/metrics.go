@@ -44,58 +44,58 @@ type Metrics struct {
 func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) *Metrics {
 	m := &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_checks_total", Help: "Checks by rule and what came of them.",
+			Name: "deadman_checks_total", Help: "Checks by rule and outcome.",
 		}, []string{"rule", "outcome"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "deadman_check_duration_seconds", Help: "How long handlers took.",
+			Name: "deadman_check_duration_seconds", Help: "Duration of handlers.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 12), // 10 µs to 42 s
 		}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_alerts_total", Help: "Alerts decided.",
+			Name: "deadman_alerts_total", Help: "Alerts raised.",
 		}, []string{"rule", "severity"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_events_total", Help: "Events read, by what was made of them.",
+			Name: "deadman_events_total", Help: "Events by effect.",
 		}, []string{"outcome"}),
 		deadLetters: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "deadman_dead_letters_total", Help: "Events that could not be taken in.",
+			Name: "deadman_dead_letters_total", Help: "Events that could not be processed.",
 		}),
 		summarized: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "deadman_dead_letters_summarized_total", Help: "Events of deadman_dead_letters_total that have no dead letter of their own, because there were too many in a minute: summaries count them, and they cannot be retried.",
+			Name: "deadman_dead_letters_summarized_total", Help: "Events of deadman_dead_letters_total that are counted in summaries only, because too many were refused in a minute; they cannot be retried.",
 		}),
 		capped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_capped_total", Help: "What this node removed because there was too much of it: dead letters, bodies of dead letters, or early resolves.",
-		}, []string{"what"}),
+			Name: "deadman_rows_removed_total", Help: "Rows removed beyond a limit: dead_letters, dead_letter_bodies or early_resolves.",
+		}, []string{"kind"}),
 		heartbeats: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_heartbeats_total", Help: "Heartbeats by where they go and what became of them.",
-		}, []string{"to", "outcome"}),
+			Name: "deadman_heartbeats_total", Help: "Heartbeats of the node by target and outcome.",
+		}, []string{"target", "outcome"}),
 		pings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_pings_total", Help: "Pings by what became of them: taken, refused (by the sender's fault), or failed (and to be sent again).",
+			Name: "deadman_pings_total", Help: "Pings by outcome: accepted, refused (error of the sender) or failed (to be sent again).",
 		}, []string{"outcome"}),
 		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_ticks_total", Help: "Ticks of schedules by rule and what became of them.",
+			Name: "deadman_ticks_total", Help: "Schedule ticks by rule and outcome.",
 		}, []string{"rule", "outcome"}),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_source_asks_total", Help: "Keys that sources were asked about, by what came of it.",
+			Name: "deadman_source_lookups_total", Help: "Keys looked up in sources, by outcome.",
 		}, []string{"source", "outcome"}),
 		trips: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "deadman_source_round_trips_total", Help: "Batches that sources were asked about.",
+			Name: "deadman_source_queries_total", Help: "Batched queries to sources.",
 		}, []string{"source"}),
 		tripTook: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "deadman_source_seconds", Help: "How long sources took for a batch.",
+			Name: "deadman_source_query_duration_seconds", Help: "Duration of a batched query.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10), // 1 ms to 20 s
 		}, []string{"source"}),
 	}
 	m.providers = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "deadman_login_provider_errors_total", Help: "Logins of people that failed because the OpenID provider did not answer as it has to, or too many were under way.",
+		Name: "deadman_login_provider_errors_total", Help: "Logins that failed because of the OpenID provider, or because too many were in progress.",
 	})
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "deadman_refused_tokens_total", Help: "Tokens, sessions and people that were refused, by how they were shown: token (a header), session (a cookie), login (the form), proxy (the headers of a proxy), oidc (a login with a provider), or limit (not looked at, because too many from the address were refused).",
+		Name: "deadman_refused_tokens_total", Help: "Refused credentials by kind: token (header), session (cookie), login (form), proxy (proxy headers), oidc (login provider), limit (not evaluated after too many refusals of the address).",
 	}, []string{"kind"})
 	m.overQuota = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "deadman_quota_refused_total", Help: "What quotas of prefixes had no room for on this node: jobs and events that were refused, and alerts that were not published (alerts, alert_bytes).",
+		Name: "deadman_quota_refused_total", Help: "Refusals by quotas on this node: refused jobs and events, and unpublished alerts (alerts, alert_bytes).",
 	}, []string{"quota"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
+		Name: "deadman_build_info", Help: "Always 1; the labels have the version of the program and of Go.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
@@ -173,7 +173,7 @@ func (m *Metrics) ProviderFailed() {
 
 // Pinged counts a ping by its error; nil if the ping was accepted.
 func (m *Metrics) Pinged(err error) {
-	outcome := "taken"
+	outcome := "accepted"
 	switch {
 	case err == nil:
 	case pings.ErrorInfoOf(err).IsClientError():

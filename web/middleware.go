@@ -120,7 +120,7 @@ func (a *middlewares) sameSite() func(http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.AddInsecureBypassPattern(pings.Prefix)
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, problem(http.StatusForbidden, "a page of another site sent this; only this node's own pages and programs may"))
+		a.fail(w, r, problem(http.StatusForbidden, "the request came from a page of another site; only pages of this node and programs may send it"))
 	}))
 	return protection.Handler
 }
@@ -224,7 +224,7 @@ func (a *middlewares) query(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		a.fail(w, r, refused("query", "the query cannot be read: %v; percent-encode its values", err))
+		a.fail(w, r, refused("query", "the query cannot be parsed: %v; percent-encode its values", err))
 		return
 	}
 	if wrong := wrongQuery(ctx.Operation(), query); len(wrong) > 0 {

@@ -26,14 +26,14 @@ type Mutes interface {
 
 // Mute is a mute as the API returns it.
 type Mute struct {
-	ID        int64             `json:"id"`
-	Match     map[string]string `json:"match" doc:"A pattern for each field or label that an alert has to have; * is any text."`
-	Reason    string            `json:"reason" example:"the belt is being mended"`
-	Live      bool              `json:"live" doc:"It mutes now."`
-	CreatedAt time.Time         `json:"created_at"`
-	CreatedBy string            `json:"created_by"`
-	EndsAt    time.Time         `json:"ends_at"`
-	EndedBy   string            `json:"ended_by,omitempty" doc:"Who ended it before its time."`
+	ID        int64             `json:"id" doc:"ID of the mute."`
+	Match     map[string]string `json:"match" doc:"Pattern for each alert field or label; * matches any text. An alert is muted if all patterns match."`
+	Reason    string            `json:"reason" doc:"Reason of the mute." example:"the belt is being mended"`
+	Active    bool              `json:"active" doc:"Whether the mute is in effect."`
+	CreatedAt time.Time         `json:"created_at" doc:"Time of creation."`
+	CreatedBy string            `json:"created_by" doc:"Actor who created the mute."`
+	EndsAt    time.Time         `json:"ends_at" doc:"End of the mute."`
+	EndedBy   string            `json:"ended_by,omitempty" doc:"Actor who ended the mute early."`
 }
 
 // muteAPI has the operations on mutes.
@@ -44,17 +44,17 @@ type muteAPI struct {
 
 func (a *muteAPI) mute(m alerts.Mute) Mute {
 	return Mute{
-		ID: m.ID, Match: m.Match, Reason: m.Reason, Live: m.Live(a.now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
+		ID: m.ID, Match: m.Match, Reason: m.Reason, Active: m.Live(a.now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
 		EndsAt: m.EndsAt, EndedBy: m.EndedBy,
 	}
 }
 
 // MuteRequest is the body of a request that creates a mute.
 type MuteRequest struct {
-	Match  map[string]string `json:"match" doc:"A pattern for each field (rule, entity, key, severity, status, step) or label; * is any text."`
-	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Why; for those who wonder." example:"the belt is being mended"`
-	Until  time.Time         `json:"until,omitzero" doc:"When it ends; this or for." example:"2026-01-31T15:04:05Z"`
-	For    string            `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
+	Match  map[string]string `json:"match" doc:"Pattern for each alert field (rule, entity, key, severity, status, step) or label; * matches any text. An alert is muted if all patterns match."`
+	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Reason of the mute." example:"the belt is being mended"`
+	Until  time.Time         `json:"until,omitzero" doc:"End of the mute. Alternative to for." example:"2026-01-31T15:04:05Z"`
+	For    string            `json:"for,omitempty" doc:"Duration of the mute from now, such as 2h. Alternative to until." example:"2h"`
 }
 
 // muteMost is the longest duration of a mute, since an unlimited mute would be forgotten.
@@ -62,25 +62,26 @@ const muteMost = 366 * 24 * time.Hour
 
 func (a *muteAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Does: "lists mutes, newest first, also those that ended",
+		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Summary: "list mutes, newest first, including ended ones",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Does: "keeps alerts from people for a while",
-		Says:  "What matches is in the stream and in the lists all the same. What was told already is closed when it is over.",
+		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Summary: "create a mute",
+		Description: "Suppresses notifications of matching alerts. The alerts are still published and listed. Alerts that were sent before the mute " +
+			"are still resolved on their channels.",
 		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, Once: true,
 	}, withBody(a.create))
 	register(all, operation{
-		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Does: "ends a mute before its time",
-		Says:  "What it muted is not told afterwards.",
-		Scope: access.OnCall, Reach: reachAll, Errors: []int{http.StatusNotFound},
+		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Summary: "end a mute early",
+		Description: "Notifications that were suppressed are not sent later.",
+		Scope:       access.OnCall, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(a.end))
 }
 
 // muteListIn selects a page of the mutes.
 type muteListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) {
@@ -126,7 +127,7 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	}
 	m.EndsAt = until.UTC()
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
-		return Mute{}, refused("body.until", "%s is not within a year from now; what is to be silent for longer is a matter of the rule or the routes", m.EndsAt.Format(time.RFC3339))
+		return Mute{}, refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
 	if m, err = a.mutes.CreateMute(ctx, m); err != nil {
 		return Mute{}, err
@@ -135,7 +136,7 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 }
 
 func (a *muteAPI) end(ctx context.Context, in *struct {
-	ID int64 `path:"id" minimum:"1" doc:"The mute's id." example:"7"`
+	ID int64 `path:"id" minimum:"1" doc:"Mute ID." example:"7"`
 },
 ) error {
 	if a.mutes == nil {

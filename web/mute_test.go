@@ -39,13 +39,13 @@ func TestChannels(t *testing.T) {
 	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?cursor=hook"); len(got.Items) != 1 || got.Items[0].Name != "spare" || got.Next != "" {
 		t.Errorf("%+v", got)
 	}
-	if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"taken":true`) {
+	if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"delivered":true`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/nobody/test", ""), 404, web.NotFound, "channel list")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/absent/test", ""), 404, web.NotFound, "channel list")
 	deaf := hearing(t, 500)
 	if a := do(t, deaf.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 ||
-		!strings.Contains(a.body, `"taken":false`) || !strings.Contains(a.body, "it answers 500") {
+		!strings.Contains(a.body, `"delivered":false`) || !strings.Contains(a.body, "it answers 500") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	silent := newStand(t)
@@ -59,7 +59,7 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	s := newStand(t)
 	for range 2 {
 		a := do(t, s.Server, "POST", "/api/v1/mutes", `{"match": {"rule": "order-*", "site": "north"}, "reason": "mended", "for": "2h"}`)
-		if a.StatusCode != 201 || !strings.Contains(a.body, `"live":true`) || !strings.Contains(a.body, `"created_by":"loopback"`) {
+		if a.StatusCode != 201 || !strings.Contains(a.body, `"active":true`) || !strings.Contains(a.body, `"created_by":"loopback"`) {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
 	}
@@ -72,7 +72,7 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	}
 	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/mutes/2", ""), 404, web.NotFound, "mute list")
 	all := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes")
-	if len(all.Items) != 2 || all.Items[0].Live || all.Items[0].EndedBy != "loopback" || !all.Items[1].Live {
+	if len(all.Items) != 2 || all.Items[0].Active || all.Items[0].EndedBy != "loopback" || !all.Items[1].Active {
 		t.Errorf("%+v", all)
 	}
 	isProblem(t, do(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
@@ -84,7 +84,7 @@ func TestMutesThatCannotBe(t *testing.T) {
 		{"everything", `{"match": {}, "reason": "r", "for": "1h"}`, "every alert"},
 		{"a field without a pattern", `{"match": {"rule": ""}, "reason": "r", "for": "1h"}`, "rule: a pattern"},
 		{"no reason", `{"match": {"rule": "x"}, "reason": "", "for": "1h"}`, "reason"},
-		{"no end", `{"match": {"rule": "x"}, "reason": "r"}`, "how long"},
+		{"no end", `{"match": {"rule": "x"}, "reason": "r"}`, "no end is set"},
 		{"two ends", `{"match": {"rule": "x"}, "reason": "r", "for": "1h", "until": "2199-01-01T00:00:00Z"}`, "one of them"},
 		{"a past end", `{"match": {"rule": "x"}, "reason": "r", "until": "2001-01-01T00:00:00Z"}`, "within a year"},
 		{"for ever", `{"match": {"rule": "x"}, "reason": "r", "until": "2199-01-01T00:00:00Z"}`, "within a year"},

@@ -27,30 +27,31 @@ const (
 	tagJobs   = "jobs"
 	tagAlerts = "alerts"
 	tagEvents = "events"
-	tagPeople = "people"
+	tagPeople = "notifications"
 	tagTokens = "access"
 	tagNode   = "node"
 )
 
 var tags = []*huma.Tag{
-	{Name: tagRules, Description: "What to wait for and how to escalate. A rule is a versioned document, as JSON or as YAML. Its ETag is its version, for If-Match."},
-	{Name: tagJobs, Description: "The pending promises to look at one entity for one rule, and what became of them."},
-	{Name: tagAlerts, Description: "What was said, as consumers of the stream see it."},
-	{Name: tagPeople, Description: "How alerts reach people, and when they do not."},
-	{Name: tagEvents, Description: "What happened, and what could not be taken in."},
-	{Name: tagTokens, Description: "Who may do what, and who did what."},
-	{Name: tagNode, Description: "The processes that share the work."},
+	{Name: tagRules, Description: "A rule is a versioned document in JSON or YAML: trigger, resolve and escalation. Its ETag is its version, for If-Match."},
+	{Name: tagJobs, Description: "A job is a rule waiting for one key of an entity. Pending jobs are checked at their slots; ended jobs are in the history."},
+	{Name: tagAlerts, Description: "Alerts, as in the stream DEADMAN_ALERTS."},
+	{Name: tagPeople, Description: "Channels for alerts, and mutes."},
+	{Name: tagEvents, Description: "Publish events, and handle dead letters: events that could not be processed."},
+	{Name: tagTokens, Description: "Tokens, sessions, quotas and the audit log."},
+	{Name: tagNode, Description: "Nodes, streams, sources and handlers."},
 }
 
-const about = `deadman tells people when something has not happened.
+const about = `deadman raises an alert when an expected event does not happen in time.
 
-Instants are RFC 3339, in UTC. A list answers {"items": [...], "next": "cursor"}; give next as cursor for the page after it. ` +
-	`Unknown query parameters and fields are refused. What goes wrong is a problem (RFC 9457) with a type that does not change.
+Times are RFC 3339 in UTC. Durations are a number and a unit, such as 90s, 2h or 3d. ` +
+	`Lists return {"items": [...], "next": "cursor"}; pass next as cursor to get the next page. ` +
+	`Unknown query parameters and fields are refused. Errors are problem documents (RFC 9457) with a stable type.
 
-A node that is open, as one on loopback is that has no public URL and never had a token, takes requests without one that no proxy passed on. ` +
-	`Any other takes Authorization: Bearer and a token with the scope that the operation names.
+Requests need the header Authorization: Bearer with a token that has the scope of the operation. ` +
+	`A node on loopback without a public URL requires no token until the first token is created, except for requests through a proxy.
 
-A POST that changes something takes an Idempotency-Key: the same request with the same key is answered as it was the first time, for 24 hours.`
+POST requests that change something accept an Idempotency-Key: for 24 hours, the same request with the same key returns the first response.`
 
 // newOperations returns an API without operations, whose routes are added to a router.
 func newOperations(r chi.Router, by *responder, version string) *operations {
@@ -67,7 +68,7 @@ func newOperations(r chi.Router, by *responder, version string) *operations {
 		Info:    &huma.Info{Title: "deadman", Version: version, Description: about},
 		Tags:    tags,
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
-			bearerScheme: {Type: "http", Scheme: "bearer", Description: "A token, made with: deadman token create"},
+			bearerScheme: {Type: "http", Scheme: "bearer", Description: "A token, created with: deadman token create"},
 		}},
 	}
 	// huma's own pages of the description would need no token; spec serves it instead.

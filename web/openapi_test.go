@@ -107,9 +107,9 @@ func TestDescription(t *testing.T) {
 			t.Errorf("there is no %s", ref[1])
 		}
 	}
-	for name, strict := range map[string]bool{"Job": false, "RuleChange": false, "NewJobBody": true, "PreviewEvent": true, "RuleDocument": true} {
+	for name, strict := range map[string]bool{"Job": false, "RuleChange": false, "JobRequest": true, "PreviewEvent": true, "RuleDocument": true} {
 		if strings.Contains(string(d.Components.Schemas[name]), `"additionalProperties":false`) != strict {
-			t.Errorf("%s takes fields that nobody knows: %t, want %t", name, strict, !strict)
+			t.Errorf("%s takes unknown fields: %t, want %t", name, strict, !strict)
 		}
 	}
 	if strings.Contains(text, "$defs") || strings.Contains(text, "ErrorModel") {
@@ -152,17 +152,17 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/rules/paid/versions", "", "PageRuleVersion", 200},
 		{"GET", "/api/v1/rules/paid/diff", "", "RuleDiff", 200},
 		{"POST", "/api/v1/rules/paid/pause", "", "Rule", 200},
-		{"POST", "/api/v1/rules/lint", "name: x", "Lint", 200},
+		{"POST", "/api/v1/rules/lint", "name: x", "LintResult", 200},
 		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}}}`, "Preview", 200},
 		{"GET", "/api/v1/jobs", "", "PageJob", 200},
 		{"GET", "/api/v1/jobs/order-unshipped/2", "", "Job", 200},
 		{"POST", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`, "Job", 201},
-		{"POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3"}` + "\n{", "BulkAnswer", 200},
+		{"POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3"}` + "\n{", "BulkResult", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/check", "", "CheckResult", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/snooze", `{"for": "1h"}`, "Job", 200},
 		{"GET", "/api/v1/entities/order/1", "", "Entity", 200},
-		{"DELETE", "/api/v1/entities/order/3/jobs", "", "Cancelled", 200},
-		{"GET", "/api/v1/history", "", "PageEnded", 200},
+		{"DELETE", "/api/v1/entities/order/3/jobs", "", "CancelResult", 200},
+		{"GET", "/api/v1/history", "", "PageEndedJob", 200},
 		{"GET", "/api/v1/alerts", "", "PageAlert", 200},
 		{"POST", "/api/v1/events/orders.created", `{}`, "PublishResult", 202},
 		{"GET", "/api/v1/channels", "", "PageChannel", 200},
@@ -177,7 +177,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/api/v1/tokens", `{"name": "x", "scopes": ["read", "events"]}`, "NewToken", 201},
 		{"GET", "/api/v1/tokens", "", "PageToken", 200},
 		{"GET", "/api/v1/sessions", "", "PageSession", 200},
-		{"GET", "/api/v1/audit", "", "PageEntry", 200},
+		{"GET", "/api/v1/audit", "", "PageAuditEntry", 200},
 		{"GET", "/api/v1/jobs?limit=0", "", "Problem", 400},
 		{"PUT", "/api/v1/rules/x", "name: x", "Problem", 422},
 	} {
@@ -240,6 +240,42 @@ func TestDocs(t *testing.T) {
 	for _, part := range []string{"urn:deadman:problem:rule-invalid", "scope rules", "curl -X POST", `<a href="#shape-Job">list of Job</a>`, "--data-binary @rule.yaml"} {
 		if !strings.Contains(a.body, part) {
 			t.Errorf("there is no %s", part)
+		}
+	}
+}
+
+// TestEverythingIsDescribed checks that each operation, parameter and property of the description has a text.
+func TestEverythingIsDescribed(t *testing.T) {
+	var d struct {
+		Paths      map[string]map[string]describedOperation
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Ref         string `json:"$ref"`
+					Description string
+				}
+			}
+		}
+	}
+	_, text := spec(t, newStand(t))
+	fatal(t, json.Unmarshal([]byte(text), &d))
+	for path, operations := range d.Paths {
+		for method, op := range operations {
+			if op.Summary == "" {
+				t.Errorf("%s %s has no summary", method, path)
+			}
+			for _, p := range op.Parameters {
+				if p.Description == "" {
+					t.Errorf("%s %s: parameter %s has no description", method, path, p.Name)
+				}
+			}
+		}
+	}
+	for name, s := range d.Components.Schemas {
+		for field, p := range s.Properties {
+			if p.Description == "" && p.Ref == "" {
+				t.Errorf("%s.%s has no description", name, field)
+			}
 		}
 	}
 }

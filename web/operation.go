@@ -14,19 +14,19 @@ import (
 
 // operation is an operation of the API.
 type operation struct {
-	ID     string // name for generated clients
-	Tag    string
-	Method string
-	Path   string // below apiPath, with parameters in braces
-	Does   string // one line
-	Says   string // further description
-	Scope  access.Scope
-	Reach  resourceScope
-	Status int               // of success; 0: 200, or 204 without a body
-	Limit  int64             // of the body, in bytes; 0: bodyLimit
-	Once   bool              // takes an Idempotency-Key
-	Turns  *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
-	Errors []int             // statuses beyond those of every operation
+	ID          string // name for generated clients
+	Tag         string
+	Method      string
+	Path        string // below apiPath, with parameters in braces
+	Summary     string // one line
+	Description string // further description
+	Scope       access.Scope
+	Reach       resourceScope
+	Status      int               // of success; 0: 200, or 204 without a body
+	Limit       int64             // of the body, in bytes; 0: bodyLimit
+	Once        bool              // takes an Idempotency-Key
+	Turns       *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
+	Errors      []int             // statuses beyond those of every operation
 
 	RequestBody *huma.RequestBody // nil: derived from the input's Body
 	Responses   map[string]*huma.Response
@@ -92,7 +92,7 @@ func register[In, Out any](all *operations, o operation, do func(context.Context
 		delete(op.Responses, "422") // only operations with a body return it
 	}
 	if !o.Hidden {
-		all.routes = append(all.routes, Route{Method: op.Method, Path: op.Path, Does: o.Does})
+		all.routes = append(all.routes, Route{Method: op.Method, Path: op.Path, Summary: o.Summary})
 	}
 }
 
@@ -112,7 +112,7 @@ func (o operation) describe() huma.Operation {
 	}
 	op := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: apiPath + o.Path, Tags: []string{o.Tag},
-		Summary: capital(o.Does), Description: o.Says, DefaultStatus: o.Status,
+		Summary: capital(o.Summary), Description: o.Description, DefaultStatus: o.Status,
 		MaxBodyBytes:    o.Limit + 1, // huma refuses bodies of that size
 		BodyReadTimeout: readTime, Hidden: o.Hidden,
 		RequestBody: o.RequestBody, Responses: o.Responses, Middlewares: o.Middlewares,

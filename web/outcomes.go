@@ -27,36 +27,36 @@ type OutcomeReader interface {
 
 // Outcomes is the outcomes over a time, one item for each bucket.
 type Outcomes struct {
-	From        time.Time     `json:"from"`
-	To          time.Time     `json:"to" doc:"Not part of it."`
-	Bucket      float64       `json:"bucket_seconds"`
-	CountedAt   time.Time     `json:"counted_at,omitzero" doc:"What ended since is not in it; absent: it is being counted for the first time."`
-	CountedFrom time.Time     `json:"counted_from,omitzero" doc:"What ended before is not counted yet."`
-	Items       []OutcomesOf  `json:"items" nullable:"false"`
-	Slowest     []SlowestLook `json:"slowest" nullable:"false" doc:"The jobs of the last day whose slowest look took longest, up to 10 of them; of the 100 slowest of all rules."`
+	From          time.Time       `json:"from" doc:"Start of the first bucket."`
+	To            time.Time       `json:"to" doc:"End of the last bucket, exclusive."`
+	Bucket        float64         `json:"bucket_seconds" doc:"Width of a bucket, in seconds."`
+	CountedAt     time.Time       `json:"counted_at,omitzero" doc:"Time of the count. Jobs that ended later are not included. Absent during the first count."`
+	CountedFrom   time.Time       `json:"counted_from,omitzero" doc:"Jobs that ended before this time are not counted yet."`
+	Items         []OutcomeBucket `json:"items" nullable:"false" doc:"Buckets, in the order of time."`
+	SlowestChecks []SlowestCheck  `json:"slowest_checks" nullable:"false" doc:"Up to 10 jobs of the last day with the longest checks, among the 100 longest of all rules."`
 }
 
-// OutcomesOf is the outcomes of one bucket.
-type OutcomesOf struct {
-	From     time.Time        `json:"from" doc:"The bucket begins here."`
-	Outcomes map[string]int64 `json:"outcomes" nullable:"false" doc:"How many ended so, by outcome."`
+// OutcomeBucket is the outcomes of one bucket.
+type OutcomeBucket struct {
+	From     time.Time        `json:"from" doc:"Start of the bucket."`
+	Outcomes map[string]int64 `json:"outcomes" nullable:"false" doc:"Number of ended jobs by outcome."`
 }
 
-// SlowestLook is an ended job with a slow check.
-type SlowestLook struct {
-	Rule    string    `json:"rule"`
-	Entity  string    `json:"entity"`
-	Key     string    `json:"key"`
-	EndedAt time.Time `json:"ended_at"`
-	Looks   int       `json:"looks"`
-	Seconds float64   `json:"seconds" doc:"How long the slowest of them took."`
+// SlowestCheck is an ended job with a slow check.
+type SlowestCheck struct {
+	Rule    string    `json:"rule" doc:"Name of the rule."`
+	Entity  string    `json:"entity" doc:"Entity type."`
+	Key     string    `json:"key" doc:"Key of the entity."`
+	EndedAt time.Time `json:"ended_at" doc:"Time at which the job ended."`
+	Checks  int       `json:"checks" doc:"Number of checks of the job."`
+	Seconds float64   `json:"seconds" doc:"Duration of its longest check, in seconds."`
 }
 
 // outcomesIn has the filters of the outcomes.
 type outcomesIn struct {
-	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Entity identifier `query:"entity" doc:"Of this kind of thing." example:"order"`
-	Bucket string     `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, hour by hour. 1d: the last 14 days, by days of UTC."`
+	Rule   identifier `query:"rule" doc:"Filter by rule." example:"order-unshipped"`
+	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
+	Bucket string     `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, by hour. 1d: the last 14 days, by day in UTC."`
 }
 
 // outcomeAPI has the operation that counts how jobs ended.
@@ -72,10 +72,9 @@ func newOutcomeAPI(o Options) *outcomeAPI {
 
 func (a *outcomeAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-outcomes", Tag: tagJobs, Method: "GET", Path: "/history/outcomes", Does: "shows how jobs ended over the last day or fortnight, and the slowest looks",
-		Says: "It is counted beside the requests, at most one twentieth of the time, and as of counted_at. " +
-			"A day that is over is counted once for as long as the node runs.",
-		Scope: access.Read, Reach: reachFiltered,
+		ID: "list-outcomes", Tag: tagJobs, Method: "GET", Path: "/history/outcomes", Summary: "count outcomes over time, with the slowest checks",
+		Description: "Counts are computed in the background, as of counted_at.",
+		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 }
 
@@ -84,10 +83,10 @@ func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error)
 	if in.Bucket == "1d" {
 		width, parts = futurejobs.Day, endsDays
 	}
-	out := Outcomes{To: now.Truncate(width).Add(width), Bucket: width.Seconds(), Items: make([]OutcomesOf, parts), Slowest: []SlowestLook{}}
+	out := Outcomes{To: now.Truncate(width).Add(width), Bucket: width.Seconds(), Items: make([]OutcomeBucket, parts), SlowestChecks: []SlowestCheck{}}
 	out.From = out.To.Add(-time.Duration(parts) * width)
 	for i := range out.Items {
-		out.Items[i] = OutcomesOf{From: out.From.Add(time.Duration(i) * width), Outcomes: map[string]int64{}}
+		out.Items[i] = OutcomeBucket{From: out.From.Add(time.Duration(i) * width), Outcomes: map[string]int64{}}
 	}
 	last, ok := a.ended.newest(ctx)
 	if !ok {
@@ -104,8 +103,8 @@ func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error)
 		out.Items[e.Hour.Sub(out.From)/width].Outcomes[string(e.Outcome)] += e.Jobs
 	}
 	for _, e := range last.What.slowest {
-		if len(out.Slowest) < 10 && meant(e.Rule, e.Entity) {
-			out.Slowest = append(out.Slowest, SlowestLook{e.Rule, e.Entity, e.Key, e.EndedAt.UTC(), e.Checks, e.CheckSlowest.Seconds()})
+		if len(out.SlowestChecks) < 10 && meant(e.Rule, e.Entity) {
+			out.SlowestChecks = append(out.SlowestChecks, SlowestCheck{e.Rule, e.Entity, e.Key, e.EndedAt.UTC(), e.Checks, e.CheckSlowest.Seconds()})
 		}
 	}
 	return out, nil

@@ -55,12 +55,12 @@ func TestOutcomes(t *testing.T) {
 		if !got.CountedFrom.Before(got.From) && got.CountedFrom != got.From {
 			t.Errorf("%s: counted from %s, and shown from %s", query, got.CountedFrom, got.From)
 		}
-		if len(got.Slowest) != 1 || got.Slowest[0].Key != "1" || got.Slowest[0].Seconds != 0.0015 {
-			t.Errorf("%s: the slowest are %+v", query, got.Slowest)
+		if len(got.SlowestChecks) != 1 || got.SlowestChecks[0].Key != "1" || got.SlowestChecks[0].Seconds != 0.0015 {
+			t.Errorf("%s: the slowest are %+v", query, got.SlowestChecks)
 		}
 	}
 	countedAt(t, s, "?rule=order-unshipped&entity=order", 2)
-	if other := countedAt(t, s, "?rule=other", 0); len(other.Slowest) != 0 {
+	if other := countedAt(t, s, "?rule=other", 0); len(other.SlowestChecks) != 0 {
 		t.Errorf("of no rule: %+v", other)
 	}
 	if a := do(t, s.Server, "GET", "/api/v1/history/outcomes?bucket=2h", ""); a.StatusCode != 400 || !strings.Contains(a.body, "1h, 1d") {

@@ -39,7 +39,7 @@ func TestLogOut(t *testing.T) {
 		t.Errorf("the browser keeps %v", c)
 	}
 	if a := do(t, newStand(t).Server, "GET", "/jobs", "", html...); a.StatusCode != http.StatusOK || strings.Contains(a.body, "logout") {
-		t.Errorf("a node that asks nobody for a token has them log out: %d", a.StatusCode)
+		t.Errorf("a node that requires no token has them log out: %d", a.StatusCode)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestFindWithAPrefix(t *testing.T) {
 	some, other := s.token("some", "order-*", access.Read), s.token("other", "paid*", access.Read)
 	for _, asked := range []string{"a/b", "order-unshipped/1", "order+1", "1", "order-unshipped"} {
 		if a := do(t, s.Server, "GET", "/find?q="+asked, "", append(other, html...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "No rule, alert or key matches") {
-			t.Errorf("%s, asked by somebody else: %d %s", asked, a.StatusCode, a.body)
+			t.Errorf("%s, requested by another user: %d %s", asked, a.StatusCode, a.body)
 		}
 	}
 	if a := do(t, s.Server, "GET", "/find?q=order-unshipped/1", "", append(some, html...)...); a.Header.Get("Location") != "/entities/order?key=1" {
@@ -132,7 +132,7 @@ func TestFormOfAnotherSite(t *testing.T) {
 	s := newStand(t)
 	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "https://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
 	seen := do(t, s.Server, "POST", "/jobs", "do=cancel", append(form, html...)...)
-	if seen.StatusCode != http.StatusForbidden || seen.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(seen.body, "page of another site sent this") || !strings.Contains(seen.body, `href="/"`) {
+	if seen.StatusCode != http.StatusForbidden || seen.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(seen.body, "came from a page of another site") || !strings.Contains(seen.body, `href="/"`) {
 		t.Errorf("%d %s", seen.StatusCode, seen.body)
 	}
 	if asked := do(t, s.Server, "POST", "/jobs", "do=cancel", form...); asked.StatusCode != http.StatusForbidden || asked.Header.Get("Content-Type") != "application/problem+json" {

@@ -72,8 +72,8 @@ type NodeReader interface {
 
 // Page is one page of a list, as the API returns it.
 type Page[T any] struct {
-	Items []T    `json:"items" nullable:"false"`
-	Next  string `json:"next,omitempty" doc:"The cursor of the next page; absent: that was all."`
+	Items []T    `json:"items" nullable:"false" doc:"Items of the page."`
+	Next  string `json:"next,omitempty" doc:"Cursor of the next page. Absent on the last page."`
 }
 
 // pageOf converts a page of stored items to one of the API's.
@@ -87,8 +87,8 @@ func pageOf[S, T any](p futurejobs.Page[S], show func(S) T) Page[T] {
 
 // namedListIn selects a page of a list with unique names.
 type namedListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 // pageOfNamed returns a page of a list in the order of its names.

@@ -58,7 +58,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("an empty list: %s", a.body)
 	}
 	if a := do(t, s.Server, "GET", "/api/v1/jobs?cursor=bogus", ""); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, "cursor") {
-		t.Errorf("a cursor of nobody: %s", a.body)
+		t.Errorf("a cursor of no list: %s", a.body)
 	}
 }
 
@@ -132,22 +132,22 @@ func TestHistoryAndCancel(t *testing.T) {
 	if a := do(t, s.Server, "DELETE", "/api/v1/jobs/order-unshipped/cancelled", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
-	page := get[web.Page[web.Ended]](t, s.Server, "/api/v1/history")
+	page := get[web.Page[web.EndedJob]](t, s.Server, "/api/v1/history")
 	if len(page.Items) != 2 {
 		t.Fatalf("%+v", page.Items)
 	}
 	newest, oldest := page.Items[0], page.Items[1]
-	if newest.Key != "cancelled" || newest.Outcome != "cancelled" || len(newest.Alerts) != 2 || newest.Status != "" || newest.EndedAt.IsZero() || newest.Checks != 1 {
+	if newest.Key != "cancelled" || newest.Outcome != "cancelled" || len(newest.Alerts) != 2 || newest.Status != "" || newest.EndedAt.IsZero() || newest.CheckAttempts != 1 {
 		t.Errorf("%+v", newest)
 	}
 	if oldest.Key != "shipped" || oldest.Outcome != "resolved" || len(oldest.Alerts) != 0 {
 		t.Errorf("%+v", oldest)
 	}
-	if got := get[web.Page[web.Ended]](t, s.Server, "/api/v1/history?key=shipped&limit=1"); len(got.Items) != 1 || got.Items[0].Key != "shipped" {
+	if got := get[web.Page[web.EndedJob]](t, s.Server, "/api/v1/history?key=shipped&limit=1"); len(got.Items) != 1 || got.Items[0].Key != "shipped" {
 		t.Errorf("%+v", got)
 	}
 	said := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?key=cancelled")
-	if len(said.Items) != 2 || said.Items[0].Said().Status != alerts.Resolved || len(said.Items[0].Said().Closes) != 1 || said.Items[0].Published {
+	if len(said.Items) != 2 || said.Items[0].Record().Status != alerts.Resolved || len(said.Items[0].Record().Closes) != 1 || said.Items[0].Published {
 		t.Errorf("the alert that closes is %+v", said.Items)
 	}
 }
@@ -180,11 +180,11 @@ func TestAlert(t *testing.T) {
 		t.Errorf("it has %d fields, want %d: %s", len(got), len(want), a.body)
 	}
 	list := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts")
-	if len(list.Items) != 1 || list.Items[0].Said().ID != said.ID || list.Items[0].SchemaVersion != alerts.SchemaVersion {
+	if len(list.Items) != 1 || list.Items[0].Record().ID != said.ID || list.Items[0].SchemaVersion != alerts.SchemaVersion {
 		t.Errorf("%+v", list)
 	}
 	if a := do(t, s.Server, "GET", "/api/v1/alerts/00000000-0000-8000-8000-000000000000", ""); a.StatusCode != 404 {
-		t.Errorf("an alert that nobody said: %d %s", a.StatusCode, a.body)
+		t.Errorf("an alert that does not exist: %d %s", a.StatusCode, a.body)
 	}
 }
 

@@ -52,24 +52,24 @@ func (o auditObject) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 func invalidName(t string, limit int, at *huma.PathBuffer) []error {
 	switch {
 	case len(t) > limit:
-		return []error{Detail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), limit)}}
+		return []error{ProblemDetail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), limit)}}
 	case !utf8.ValidString(t) || strings.ContainsRune(t, 0):
-		return []error{Detail{Location: at.String(), Message: "not valid UTF-8 without NUL; no key or name has such bytes"}}
+		return []error{ProblemDetail{Location: at.String(), Message: "not valid UTF-8 without NUL; no key or name has such bytes"}}
 	}
 	return nil
 }
 
 // Paging selects a page of a list.
 type Paging struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor string `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor string `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 // ListFilter filters lists of jobs and alerts.
 type ListFilter struct {
-	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Entity identifier `query:"entity" doc:"Of this entity." example:"order"`
-	Key    identifier `query:"key" doc:"Of this key." example:"1234"`
+	Rule   identifier `query:"rule" doc:"Filter by rule." example:"order-unshipped"`
+	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
+	Key    identifier `query:"key" doc:"Filter by key." example:"1234"`
 }
 
 func (p Paging) page(f futurejobs.Filter) futurejobs.Filter {
@@ -81,7 +81,7 @@ func (n ListFilter) filter() futurejobs.Filter {
 	return futurejobs.Filter{Rule: string(n.Rule), Entity: string(n.Entity), Key: string(n.Key)}
 }
 
-func wrongQuery(op *huma.Operation, query url.Values) (wrong []Detail) {
+func wrongQuery(op *huma.Operation, query url.Values) (wrong []ProblemDetail) {
 	known := make(map[string]*huma.Param)
 	var names []string
 	for _, p := range op.Parameters {
@@ -91,7 +91,7 @@ func wrongQuery(op *huma.Operation, query url.Values) (wrong []Detail) {
 		}
 	}
 	say := func(name, format string, args ...any) {
-		wrong = append(wrong, Detail{Location: "query." + name, Message: fmt.Sprintf(format, args...)})
+		wrong = append(wrong, ProblemDetail{Location: "query." + name, Message: fmt.Sprintf(format, args...)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch values := query[name]; {
@@ -149,7 +149,7 @@ func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
 		return until, nil
 	}
 	if !until.IsZero() {
-		return until, refused("body.for", "it comes with until, and one of them is enough")
+		return until, refused("body.for", "it cannot be combined with until; set one of them")
 	}
 	d, err := rules.ParseDuration(span)
 	if err != nil {
@@ -160,5 +160,5 @@ func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
 
 // noEnd refuses a request without an end.
 func noEnd() error {
-	return refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
+	return refused("body", `no end is set; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
 }

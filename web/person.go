@@ -105,12 +105,12 @@ func (s *stranger) Unwrap() error { return s.Problem }
 const strangerTitle = "None of your groups may use deadman"
 
 func newStranger(p access.Person) *stranger {
-	brought := "no groups, and without a group nobody may anything here; ask for the groups to be sent, by the claim or the header that the login file of this node names"
+	brought := "no groups, which are required; configure the provider or proxy to send the claim or header that the logins file names"
 	if len(p.Groups) > 0 {
 		brought = "the groups " + clipped(strings.Join(p.Groups, ", "), maxGroupsShown) +
 			", to which the login file of this node grants nothing; ask for one of them to be added there, or to be put into another group"
 	}
-	no := problem(http.StatusForbidden, "the login of %s brings %s", p, brought)
+	no := problem(http.StatusForbidden, "the login of %s has %s", p, brought)
 	no.Title = strangerTitle
 	return &stranger{no}
 }

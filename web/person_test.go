@@ -100,7 +100,7 @@ func (p *people) refusals(kind string) string {
 // of any other connection are ignored.
 func TestAProxyNamesPeople(t *testing.T) {
 	p := newPeople(t, headers)
-	self := func(a answer) (s web.Self) {
+	self := func(a answer) (s web.TokenSelf) {
 		t.Helper()
 		if a.StatusCode == http.StatusOK {
 			fatal(t, json.Unmarshal([]byte(a.body), &s))
@@ -117,13 +117,13 @@ func TestAProxyNamesPeople(t *testing.T) {
 			t.Errorf("groups %q: %+v, want %q", groups, got, want)
 		}
 	}
-	isProblem(t, do(t, p.Server, "GET", path, "", named("ann", "a<b>,other")...), 403, web.Forbidden, "proxy:ann brings the groups a<b>, other, to which")
+	isProblem(t, do(t, p.Server, "GET", path, "", named("ann", "a<b>,other")...), 403, web.Forbidden, "proxy:ann has the groups a<b>, other, to which")
 	if a := do(t, p.Server, "GET", "/", "", append(named("ann", "<b>x</b>"), html...)...); a.StatusCode != 403 || !strings.Contains(a.body, "None of your groups may use deadman") || strings.Contains(a.body, "<b>x") {
 		t.Errorf("a page: %d %s", a.StatusCode, a.body)
 	}
 	// From other addresses they are ignored, even beside a token.
 	for _, addr := range []string{"192.0.2.7", "10.0.0.1", "::1"} {
-		isProblem(t, p.from(bracketed(addr), "GET", path, "", named("ann", "sre")...), 401, web.Unauthorized, "takes a token")
+		isProblem(t, p.from(bracketed(addr), "GET", path, "", named("ann", "sre")...), 401, web.Unauthorized, "a token is required")
 	}
 	token := p.token("ci", "", access.Read)
 	for _, addr := range []string{"192.0.2.7", "127.0.0.1"} { // permissions of both are never combined
@@ -189,7 +189,7 @@ func TestAPersonBehindAProxyWorks(t *testing.T) {
 		a := do(t, p.Server, "POST", "/api/v1/rules/order-unshipped/resume", "", append(ann, from...)...)
 		isProblem(t, a, 403, web.Forbidden, "another site")
 	}
-	want := []web.Entry{{Actor: "proxy:ann", Addr: "127.0.0.1", Action: "rule.pause", Object: "rule/order-unshipped"}}
+	want := []web.AuditEntry{{Actor: "proxy:ann", Addr: "127.0.0.1", Action: "rule.pause", Object: "rule/order-unshipped"}}
 	if diff := cmp.Diff(want, audited(t, p.stand, "rule.pause", ann)); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
@@ -199,7 +199,7 @@ func TestAPersonBehindAProxyWorks(t *testing.T) {
 	if a := do(t, p.Server, "PUT", "/api/v1/rules/acme-x", acmeRule("acme.created"), bob...); a.StatusCode >= 300 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, p.Server, "PUT", "/api/v1/rules/other", acmeRule("acme.created"), bob...), 403, web.Forbidden, "proxy:bob is for the rules acme-*")
+	isProblem(t, do(t, p.Server, "PUT", "/api/v1/rules/other", acmeRule("acme.created"), bob...), 403, web.Forbidden, "proxy:bob is limited to the rules acme-*")
 	// The login page redirects to the requested page; a person named by the proxy cannot log in with a token.
 	if a := do(t, p.Server, "GET", "/login?next=%2Frules", "", append(ann, html...)...); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/rules" {
 		t.Errorf("the way in: %d %v", a.StatusCode, a.Header)

@@ -17,10 +17,10 @@ import (
 
 // PingAddress is an address for pings of a rule, as the API returns it.
 type PingAddress struct {
-	Key       string    `json:"key,omitempty" doc:"Whose pings come in there; absent: it is the rule's ping key, and /<key> follows the address." example:"nightly"`
-	URL       string    `json:"url" doc:"Whoever knows it can send pings. A path alone where the node does not know its public address." example:"https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
+	Key       string    `json:"key,omitempty" doc:"Key of the URL. Absent for the ping key of the rule, whose URL is followed by /<key>." example:"nightly"`
+	URL       string    `json:"url" doc:"Ping URL. It is a secret: any client that knows it can send pings. Only the path if the node has no public URL." example:"https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
+	CreatedAt time.Time `json:"created_at" doc:"Time of creation."`
+	CreatedBy string    `json:"created_by" doc:"Actor who created the URL."`
 }
 
 func (a *pingAddressAPI) pingAddress(of pings.Address) PingAddress {
@@ -29,28 +29,28 @@ func (a *pingAddressAPI) pingAddress(of pings.Address) PingAddress {
 
 // PingAddressRequest is the body of a request that creates an address.
 type PingAddressRequest struct {
-	Key    identifier `json:"key,omitempty" doc:"Whose pings are to come in there; absent: the rule's ping key, for all its keys." example:"nightly"`
-	ID     string     `json:"id,omitempty" doc:"The UUID that clients have already, or the ping key; absent: a new one that nobody can guess." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
-	Rotate bool       `json:"rotate,omitempty" doc:"Another address takes the place of the one that is there, which ends within seconds."`
+	Key    identifier `json:"key,omitempty" doc:"Key of the URL. Absent for the ping key of the rule, which covers all keys." example:"nightly"`
+	ID     string     `json:"id,omitempty" doc:"UUID or ping key, for existing clients. Default: a random one." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
+	Rotate bool       `json:"rotate,omitempty" doc:"Replace the existing URL. It stops working within seconds."`
 }
 
 // PingEntry is an entry of the ping log, as the API returns it.
 type PingEntry struct {
-	Key      string    `json:"key"`
-	At       time.Time `json:"at"`
-	Kind     string    `json:"kind" enum:"success,start,fail,log"`
-	Exit     *int      `json:"exit_status,omitempty" doc:"Absent: it was not told."`
-	Run      string    `json:"run,omitempty" doc:"The run that it is of; absent: it named none."`
-	TookMS   float64   `json:"took_ms,omitempty" doc:"How long the run took that it ends, in milliseconds, where its start is on the page."`
-	Agent    string    `json:"agent,omitempty" doc:"What the client calls itself." example:"curl/8.5.0"`
-	Body     string    `json:"body,omitempty" doc:"What was sent along, at most its first 10,000 bytes; absent where newer pings of the key sent 50 kB along."`
-	BodySize int       `json:"body_size,omitempty" doc:"How many bytes were sent along."`
+	Key        string    `json:"key" doc:"Key of the ping."`
+	At         time.Time `json:"at" doc:"Time of the ping."`
+	Kind       string    `json:"kind" enum:"success,start,fail,log" doc:"Kind of the ping."`
+	Exit       *int      `json:"exit_status,omitempty" doc:"Exit status of the run. Absent if not sent."`
+	Run        string    `json:"run,omitempty" doc:"Run ID of the ping. Absent if not sent."`
+	DurationMS float64   `json:"duration_ms,omitempty" doc:"Duration of the run that the ping ends, in milliseconds. Present if the start of the run is on the same page."`
+	UserAgent  string    `json:"user_agent,omitempty" doc:"User-Agent header of the client." example:"curl/8.5.0"`
+	Body       string    `json:"body,omitempty" doc:"Body of the ping, up to the first 10,000 bytes. Absent if newer pings of the key have 50 kB of bodies."`
+	BodySize   int       `json:"body_size,omitempty" doc:"Size of the body, in bytes."`
 }
 
 func newPingEntry(e pings.Entry) PingEntry {
 	return PingEntry{
 		Key: e.Key, At: e.At, Kind: string(e.Signal.Kind), Exit: e.Signal.Exit, Run: e.Run,
-		TookMS: float64(e.Took.Microseconds()) / 1000, Agent: e.Agent, Body: e.Body, BodySize: e.BodySize,
+		DurationMS: float64(e.Took.Microseconds()) / 1000, UserAgent: e.Agent, Body: e.Body, BodySize: e.BodySize,
 	}
 }
 
@@ -64,22 +64,23 @@ type pingAddressAPI struct {
 func (a *pingAddressAPI) register(all *operations) {
 	const path = "/rules/{name}/pings"
 	register(all, operation{
-		ID: "list-ping-addresses", Tag: tagRules, Method: "GET", Path: path, Does: "lists where pings of a rule come in, its ping key first, then by key",
-		Says:  "Addresses are secrets, so that the scope read does not show them.",
-		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
+		ID: "list-ping-addresses", Tag: tagRules, Method: "GET", Path: path, Summary: "list the ping URLs of a rule, its ping key first, then by key",
+		Description: "Ping URLs are secrets; the scope read does not permit this call.",
+		Scope:       access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "create-ping-address", Tag: tagRules, Method: "POST", Path: path, Does: "makes an address where pings come in, or shows the one that is there",
-		Says:  "Several rules may have one ping key, as the checks of one project have at healthchecks; an address of a key belongs to it alone.",
-		Scope: access.Rules, Reach: reachRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
+		ID: "create-ping-address", Tag: tagRules, Method: "POST", Path: path, Summary: "create a ping URL, or get the existing one",
+		Description: "Several rules may share a ping key. The URL of a single key belongs to one rule.",
+		Scope:       access.Rules, Reach: reachRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.create)
 	register(all, operation{
-		ID: "delete-ping-address", Tag: tagRules, Method: "DELETE", Path: path, Does: "takes an address away, within seconds on all nodes",
+		ID: "delete-ping-address", Tag: tagRules, Method: "DELETE", Path: path, Summary: "delete a ping URL, within seconds on all nodes",
 		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, noContent(a.remove))
 	register(all, operation{
-		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Does: "lists the last pings of a rule, newest first",
-		Says:  "Of each key the last 100 are kept, and the last 50 kB of what they sent along. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
+		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Summary: "list the last pings of a rule, newest first",
+		Description: "Keeps the last 100 pings of each key and up to 50 kB of their bodies. Entries are written within a second. A crash may lose the " +
+			"entries of the last second, but not the effects of their pings.",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.log))
 }
@@ -87,11 +88,11 @@ func (a *pingAddressAPI) register(all *operations) {
 // pinged returns the rule of a name, if it has a heartbeat.
 func (a *pingAddressAPI) pinged(ctx context.Context, name string) (rules.ListedRule, error) {
 	if a.pings == nil {
-		return rules.ListedRule{}, problem(http.StatusNotFound, "this node takes no pings")
+		return rules.ListedRule{}, problem(http.StatusNotFound, "this node accepts no pings")
 	}
 	l, err := a.rules.Get(ctx, name)
 	if err == nil && l.Document.Trigger.Heartbeat == nil {
-		err = problem(http.StatusConflict, "rule %s has no heartbeat, so no ping means anything to it; give its trigger one", name)
+		err = problem(http.StatusConflict, "rule %s has no heartbeat; add one to its trigger to receive pings", name)
 	}
 	return l, err
 }
@@ -99,9 +100,9 @@ func (a *pingAddressAPI) pinged(ctx context.Context, name string) (rules.ListedR
 // pingListIn selects a page of the addresses.
 type pingListIn struct {
 	RuleName
-	Key    identifier `query:"key" doc:"Of this key alone." example:"nightly"`
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Key    identifier `query:"key" doc:"Filter by key." example:"nightly"`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 // pingCursor is the prefix of the cursor of an address list, before the last key of the page.
@@ -144,7 +145,7 @@ type pingAddressOut struct {
 }
 
 func pingIDTaken() error {
-	return problem(http.StatusConflict, "the id is that of another key, of this rule or another; choose another, or leave it out for a new one")
+	return problem(http.StatusConflict, "the ID belongs to another key of this or another rule; choose another one, or omit it for a random one")
 }
 
 // mayShare refuses an id of a rule that the token may not change: two rules with one ping key can make each other's
@@ -189,7 +190,7 @@ func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 	case err != nil:
 		return nil, err
 	case !created && wish.ID != "" && kept.ID != wish.ID:
-		return nil, problem(http.StatusConflict, "there is another address already; with rotate, the given one takes its place")
+		return nil, problem(http.StatusConflict, "another ping URL exists; set rotate to replace it")
 	}
 	out := &pingAddressOut{Status: http.StatusOK, Body: a.pingAddress(kept)}
 	if created {
@@ -200,7 +201,7 @@ func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 
 func (a *pingAddressAPI) remove(ctx context.Context, in *struct {
 	RuleName
-	Key identifier `query:"key" doc:"Whose address; absent: the rule's ping key." example:"nightly"`
+	Key identifier `query:"key" doc:"Key of the URL. Absent for the ping key of the rule." example:"nightly"`
 },
 ) error {
 	l, err := a.pinged(ctx, string(in.Name))
@@ -213,7 +214,7 @@ func (a *pingAddressAPI) remove(ctx context.Context, in *struct {
 // pingLogIn selects a page of the ping log.
 type pingLogIn struct {
 	RuleName
-	Key identifier `query:"key" doc:"Of this key." example:"nightly"`
+	Key identifier `query:"key" doc:"Filter by key." example:"nightly"`
 	Paging
 }
 

@@ -12,23 +12,23 @@ import (
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject identifier      `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event. Other pings have the subject ping. The data of a ping is such as {\"key\": \"backup\", \"kind\": \"success\"}; the kind expected is that the key is waited for and never reported." example:"orders.created"`
-	At      time.Time       `json:"at,omitzero" doc:"When the stream takes it in; absent for the first: now." example:"2026-01-31T15:04:05Z"`
-	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
+	Subject identifier      `json:"subject,omitempty" doc:"Subject of the event. The first event defaults to the trigger's subject, or to a ping for a heartbeat without an event. Other pings have the subject ping. Data of a ping: {\"key\": \"backup\", \"kind\": \"success\"}. The kind expected means that the key is expected and has never sent a ping." example:"orders.created"`
+	At      time.Time       `json:"at,omitzero" doc:"Time at which the stream stores the event. The first event defaults to now." example:"2026-01-31T15:04:05Z"`
+	Data    json.RawMessage `json:"data,omitempty" doc:"Body of the event."`
 }
 
 // PreviewRequest is the events of a preview.
 type PreviewRequest struct {
-	Event PreviewEvent   `json:"event,omitzero" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports. Absent: such a time, which is now."`
-	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
-	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
+	Event       PreviewEvent   `json:"event,omitzero" doc:"Trigger event. For a rule with a schedule, only the time from which the rule ticks. Optional for a heartbeat with keys, whose first key then never sends a ping. Default: the time now."`
+	LaterEvents []PreviewEvent `json:"later_events,omitempty" nullable:"false" maxItems:"100" doc:"Later events, in the order of time."`
+	Until       time.Time      `json:"until,omitzero" doc:"End of the preview. Default: the end of the job."`
 
-	Found json.RawMessage `json:"found,omitempty" doc:"What the lookup finds at every look: an object, or null for no such entity. Absent: its source is asked, once and now, which takes the scope rules."`
+	LookupResult json.RawMessage `json:"lookup_result,omitempty" doc:"Result of the lookup at each check: an object, or null if the entity does not exist. Absent: the source is queried once, which requires the scope rules."`
 }
 
-// PreviewText is a preview of an unsaved rule.
-type PreviewText struct {
-	Rule json.RawMessage `json:"rule" doc:"The rule: its document, or a text that is its YAML."`
+// UnsavedPreviewRequest is a preview of an unsaved rule.
+type UnsavedPreviewRequest struct {
+	Rule json.RawMessage `json:"rule" doc:"Rule document, as an object or as YAML text."`
 	PreviewRequest
 }
 
@@ -40,25 +40,25 @@ type previewAPI struct {
 }
 
 func (a *previewAPI) register(all *operations) {
-	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
-		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
-		"Of a rule with a schedule the next ticks are shown, and what the first of them leads to. " +
-		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look. " +
-		"One lint or preview of a token is at work at a time, and a few wait; more are answered with 429."
+	const says = "Runs the events and the checks between them through the engine in simulated time and returns the timeline: " +
+		"slots, steps, texts and the outcome. Nothing is stored, published or sent. " +
+		"For a rule with a schedule, the next ticks are returned, and the timeline of the first. " +
+		"The result of a lookup is part of the request, or its source is queried once. Handlers are not called: the preview ends at their first check. " +
+		"Each token has one lint or preview at a time; a few wait, further ones get 429."
 	register(all, operation{
-		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
-		Says: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Summary: "simulate a saved rule for an event or its schedule",
+		Description: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurn(a.trials, a.preview)))
 	register(all, operation{
-		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
-		Says: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Summary: "simulate an unsaved rule for an event or its schedule",
+		Description: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurn(a.trials, a.previewText)))
 }
 
 // previewIn is a preview of a saved rule.
 type previewIn struct {
 	RuleName
-	Version int32 `query:"version" minimum:"1" maximum:"2147483647" doc:"Which version; absent: the newest."`
+	Version int32 `query:"version" minimum:"1" maximum:"2147483647" doc:"Version of the rule. Default: the newest."`
 	Body    PreviewRequest
 }
 
@@ -68,7 +68,7 @@ func (a *previewAPI) preview(ctx context.Context, in *previewIn) (rules.Preview,
 	return a.rules.Preview(ctx, ask)
 }
 
-func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
+func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body UnsavedPreviewRequest }) (rules.Preview, error) {
 	ask := a.events(ctx, in.Body.PreviewRequest)
 	ask.Text = in.Body.Rule
 	var yaml string
@@ -80,14 +80,14 @@ func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body PreviewTe
 
 // events converts the events of a preview. The first one without a time happens now.
 func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
-	ask := rules.PreviewRequest{Until: of.Until, Found: of.Found}
+	ask := rules.PreviewRequest{Until: of.Until, Found: of.LookupResult}
 	if principalOf(ctx).requireScope(access.Rules) != nil {
 		ask.Unasked = "it is asked for those only who may change rules"
 	}
 	if of.Event.At.IsZero() {
 		of.Event.At = a.now().UTC()
 	}
-	for _, e := range append([]PreviewEvent{of.Event}, of.Then...) {
+	for _, e := range append([]PreviewEvent{of.Event}, of.LaterEvents...) {
 		ask.Events = append(ask.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})
 	}
 	return ask

@@ -103,11 +103,11 @@ func TestPreviewOfALookup(t *testing.T) {
 		asked       int64
 	}{
 		{"a reader does not have it asked", "", reader, "", "it is asked for those only who may change rules", 0},
-		{"a reader says what it finds", `, "found": {"status": "UNSHIPPED"}`, reader, "exhausted", `{"source":"shop","asked":false,"found":{"status":"UNSHIPPED"}}`, 0},
-		{"a reader says that there is nobody", `, "found": null`, reader, "cleared", `{"source":"shop","asked":false,"found":null}`, 0},
-		{"shipped", `, "found": {"status": "SHIPPED"}`, writer, "cleared", `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, 0},
-		{"it is asked, once for all looks", "", writer, "exhausted", `{"source":"shop","asked":true,"found":{"status":"UNSHIPPED"}}`, 1},
-		{"no object", `, "found": [1]`, writer, "", "write an object, or null", 0},
+		{"a reader says what it finds", `, "lookup_result": {"status": "UNSHIPPED"}`, reader, "exhausted", `{"source":"shop","queried":false,"result":{"status":"UNSHIPPED"}}`, 0},
+		{"a reader says that the entity does not exist", `, "lookup_result": null`, reader, "cleared", `{"source":"shop","queried":false,"result":null}`, 0},
+		{"shipped", `, "lookup_result": {"status": "SHIPPED"}`, writer, "cleared", `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, 0},
+		{"it is asked, once for all looks", "", writer, "exhausted", `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, 1},
+		{"no object", `, "lookup_result": [1]`, writer, "", "write an object, or null", 0},
 	} {
 		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + looking + ", "} {
 			t.Run(c.name+", "+path, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (v principal) requireRule(s access.Scope, rule string) error {
 	if err := v.requireScope(s); err != nil {
 		return err
 	}
-	return problem(http.StatusForbidden, "%s is for the rules %s*, and %q is none of them", v.token.Who(), v.token.Prefix, rule)
+	return problem(http.StatusForbidden, "%s is limited to the rules %s*, which do not include %q", v.token.Who(), v.token.Prefix, rule)
 }
 
 // requireUnrestricted refuses a token with a rule prefix.
@@ -61,7 +61,7 @@ func (v principal) requireUnrestricted() error {
 	if v.token.Prefix == "" {
 		return nil
 	}
-	return problem(http.StatusForbidden, "%s is for the rules %s* alone, and this belongs to no rule", v.token.Who(), v.token.Prefix)
+	return problem(http.StatusForbidden, "%s is limited to the rules %s*, and this operation is not about a rule", v.token.Who(), v.token.Prefix)
 }
 
 // publish refuses a subject on which the token may not publish. It refuses a token with a rule prefix and without
@@ -113,8 +113,8 @@ func (v principal) tenant() tokenRef {
 	return tokenRef{id: v.token.Prefix + "*", who: "the rules " + v.token.Prefix + "*", guest: true}
 }
 
-func (v principal) self() Self {
-	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
+func (v principal) self() TokenSelf {
+	s := TokenSelf{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
 	if v.open {
 		s.Name = access.Loopback
 	}

@@ -18,27 +18,27 @@ import (
 
 // Problem is an error answer as of RFC 9457. Its type is one of the Kinds.
 type Problem struct {
-	Type   string   `json:"type" format:"uri" doc:"What kind of problem it is. It does not change with its words." example:"urn:deadman:problem:not-found"`
-	Title  string   `json:"title" doc:"The status in words." example:"Not Found"`
-	Status int      `json:"status" doc:"The HTTP status." example:"404"`
-	Detail string   `json:"detail,omitempty" doc:"What is wrong, and what to do about it." example:"rule order-unshipped: not found"`
-	Errors []Detail `json:"errors,omitempty" nullable:"false" doc:"Each thing that is wrong, and where."`
+	Type   string          `json:"type" format:"uri" doc:"URN of the problem kind. It is stable; texts may change." example:"urn:deadman:problem:not-found"`
+	Title  string          `json:"title" doc:"Text of the HTTP status." example:"Not Found"`
+	Status int             `json:"status" doc:"HTTP status code." example:"404"`
+	Detail string          `json:"detail,omitempty" doc:"Error and remedy." example:"rule order-unshipped: not found"`
+	Errors []ProblemDetail `json:"errors,omitempty" nullable:"false" doc:"Single errors and their locations."`
 
 	retry time.Duration // earliest retry; 0: after a second
 }
 
-// Detail is one error in a request, with its location.
-type Detail struct {
-	Location string `json:"location" doc:"Where it is, such as query.limit, body.until or escalate[1].after." example:"query.limit"`
-	Message  string `json:"message" doc:"What is wrong, and what to write instead."`
-	Pointer  string `json:"pointer,omitempty" doc:"A JSON pointer (RFC 6901) into the rule."`
-	File     string `json:"file,omitempty" doc:"The file of the rule."`
-	Line     int    `json:"line,omitempty" doc:"In the text of the rule, from 1."`
-	Column   int    `json:"column,omitempty" doc:"In characters, from 1."`
+// ProblemDetail is one error in a request, with its location.
+type ProblemDetail struct {
+	Location string `json:"location" doc:"Location of the error, such as query.limit, body.until or escalate[1].after." example:"query.limit"`
+	Message  string `json:"message" doc:"Error and remedy."`
+	Pointer  string `json:"pointer,omitempty" doc:"JSON pointer (RFC 6901) into the rule."`
+	File     string `json:"file,omitempty" doc:"Rule file."`
+	Line     int    `json:"line,omitempty" doc:"Line in the text of the rule, starting with 1."`
+	Column   int    `json:"column,omitempty" doc:"Column in characters, starting with 1."`
 }
 
 // Error implements error.
-func (d Detail) Error() string { return d.Location + ": " + d.Message }
+func (d ProblemDetail) Error() string { return d.Location + ": " + d.Message }
 
 // Error implements error.
 func (p *Problem) Error() string {
@@ -79,7 +79,7 @@ func problemIs(k Kind, status int, format string, args ...any) *Problem {
 }
 
 // problemOfDetails returns a problem that lists all errors of a request.
-func problemOfDetails(k Kind, status int, wrong []Detail) *Problem {
+func problemOfDetails(k Kind, status int, wrong []ProblemDetail) *Problem {
 	said := make([]string, len(wrong))
 	for i, d := range wrong {
 		said[i] = d.Error()
@@ -95,7 +95,7 @@ func refused(location, format string, args ...any) *Problem {
 	if strings.HasPrefix(location, "body") {
 		status = http.StatusUnprocessableEntity
 	}
-	return problemOfDetails(kindOf(status), status, []Detail{{Location: location, Message: fmt.Sprintf(format, args...)}})
+	return problemOfDetails(kindOf(status), status, []ProblemDetail{{Location: location, Message: fmt.Sprintf(format, args...)}})
 }
 
 // ErrorStatus is a row of the table that maps errors to statuses.
@@ -117,8 +117,8 @@ var errorStatuses = []ErrorStatus{
 	{Is: futurejobs.ErrExists, Status: http.StatusConflict},
 	{Is: futurejobs.ErrPaused, Status: http.StatusConflict},
 	{Is: futurejobs.ErrJobEnded, Status: http.StatusConflict},
-	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; try again"},
-	{Is: futurejobs.ErrCursorMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
+	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; retry"},
+	{Is: futurejobs.ErrCursorMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; retry"},
 	{Is: access.ErrQuota, Status: http.StatusUnprocessableEntity, Kind: QuotaUsedUp},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
 	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
@@ -131,7 +131,7 @@ var errorStatuses = []ErrorStatus{
 	{Is: access.ErrRunning, Status: http.StatusConflict, Kind: IdempotencyConflict},
 	{Is: access.ErrDone, Status: http.StatusConflict, Kind: IdempotencyConflict},
 	{Is: access.ErrOtherBody, Status: http.StatusUnprocessableEntity, Kind: IdempotencyConflict},
-	{Is: context.DeadlineExceeded, Status: http.StatusGatewayTimeout, Remedy: "the node could not find out in time; try again, and look at /readyz"},
+	{Is: context.DeadlineExceeded, Status: http.StatusGatewayTimeout, Remedy: "the operation timed out; retry, and check /readyz"},
 	{Is: context.Canceled, Status: statusClientLeft},
 }
 

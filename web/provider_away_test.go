@@ -77,7 +77,7 @@ func TestLoginsOfAnAddressAreBounded(t *testing.T) {
 		}
 	}
 	if a := p.tab().ask("POST", "/login/oidc", "next=%2F", append(formOf, "X-Forwarded-For", "203.0.113.8")...); a.StatusCode != http.StatusOK {
-		t.Errorf("somebody else: %d %s", a.StatusCode, a.body)
+		t.Errorf("another user: %d %s", a.StatusCode, a.body)
 	}
 	close(let)
 	for range 2 {

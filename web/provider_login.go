@@ -39,7 +39,7 @@ const (
 // newProviderLogins bounds the requests to the provider per client.
 func newProviderLogins() *places[netip.Prefix] {
 	return &places[netip.Prefix]{perNode: math.MaxInt64, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
-		p := problem(http.StatusTooManyRequests, "%d logins from your address are under way; try again once one of them ended", maxClientLogins)
+		p := problem(http.StatusTooManyRequests, "%d logins from your address are in progress; retry when one of them has ended", maxClientLogins)
 		p.retry = time.Second
 		return p
 	}}
@@ -47,18 +47,18 @@ func newProviderLogins() *places[netip.Prefix] {
 
 var leavingTemplate = template.Must(template.New("leaving").Parse(`<div class="login card">
 <h1>Log in</h1>
-<p class="said" role="status"><a href="{{.At}}" rel="noreferrer">Go on to {{.Title}}</a></p>
+<p class="notice" role="status"><a href="{{.At}}" rel="noreferrer">Go on to {{.Title}}</a></p>
 </div>
 `))
 
 // errNotBegun means that a browser returns from a login that it did not begin.
-var errNotBegun = errors.New("this browser did not begin this login, or began it more than 10 minutes ago, or began another one since")
+var errNotBegun = errors.New("the login was not started in this browser, has expired after 10 minutes, or was replaced by a newer one")
 
 // errSpent means that a browser returns from a login a second time.
-var errSpent = errors.New("this login was used already")
+var errSpent = errors.New("the login was used already")
 
 // errNoProvider means that the node has no login provider.
-var errNoProvider = problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token")
+var errNoProvider = problem(http.StatusNotFound, "this node has no login provider; log in with a token")
 
 // attempt is a login in progress, as stored in the browser's cookie.
 type attempt struct {
@@ -126,7 +126,7 @@ func (a *providerLogin) redirectURI(r *http.Request) (string, error) {
 	case isLoopback(hostname(r.Host)):
 		return "http://" + r.Host + callbackPath, nil
 	}
-	return "", problem(http.StatusForbidden, "a login with a provider needs the address of this node; set --public-url")
+	return "", problem(http.StatusForbidden, "a login with a provider requires the public URL of this node; set --public-url")
 }
 
 // attemptOf returns the login that the returning browser began, or errNotBegun.
@@ -159,7 +159,7 @@ func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, errNoProvider)
 		return
 	case r.Method != http.MethodGet: // HEAD would use the code up
-		a.fail(w, r, problem(http.StatusMethodNotAllowed, "a login comes back with GET"))
+		a.fail(w, r, problem(http.StatusMethodNotAllowed, "a login returns with GET"))
 		return
 	}
 	http.SetCookie(w, a.auth.cookies.attempt(r, "", -1))

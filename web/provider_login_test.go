@@ -105,7 +105,7 @@ func TestAProviderLogsPeopleIn(t *testing.T) {
 		t.Errorf("the browser keeps %v; %s", b.cookies, p.log.text())
 	}
 	sessions := b.ask("GET", "/api/v1/sessions", "")
-	if !strings.Contains(sessions.body, `"person":"oidc:ann@example.org"`) || strings.Contains(sessions.body, `"token"`) {
+	if !strings.Contains(sessions.body, `"user":"oidc:ann@example.org"`) || strings.Contains(sessions.body, `"token"`) {
 		t.Errorf("sessions: %s", sessions.body)
 	}
 	if page := b.ask("GET", "/sessions", ""); !strings.Contains(page.body, "oidc:ann@example.org") {
@@ -181,7 +181,7 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	}
 	refused("a state that was used, with its cookie and another code", again, second.RequestURI())
 	b = p.tab()
-	refused("a code of nobody", b, b.with(b.back(i, "/"), "code", "x"))
+	refused("an unknown code", b, b.with(b.back(i, "/"), "code", "x"))
 	b = p.tab()
 	refused("no code", b, b.with(b.back(i, "/"), "code", ""))
 	b = p.tab()
@@ -254,7 +254,7 @@ func TestAProviderRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s", query, a.StatusCode, a.body)
 		}
 		if a := p.tab().ask("GET", "/login/oidc/callback?"+query, ""); a.StatusCode != http.StatusForbidden || strings.Contains(a.body, want) {
-			t.Errorf("%s, of nobody's login: %d %s", query, a.StatusCode, a.body)
+			t.Errorf("%s, of no login: %d %s", query, a.StatusCode, a.body)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestGroupsDecideNow(t *testing.T) {
 	}
 	i.Claims(map[string]any{"groups": nil})
 	i.Info(map[string]any{"sub": "1"})
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "brings no groups") {
+	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "has no groups") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	if all, err := p.keeper.Sessions(t.Context()); err != nil || len(all) != 0 {

@@ -26,31 +26,31 @@ type Quotas interface {
 
 // Quota is the limits of a prefix's rules and tokens, and their use.
 type Quota struct {
-	Prefix string       `json:"prefix" doc:"What the names of the rules begin with." example:"acme-"`
-	Limits []QuotaLimit `json:"limits" nullable:"false"`
-	SetAt  time.Time    `json:"set_at,omitzero" doc:"When limits were set last; absent: never, and the defaults hold."`
-	SetBy  string       `json:"set_by,omitempty"`
+	Prefix string       `json:"prefix" doc:"Rule name prefix." example:"acme-"`
+	Limits []QuotaLimit `json:"limits" nullable:"false" doc:"Limits and their usage."`
+	SetAt  time.Time    `json:"set_at,omitzero" doc:"Time of the last change. Absent if all limits are defaults."`
+	SetBy  string       `json:"set_by,omitempty" doc:"Actor of the last change."`
 }
 
 // QuotaLimit is one limit of a quota.
 type QuotaLimit struct {
-	Name      string    `json:"name" enum:"rules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes" doc:"Rules; pending jobs, and bytes of their bodies; events a second and their bytes, of tokens and of schedules that emit, on each node; alerts an hour and bytes in the stream of alerts."`
-	Most      int64     `json:"most" example:"200"`
-	Default   bool      `json:"default,omitempty" doc:"It was not set."`
-	Used      int64     `json:"used" doc:"As it was counted a few seconds ago; of events and their bytes always 0." example:"12"`
-	Refused   int64     `json:"refused" doc:"How often the limit refused something; of alerts, how many were not published. Of rules always 0: a save that is refused is told to its client alone."`
-	RefusedAt time.Time `json:"refused_at,omitzero" doc:"When last; absent: never."`
+	Name      string    `json:"name" enum:"rules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes" doc:"rules: number of rules. jobs: pending jobs. job_bytes: bytes of their bodies. events, event_bytes: events and bytes per second on each node, of tokens and of schedules that emit events. alerts: alerts per hour. alert_bytes: bytes in the alerts stream."`
+	Limit     int64     `json:"limit" doc:"Value of the limit." example:"200"`
+	Default   bool      `json:"default,omitempty" doc:"Whether the limit is the default."`
+	Used      int64     `json:"used" doc:"Usage, as counted a few seconds ago. Always 0 for events and event_bytes." example:"12"`
+	Refused   int64     `json:"refused" doc:"Number of refusals because of the limit; for alerts, the number of unpublished alerts. Always 0 for rules, whose clients get an error."`
+	RefusedAt time.Time `json:"refused_at,omitzero" doc:"Time of the last refusal. Absent if there was none."`
 }
 
 // QuotaLimits is the limits of a quota, as clients set them.
 type QuotaLimits struct {
-	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with a prefix may have saved; absent: 200." example:"50"`
-	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs; absent: 100000." example:"10000"`
-	JobBytes   *int64 `json:"job_bytes,omitempty" doc:"Bytes of the bodies of pending jobs; absent: 1 GiB." example:"104857600"`
-	Events     *int64 `json:"events,omitempty" doc:"Events a second, on each node; absent: 1000." example:"100"`
-	EventBytes *int64 `json:"event_bytes,omitempty" doc:"Bytes of events a second, on each node; absent: 1 MiB." example:"65536"`
-	Alerts     *int64 `json:"alerts,omitempty" doc:"Published alerts an hour; absent: 10000." example:"1000"`
-	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the stream of alerts; absent: a tenth of what it may have." example:"104857600"`
+	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with the prefix may save. Default: 200." example:"50"`
+	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs. Default: 100000." example:"10000"`
+	JobBytes   *int64 `json:"job_bytes,omitempty" doc:"Bytes of the bodies of pending jobs. Default: 1 GiB." example:"104857600"`
+	Events     *int64 `json:"events,omitempty" doc:"Events per second on each node. Default: 1000." example:"100"`
+	EventBytes *int64 `json:"event_bytes,omitempty" doc:"Bytes of events per second on each node. Default: 1 MiB." example:"65536"`
+	Alerts     *int64 `json:"alerts,omitempty" doc:"Published alerts per hour. Default: 10000." example:"1000"`
+	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the alerts stream. Default: a tenth of the maximum size of the stream." example:"104857600"`
 }
 
 // set returns the given limits.
@@ -78,7 +78,7 @@ func newQuota(use access.QuotaUse) Quota {
 
 // QuotaPath is the prefix in the path.
 type QuotaPath struct {
-	Prefix identifier `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
+	Prefix identifier `path:"prefix" doc:"Rule name prefix, with or without a * at the end." example:"acme-"`
 }
 
 // quotaIn is a request that sets limits.
@@ -99,19 +99,19 @@ func (a *quotaAPI) register(all *operations) {
 		return
 	}
 	register(all, operation{
-		ID: "list-quotas", Tag: tagTokens, Method: "GET", Path: "/quotas", Does: "lists the quotas of prefixes and what is used of them",
-		Says:  "A token with a prefix sees those of prefixes that begin with its own.",
-		Scope: access.Read, Reach: reachFiltered,
+		ID: "list-quotas", Tag: tagTokens, Method: "GET", Path: "/quotas", Summary: "list quotas of prefixes and their usage",
+		Description: "A token with a prefix sees the quotas of prefixes that begin with its own.",
+		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "set-quota", Tag: tagTokens, Method: "PUT", Path: "/quotas/{prefix}", Does: "sets the limits of a prefix",
-		Says:  "All limits at once: what is absent is the default. Other nodes go by them within seconds.",
-		Scope: access.Admin, Reach: reachAll,
+		ID: "set-quota", Tag: tagTokens, Method: "PUT", Path: "/quotas/{prefix}", Summary: "set the quota of a prefix",
+		Description: "Replaces all limits. Absent limits are reset to their defaults. Other nodes apply the change within seconds.",
+		Scope:       access.Admin, Reach: reachAll,
 	}, withBody(a.set))
 	register(all, operation{
-		ID: "delete-quota", Tag: tagTokens, Method: "DELETE", Path: "/quotas/{prefix}", Does: "takes away what was set for a prefix",
-		Says:  "The defaults hold from then on as long as a token with the prefix lives, and nothing after that.",
-		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
+		ID: "delete-quota", Tag: tagTokens, Method: "DELETE", Path: "/quotas/{prefix}", Summary: "delete the quota of a prefix",
+		Description: "The defaults apply while a token with the prefix exists.",
+		Scope:       access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(a.remove))
 }
 

@@ -25,13 +25,13 @@ func newReads() *places[tokenRef] {
 		perNode: maxReads, perOwner: maxTokenReads, fair: true, kept: keptReads, patience: readPatience, guest: func(of tokenRef) bool { return of.guest },
 		full: func(of tokenRef, node bool) *Problem {
 			if node {
-				return problem(http.StatusServiceUnavailable, "the answers that clients of this node read take %d MiB, which is all that they may, "+
-					"and none of them ended in %s; try again, or ask another node",
+				return problem(http.StatusServiceUnavailable, "the responses of this node to all clients take %d MiB, which is the limit, "+
+					"and none of them ended in %s; retry, or use another node",
 					maxReads>>20, readWait)
 			}
-			return problem(http.StatusTooManyRequests, "the answers to requests for %s take as much of this node as they may "+
-				"(at most %d MiB, and no more than they leave to others), "+
-				"and none of them ended in %s; read the answers, and send fewer requests at a time", of.who, maxTokenReads>>20, readWait)
+			return problem(http.StatusTooManyRequests, "the responses to %s have reached their limit on this node "+
+				"(at most %d MiB, less while others need the space), "+
+				"and none of them ended in %s; read the responses, and send fewer requests at a time", of.who, maxTokenReads>>20, readWait)
 		},
 	}
 }
@@ -53,7 +53,7 @@ func (a *readLimit) reading(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, room, err := a.read(r.Context())
+		ctx, room, err := a.acquire(r.Context())
 		if err != nil {
 			a.failWith(w, r, a.problemOf(err)) // a full node is no error for the log
 			return
@@ -127,8 +127,8 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 	return within, func() { room.shrink(0) }, nil
 }
 
-// read waits for the capacity of an answer.
-func (a *readLimit) read(ctx context.Context) (context.Context, *readRoom, error) {
+// acquire waits for the capacity of an answer.
+func (a *readLimit) acquire(ctx context.Context) (context.Context, *readRoom, error) {
 	of := principalOf(ctx).tenant()
 	if err := a.places.wait(ctx, of, answerRoom, readWait); err != nil {
 		return nil, nil, err

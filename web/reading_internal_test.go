@@ -53,5 +53,5 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 	}
 	reads.give(visitorNamed("other", "t0-").tenant(), answerRoom)
 	want("a tenant, while others need what is left", take("t6", "t6-"), http.StatusServiceUnavailable)
-	want("somebody without a prefix, once there is room", take("eve", ""), http.StatusOK)
+	want("a token without a prefix, once there is room", take("eve", ""), http.StatusOK)
 }

@@ -74,7 +74,7 @@ func TestReadsAreBounded(t *testing.T) {
 	if took := time.Since(begun); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || took < 9*time.Second {
 		t.Errorf("beyond the bound of a token: %d %v after %s: %s", a.StatusCode, a.Header, took, a.body)
 	}
-	if !strings.Contains(a.body, "requests for the token slow") || !strings.Contains(a.body, "at most 64 MiB") {
+	if !strings.Contains(a.body, "the responses to the token slow") || !strings.Contains(a.body, "at most 64 MiB") {
 		t.Errorf("it does not say what is wrong: %s", a.body)
 	}
 	for path, header := range map[string][]string{

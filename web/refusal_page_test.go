@@ -17,11 +17,11 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 		status       int
 		page         string // empty if the path is only for programs
 	}{
-		{"GET", "/nope", 404, "There is nothing at /nope<"},
+		{"GET", "/nope", 404, "Nothing exists at /nope<"},
 		{"GET", "/entities/order/zz", 404, `href="/jobs">All pending checks`},
-		{"DELETE", "/jobs", 405, "it takes GET, HEAD, POST"},
+		{"DELETE", "/jobs", 405, "use GET, HEAD, POST"},
 		{"GET", "/%3Cscript%3E", 404, "at /&lt;script&gt;<"},
-		{"GET", "/PING/secret", 404, "There is nothing at /PING/<"},
+		{"GET", "/PING/secret", 404, "Nothing exists at /PING/<"},
 		{"GET", "/api/nope", 404, ""},
 		{"GET", "/api/v1/nope", 404, ""},
 		{"GET", "/hooks/nope", 405, ""},

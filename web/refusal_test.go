@@ -108,21 +108,21 @@ func TestRefused(t *testing.T) {
 		{"POST", "/api/v1/jobs/some-rule/check", 400, []string{"query.key", "missing"}},
 		{"GET", "/api/v1/entities/order", 400, []string{"query.key", "missing"}},
 		{"GET", "/api/v1/alerts/7", 400, []string{"path.id", `"7"`}},
-		{"GET", "/api/v1/alerts?severity=warnin", 400, []string{"query.severity", `"warnin" is none of info, warning, error, critical; did you mean warning?`}},
+		{"GET", "/api/v1/alerts?severity=warnin", 400, []string{"query.severity", `"warnin" is not one of info, warning, error, critical; did you mean warning?`}},
 		{"GET", "/api/v1/alerts?status=open", 400, []string{"query.status", "firing"}},
 		{"GET", "/api/v1/alerts?backlog=5", 400, []string{"query.backlog", "text/event-stream"}},
 		{"GET", "/api/v1/jobs?overdue=maybe", 400, []string{"query.overdue", "neither true nor false"}},
 		{"GET", "/api/v1/jobs?overdue", 400, []string{"query.overdue", "no value"}},
 		{"GET", "/api/v1/jobs?limit=", 400, []string{"query.limit", "no value"}},
 		{"GET", "/api/v1/jobs?limt=1&wobble=2", 400, []string{"query.limt", "query.wobble"}},
-		{"GET", "/api/v1/history?ended_after=noon", 400, []string{"query.ended_after", `"noon" is no instant`}},
+		{"GET", "/api/v1/history?ended_after=noon", 400, []string{"query.ended_after", `"noon" is not a time`}},
 		{"GET", "/api/v1/history?outcome=%00", 400, []string{"query.outcome", "NUL"}},
 		{"GET", "/api/v1/rules?cursor=bogus", 400, []string{"cursor"}},
 		{"GET", "/api/v1/rules?paused=perhaps", 400, []string{"query.paused", "true, false"}},
 		{"GET", "/api/v1/rules/r/versions/0", 400, []string{"path.version", "from 1 to"}},
 		{"GET", "/api/v1/rules/r/versions/newest", 400, []string{"path.version", `"newest"`}},
 		{"GET", "/api/v1/rules/r/diff?from=x", 400, []string{"query.from"}},
-		{"GET", "/api/v1/ruls", 404, []string{"there is nothing at /api/v1/ruls; /api/v1 lists"}},
+		{"GET", "/api/v1/ruls", 404, []string{"nothing exists at /api/v1/ruls; /api/v1 lists"}},
 		{"GET", "/api/v1?limit=5", 400, []string{"query.limit", "none"}},
 		{"GET", "/nowhere", 404, []string{"/nowhere; the API is under /api/v1"}},
 		{"PUT", "/api/v1/jobs", 405, []string{"PUT", "GET, HEAD, POST"}},
@@ -234,7 +234,7 @@ func TestReadiness(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 			t.Fatal(err)
 		}
-		if a.StatusCode != c.status || got.Ready != (c.status == 200) || got.Fine != (c.all == 200) || len(got.Conditions) != len(c.conditions) {
+		if a.StatusCode != c.status || got.Ready != (c.status == 200) || got.Healthy != (c.all == 200) || len(got.Conditions) != len(c.conditions) {
 			t.Errorf("%v: %d %s", c.conditions, a.StatusCode, a.body)
 		}
 		if a := do(t, s, "GET", "/readyz?all", ""); a.StatusCode != c.all {
@@ -259,5 +259,5 @@ func TestPanic(t *testing.T) {
 func TestNoHalfAnswer(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{"half": `)
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 500, web.Internal, "its log says why")
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 500, web.Internal, "see the log of the node")
 }

@@ -52,7 +52,7 @@ func (a *responder) problemOf(err error) *Problem {
 			return problemIs(kind, f.Status, "%s", f.Remedy)
 		}
 	}
-	return problem(http.StatusInternalServerError, "the node could not do it; its log says why")
+	return problem(http.StatusInternalServerError, "internal error; see the log of the node")
 }
 
 // refuse returns the problem of err, and logs errors of the node.
@@ -93,7 +93,7 @@ func (a *responder) notFound(w http.ResponseWriter, r *http.Request) {
 	case forPeople(r):
 		hint = ""
 	}
-	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s%s", logged(r.URL.Path), hint))
+	a.fail(w, r, problem(http.StatusNotFound, "nothing exists at %s%s", logged(r.URL.Path), hint))
 }
 
 func (a *responder) notAllowed(routes chi.Routes) http.HandlerFunc {
@@ -111,7 +111,7 @@ func (a *responder) notAllowed(routes chi.Routes) http.HandlerFunc {
 		}
 		list := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", list)
-		a.fail(w, r, problem(http.StatusMethodNotAllowed, "%s cannot be done to %s; it takes %s", r.Method, logged(r.URL.Path), list))
+		a.fail(w, r, problem(http.StatusMethodNotAllowed, "%s does not support %s; use %s", r.Method, logged(r.URL.Path), list))
 	}
 }
 

@@ -10,9 +10,9 @@ const apiPath = "/api/v1"
 
 // Route is an operation in the API's index.
 type Route struct {
-	Method string `json:"method" example:"GET"`
-	Path   string `json:"path" doc:"With names of parts in braces." example:"/api/v1/jobs"`
-	Does   string `json:"does"`
+	Method  string `json:"method" example:"GET"`
+	Path    string `json:"path" doc:"With names of parts in braces." example:"/api/v1/jobs"`
+	Summary string `json:"does"`
 }
 
 // Index is the answer at the API's root.
@@ -34,11 +34,12 @@ func registerAll(all *operations, o Options) {
 	index := func(context.Context, *nothing) (Index, error) {
 		return Index{Version: o.Version, Routes: all.routes}, nil
 	}
-	at := operation{ID: "get-index", Tag: tagNode, Method: "GET", Does: "lists what the API does", Scope: access.Read, Reach: reachPublic, Hidden: true}
+	at := operation{ID: "get-index", Tag: tagNode, Method: "GET", Summary: "list the operations of the API", Scope: access.Read, Reach: reachPublic, Hidden: true}
 	register(all, at, withBody(index))
 	at.Path = "/"
 	register(all, at, withBody(index))
 	all.relaxSchemas()
+	describeAlerts(all.huma.OpenAPI().Components.Schemas)
 }
 
 // groups returns the groups of operations, each in the file of its noun.

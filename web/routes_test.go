@@ -18,7 +18,7 @@ func TestIndex(t *testing.T) {
 	part := regexp.MustCompile(`\{[a-z]+\}`)
 	for _, route := range get[web.Index](t, s.Server, "/api/v1").Routes {
 		a := do(t, s.Server, route.Method, part.ReplaceAllString(route.Path, "x"), "{}")
-		if a.StatusCode == 405 || regexp.MustCompile("there is nothing at").MatchString(a.body) || route.Does == "" {
+		if a.StatusCode == 405 || regexp.MustCompile("nothing exists at").MatchString(a.body) || route.Summary == "" {
 			t.Errorf("%+v: %d %s", route, a.StatusCode, a.body)
 		}
 	}

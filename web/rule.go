@@ -33,23 +33,23 @@ var _ Rules = (*rules.Registry)(nil)
 
 // Rule is a rule's newest version, as the API returns it without its document.
 type Rule struct {
-	Name        string    `json:"name" example:"order-unshipped"`
-	Entity      string    `json:"entity" example:"order"`
-	Description string    `json:"description,omitempty"`
-	Enabled     bool      `json:"enabled" doc:"What the document says: false, no new waits begin."`
-	Version     int32     `json:"version" doc:"The newest; it is the ETag, too. 0 in a dry run that would make the rule."`
-	Bundle      string    `json:"bundle,omitempty" doc:"The set of files that it comes from, and is changed in; absent: the API." example:"file:orders"`
-	SavedAt     time.Time `json:"saved_at,omitzero"`
-	SavedBy     string    `json:"saved_by,omitempty"`
-	PausedAt    time.Time `json:"paused_at,omitzero" doc:"Since when it begins no new waits, whatever the document says; absent: it does."`
-	PausedBy    string    `json:"paused_by,omitempty" doc:"Who paused it; deadman (costly): deadman did, because its expressions or effects cost too much, and each of its events becomes a dead letter." example:"ada"`
-	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
-	Schedule    string    `json:"schedule,omitempty" doc:"When it ticks, if it does." example:"30 1 * * 1-5"`
-	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
-	Over        bool      `json:"over,omitempty" doc:"Its schedule does not tick any more."`
-	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
-	OverQuota   string    `json:"over_quota,omitempty" doc:"Which quota its rules have used up, and what helps; absent: none. Jobs do not begin, or alerts are not published, until there is room again."`
-	Jobs        *RuleJobs `json:"jobs,omitempty" doc:"What it waits for, of a list only; absent before it was first counted."`
+	Name          string    `json:"name" doc:"Name of the rule." example:"order-unshipped"`
+	Entity        string    `json:"entity" doc:"Entity type." example:"order"`
+	Description   string    `json:"description,omitempty" doc:"Description of the rule."`
+	Enabled       bool      `json:"enabled" doc:"Value of enabled in the document. If false, no new jobs are created."`
+	Version       int32     `json:"version" doc:"Newest version; also the ETag. 0 in a dry run that would create the rule."`
+	Bundle        string    `json:"bundle,omitempty" doc:"Bundle of files that the rule belongs to, and is changed in. Absent if it is managed by the API." example:"file:orders"`
+	SavedAt       time.Time `json:"saved_at,omitzero" doc:"Time at which the newest version was saved."`
+	SavedBy       string    `json:"saved_by,omitempty" doc:"Actor who saved the newest version."`
+	PausedAt      time.Time `json:"paused_at,omitzero" doc:"Time at which the rule was paused. Absent if it is not paused."`
+	PausedBy      string    `json:"paused_by,omitempty" doc:"Actor who paused the rule. deadman (costly): the node paused it because its expressions or effects cost too much; its events become dead letters." example:"ada"`
+	Subjects      []string  `json:"subjects" nullable:"false" doc:"Subjects that the rule subscribes to."`
+	Schedule      string    `json:"schedule,omitempty" doc:"Schedule of the rule." example:"30 1 * * 1-5"`
+	NextTickAt    time.Time `json:"next_tick_at,omitzero" doc:"Time of the next tick. Ticks of a paused or disabled rule have no effect."`
+	ScheduleEnded bool      `json:"schedule_ended,omitempty" doc:"Whether the schedule has no further ticks."`
+	Problem       string    `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the rule."`
+	OverQuota     string    `json:"over_quota,omitempty" doc:"Quota that is used up, and the remedy. New jobs are refused or alerts are not published until there is room. Absent if none is."`
+	Jobs          *RuleJobs `json:"jobs,omitempty" doc:"Job counts of the rule. Returned in lists only, after the first count."`
 }
 
 func newRule(l rules.ListedRule, now time.Time) Rule {
@@ -65,7 +65,7 @@ func newRule(l rules.ListedRule, now time.Time) Rule {
 		r.Problem = l.Err.Error()
 	}
 	if at, ticks := l.NextTick(now); ticks {
-		r.Schedule, r.Over = l.Document.Trigger.Schedule, at.IsZero()
+		r.Schedule, r.ScheduleEnded = l.Document.Trigger.Schedule, at.IsZero()
 		if l.Document.Enabled && l.PausedAt.IsZero() {
 			r.NextTickAt = at
 		}
@@ -85,15 +85,15 @@ func (r Rule) state() string {
 		return "paused"
 	case !r.Enabled:
 		return "disabled"
-	case r.Over:
-		return "over"
+	case r.ScheduleEnded:
+		return "schedule_ended"
 	}
 	return "enabled"
 }
 
 // RuleName is the rule in the path.
 type RuleName struct {
-	Name identifier `path:"name" doc:"The rule's name." example:"order-unshipped"`
+	Name identifier `path:"name" doc:"Name of the rule." example:"order-unshipped"`
 }
 
 // ruleAPI has the operations on rules.
@@ -110,61 +110,61 @@ type ruleAPI struct {
 // register registers the operations on rules.
 func (a *ruleAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Does: "lists the rules, by name",
+		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Summary: "list rules, by name",
 		Scope: access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Does: "creates a rule",
-		Says:  "A rule of the name that is there already is a conflict; PUT /rules/{name} replaces it.",
-		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
+		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Summary: "create a rule",
+		Description: "If a rule with this name exists, the response is 409; PUT /rules/{name} replaces it.",
+		Scope:       access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.create))
 	register(all, operation{
-		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
-		Says: "The answer is 200 also for a rule that is refused: its problems are what was asked for. " +
-			"Whether a source takes what the rule looks up is asked with the scope rules alone, and no query is run.",
+		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Summary: "validate a rule without saving it",
+		Description: "The status is 200 for invalid rules, too. Lookups are validated against their sources, without running them, if the token has " +
+			"the scope rules.",
 		Scope: access.Read, Reach: reachPublic, Limit: rules.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
 	}, withBody(inTurn(a.lints.trials, a.lints.lint)))
 	register(all, operation{
-		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
-		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
-		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
+		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Summary: "get the document of a rule, as JSON or YAML",
+		Description: "Accept: application/yaml returns YAML. GET /rules?name= returns the state of the rule, such as its next tick.",
+		Scope:       access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
 	}, a.get)
 	register(all, operation{
-		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Does: "creates or replaces a rule",
-		Says: "If-Match with the rule's ETag replaces that version alone, and If-None-Match: * creates alone; " +
-			"otherwise the answer is 412. A rule that would not change is not saved again.",
+		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Summary: "create or replace a rule",
+		Description: "With If-Match, only that version is replaced. With If-None-Match: *, the rule is only created. Otherwise the response is 412. An " +
+			"unchanged document creates no new version.",
 		Scope: access.Rules, Reach: reachRule, Limit: rules.MaxSize,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 		RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.put))
 	register(all, operation{
-		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Does: "deletes a rule, and ends its jobs",
+		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Summary: "delete a rule and cancel its jobs",
 		Scope: access.Rules, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
 	}, noContent(a.remove))
 	for _, paused := range []bool{true, false} {
-		verb, does := "resume", "lets a rule begin new waits again"
+		verb, does := "resume", "resume a rule"
 		if paused {
-			verb, does = "pause", "keeps a rule from beginning new waits"
+			verb, does = "pause", "pause a rule: it creates no new jobs"
 		}
 		register(all, operation{
-			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Does: does,
-			Says:  "The waits that are there go on. Saving the rule, or applying files, does not undo it.",
-			Scope: access.Rules, Reach: reachRule, Once: true, Errors: []int{http.StatusNotFound},
+			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Summary: does,
+			Description: "Pending jobs continue. Saving the rule or applying files does not change whether it is paused.",
+			Scope:       access.Rules, Reach: reachRule, Once: true, Errors: []int{http.StatusNotFound},
 		}, withBody(a.pause(paused)))
 	}
 }
 
 // ruleListIn has the filters of a rule list.
 type ruleListIn struct {
-	Name   identifier `query:"name" doc:"This rule alone." example:"order-unshipped"`
-	Prefix identifier `query:"prefix" doc:"Names that begin so." example:"order-"`
-	Entity identifier `query:"entity" doc:"Of this entity." example:"order"`
-	Bundle identifier `query:"bundle" doc:"Of this set of files." example:"file:orders"`
-	Text   identifier `query:"text" doc:"Whose name, description, entity or subjects have this in them, in capitals or not." example:"shipped"`
-	State  string     `query:"state" enum:"enabled,paused,disabled,over,unreadable" doc:"enabled: it begins waits. paused: somebody paused it. disabled: the document says so. over: its schedule does not tick any more. unreadable: this version of deadman cannot read it."`
-	Paused string     `query:"paused" enum:"true,false" doc:"Only those that are paused, or only those that are not."`
+	Name   identifier `query:"name" doc:"Filter by exact name." example:"order-unshipped"`
+	Prefix identifier `query:"prefix" doc:"Filter by a prefix of the name." example:"order-"`
+	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
+	Bundle identifier `query:"bundle" doc:"Filter by bundle." example:"file:orders"`
+	Text   identifier `query:"text" doc:"Filter by text in the name, description, entity or subjects; case-insensitive." example:"shipped"`
+	State  string     `query:"state" enum:"enabled,paused,disabled,schedule_ended,unreadable" doc:"Filter by state. enabled: creates jobs. paused: paused by an actor. disabled: disabled in the document. schedule_ended: the schedule has no further ticks. unreadable: this version of deadman cannot read the rule."`
+	Paused string     `query:"paused" enum:"true,false" doc:"Filter by paused."`
 	Paging
 }
 
@@ -243,11 +243,11 @@ func (a *ruleAPI) get(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 
 // SaveRuleInput is the text of a rule, with the options of saving it.
 type SaveRuleInput struct {
-	DryRun  bool       `query:"dry_run" doc:"Says what would change, and changes nothing."`
-	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
-	Bundle  identifier `query:"bundle" doc:"The set of files that the rule comes from; not the folder that a node reads (409)." example:"file:orders"`
-	Adopt   bool       `query:"adopt" doc:"Takes a rule over that belongs to another set of files; one of the folder that a node reads needs the scope admin."`
-	Since   time.Time  `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
+	DryRun  bool       `query:"dry_run" doc:"Return the changes without saving them."`
+	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"Jobs that the new version applies to. new: new jobs. pending: new and pending jobs."`
+	Bundle  identifier `query:"bundle" doc:"Bundle of files that the rule belongs to. The bundle of the node's rules folder is refused (409)." example:"file:orders"`
+	Adopt   bool       `query:"adopt" doc:"Move a rule of another bundle to this one. A rule of the node's rules folder requires the scope admin."`
+	Since   time.Time  `query:"since" doc:"Also process stored stream events since this time." example:"2026-01-31T15:04:05Z"`
 	RawBody []byte     `contentType:"application/yaml"`
 }
 
@@ -282,8 +282,8 @@ func mayName(ctx context.Context, s access.Scope) func(name string) error {
 
 // RulePrecondition is the version that a change requires.
 type RulePrecondition struct {
-	IfMatch     string `header:"If-Match" doc:"The ETag of the version to change; * is any version that is there." example:"\"3\""`
-	IfNoneMatch string `header:"If-None-Match" doc:"*: the rule must not be there."`
+	IfMatch     string `header:"If-Match" doc:"ETag of the version to change; * for any existing version." example:"\"3\""`
+	IfNoneMatch string `header:"If-None-Match" doc:"*: the rule must not exist."`
 }
 
 // putIn is a request that saves a rule under a name.
@@ -312,23 +312,23 @@ func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 func (a *ruleAPI) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
-		return 0, refused("header.If-Match", "it comes with If-None-Match, and both cannot hold; send one of them")
+		return 0, refused("header.If-Match", "it cannot be combined with If-None-Match; send one of them")
 	case in.IfNoneMatch == "*":
 		return 0, nil
 	case in.IfNoneMatch != "":
-		return 0, refused("header.If-None-Match", "only * is taken: the rule must not be there")
+		return 0, refused("header.If-None-Match", "only * is supported: the rule must not exist")
 	case in.IfMatch == "":
 		return rules.AnyVersion, nil
 	case in.IfMatch == "*":
 		l, err := a.rules.Get(ctx, name)
 		if errors.Is(err, futurejobs.ErrNotFound) {
-			return 0, fmt.Errorf("rule %s is not there: %w", name, rules.ErrConflict)
+			return 0, fmt.Errorf("rule %s does not exist: %w", name, rules.ErrConflict)
 		}
 		return l.Version, err
 	}
 	number, err := strconv.ParseInt(strings.Trim(in.IfMatch, `"`), 10, 32)
 	if err != nil || number < 1 || in.IfMatch != etag(int32(number)) {
-		return 0, refused("header.If-Match", `it is no ETag of a rule; write the version in quotes, such as "3"`)
+		return 0, refused("header.If-Match", `it is not the ETag of a rule; write the version in quotes, such as "3"`)
 	}
 	return int32(number), nil
 }
@@ -339,8 +339,8 @@ func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` 
 // deleteIn is a request that deletes a rule.
 type deleteIn struct {
 	RuleName
-	IfMatch string     `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`
-	Bundle  identifier `query:"bundle" doc:"The set of files that the rule comes from; where that is the folder that a node reads, it needs the scope admin." example:"file:orders"`
+	IfMatch string     `header:"If-Match" doc:"ETag of the version to delete. Default: any." example:"\"3\""`
+	Bundle  identifier `query:"bundle" doc:"Bundle of the rule. The bundle of the node's rules folder requires the scope admin." example:"file:orders"`
 }
 
 func (a *ruleAPI) remove(ctx context.Context, in *deleteIn) error {

@@ -10,29 +10,29 @@ import (
 
 // RuleChange is the result of saving a rule, or of a dry run.
 type RuleChange struct {
-	Rule    Rule   `json:"rule"`
-	Created bool   `json:"created" doc:"There was no such rule."`
-	Changed bool   `json:"changed" doc:"There is a new version; false: it was so already."`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"Nothing was written."`
-	Moved   int    `json:"moved" doc:"How many pending jobs went on with the new version."`
-	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
-	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
+	Rule           Rule   `json:"rule" doc:"Rule after the change."`
+	Created        bool   `json:"created" doc:"Whether the rule is new."`
+	Changed        bool   `json:"changed" doc:"Whether a new version was saved. false if the document is unchanged."`
+	DryRun         bool   `json:"dry_run,omitempty" doc:"Whether this is a dry run, which saves nothing."`
+	MovedJobs      int    `json:"moved_jobs" doc:"Number of pending jobs that were moved to the new version."`
+	BackfilledJobs int    `json:"backfilled_jobs" doc:"Number of jobs that were created from past events because of since."`
+	Diff           string `json:"diff,omitempty" doc:"Unified diff of the rule as YAML."`
 
-	Partly   []PartialSubject `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
-	Warnings []string         `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
+	PartialSubjects []PartialSubject `json:"partial_subjects,omitempty" doc:"Subscribed subjects that streams cover only in part."`
+	Warnings        []string         `json:"warnings,omitempty" nullable:"false" doc:"Warnings, such as checks that could not be made, or a schedule that has ended."`
 }
 
 // PartialSubject is a subject with wildcards that streams take in only in part.
 type PartialSubject struct {
-	Subject string   `json:"subject" example:"orders.>"`
-	Heard   []string `json:"heard" nullable:"false" doc:"What streams take in of it. To hear more, add that to a stream." example:"[\"orders.eu.>\"]"`
+	Subject string   `json:"subject" doc:"Subscribed subject." example:"orders.>"`
+	Covered []string `json:"covered" nullable:"false" doc:"Parts of the subject that streams cover. Add the missing parts to a stream to receive them." example:"[\"orders.eu.>\"]"`
 }
 
 // changeOut is the response to a saved rule.
 type changeOut struct {
 	Status   int
-	ETag     string `header:"ETag" doc:"The rule's version, in quotes."`
-	Location string `header:"Location" doc:"Where the rule is that was created."`
+	ETag     string `header:"ETag" doc:"Version of the rule, in quotes."`
+	Location string `header:"Location" doc:"Path of the created rule."`
 	Body     RuleChange
 }
 
@@ -43,10 +43,10 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: began}, now),
-		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Warnings: c.Warnings,
+		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Past, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, road := range c.Partly {
-		out.Body.Partly = append(out.Body.Partly, PartialSubject{Subject: road.Subject, Heard: road.Takes})
+		out.Body.PartialSubjects = append(out.Body.PartialSubjects, PartialSubject{Subject: road.Subject, Covered: road.Takes})
 	}
 	if dryRun {
 		return out

@@ -54,7 +54,7 @@ func (a *ruleFolders) mayAddTo(ctx context.Context, bundle string) error {
 		return err
 	}
 	if slices.ContainsFunc(all, func(l rules.ListedRule) bool { return l.IsOfFolder() && l.Bundle == bundle }) {
-		return problemIs(RuleConflict, http.StatusConflict, "the bundle %s is the folder that a node reads rules from (--rules); put the rule's file there, or name another bundle (--bundle)", bundle)
+		return problemIs(RuleConflict, http.StatusConflict, "the bundle %s is the rules folder of a node (--rules); put the rule file there, or use another bundle (--bundle)", bundle)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	if a := as(admin, "DELETE", "/paid?bundle=file:orders", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
-	var audit web.Page[web.Entry]
+	var audit web.Page[web.AuditEntry]
 	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/audit?action=rule.delete", "", admin...).body), &audit))
 	if len(audit.Items) != 1 || audit.Items[0].Detail != "version 1; bundle file:orders" {
 		t.Errorf("%+v", audit.Items)

@@ -10,12 +10,12 @@ import (
 
 // RuleJobs counts a rule's jobs, as the API returns it.
 type RuleJobs struct {
-	Waiting      int64     `json:"waiting" doc:"Pending jobs."`
-	Alerting     int64     `json:"alerting" doc:"About which something was said."`
-	Undetermined int64     `json:"undetermined" doc:"Of which the last look could not find out."`
-	GaveUp       int64     `json:"gave_up" doc:"Not pending: those that a guard ended and whose slot was in the last 24 hours."`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look at one of them; absent where there is none."`
-	CountedAt    time.Time `json:"counted_at" doc:"It is counted while somebody asks, every two seconds, or less often where that takes long."`
+	Pending      int64     `json:"pending" doc:"Number of pending jobs."`
+	OpenAlerts   int64     `json:"open_alerts" doc:"Number of pending jobs with an open alert."`
+	Undetermined int64     `json:"undetermined" doc:"Number of pending jobs whose last check failed to get an answer."`
+	GaveUp       int64     `json:"gave_up" doc:"Number of jobs that a guard ended in the last 24 hours. They are not pending."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"Slot of the next check of any job. Absent if there is none."`
+	CountedAt    time.Time `json:"counted_at" doc:"Time of the count. Counts are refreshed every two seconds while they are requested, or less often if counting takes long."`
 }
 
 // ruleJobCounts counts the pending jobs of rules.

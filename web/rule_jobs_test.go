@@ -29,10 +29,10 @@ func TestJobsOfRules(t *testing.T) {
 		}
 	}
 	got := jobs["order-unshipped"]
-	if got.Waiting != 3 || got.Alerting != 1 || got.Undetermined != 0 || got.GaveUp != 0 || got.NextCheckAt.IsZero() || got.CountedAt.IsZero() {
+	if got.Pending != 3 || got.OpenAlerts != 1 || got.Undetermined != 0 || got.GaveUp != 0 || got.NextCheckAt.IsZero() || got.CountedAt.IsZero() {
 		t.Errorf("%+v", got)
 	}
-	if none := jobs["order-unpaid"]; none.Waiting != 0 || !none.NextCheckAt.IsZero() || none.CountedAt.IsZero() {
+	if none := jobs["order-unpaid"]; none.Pending != 0 || !none.NextCheckAt.IsZero() || none.CountedAt.IsZero() {
 		t.Errorf("of a rule that waits for nothing: %+v", none)
 	}
 }

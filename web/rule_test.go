@@ -108,8 +108,8 @@ func TestRuleLife(t *testing.T) {
 	if left := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions"); len(left.Items) != 2 || left.Items[0].DeletedAt.IsZero() {
 		t.Errorf("of a deleted rule there is %+v", left)
 	}
-	for _, nobody := range []string{"", "/versions", "/versions/1", "/diff"} {
-		isProblem(t, do(t, s.Server, "GET", "/api/v1/rules/nobody"+nobody, ""), 404, web.NotFound, "nobody")
+	for _, absent := range []string{"", "/versions", "/versions/1", "/diff"} {
+		isProblem(t, do(t, s.Server, "GET", "/api/v1/rules/absent"+absent, ""), 404, web.NotFound, "absent")
 	}
 	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", "*"), 412, web.RuleConflict)
 }
@@ -165,17 +165,17 @@ func TestSince(t *testing.T) {
 		}
 	}
 	since := "&since=" + url.QueryEscape(s.now.Add(-time.Hour).Format(time.RFC3339))
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paid), 200); c.Past != 2 {
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paid), 200); c.BackfilledJobs != 2 {
 		t.Errorf("a dry run: %+v", c)
 	}
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paid), 201); c.Past != 2 {
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paid), 201); c.BackfilledJobs != 2 {
 		t.Errorf("%+v", c)
 	}
 	if got := keys(get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs?rule=paid").Items); got != "[1 2]" {
 		t.Errorf("they wait for %s", got)
 	}
 	// Pending jobs move to the new version with the parameter apply_to.
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.Moved != 2 {
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.MovedJobs != 2 {
 		t.Errorf("%+v", c)
 	}
 	if j := get[web.Job](t, s.Server, "/api/v1/jobs/paid/1"); j.RuleVersion != 2 || j.NextCheckAt.Sub(j.Since) < 2*time.Hour {
@@ -207,7 +207,7 @@ func TestRuleList(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "[a b c d order-unshipped]", "&name=b": "[b]", "&prefix=order-": "[order-unshipped]",
 		"&entity=payment": "[a b c d]", "&paused=true": "[c]", "&paused=false": "[a b d order-unshipped]", "&bundle=x": "[]",
-		"&text=SHIPPED": "[order-unshipped]", "&text=nobody": "[]", "&state=paused": "[c]", "&state=enabled": "[a b d order-unshipped]", "&state=unreadable": "[]",
+		"&text=SHIPPED": "[order-unshipped]", "&text=absent": "[]", "&state=paused": "[c]", "&state=enabled": "[a b d order-unshipped]", "&state=unreadable": "[]",
 	} {
 		if got := names(query); got != want {
 			t.Errorf("%q: %s, want %s", query, got, want)
@@ -216,15 +216,15 @@ func TestRuleList(t *testing.T) {
 	if a := do(t, s.Server, "POST", "/api/v1/rules/c/resume", ""); a.StatusCode != 200 || strings.Contains(a.body, `"paused_at"`) {
 		t.Errorf("resumed: %d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/nobody/pause", ""), 404, web.NotFound)
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/absent/pause", ""), 404, web.NotFound)
 }
 
 func TestLint(t *testing.T) {
 	s := newStand(t)
-	lint := func(text string) web.Lint {
+	lint := func(text string) web.LintResult {
 		t.Helper()
 		a := do(t, s.Server, "POST", "/api/v1/rules/lint", text)
-		var l web.Lint
+		var l web.LintResult
 		if err := json.Unmarshal([]byte(a.body), &l); a.StatusCode != 200 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
@@ -257,13 +257,13 @@ func TestPreview(t *testing.T) {
 		}
 		said := p.Key
 		for _, l := range p.Lines {
-			if l.Kind == "says" {
+			if l.Kind == "alert" {
 				said += " " + l.At[11:16] + " " + l.Step
 			}
 		}
 		return said + " " + p.Outcome
 	}
-	if got := steps(do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"subject": "orders.shipped", "at": "2026-01-31T13:00:00Z", "data": {"id": "7"}}]}`)); got != "7 12:00 primary 13:00 primary resolved" {
+	if got := steps(do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subject": "orders.shipped", "at": "2026-01-31T13:00:00Z", "data": {"id": "7"}}]}`)); got != "7 12:00 primary 13:00 primary resolved" {
 		t.Errorf("resolved after a step: %s", got)
 	}
 	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+paid+", "+happens+"}")); got != "7 10:00 primary exhausted" {
@@ -274,14 +274,14 @@ func TestPreview(t *testing.T) {
 	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+string(yaml)+", "+happens+"}")); got != "7 11:00 primary exhausted" {
 		t.Errorf("YAML: %s", got)
 	}
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "thn": []}`), 422, web.UnknownField, "body.thn", "did you mean then?")
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"subjct": "a"}]}`), 422, web.UnknownField, "body.then[0].subjct", "did you mean subject?")
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_event": []}`), 422, web.UnknownField, "body.later_event", "did you mean later_events?")
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subjct": "a"}]}`), 422, web.UnknownField, "body.later_events[0].subjct", "did you mean subject?")
 	isProblem(t, do(t, s.Server, "POST", saved, `{}`), 422, web.Invalid, "event")
 	isProblem(t, do(t, s.Server, "POST", saved, `{"event": {"at": "noon"}}`), 422, web.Invalid, "body.event.at")
 	isProblem(t, do(t, s.Server, "POST", saved, `{"event"`), 400, web.BadRequest, "body")
 	isProblem(t, do(t, s.Server, "POST", saved+"?version=9", "{"+happens+"}"), 404, web.NotFound, "version 9")
 	isProblem(t, do(t, s.Server, "POST", unsaved, `{"rule": "name: x", `+happens+"}"), 422, web.RuleInvalid)
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"at": "2025-01-31T13:00:00Z"}]}`), 422, web.Invalid, "order")
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"at": "2025-01-31T13:00:00Z"}]}`), 422, web.Invalid, "order")
 	if jobs := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"); len(jobs.Items) != 0 {
 		t.Errorf("a preview began a wait: %+v", jobs)
 	}
@@ -296,19 +296,19 @@ func TestRulesSayTheirNextTick(t *testing.T) {
 		return changed(t, do(t, s.Server, "POST", "/api/v1/rules", text), 201).Rule
 	}
 	every := save("every", "@every 1h")
-	if want := every.SavedAt.Truncate(time.Second).Add(time.Hour); !every.NextTickAt.Equal(want) || every.Over || every.Schedule != "@every 1h" {
+	if want := every.SavedAt.Truncate(time.Second).Add(time.Hour); !every.NextTickAt.Equal(want) || every.ScheduleEnded || every.Schedule != "@every 1h" {
 		t.Errorf("every hour: %+v, want %s", every, want)
 	}
-	if over := save("once", "@at 2026-01-01T00:00:00Z"); !over.Over || !over.NextTickAt.IsZero() {
+	if over := save("once", "@at 2026-01-01T00:00:00Z"); !over.ScheduleEnded || !over.NextTickAt.IsZero() {
 		t.Errorf("once: %+v", over)
 	}
 	save("paused", "@every 1h")
 	var paused web.Rule
-	if a := do(t, s.Server, "POST", "/api/v1/rules/paused/pause", ""); json.Unmarshal([]byte(a.body), &paused) != nil || !paused.NextTickAt.IsZero() || paused.Over || paused.Schedule == "" {
+	if a := do(t, s.Server, "POST", "/api/v1/rules/paused/pause", ""); json.Unmarshal([]byte(a.body), &paused) != nil || !paused.NextTickAt.IsZero() || paused.ScheduleEnded || paused.Schedule == "" {
 		t.Errorf("paused: %s", a.body)
 	}
 	const rests = "name: rests\nentity: import\nenabled: false\ntrigger: {schedule: '@every 1h'}\nescalate: [{after: 1m}]\n"
-	if rests := changed(t, do(t, s.Server, "POST", "/api/v1/rules", rests), 201).Rule; !rests.NextTickAt.IsZero() || rests.Over {
+	if rests := changed(t, do(t, s.Server, "POST", "/api/v1/rules", rests), 201).Rule; !rests.NextTickAt.IsZero() || rests.ScheduleEnded {
 		t.Errorf("at rest: %+v", rests)
 	}
 	var listed struct{ Items []web.Rule }

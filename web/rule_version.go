@@ -14,12 +14,12 @@ import (
 
 // RuleVersion is one version of a rule, as the API returns it without its document.
 type RuleVersion struct {
-	Version int32     `json:"version"`
-	SavedAt time.Time `json:"saved_at"`
-	SavedBy string    `json:"saved_by,omitempty"`
-	Bundle  string    `json:"bundle,omitempty" doc:"The set of files that it came with."`
+	Version int32     `json:"version" doc:"Version number."`
+	SavedAt time.Time `json:"saved_at" doc:"Time at which the version was saved."`
+	SavedBy string    `json:"saved_by,omitempty" doc:"Actor who saved the version."`
+	Bundle  string    `json:"bundle,omitempty" doc:"Bundle that the version was saved from."`
 
-	DeletedAt time.Time `json:"deleted_at,omitzero" doc:"When the rule was deleted; the same for all its versions."`
+	DeletedAt time.Time `json:"deleted_at,omitzero" doc:"Time at which the rule was deleted; the same for all versions."`
 }
 
 func newRuleVersion(s rules.RuleVersion) RuleVersion {
@@ -33,15 +33,15 @@ type ruleVersionAPI struct {
 
 func (a *ruleVersionAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-rule-versions", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions", Does: "lists the versions of a rule, newest first, also of one that was deleted",
+		ID: "list-rule-versions", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions", Summary: "list the versions of a rule, newest first, including deleted rules",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "get-rule-version", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions/{version}", Does: "shows the document of a version, as JSON or YAML",
+		ID: "get-rule-version", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions/{version}", Summary: "get the document of a version, as JSON or YAML",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
 	}, a.version)
 	register(all, operation{
-		ID: "diff-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}/diff", Does: "says what changed between two versions of a rule",
+		ID: "diff-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}/diff", Summary: "compare two versions of a rule",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.diff))
 }
@@ -49,8 +49,8 @@ func (a *ruleVersionAPI) register(all *operations) {
 // versionsIn selects a page of a rule's versions.
 type versionsIn struct {
 	RuleName
-	Limit  int   `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Before int32 `query:"cursor" minimum:"1" doc:"Where the page before ended: its next."`
+	Limit  int   `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Before int32 `query:"cursor" minimum:"1" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 func (a *ruleVersionAPI) list(ctx context.Context, in *versionsIn) (Page[RuleVersion], error) {
@@ -74,7 +74,7 @@ func (a *ruleVersionAPI) list(ctx context.Context, in *versionsIn) (Page[RuleVer
 // ruleVersionIn is a version, with the media type of its document.
 type ruleVersionIn struct {
 	RuleName
-	Version int32  `path:"version" minimum:"1" maximum:"2147483647" doc:"Its number." example:"3"`
+	Version int32  `path:"version" minimum:"1" maximum:"2147483647" doc:"Version number." example:"3"`
 	Accept  string `header:"Accept" hidden:"true"`
 }
 
@@ -92,16 +92,16 @@ func (a *ruleVersionAPI) version(ctx context.Context, in *ruleVersionIn) (*ruleO
 
 // RuleDiff is the difference between two versions.
 type RuleDiff struct {
-	From int32  `json:"from"`
-	To   int32  `json:"to"`
-	Diff string `json:"diff" doc:"A unified diff of the rule as YAML; empty: nothing changed."`
+	From int32  `json:"from" doc:"Older version."`
+	To   int32  `json:"to" doc:"Newer version."`
+	Diff string `json:"diff" doc:"Unified diff of the rule as YAML; empty if nothing changed."`
 }
 
 // diffIn selects two versions of a rule.
 type diffIn struct {
 	RuleName
-	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"A version; absent: the one before to."`
-	To   int32 `query:"to" minimum:"1" maximum:"2147483647" doc:"A version; absent: the newest."`
+	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"Older version. Default: the version before to."`
+	To   int32 `query:"to" minimum:"1" maximum:"2147483647" doc:"Newer version. Default: the newest."`
 }
 
 func (a *ruleVersionAPI) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {

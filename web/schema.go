@@ -18,7 +18,7 @@ const schemaType = "application/schema+json"
 
 // schemaIn names a schema.
 type schemaIn struct {
-	Name identifier `path:"name" doc:"What is described: rule, or handler." example:"handler"`
+	Name identifier `path:"name" doc:"Schema: rule or handler." example:"handler"`
 }
 
 // schemaOut is a JSON Schema.
@@ -34,11 +34,11 @@ type schemaAPI struct {
 
 func (a *schemaAPI) register(all *operations) {
 	register(all, operation{
-		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Does: "shows the JSON Schema of rules, or of what handlers are asked and answer",
-		Says:  "rule is that of rule files, for editors. handler defines the request that a handler gets, and its answer.",
-		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
+		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Summary: "get the JSON Schema of rule files or of the handler protocol",
+		Description: "rule is the schema of rule files, for editors. handler describes the requests to handlers and their answers.",
+		Scope:       access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{"200": {
-			Description: "The schema, of 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
+			Description: "The JSON Schema, draft 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
 		}},
 	}, a.get)
 }
@@ -46,7 +46,7 @@ func (a *schemaAPI) register(all *operations) {
 func (a *schemaAPI) get(_ context.Context, in *schemaIn) (*schemaOut, error) {
 	spell := a.schemas[string(in.Name)]
 	if spell == nil {
-		return nil, fmt.Errorf("schema %s: %w; there are %s", in.Name, futurejobs.ErrNotFound, strings.Join(slices.Sorted(maps.Keys(a.schemas)), ", "))
+		return nil, fmt.Errorf("schema %s: %w; the schemas are %s", in.Name, futurejobs.ErrNotFound, strings.Join(slices.Sorted(maps.Keys(a.schemas)), ", "))
 	}
 	body, err := spell()
 	if err != nil {

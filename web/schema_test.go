@@ -23,5 +23,5 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%s: %d %v, %v %.200s", name, a.StatusCode, err, a.Header, a.body)
 		}
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/schemas/rules", "", bound...), 404, web.NotFound, "there are handler, rule")
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/schemas/rules", "", bound...), 404, web.NotFound, "the schemas are handler, rule")
 }

@@ -12,15 +12,15 @@ import (
 
 // Session is a browser session, as the API returns it.
 type Session struct {
-	ID         string    `json:"id"`
-	Token      string    `json:"token,omitempty" doc:"The name of the token that it was logged in with; absent: it is a person's." example:"ada"`
-	Person     string    `json:"person,omitempty" doc:"The person for whom a provider vouched; absent: it is a token's." example:"oidc:ann@example.org"`
-	CreatedAt  time.Time `json:"created_at"`
-	LastUsedAt time.Time `json:"last_used_at" doc:"To the minute."`
-	EndsAt     time.Time `json:"ends_at" doc:"When it ends if it is not used until then: 12 hours after its last use, 30 days after the login at the latest, and no later than its token; that of a person 12 hours after the login."`
-	Addr       string    `json:"addr,omitempty" doc:"Where the login came from." example:"192.0.2.7"`
-	UserAgent  string    `json:"user_agent,omitempty" doc:"What the browser called itself, shortened."`
-	Current    bool      `json:"current,omitempty" doc:"It is the one that asks."`
+	ID         string    `json:"id" doc:"ID of the session."`
+	Token      string    `json:"token,omitempty" doc:"Name of the token that was used to log in. Absent for users." example:"ada"`
+	User       string    `json:"user,omitempty" doc:"User name, from the login provider. Absent for tokens." example:"oidc:ann@example.org"`
+	CreatedAt  time.Time `json:"created_at" doc:"Time of the login."`
+	LastUsedAt time.Time `json:"last_used_at" doc:"Time of the last use, to the minute."`
+	EndsAt     time.Time `json:"ends_at" doc:"Expiry of the session. Token sessions end 12 hours after the last use, 30 days after the login or with the token, whichever is first. User sessions end 12 hours after the login."`
+	Addr       string    `json:"addr,omitempty" doc:"IP address of the login." example:"192.0.2.7"`
+	UserAgent  string    `json:"user_agent,omitempty" doc:"User-Agent header of the browser, shortened."`
+	Current    bool      `json:"current,omitempty" doc:"Whether this request uses the session."`
 }
 
 func newSession(s access.Session, asks principal) Session {
@@ -29,13 +29,13 @@ func newSession(s access.Session, asks principal) Session {
 		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == asks.session.ID,
 	}
 	if s.Person != nil {
-		out.Person = s.Person.String()
+		out.User = s.Person.String()
 	}
 	return out
 }
 
 // Who returns the session's holder: the name of the token, or the person.
-func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
+func (s Session) Who() string { return cmp.Or(s.User, s.Token) }
 
 // sessionAPI has the operations on sessions.
 type sessionAPI struct {
@@ -44,14 +44,14 @@ type sessionAPI struct {
 
 func (a *sessionAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Does: "lists the browsers that are logged in, newest first",
-		Says:  "A token or a person with the scope admin and no prefix sees all sessions, any other its own.",
-		Scope: access.Read, Reach: reachPublic,
+		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Summary: "list browser sessions, newest first",
+		Description: "With the scope admin and no prefix, all sessions are returned; otherwise only those of the same token or user.",
+		Scope:       access.Read, Reach: reachPublic,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Does: "ends a session, by its id",
-		Says:  "A token or a person with the scope admin and no prefix ends any session, any other its own.",
-		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
+		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Summary: "revoke a session",
+		Description: "With the scope admin and no prefix, any session can be revoked; otherwise only those of the same token or user.",
+		Scope:       access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 	}, noContent(a.revoke))
 }
 
@@ -91,7 +91,7 @@ func (a *sessionAPI) list(ctx context.Context, in *tokenListIn) (Page[Session], 
 }
 
 func (a *sessionAPI) revoke(ctx context.Context, in *struct {
-	ID identifier `path:"id" doc:"The session's id."`
+	ID identifier `path:"id" doc:"Session ID."`
 },
 ) error {
 	theirs, err := a.sessionsOf(ctx)

@@ -30,21 +30,21 @@ type LoadReader interface {
 
 // Slot is the load of one bucket, as the API returns it.
 type Slot struct {
-	From     time.Time `json:"from" doc:"The bucket begins here."`
-	Checks   int64     `json:"checks,omitempty" doc:"Looks that were decided."`
-	Alerts   int64     `json:"alerts,omitempty" doc:"That they decided."`
-	WorstLag float64   `json:"worst_lag_seconds,omitempty" doc:"How long after its slot the latest of the looks was decided."`
-	Planned  int64     `json:"planned,omitempty" doc:"Pending jobs that are due."`
-	More     bool      `json:"planned_more,omitempty" doc:"Not all pending jobs were counted; there may be more."`
-	Ticks    int       `json:"ticks,omitempty" doc:"First looks at waits that schedules will begin."`
+	From    time.Time `json:"from" doc:"Start of the bucket."`
+	Checks  int64     `json:"checks,omitempty" doc:"Number of completed checks."`
+	Alerts  int64     `json:"alerts,omitempty" doc:"Number of alerts raised by these checks."`
+	MaxLag  float64   `json:"max_lag_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
+	Planned int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
+	More    bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
+	Ticks   int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create."`
 }
 
 // Slots is the load of a span of time, one item for each bucket.
 type Slots struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to" doc:"Not part of it."`
-	Bucket float64   `json:"bucket_seconds"`
-	Items  []Slot    `json:"items" nullable:"false"`
+	From   time.Time `json:"from" doc:"Start of the first bucket."`
+	To     time.Time `json:"to" doc:"End of the last bucket, exclusive."`
+	Bucket float64   `json:"bucket_seconds" doc:"Width of a bucket, in seconds."`
+	Items  []Slot    `json:"items" nullable:"false" doc:"Buckets, in the order of time."`
 }
 
 // slotAPI has the operation on the load of slots.
@@ -56,19 +56,19 @@ type slotAPI struct {
 
 func (a *slotAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Does: "shows the load by slot: what was checked, what is waited for, and what schedules will begin",
-		Says: "All buckets of the span are listed, in the order of time. What was checked is counted by the minute of its slot and is kept for two days. " +
-			"Of rules beyond the 200 busiest of a minute it is known in sum only.",
+		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Summary: "get the load over time: past checks, planned checks and schedule ticks",
+		Description: "Returns all buckets of the time span. Past checks are counted by the minute of their slot and kept for two days. For each " +
+			"minute, the 200 busiest rules are counted separately; the others only in total.",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, withBody(a.list))
 }
 
 // slotsIn selects a span of the load.
 type slotsIn struct {
-	From   time.Time  `query:"from" doc:"From then on; absent: an hour ago. It is moved back to where a bucket begins." example:"2026-01-31T15:04:05Z"`
-	To     time.Time  `query:"to" doc:"Until then; absent: in a day, or a day after from." example:"2026-02-01T15:04:05Z"`
-	Rule   identifier `query:"rule" doc:"Of this rule." example:"order-unshipped"`
-	Bucket identifier `query:"bucket" doc:"How wide the buckets are, in whole minutes that divide a day, such as 1m, 15m or 1h; absent: 1m." example:"15m"`
+	From   time.Time  `query:"from" doc:"Start of the time span, rounded down to a bucket. Default: an hour ago." example:"2026-01-31T15:04:05Z"`
+	To     time.Time  `query:"to" doc:"End of the time span. Default: a day from now, or a day after from." example:"2026-02-01T15:04:05Z"`
+	Rule   identifier `query:"rule" doc:"Filter by rule." example:"order-unshipped"`
+	Bucket identifier `query:"bucket" doc:"Width of a bucket in whole minutes that divide a day, such as 1m, 15m or 1h. Default: 1m." example:"15m"`
 }
 
 func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
@@ -98,7 +98,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 	for i := range out.Items {
 		out.Items[i] = Slot{
 			From:   span.From.Add(time.Duration(i) * span.Width),
-			Checks: worked[i].Checks, Alerts: worked[i].Alerts, WorstLag: worked[i].Lag.Seconds(),
+			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLag: worked[i].Lag.Seconds(),
 			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i],
 		}
 	}
@@ -139,5 +139,5 @@ func (in *slotsIn) span(now time.Time) (futurejobs.BucketRange, error) {
 }
 
 func badQuery(parameter, message string) error {
-	return problemOfDetails(BadRequest, http.StatusBadRequest, []Detail{{Location: "query." + parameter, Message: message}})
+	return problemOfDetails(BadRequest, http.StatusBadRequest, []ProblemDetail{{Location: "query." + parameter, Message: message}})
 }

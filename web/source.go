@@ -14,27 +14,27 @@ import (
 
 // Source is a source as the API returns it, without its address and with the state on the answering node.
 type Source struct {
-	Name         string    `json:"name" example:"shop"`
-	Kind         string    `json:"kind" enum:"postgres,sqlite,http,nats"`
-	State        string    `json:"state" enum:"new,up,failing,down,trying" doc:"new: nothing was asked yet. failing: the last that was asked failed. down: it failed again and again and is left alone. trying: what is asked next tries whether it is back."`
-	FailingSince time.Time `json:"failing_since,omitzero"`
-	Error        string    `json:"error,omitempty" doc:"Why it could not be asked last, also where it works again; without secrets."`
-	ErrorAt      time.Time `json:"error_at,omitzero" doc:"When that was."`
-	Warning      string    `json:"warning,omitempty" doc:"What it may do beyond answering questions, as where its database user is a superuser; and what to do about it."`
-	Asked        int64     `json:"asked" doc:"Keys that it was asked about, since the node started."`
-	RoundTrips   int64     `json:"round_trips" doc:"Batches that it was asked about, since then."`
-	Failures     int64     `json:"failures" doc:"How often it failed as a whole, since then."`
-	Waiting      int       `json:"waiting" doc:"Batches that wait for their turn."`
-	Running      int       `json:"running" doc:"Batches that it is being asked about."`
-	Abandoned    int       `json:"abandoned" doc:"Questions that ignored their deadline and have not returned."`
-	P50          float64   `json:"p50_ms" doc:"Of the last round trips, half took up to this, in milliseconds."`
-	P99          float64   `json:"p99_ms" doc:"Of the last round trips, 99 in 100 took up to this, in milliseconds."`
+	Name         string    `json:"name" doc:"Name of the source." example:"shop"`
+	Kind         string    `json:"kind" enum:"postgres,sqlite,http,nats" doc:"Type of the source."`
+	State        string    `json:"state" enum:"new,up,failing,down,probing" doc:"new: no query was sent yet. up: the last query succeeded. failing: the last query failed. down: repeated failures; no queries are sent for a while. probing: the next query tests whether the source has recovered."`
+	FailingSince time.Time `json:"failing_since,omitzero" doc:"Time of the first failure since the last success."`
+	Error        string    `json:"error,omitempty" doc:"Last error of the source, without secrets, kept after recovery."`
+	ErrorAt      time.Time `json:"error_at,omitzero" doc:"Time of the last error."`
+	Warning      string    `json:"warning,omitempty" doc:"Excessive permissions of the connection, such as a superuser, and the remedy."`
+	Keys         int64     `json:"keys" doc:"Number of keys that were looked up since the node started."`
+	Queries      int64     `json:"queries" doc:"Number of batched queries since the node started."`
+	Failures     int64     `json:"failures" doc:"Number of failures of the source since the node started."`
+	Queued       int       `json:"queued" doc:"Number of queries that wait for a free connection."`
+	Running      int       `json:"running" doc:"Number of running queries."`
+	Abandoned    int       `json:"abandoned" doc:"Number of queries that exceeded their deadline and have not returned."`
+	P50          float64   `json:"p50_ms" doc:"Median duration of recent queries, in milliseconds."`
+	P99          float64   `json:"p99_ms" doc:"99th percentile of the duration of recent queries, in milliseconds."`
 }
 
 func newSource(s lookup.State) Source {
 	return Source{
 		Name: s.Name, Kind: s.Kind, State: string(s.Health), FailingSince: s.FailingSince, Error: s.Error, ErrorAt: s.ErrorAt, Warning: s.Caution,
-		Asked: s.Asked, RoundTrips: s.RoundTrips, Failures: s.Failures, Waiting: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
+		Keys: s.Asked, Queries: s.RoundTrips, Failures: s.Failures, Queued: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
 		P50: milliseconds(s.P50), P99: milliseconds(s.P99),
 	}
 }
@@ -43,9 +43,9 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // SourceTestResult is the result of testing a source.
 type SourceTestResult struct {
-	Source  string `json:"source"`
-	Reached bool   `json:"reached"`
-	Reason  string `json:"reason,omitempty" doc:"Why it can't be reached; without secrets."`
+	Source    string `json:"source" doc:"Name of the source."`
+	Reachable bool   `json:"reachable" doc:"Whether the node can connect to the source."`
+	Reason    string `json:"reason,omitempty" doc:"Error of the connection, without secrets."`
 }
 
 // sourceAPI has the operations on sources.
@@ -56,23 +56,23 @@ type sourceAPI struct {
 
 func (a *sourceAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-sources", Tag: tagNode, Method: "GET", Path: "/sources", Does: "lists the sources that rules look up in, and how they do on the node that answers",
+		ID: "list-sources", Tag: tagNode, Method: "GET", Path: "/sources", Summary: "list lookup sources and their state on the node that answers",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "get-source", Tag: tagNode, Method: "GET", Path: "/sources/{name}", Does: "says how a source does on the node that answers",
+		ID: "get-source", Tag: tagNode, Method: "GET", Path: "/sources/{name}", Summary: "get the state of a source on the node that answers",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, withBody(a.get))
 	register(all, operation{
-		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Does: "tries whether a source can be reached from the node that answers",
-		Says:  "It is asked about nobody, and also where it is left alone because it failed. The test is audited.",
-		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Summary: "test the connection of the node to a source",
+		Description: "Tests the connection without a query, even if the source is down. The test is recorded in the audit log.",
+		Scope:       access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.test))
 }
 
 // sourceIn names a source.
 type sourceIn struct {
-	Name identifier `path:"name" doc:"The source's name." example:"shop"`
+	Name identifier `path:"name" doc:"Name of the source." example:"shop"`
 }
 
 func (a *sourceAPI) list(_ context.Context, in *namedListIn) (Page[Source], error) {
@@ -97,9 +97,9 @@ func (a *sourceAPI) test(ctx context.Context, in *sourceIn) (SourceTestResult, e
 	if err != nil {
 		return SourceTestResult{}, err
 	}
-	tried := SourceTestResult{Source: source.Name, Reached: true}
+	tried := SourceTestResult{Source: source.Name, Reachable: true}
 	if err := source.Try(ctx); err != nil {
-		tried.Reached, tried.Reason = false, err.Error()
+		tried.Reachable, tried.Reason = false, err.Error()
 	}
 	err = noteTest(ctx, a.keeper, access.SourceTest, "source/"+source.Name, cmp.Or(tried.Reason, "reached"))
 	return tried, err
@@ -111,7 +111,7 @@ func (a *sourceAPI) sourceOf(in *sourceIn) (*lookup.Source, error) {
 	case ok:
 		return source, nil
 	case len(a.sources.Names()) == 0:
-		return nil, problem(http.StatusNotFound, "this node has no sources; start it with --sources and a file of sources")
+		return nil, problem(http.StatusNotFound, "this node has no sources; start it with --sources and a sources file")
 	}
-	return nil, fmt.Errorf("source %s: %w; deadman source list shows those that there are", in.Name, futurejobs.ErrNotFound)
+	return nil, fmt.Errorf("source %s: %w; list the sources with deadman source list", in.Name, futurejobs.ErrNotFound)
 }

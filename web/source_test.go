@@ -70,10 +70,10 @@ func TestSources(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	askShop(t, set, 3)
-	if got := get[web.Source](t, s.Server, "/api/v1/sources/shop"); got.State != "up" || got.Kind != "postgres" || got.Asked != 3 || got.RoundTrips != 1 || got.Error != "" {
+	if got := get[web.Source](t, s.Server, "/api/v1/sources/shop"); got.State != "up" || got.Kind != "postgres" || got.Keys != 3 || got.Queries != 1 || got.Error != "" {
 		t.Errorf("%+v", got)
 	}
-	if a := do(t, s.Server, "POST", "/api/v1/sources/shop/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"reached":true`) {
+	if a := do(t, s.Server, "POST", "/api/v1/sources/shop/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"reachable":true`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 
@@ -88,7 +88,7 @@ func TestSources(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if a := do(t, s.Server, "POST", "/api/v1/sources/shop/test", ""); a.StatusCode != 200 ||
-		!strings.Contains(a.body, `"reached":false`) || !strings.Contains(a.body, "shop can't be asked") {
+		!strings.Contains(a.body, `"reachable":false`) || !strings.Contains(a.body, "shop can't be asked") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	if a := do(t, s.Server, "GET", "/health", ""); !strings.Contains(a.body, ">down</span>") || !strings.Contains(a.body, ">connection &lt;refused&gt;<") ||
@@ -96,9 +96,9 @@ func TestSources(t *testing.T) {
 		t.Error(a.body)
 	}
 	has(t, do(t, s.Server, "GET", "/metrics", "").body,
-		`deadman_source_up{source="shop"} 0`, `deadman_source_up{source="archive"} 1`, `deadman_source_abandoned{source="shop"} 0`,
-		`deadman_source_asks_total{outcome="absent",source="shop"} 3`, `deadman_source_asks_total{outcome="outage",source="shop"} 2`,
-		`deadman_source_round_trips_total{source="shop"} 3`, `deadman_source_seconds_count{source="shop"} 3`)
+		`deadman_source_up{source="shop"} 0`, `deadman_source_up{source="archive"} 1`, `deadman_source_queries_abandoned{source="shop"} 0`,
+		`deadman_source_lookups_total{outcome="absent",source="shop"} 3`, `deadman_source_lookups_total{outcome="outage",source="shop"} 2`,
+		`deadman_source_queries_total{source="shop"} 3`, `deadman_source_query_duration_seconds_count{source="shop"} 3`)
 	isProblem(t, do(t, s.Server, "GET", "/api/v1/sources/shops", ""), 404, web.NotFound, "source list")
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/sources/shops/test", ""), 404, web.NotFound, "source list")
 }

@@ -9,33 +9,33 @@ import (
 
 // Stream is a stream with events of rules, as the API returns it.
 type Stream struct {
-	Name        string    `json:"name" example:"DEADMAN_EVENTS"`
-	State       string    `json:"state" enum:"read,behind,failing,gone,unread" doc:"read: to its end, or nearly. behind: more comes than is taken in, or a backlog is being read. failing: reading does not get on. gone: there is no such stream. unread: no live node is to read it."`
-	Problem     string    `json:"problem,omitempty" doc:"What is wrong, and what to do; without secrets."`
-	ReadBy      string    `json:"read_by,omitempty" doc:"The node that reads it." example:"shop-1/4711"`
-	Rules       []string  `json:"rules" nullable:"false" doc:"The first of those that are told by it, by name."`
-	RuleCount   int       `json:"rule_count" doc:"How many are."`
-	Subjects    int       `json:"subjects" doc:"How many subjects of it they name, those of older versions included."`
-	LastSeq     uint64    `json:"last_seq" doc:"Of the last message that was taken in or passed over."`
-	LastAt      time.Time `json:"last_at,omitzero" doc:"When the stream took that one in; absent: there was none yet."`
-	EndSeq      uint64    `json:"end_seq,omitempty" doc:"Of the stream's last message; absent: the broker did not say."`
-	EndAt       time.Time `json:"end_at,omitzero" doc:"When the stream took that one in."`
-	Behind      *uint64   `json:"behind,omitempty" doc:"Messages that are still to be looked at. Where another node reads the stream, those that no rule is told by count, too, for up to 10 s. Absent: not known."`
-	Lag         *float64  `json:"lag_seconds,omitempty" doc:"Since when it was not read to its end; where another node reads it, up to 5 s more. Absent: it never was."`
-	ReadThrough time.Time `json:"read_through,omitzero" doc:"All that came in before is taken in, as far as it was asked; jobs that wait for the stream are judged up to here."`
-	HeardSince  time.Time `json:"heard_since,omitzero" doc:"Since when it is heard without a gap; absent: as far back as matters."`
-	BlindSince  time.Time `json:"blind_since,omitzero" doc:"It stands still since then, which an alert of rule deadman says, too."`
-	LateJobs    int       `json:"late_jobs,omitempty" doc:"Jobs that wait for it meanwhile though they are due, up to 10,000."`
-	Created     int64     `json:"jobs_created" doc:"Jobs that its events began, ever."`
+	Name         string    `json:"name" doc:"Name of the stream." example:"DEADMAN_EVENTS"`
+	State        string    `json:"state" enum:"up_to_date,behind,failing,missing,unassigned" doc:"up_to_date: all messages are processed, or nearly. behind: messages are processed more slowly than they arrive, or after a backlog. failing: reading fails. missing: the stream does not exist. unassigned: no live node reads the stream."`
+	Problem      string    `json:"problem,omitempty" doc:"Error and remedy, without secrets."`
+	ReadBy       string    `json:"read_by,omitempty" doc:"Node that reads the stream." example:"shop-1/4711"`
+	Rules        []string  `json:"rules" nullable:"false" doc:"First rules that subscribe to the stream, by name."`
+	RuleCount    int       `json:"rule_count" doc:"Number of rules that subscribe to the stream."`
+	Subjects     int       `json:"subjects" doc:"Number of subscribed subjects, including those of older versions."`
+	LastSeq      uint64    `json:"last_seq" doc:"Sequence number of the last processed message."`
+	LastAt       time.Time `json:"last_at,omitzero" doc:"Time at which the stream stored the last processed message. Absent if there was none."`
+	EndSeq       uint64    `json:"end_seq,omitempty" doc:"Sequence number of the newest message in the stream. Absent if the NATS server did not answer."`
+	EndAt        time.Time `json:"end_at,omitzero" doc:"Time at which the stream stored its newest message."`
+	LagMessages  *uint64   `json:"lag_messages,omitempty" doc:"Number of messages to be processed. If another node reads the stream, messages that match no rule are included for up to 10 s. Absent if unknown."`
+	Lag          *float64  `json:"lag_seconds,omitempty" doc:"Time since the stream was last read to its end, in seconds; up to 5 s more if another node reads the stream. Absent if it never was."`
+	ReadUntil    time.Time `json:"read_until,omitzero" doc:"Messages stored before this time are processed. Jobs that depend on the stream are checked up to this time."`
+	GapFreeSince time.Time `json:"gap_free_since,omitzero" doc:"Start of the current period without monitoring gaps. Absent if no gap matters."`
+	StalledSince time.Time `json:"stalled_since,omitzero" doc:"Time since which reading makes no progress. A system alert reports it."`
+	OverdueJobs  int       `json:"overdue_jobs,omitempty" doc:"Number of overdue jobs that wait for the stream, up to 10,000."`
+	Created      int64     `json:"jobs_created" doc:"Number of jobs that events of the stream have created in total."`
 }
 
 // The states of a stream.
 const (
-	StreamRead    = "read"
-	StreamBehind  = "behind"
-	StreamFailing = "failing"
-	StreamGone    = "gone"
-	StreamUnread  = "unread"
+	StreamUpToDate   = "up_to_date"
+	StreamBehind     = "behind"
+	StreamFailing    = "failing"
+	StreamMissing    = "missing"
+	StreamUnassigned = "unassigned"
 )
 
 // Streams reports the states of the streams.
@@ -52,7 +52,7 @@ type streamAPI struct {
 
 func (a *streamAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-streams", Tag: tagNode, Method: "GET", Path: "/streams", Does: "lists the streams that rules are told by, and how far they are read",
+		ID: "list-streams", Tag: tagNode, Method: "GET", Path: "/streams", Summary: "list the streams with rule subjects and their ingest lag",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(a.list))
 }

@@ -33,20 +33,20 @@ const (
 )
 
 // errOtherVisitor ends a stream that would now have other permissions, such as one that began while the node was open.
-var errOtherVisitor = errors.New("the stream began with other rights than it would have now")
+var errOtherVisitor = errors.New("the permissions of the stream have changed")
 
 // errStreamOver ends a stream of a person named by a proxy. The client reconnects, and the proxy has to name the person
 // again.
-var errStreamOver = errors.New("the proxy has to name the person again")
+var errStreamOver = errors.New("the proxy must authenticate the user again")
 
 // newStreamPlaces bounds the streams of one kind, described by the first argument in messages.
 func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
 	return &places[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
 		defer func() { full.retry = streamRetry }()
 		if node {
-			return problem(http.StatusServiceUnavailable, "this node sends %d %s, and no more at a time; close one of them, or ask another node", perNode, what)
+			return problem(http.StatusServiceUnavailable, "this node has %d %s, which is its limit; close one of them, or use another node", perNode, what)
 		}
-		return problem(http.StatusTooManyRequests, "%s has %d %s on this node, and may have no more; close one of them",
+		return problem(http.StatusTooManyRequests, "%s has %d %s on this node, which is the limit; close one of them",
 			of.who, perToken, what)
 	}}
 }
@@ -72,7 +72,7 @@ func (a *streamLimit) streaming(next http.Handler) http.Handler {
 		if r.URL.Path == alertsPath {
 			places = a.alertStreams
 		} else {
-			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.reads.read))
+			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.reads.acquire))
 		}
 		if full := places.take(v.ref()); full != nil {
 			a.failWith(w, r, full) // a full node is no error for the log

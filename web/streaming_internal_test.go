@@ -151,11 +151,11 @@ func TestPlacesOfStreams(t *testing.T) {
 	}
 	take(who("ann"), 200)
 	take(who("ann"), 200)
-	take(who("ann"), 429, "ann has 2 live pages", "and may have no more; close one of them")
+	take(who("ann"), 429, "ann has 2 live pages", "which is the limit; close one of them")
 	take(who("bob"), 200)
 	take(who("bob"), 200)
 	take(tokenRef{}, 200)
-	take(who("cas"), 503, "5 live pages", "close one of them, or ask another node")
+	take(who("cas"), 503, "5 live pages", "close one of them, or use another node")
 	take(tokenRef{}, 503)
 	p.leave(who("ann"))
 	take(who("bob"), 429)

@@ -13,25 +13,25 @@ import (
 
 // Token is a token as the API returns it, without its secret.
 type Token struct {
-	ID     string   `json:"id"`
-	Name   string   `json:"name" example:"ci"`
-	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin"`
-	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+	ID     string   `json:"id" doc:"ID of the token."`
+	Name   string   `json:"name" doc:"Name of the token." example:"ci"`
+	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"Scopes of the token."`
+	Prefix string   `json:"prefix,omitempty" doc:"Rule name prefix that the token is limited to. Absent: all rules." example:"acme-"`
 	Bounds
-	Standing   string    `json:"standing" enum:"live,expired,revoked"`
-	CreatedAt  time.Time `json:"created_at"`
-	CreatedBy  string    `json:"created_by"`
-	ExpiresAt  time.Time `json:"expires_at,omitzero" doc:"Absent: never."`
-	RevokedAt  time.Time `json:"revoked_at,omitzero"`
-	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute; absent: never."`
+	Status     string    `json:"status" enum:"active,expired,revoked" doc:"Status of the token."`
+	CreatedAt  time.Time `json:"created_at" doc:"Time of creation."`
+	CreatedBy  string    `json:"created_by" doc:"Actor who created the token."`
+	ExpiresAt  time.Time `json:"expires_at,omitzero" doc:"Expiry of the token. Absent if it does not expire."`
+	RevokedAt  time.Time `json:"revoked_at,omitzero" doc:"Time of the revocation. Absent if it is not revoked."`
+	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"Time of the last use, to the minute. Absent if it was never used."`
 }
 
 // Bounds is the resources that a token may use, directly and through its rules, as the API returns it.
 type Bounds struct {
-	Subjects []string `json:"subjects,omitzero" nullable:"false" doc:"Subjects that its rules may listen to, with wildcards; absent: all." example:"[\"acme.>\"]"`
-	Publish  []string `json:"publish,omitzero" nullable:"false" doc:"Subjects that it may publish on, that its rules may emit on, and that its lookups may request on; absent: all." example:"[\"acme.>\"]"`
-	Sources  []string `json:"sources,omitzero" nullable:"false" doc:"Sources that its lookups may ask; a * at the end stands for all that begin so; absent: all." example:"[\"acme-*\"]"`
-	Handlers []string `json:"handlers,omitzero" nullable:"false" doc:"Handlers that its rules may name, as sources; absent: all." example:"[\"acme-*\"]"`
+	Subjects []string `json:"subjects,omitzero" nullable:"false" doc:"Subjects that its rules may subscribe to, with wildcards. Absent: all." example:"[\"acme.>\"]"`
+	Publish  []string `json:"publish,omitzero" nullable:"false" doc:"Subjects that the token may publish to, its rules may emit events on, and its lookups may request. Absent: all." example:"[\"acme.>\"]"`
+	Sources  []string `json:"sources,omitzero" nullable:"false" doc:"Sources that its lookups may query. A * at the end matches a prefix. Absent: all." example:"[\"acme-*\"]"`
+	Handlers []string `json:"handlers,omitzero" nullable:"false" doc:"Handlers that its rules may use. A * at the end matches a prefix. Absent: all." example:"[\"acme-*\"]"`
 }
 
 func boundsOf(t access.Token) Bounds {
@@ -52,7 +52,7 @@ func (b Bounds) given() access.Bounds {
 
 func newToken(t access.Token, now time.Time) Token {
 	out := Token{
-		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Bounds: boundsOf(t), Standing: t.Standing(now),
+		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Bounds: boundsOf(t), Status: t.Standing(now),
 		CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsedAt,
 	}
 	for _, s := range t.Scopes {
@@ -64,16 +64,16 @@ func newToken(t access.Token, now time.Time) Token {
 // NewToken is a newly made token.
 type NewToken struct {
 	Token
-	Secret string `json:"secret" doc:"What its holder sends. It is shown here and never again."`
+	Secret string `json:"secret" doc:"Secret of the token, for the Authorization header. It is returned only once."`
 }
 
 // TokenRequest is the body of a request that makes a token.
 type TokenRequest struct {
-	Name   string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
-	Scopes []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
-	Prefix string   `json:"prefix,omitempty" doc:"Only rules whose names begin so. Then what is absent of subjects, publish, sources and handlers is none." example:"acme-*"`
+	Name   string   `json:"name" doc:"Name of the token, unique among active tokens." example:"ci"`
+	Scopes []string `json:"scopes" nullable:"false" doc:"One or more of read, events, oncall, rules and admin. oncall includes read, rules includes oncall, admin includes all." example:"events"`
+	Prefix string   `json:"prefix,omitempty" doc:"Rule name prefix to limit the token to. With a prefix, absent subjects, publish, sources and handlers mean none." example:"acme-*"`
 	Bounds
-	Expires string `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
+	Expires string `json:"expires,omitempty" doc:"Lifetime of the token, such as 90d. Default: no expiry." example:"90d"`
 }
 
 // tokenAPI has the operations on tokens.
@@ -85,16 +85,17 @@ type tokenAPI struct {
 // register registers the operations on tokens. A node without a keeper has none.
 func (a *tokenAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Does: "lists the tokens, newest first, also those that ended",
+		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Summary: "list tokens, newest first, including revoked and expired ones",
 		Scope: access.Admin, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
-		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Does: "makes a token",
-		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again. The first token of a node has the scope admin and no prefix.",
+		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Summary: "create a token",
+		Description: "Accepts no Idempotency-Key, because the secret is not stored and cannot be returned again. The first token of a node must have " +
+			"the scope admin and no prefix.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
 	}, withBody(a.create))
 	register(all, operation{
-		ID: "revoke-token", Tag: tagTokens, Method: "DELETE", Path: "/tokens/{id}", Does: "ends a token, by its id or its name",
+		ID: "revoke-token", Tag: tagTokens, Method: "DELETE", Path: "/tokens/{id}", Summary: "revoke a token, by ID or name",
 		Scope: access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(a.revoke))
 }
@@ -109,8 +110,8 @@ func needTokens(keeper *access.Tokens) (*access.Tokens, error) {
 
 // tokenListIn selects a page of the tokens.
 type tokenListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor identifier `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
+	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 func (a *tokenAPI) list(ctx context.Context, in *tokenListIn) (Page[Token], error) {
@@ -143,7 +144,7 @@ type newTokenIn struct {
 
 func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error) {
 	if in.Once != "" {
-		return NewToken{}, refused("header.Idempotency-Key", "a token's secret is not kept, so it cannot be answered again; leave the key out")
+		return NewToken{}, refused("header.Idempotency-Key", "the secret of a token is not stored and cannot be returned again; omit the key")
 	}
 	k, err := needTokens(a.keeper)
 	if err != nil {
@@ -159,7 +160,7 @@ func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error)
 			return NewToken{}, refused("body.expires", "%v", err)
 		}
 		if span <= 0 {
-			return NewToken{}, refused("body.expires", "%s is not over 0; give a span such as 90d, or leave it out for a token that never expires", in.Body.Expires)
+			return NewToken{}, refused("body.expires", "%s is not positive; set a duration such as 90d, or omit it for a token without expiry", in.Body.Expires)
 		}
 		wish.Expires = time.Duration(span)
 	}
@@ -182,11 +183,11 @@ func mayComeFirst(ctx context.Context, k *access.Tokens, w access.TokenRequest) 
 	if err != nil || issued {
 		return err
 	}
-	return refused("body.scopes", "this would be the first token, and from then on nobody gets in without one; make one with the scope admin and no prefix before it")
+	return refused("body.scopes", "this would be the first token, and all requests need a token from then on; create a token with the scope admin and no prefix first")
 }
 
 func (a *tokenAPI) revoke(ctx context.Context, in *struct {
-	ID identifier `path:"id" doc:"The token's id or name." example:"ci"`
+	ID identifier `path:"id" doc:"ID or name of the token." example:"ci"`
 },
 ) error {
 	k, err := needTokens(a.keeper)

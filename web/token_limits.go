@@ -28,9 +28,9 @@ type spender struct {
 	loggedAt time.Time
 }
 
-// take deducts a request from a token's limit: perSecond, and twice as many at once. toLog reports that a refusal is due
+// spend deducts a request from a token's limit: perSecond, and twice as many at once. toLog reports that a refusal is due
 // to be logged.
-func (s *spending) take(id string, perSecond int, now time.Time) (ok, toLog bool) {
+func (s *spending) spend(id string, perSecond int, now time.Time) (ok, toLog bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of, known := s.spenders[id]
@@ -86,7 +86,7 @@ func (a *tokenRates) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ok, toLog := a.spending.take(token.ID, a.perSecond, a.now())
+		ok, toLog := a.spending.spend(token.ID, a.perSecond, a.now())
 		if !ok {
 			if toLog {
 				a.log.WarnContext(r.Context(), "a token sends too many requests", "token", token.Name, "token_id", token.ID, "from", clientAddr(r.Context()), "per_second", a.perSecond)

@@ -7,17 +7,17 @@ import (
 	"deadman/internal/access"
 )
 
-// Self is the caller, with its permissions.
-type Self struct {
-	Name   string   `json:"name" doc:"The token's; loopback where the node is open; proxy: or oidc: and a name for a person without a token." example:"ci"`
-	Login  string   `json:"login,omitempty" enum:"proxy,oidc" doc:"Who vouches for the person: a trusted proxy, or an OpenID provider. Absent: it is a token, or the node is open."`
-	Open   bool     `json:"open" doc:"The node asks nobody for a token, and everything may be done."`
-	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"With those that they imply."`
-	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+// TokenSelf is the caller, with its permissions.
+type TokenSelf struct {
+	Name   string   `json:"name" doc:"Name of the token. For users, proxy: or oidc: and the user name; loopback if the node requires no token." example:"ci"`
+	Login  string   `json:"login,omitempty" enum:"proxy,oidc" doc:"Login provider of the user: a trusted proxy or an OpenID provider. Absent for tokens and if the node requires no token."`
+	Open   bool     `json:"open" doc:"Whether the node requires no token and permits everything."`
+	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"Scopes, including implied ones."`
+	Prefix string   `json:"prefix,omitempty" doc:"Rule name prefix that the token is limited to. Absent: all rules." example:"acme-"`
 
 	Bounds
 
-	Quota *Quota `json:"quota,omitempty" doc:"What the rules and tokens of its prefix may take in all, and what they take."`
+	Quota *Quota `json:"quota,omitempty" doc:"Quota of the prefix and its usage."`
 }
 
 // selfAPI has the operation on the sender's own token.
@@ -27,9 +27,9 @@ type selfAPI struct {
 
 func (a *selfAPI) register(all *operations) {
 	register(all, operation{
-		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
+		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Summary: "get the current token or user and its scopes",
 		Scope: access.Read, Reach: reachPublic,
-	}, withBody(func(ctx context.Context, _ *nothing) (self Self, err error) {
+	}, withBody(func(ctx context.Context, _ *nothing) (self TokenSelf, err error) {
 		self = principalOf(ctx).self()
 		self.Quota, err = a.quotas.ownQuota(ctx)
 		return self, err
@@ -37,4 +37,4 @@ func (a *selfAPI) register(all *operations) {
 }
 
 // SelfOf returns the sender of a request, with its permissions; without a name for an anonymous one.
-func SelfOf(ctx context.Context) Self { return principalOf(ctx).self() }
+func SelfOf(ctx context.Context) TokenSelf { return principalOf(ctx).self() }

@@ -26,13 +26,13 @@ func TestSelf(t *testing.T) {
 		{"all", "", access.Admin, []string{"read", "events", "oncall", "rules", "admin"}, web.Bounds{}},
 	} {
 		a := do(t, s.Server, "GET", "/api/v1/tokens/self", "", s.token(c.name, c.prefix, c.scope)...)
-		var got web.Self
+		var got web.TokenSelf
 		fatal(t, json.Unmarshal([]byte(a.body), &got))
-		if diff := cmp.Diff(web.Self{Name: c.name, Scopes: c.want, Prefix: c.prefix, Bounds: c.bounds}, got); diff != "" {
+		if diff := cmp.Diff(web.TokenSelf{Name: c.name, Scopes: c.want, Prefix: c.prefix, Bounds: c.bounds}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := get[web.Self](t, newStand(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
+	if got := get[web.TokenSelf](t, newStand(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
 		t.Errorf("an open node says %+v", got)
 	}
 }

@@ -40,7 +40,7 @@ func TestTrails(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/api/v1/history?key=2", "/api/v1/history"} {
-		if e := get[web.Page[web.Ended]](t, s.Server, path).Items[0]; e.Trail != nil {
+		if e := get[web.Page[web.EndedJob]](t, s.Server, path).Items[0]; e.Trail != nil {
 			t.Errorf("%s has what lists do not: %+v", path, e)
 		}
 	}

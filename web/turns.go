@@ -19,7 +19,7 @@ func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxIn
 // newBulkTurns bounds the bodies of many jobs that are in memory at once. A token may have them all.
 func newBulkTurns() *places[tokenRef] {
 	return &places[tokenRef]{perNode: bulkTurns, perOwner: bulkTurns, full: func(tokenRef, bool) *Problem {
-		return problem(http.StatusServiceUnavailable, "%d such requests are being answered, and none of them ended in time; try again", bulkTurns)
+		return problem(http.StatusServiceUnavailable, "%d such requests are in progress, and none of them ended in time; retry", bulkTurns)
 	}}
 }
 
@@ -28,9 +28,9 @@ func newBulkTurns() *places[tokenRef] {
 func newTurns(what string, perNode, line int64) *places[tokenRef] {
 	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(_ tokenRef, node bool) *Problem {
 		if node {
-			return problem(http.StatusServiceUnavailable, "other %s are at work, and none of them ended in time; try again", what)
+			return problem(http.StatusServiceUnavailable, "other %s are in progress, and none of them ended in time; retry", what)
 		}
-		return problem(http.StatusTooManyRequests, "%d %s of this token are at work or wait, or none of them ended in %s; "+
+		return problem(http.StatusTooManyRequests, "%d %s of this token are in progress or queued, or none of them ended in %s; "+
 			"send the next one once one of them is answered",
 			line, what, turnWait)
 	}}

@@ -19,8 +19,8 @@ func newUnproven() *places[netip.Prefix] {
 	return &places[netip.Prefix]{perNode: maxUnproven, perOwner: maxClientUnproven, full: func(_ netip.Prefix, node bool) (full *Problem) {
 		defer func() { full.retry = unprovenRetry }()
 		if node {
-			return problem(http.StatusServiceUnavailable, "this node reads %d webhooks, and no more at a time; send it again", maxUnproven)
+			return problem(http.StatusServiceUnavailable, "this node receives %d webhooks, which is its limit; send it again", maxUnproven)
 		}
-		return problem(http.StatusTooManyRequests, "%d webhooks of your address are being read, and no address may have more at a time; send it again", maxClientUnproven)
+		return problem(http.StatusTooManyRequests, "%d webhooks of your address are in progress, which is the limit; send it again", maxClientUnproven)
 	}}
 }

@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 	}
 	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
 	if diff := cmp.Diff(web.PublishResult{
-		Stream: "DEADMAN_EVENTS", Seq: 1, Concerns: []web.AffectedEntity{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
+		Stream: "DEADMAN_EVENTS", Seq: 1, Affected: []web.AffectedEntity{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -87,7 +87,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 
-	for subject, status := range map[string]int{"nobody.listens": 409, "deadman.alerts.x": 422, "$JS.API.INFO": 422, "_INBOX.x": 422} {
+	for subject, status := range map[string]int{"unread.subject": 409, "deadman.alerts.x": 422, "$JS.API.INFO": 422, "_INBOX.x": 422} {
 		if a := do(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
 			t.Errorf("%s: %d %s", subject, a.StatusCode, a.body)
 		}

@@ -272,7 +272,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 		}
 
 		time.Sleep(10*time.Second + time.Millisecond)
-		if state := s.State(); state.Health != lookup.Trying {
+		if state := s.State(); state.Health != lookup.Probing {
 			t.Errorf("%+v", state)
 		}
 		var all sync.WaitGroup
@@ -320,7 +320,7 @@ func TestVerifyDoesNotCloseCircuit(t *testing.T) {
 			t.Errorf("after five failures in a row it is %s", state.Health)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
-		verify(lookup.Trying)
+		verify(lookup.Probing)
 		says(t, "one tries", outage(ask(t, s, 1)), "connection refused")
 	})
 }

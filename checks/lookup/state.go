@@ -37,7 +37,7 @@ const (
 	Up      Health = "up"      // the last call did not fail
 	Failing Health = "failing" // the last call failed; the source is still queried
 	Down    Health = "down"    // the circuit is open after repeated failures, or all calls are stuck
-	Trying  Health = "trying"  // the circuit is half-open; the next call tests the source
+	Probing Health = "probing"  // the circuit is half-open; the next call tests the source
 )
 
 // Works reports whether the source is presumed to be available.
@@ -58,7 +58,7 @@ func (s *Source) State() State {
 	case circuit == gobreaker.StateOpen || s.asking.areStuck():
 		state.Health = Down
 	case circuit == gobreaker.StateHalfOpen:
-		state.Health = Trying
+		state.Health = Probing
 	}
 	return state
 }

@@ -45,7 +45,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 			none:   "no alerts",
 			header: []string{"id", "raised", "severity", "rule", "entity", "key", "step", "summary"},
 			row: func(io *cli, a web.Alert) []cell {
-				alert := a.Said()
+				alert := a.Record()
 				return []cell{
 					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newsColour(alert), severityText(io, a)),
 					cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
@@ -63,9 +63,9 @@ func newAlertCmd(io *cli) *cobra.Command {
 // severityText returns the severity or status of an alert, marked if it is acknowledged.
 func severityText(io *cli, a web.Alert) string {
 	if ackedUntil(io, a.Acknowledged) == "" {
-		return severityOrStatus(a.Said())
+		return severityOrStatus(a.Record())
 	}
-	return severityOrStatus(a.Said()) + ", acked"
+	return severityOrStatus(a.Record()) + ", acked"
 }
 
 // severityOrStatus returns the severity of a firing alert, and the status of any other.
@@ -93,7 +93,7 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 }
 
 func printAlert(io *cli, as web.Alert) error {
-	s, a := newKeyValues(io), as.Said()
+	s, a := newKeyValues(io), as.Record()
 	s.line("alert", "%s", a.ID)
 	s.painted("summary", newsColour(a), a.Text)
 	s.line("severity", "%s, %s", a.Severity, a.Status)
@@ -130,7 +130,7 @@ func delivered(d web.Delivery) string {
 	case d.Mute != 0:
 		return fmt.Sprintf("muted by mute %d", d.Mute)
 	case d.Error != "":
-		return fmt.Sprintf("%s after %s: %s", d.State, number(d.Tries, "attempt"), d.Error)
+		return fmt.Sprintf("%s after %s: %s", d.State, number(d.Attempts, "attempt"), d.Error)
 	}
 	return d.State
 }

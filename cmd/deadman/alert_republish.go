@@ -45,8 +45,8 @@ func republishAlerts(io *cli, cmd *cobra.Command, request web.RepublishRequest, 
 	if err != nil {
 		return err
 	}
-	publish := func(request web.RepublishRequest) (done web.Republished, err error) {
-		done, _, err = call[web.Republished](cmd.Context(), c, http.MethodPost, "/alerts/republish", nil, request)
+	publish := func(request web.RepublishRequest) (done web.RepublishResult, err error) {
+		done, _, err = call[web.RepublishResult](cmd.Context(), c, http.MethodPost, "/alerts/republish", nil, request)
 		return done, err
 	}
 	count := request
@@ -65,7 +65,7 @@ func republishAlerts(io *cli, cmd *cobra.Command, request web.RepublishRequest, 
 	return printRepublished(io, "published again", sum, err)
 }
 
-func printRepublished(io *cli, what string, done web.Republished, err error) error {
+func printRepublished(io *cli, what string, done web.RepublishResult, err error) error {
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestRepublish(t *testing.T) {
 		eventually(t, "nothing waits", func() bool {
 			return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 		})
-		if done := ask[web.Republished](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
+		if done := ask[web.RepublishResult](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
 			t.Errorf("%+v", done)
 		}
 	}
@@ -63,7 +63,7 @@ func TestRepublish(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"--since is required": {}, "invalid time": {"--since", "yesterday"}, "not found": {"--since", "1d", "--rule", "nobody"},
+		"--since is required": {}, "invalid time": {"--since", "yesterday"}, "not found": {"--since", "1d", "--rule", "absent"},
 	} {
 		if got := n.run(t, append([]string{"alert", "republish"}, args...)...); got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("%v: %+v", args, got)

@@ -27,7 +27,7 @@ func newChannelCmd(io *cli) *cobra.Command {
 					state = colouredCell(red, c.State)
 				}
 				return []cell{
-					colouredCell(bold, c.Name), cellOf(c.Kind), state, numberCell(c.Waiting), numberCell(c.Sent),
+					colouredCell(bold, c.Name), cellOf(c.Kind), state, numberCell(c.Pending), numberCell(c.Sent),
 					relativeCell(io, c.SentAt, "never"), relativeCell(io, c.FailingSince, ""), cellOf(c.Error),
 				}
 			},
@@ -45,19 +45,19 @@ func testChannel(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	t, raw, err := call[web.Tested](cmd.Context(), c, http.MethodPost, "/channels/"+url.PathEscape(args[0])+"/test", nil, nil)
+	t, raw, err := call[web.ChannelTestResult](cmd.Context(), c, http.MethodPost, "/channels/"+url.PathEscape(args[0])+"/test", nil, nil)
 	if err != nil {
 		return err
 	}
 	switch {
 	case io.output == asJSON:
 		err = writeJSON(io.out, raw)
-	case t.Taken:
+	case t.Delivered:
 		_, err = fmt.Fprintf(io.out, "sent: test message to channel %s\n", sanitize(t.Channel))
 	default:
 		_, err = fmt.Fprintf(io.err, "deadman: test message to channel %s failed: %s\n", sanitize(t.Channel), sanitize(t.Reason))
 	}
-	if err == nil && !t.Taken {
+	if err == nil && !t.Delivered {
 		return silentError{exitCondition}
 	}
 	return err

@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule+"---"+ruleNamed("order-lost")+"---"+ruleNamed("payment")))
-	nobody := []string{"DEADMAN_URL=http://" + deserted}
+	absent := []string{"DEADMAN_URL=http://" + deserted}
 	const words, files, endings = ":4", ":0", ":8"
 	for _, c := range []struct {
 		env       []string
@@ -34,7 +34,7 @@ func TestCompletion(t *testing.T) {
 		{n.env, []string{"rule", "get", "payment", ""}, nil, words},
 		{n.env, []string{"job", "cancel", "p"}, []string{"payment"}, words},
 		{n.env, []string{"history", "list", "--rule", "p"}, []string{"payment"}, words},
-		{nobody, []string{"rule", "get", ""}, nil, words},
+		{absent, []string{"rule", "get", ""}, nil, words},
 		{[]string{"DEADMAN_URL=no"}, []string{"rule", "get", ""}, nil, words},
 		{nil, []string{"alert", "list", "--severity", ""}, []string{"info", "warning", "error", "critical"}, words},
 		{nil, []string{"alert", "list", "--status", ""}, []string{"firing", "resolved", "undetermined", "gave_up", "expired"}, words},

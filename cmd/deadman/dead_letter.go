@@ -63,9 +63,9 @@ func printDeadLetter(io *cli, d web.DeadLetter) error {
 		s.line("rule", "%s", d.Rule)
 	}
 	s.instant("refused", d.At)
-	if d.Tries > 0 {
-		s.line("retried", "%s", number(d.Tries, "time"))
-		s.instant("last retry", d.LastTriedAt)
+	if d.Retries > 0 {
+		s.line("retried", "%s", number(d.Retries, "time"))
+		s.instant("last retry", d.LastRetriedAt)
 	}
 	s.line("subject", "%s", d.Subject)
 	s.line("stream", "%s, message %d", d.Stream, d.Seq)
@@ -162,10 +162,10 @@ letter that is refused again stays, with the new reason, and the exit code is 1.
 }
 
 // retryDeadLetters retries the selection in as many requests as necessary.
-func retryDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLetterSelection) (sum web.Retried, err error) {
+func retryDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLetterSelection) (sum web.RetryResult, err error) {
 	add := func(path string, query url.Values) error {
-		one, _, err := call[web.Retried](cmd.Context(), c, http.MethodPost, path, query, nil)
-		sum.Tried, sum.TakenIn, sum.Refused = sum.Tried+one.Tried, sum.TakenIn+one.TakenIn, sum.Refused+one.Refused
+		one, _, err := call[web.RetryResult](cmd.Context(), c, http.MethodPost, path, query, nil)
+		sum.Retried, sum.Processed, sum.Refused = sum.Retried+one.Retried, sum.Processed+one.Processed, sum.Refused+one.Refused
 		sum.Reason, sum.Next = one.Reason, one.Next
 		return err
 	}
@@ -189,11 +189,11 @@ func retryDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLett
 	}
 }
 
-func printRetried(io *cli, done web.Retried) (err error) {
+func printRetried(io *cli, done web.RetryResult) (err error) {
 	if io.output == asJSON {
 		err = writeValue(io.out, done)
 	} else {
-		_, err = fmt.Fprintf(io.out, "retried: %s; %d processed, %d refused again\n", number(done.Tried, "dead letter"), done.TakenIn, done.Refused)
+		_, err = fmt.Fprintf(io.out, "retried: %s; %d processed, %d refused again\n", number(done.Retried, "dead letter"), done.Processed, done.Refused)
 	}
 	if err == nil && done.Refused > 0 {
 		return silentError{exitFailure}
@@ -225,7 +225,7 @@ func newDeadLetterDropCmd(io *cli) *cobra.Command {
 	return cmd
 }
 
-func dropDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLetterSelection, yes bool) (done web.Dropped, err error) {
+func dropDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLetterSelection, yes bool) (done web.DropResult, err error) {
 	for _, id := range selection.ids {
 		if _, err := c.request(cmd.Context(), http.MethodDelete, "/dead-letters/"+id, nil, nil, nil); err != nil {
 			return done, err
@@ -238,7 +238,7 @@ func dropDeadLetters(io *cli, cmd *cobra.Command, c *client, selection deadLette
 	if err := io.confirm(yes, "Drop all selected dead letters?"); err != nil {
 		return done, err
 	}
-	done, _, err = call[web.Dropped](cmd.Context(), c, http.MethodDelete, "/dead-letters", selection.query(), nil)
+	done, _, err = call[web.DropResult](cmd.Context(), c, http.MethodDelete, "/dead-letters", selection.query(), nil)
 	return done, err
 }
 
@@ -254,13 +254,13 @@ func printDeadLetterReasons(io *cli, counted web.DeadLetterReasons) error {
 	}
 	t := newTable(io.out, io.palette, "count", "rule", "newest id", "last refused", "summarized", "reason")
 	for _, r := range counted.Items {
-		t.row(numberCell(r.Letters), cellOf(r.Rule), numberCell(r.Newest), cellOf(io.relative(r.At)), numberCell(r.Summarized), cellOf(r.Reason))
+		t.row(numberCell(r.Count), cellOf(r.Rule), numberCell(r.NewestID), cellOf(io.relative(r.NewestAt)), numberCell(r.Summarized), cellOf(r.Reason))
 	}
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
 	}
 	if counted.More {
-		_, err := fmt.Fprintf(io.err, "more exist; only the newest %d were counted\n", counted.Letters)
+		_, err := fmt.Fprintf(io.err, "more exist; only the newest %d were counted\n", counted.Count)
 		return err
 	}
 	return nil

@@ -61,7 +61,7 @@ func printPublished(io *cli, subject string, published web.PublishResult) error 
 		}
 		fmt.Fprintf(io.err, "warning: %s: %s; see deadman dead-letter list\n", by, sanitize(r.Reason))
 	}
-	if published.Unmatched {
+	if published.NotEvaluated {
 		fmt.Fprintf(io.err, "warning: the node is busy and did not match the event against rules\n")
 	}
 	how := "published"
@@ -99,22 +99,23 @@ func newEventStreamsCmd(io *cli) *cobra.Command {
 	return listing[web.Stream]{
 		use: "streams", short: "List the streams with rule subjects and their ingest lag", path: "/streams",
 		none:   "no rule uses a stream",
-		header: []string{"stream", "state", "last event", "behind", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
+		header: []string{"stream", "state", "last event", "unread", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
 		row:    streamRow,
 	}.command(io)
 }
 
 func streamRow(io *cli, s web.Stream) []cell {
-	state := colouredCell(red, s.State)
+	name := strings.ReplaceAll(s.State, "_", " ")
+	state := colouredCell(red, name)
 	switch s.State {
-	case web.StreamRead:
-		state = colouredCell(green, s.State)
+	case web.StreamUpToDate:
+		state = colouredCell(green, name)
 	case web.StreamBehind:
-		state = colouredCell(yellow, s.State)
+		state = colouredCell(yellow, name)
 	}
 	behind, lag := dimCell("unknown"), dimCell("never read")
-	if s.Behind != nil {
-		behind = cellOf(strconv.FormatUint(*s.Behind, 10))
+	if s.LagMessages != nil {
+		behind = cellOf(strconv.FormatUint(*s.LagMessages, 10))
 	}
 	if s.Lag != nil {
 		lag = cellOf(fmt.Sprintf("%.1f s", *s.Lag))
@@ -126,6 +127,6 @@ func streamRow(io *cli, s web.Stream) []cell {
 	}
 	return []cell{
 		colouredCell(bold, s.Name), state, relativeCell(io, s.LastAt, "none"), behind, lag, numberCell(s.Created),
-		cellOf(s.ReadBy), relativeCell(io, s.HeardSince, "always"), cellOf(s.Problem), cellOf(rules),
+		cellOf(s.ReadBy), relativeCell(io, s.GapFreeSince, "always"), cellOf(s.Problem), cellOf(rules),
 	}
 }

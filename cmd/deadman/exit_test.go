@@ -43,7 +43,7 @@ func TestExitCodes(t *testing.T) {
 	write(t, dir, "none/README.md", "")
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	const nobody = "http://" + deserted
+	const absent = "http://" + deserted
 	long := strings.Repeat("long/", 60)
 
 	for _, c := range []struct {
@@ -78,8 +78,8 @@ func TestExitCodes(t *testing.T) {
 		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"not an alert id"}},
 		{"no data", nil, []string{"event", "send"}, 2, []string{"requires SUBJECT", "0 arguments"}},
 		{"no file of data", nil, []string{"event", "send", "a.b", "@nowhere.json"}, 2, []string{"nowhere.json"}},
-		{"nobody there", nil, []string{"job", "list", "--url", nobody}, 1, []string{nobody, "--url", "deadman serve"}},
-		{"nobody there, by variable", []string{"DEADMAN_URL=" + nobody}, []string{"alert", "tail"}, 1, []string{nobody, "DEADMAN_URL"}},
+		{"absent there", nil, []string{"job", "list", "--url", absent}, 1, []string{absent, "--url", "deadman serve"}},
+		{"absent there, by variable", []string{"DEADMAN_URL=" + absent}, []string{"alert", "tail"}, 1, []string{absent, "DEADMAN_URL"}},
 		{"another program there", nil, []string{"history", "list", "--url", web.URL}, 1, []string{"404", "another program"}},
 		{"lint", nil, []string{"rule", "lint", filepath.Join(dir, "good")}, 0, []string{"2 rules in 2 files", "no errors"}},
 		{"lint a file", nil, []string{"rule", "lint", good}, 0, []string{"1 rule in 1 file"}},
@@ -119,11 +119,11 @@ const deserted = "127.0.0.1:1"
 
 // TestEndpointsFile checks that a running embedded node is found by the file in its data folder.
 func TestEndpointsFile(t *testing.T) {
-	const nobody = "http://" + deserted
+	const absent = "http://" + deserted
 	dir := t.TempDir()
-	write(t, dir, "endpoints.json", `{"http": "`+nobody+`", "nats": "nats://127.0.0.1:4222"}`)
+	write(t, dir, "endpoints.json", `{"http": "`+absent+`", "nats": "nats://127.0.0.1:4222"}`)
 	got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list")
-	if got.code != 1 || !strings.Contains(got.err, nobody) || !strings.Contains(got.err, "endpoints.json") {
+	if got.code != 1 || !strings.Contains(got.err, absent) || !strings.Contains(got.err, "endpoints.json") {
 		t.Errorf("%+v", got)
 	}
 	const other = "http://127.0.0.1:2" // without a server, too

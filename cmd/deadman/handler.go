@@ -61,25 +61,25 @@ func listHandlers(io *cli, cmd *cobra.Command, _ []string) error {
 		}
 		err = t.fit(terminalWidth(io.out)).end()
 	}
-	if err == nil && roll.Unasked != "" {
-		_, err = fmt.Fprintf(io.err, "deadman: service discovery failed: %s\n", sanitize(roll.Unasked))
+	if err == nil && roll.DiscoveryError != "" {
+		_, err = fmt.Fprintf(io.err, "deadman: service discovery failed: %s\n", sanitize(roll.DiscoveryError))
 	}
 	return err
 }
 
 func handlerRow(io *cli, h web.Handler) []cell {
-	answers, state, why := cellOf(string(h.Answers)), cellOf(h.State), ""
-	switch h.Answers {
-	case web.ByNobody:
-		answers = colouredCell(red, string(h.Answers))
-	case web.ByWhoever:
-		answers = colouredCell(yellow, string(h.Answers))
-	case web.ByProgram, web.ByService:
+	answers, state, why := cellOf(string(h.Provider)), cellOf(h.State), ""
+	switch h.Provider {
+	case web.ProvidedByNone:
+		answers = colouredCell(red, string(h.Provider))
+	case web.ProviderUnknown:
+		answers = colouredCell(yellow, string(h.Provider))
+	case web.ProvidedByProgram, web.ProvidedByService:
 	}
 	switch h.State {
 	case "up":
 		state = colouredCell(green, h.State)
-	case "failing", "down", "trying":
+	case "failing", "down", "probing":
 		state, why = colouredCell(red, h.State), h.Error
 	}
 	instances := cellOf("")
@@ -155,7 +155,7 @@ func printHandlerAnswer(io *cli, t web.HandlerTestResult) error {
 	if t.Rule != "" {
 		s.line("as rule", "%s", t.Rule)
 	}
-	s.line("duration", "%.1f ms", t.TookMS)
+	s.line("duration", "%.1f ms", t.DurationMS)
 	switch {
 	case !a.Next.IsZero():
 		s.instant("next", a.Next)

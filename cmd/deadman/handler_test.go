@@ -48,7 +48,7 @@ func TestHandlerVerbs(t *testing.T) {
 	n := serveHere(t, func(c *server.Config) { c.Handlers = &own })
 	const lost = "name: lost\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: carrier\n"
 	n.does("rule", "apply", "-f", write(t, t.TempDir(), "lost.yaml", lost))
-	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   nobody", "lost")
+	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   none", "lost")
 	n.says(0, []string{"handler", "test", "shipping"}, "ends           shipped", "duration", "key            test")
 	got := n.says(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
 		"key            1", "next           20", "step           1", `firing warning primary: late`, `state          {"id":"1"}`)
@@ -61,7 +61,7 @@ func TestHandlerVerbs(t *testing.T) {
 	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is not valid JSON")
 	n.says(2, []string{"handler", "test"}, "requires NAME")
 	n.says(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
-	if h := read[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Answers != web.ByNobody {
+	if h := read[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Provider != web.ProvidedByNone {
 		t.Errorf("%+v", h)
 	}
 	if got := n.run("", "handler", "test", "shipping", "--key", "2", "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"error": "the carrier is away"`) {

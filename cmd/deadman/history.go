@@ -25,18 +25,18 @@ var outcomes = wordsOf(
 func newHistoryCmd(io *cli) *cobra.Command {
 	cmd := group("history", "List ended jobs and count their outcomes")
 	addURL(cmd.PersistentFlags(), io)
-	cmd.AddCommand(listing[web.Ended]{
+	cmd.AddCommand(listing[web.EndedJob]{
 		short: "List ended jobs, newest first", path: "/history", filters: []filter{
 			byRule, byEntity, byKey,
 			{parameter: "outcome", does: "filter by outcome, such as resolved or exhausted", values: outcomes},
 			since("ended_after", "after", "ended"), until("ended_before", "before", "ended"),
 		},
 		none: "no ended jobs", header: []string{"ended", "rule", "entity", "key", "outcome", "checks", "alerts", "reason"},
-		row: func(io *cli, e web.Ended) []cell {
+		row: func(io *cli, e web.EndedJob) []cell {
 			return []cell{
 				cellOf(io.relative(e.EndedAt)), cellOf(e.Rule), cellOf(e.Entity), cellOf(e.Key),
 				colouredCell(outcomeColour(e.Outcome), string(e.Outcome)),
-				numberCell(e.Checks), numberCell(len(e.Alerts)), cellOf(e.Reason),
+				numberCell(e.CheckAttempts), numberCell(len(e.Alerts)), cellOf(e.Reason),
 			}
 		},
 	}.command(io), newHistoryOutcomesCmd(io))
@@ -87,7 +87,7 @@ func printOutcomes(io *cli, o web.Outcomes) error {
 			return err
 		}
 	}
-	return printSlowestChecks(io, o.Slowest)
+	return printSlowestChecks(io, o.SlowestChecks)
 }
 
 // formatBucket formats the start of a bucket. Days are in UTC.
@@ -110,7 +110,7 @@ func howEnded(outcomes map[string]int64) string {
 	return strings.Join(said, ", ")
 }
 
-func printSlowestChecks(io *cli, looks []web.SlowestLook) error {
+func printSlowestChecks(io *cli, looks []web.SlowestCheck) error {
 	if len(looks) == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func printSlowestChecks(io *cli, looks []web.SlowestLook) error {
 	}
 	t := newTable(io.out, io.palette, "slowest check", "rule", "entity", "key", "checks", "ended")
 	for _, l := range looks {
-		t.row(cellOf(fmt.Sprintf("%.1f ms", l.Seconds*1000)), cellOf(l.Rule), cellOf(l.Entity), cellOf(l.Key), numberCell(l.Looks), cellOf(io.relative(l.EndedAt)))
+		t.row(cellOf(fmt.Sprintf("%.1f ms", l.Seconds*1000)), cellOf(l.Rule), cellOf(l.Entity), cellOf(l.Key), numberCell(l.Checks), cellOf(io.relative(l.EndedAt)))
 	}
 	return t.fit(terminalWidth(io.out)).end()
 }

@@ -51,7 +51,7 @@ func jobRow(io *cli, j web.Job) []cell {
 	}
 	return []cell{
 		next, cellOf(j.Rule), cellOf(j.Entity), cellOf(j.Key),
-		numberCell(j.Step), numberCell(j.Checks), colouredCell(statusColour(j.Status), statusText(j)),
+		numberCell(j.Step), numberCell(j.CheckAttempts), colouredCell(statusColour(j.Status), statusText(j)),
 		cellOf(ackedUntil(io, j.Acknowledged)),
 	}
 }
@@ -103,12 +103,12 @@ func printJob(io *cli, j web.Job) error {
 	s.instant("first check", j.FirstCheckAt)
 	printNextCheck(s, j)
 	s.instant("snoozed until", j.SnoozedUntil)
-	if j.SnoozeIdle {
+	if j.SnoozeIneffective {
 		s.line("", "without effect: the next check is already later")
 	}
 	s.line("steps taken", "%d", j.Step)
-	s.line("checks", "%d decided, %d in total", j.CheckCount, j.Checks)
-	if j.Checks > 0 {
+	s.line("checks", "%d decided, %d in total", j.CheckCount, j.CheckAttempts)
+	if j.CheckAttempts > 0 {
 		s.line("check time", "%s in total, slowest %s", seconds(j.CheckSecondsTotal), seconds(j.CheckSecondsMax))
 	}
 	s.instant("last started", j.StartedAt)
@@ -154,7 +154,7 @@ func printCheckResult(io *cli, l web.CheckResult) error {
 	switch {
 	case l.Ended:
 		s.painted("ended", green, l.Outcome)
-	case l.Unknown:
+	case l.Undetermined:
 		s.painted("undetermined", red, "the check could not get an answer")
 	default:
 		s.painted("pending", yellow, "the expected event has not happened")
@@ -162,7 +162,7 @@ func printCheckResult(io *cli, l web.CheckResult) error {
 	if l.Reason != "" {
 		s.line("reason", "%s", l.Reason)
 	}
-	s.instant("next check", l.Next)
+	s.instant("next check", l.NextCheckAt)
 	return s.end()
 }
 
@@ -203,7 +203,7 @@ func actionText(e web.TrailEntry) string {
 		return "checked: ended, " + string(e.Outcome)
 	case e.Step != "":
 		return "checked: step " + e.Step
-	case e.Held:
+	case e.Suppressed:
 		return "checked: step suppressed by an acknowledgement"
 	case e.Reason != "":
 		return "checked: undetermined"

@@ -25,7 +25,7 @@ func newJobSnoozeCmd(io *cli) *cobra.Command {
 		if err := checkSpan("for", *rest); err != nil {
 			return err
 		}
-		body := web.SnoozeBody{For: *rest}
+		body := web.SnoozeRequest{For: *rest}
 		if body.Until, err = io.instantFlag("until", *until, io.now()); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func cancelEntity(io *cli, cmd *cobra.Command, entity, key string, yes bool) err
 		return err
 	}
 	path := "/entities/" + url.PathEscape(entity) + "/" + url.PathEscape(key) + "/jobs"
-	ended, raw, err := call[web.Cancelled](cmd.Context(), c, http.MethodDelete, path, nil, nil)
+	ended, raw, err := call[web.CancelResult](cmd.Context(), c, http.MethodDelete, path, nil, nil)
 	if err != nil {
 		return err
 	}

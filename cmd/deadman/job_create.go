@@ -43,7 +43,7 @@ others. Existing jobs stay unchanged, so the same file can be sent again.`,
 		if *file != "" {
 			return createJobs(io, cmd, *file)
 		}
-		j := web.NewJobBody{Rule: web.Identifier(args[0]), Key: web.Identifier(args[1])}
+		j := web.JobRequest{Rule: web.Identifier(args[0]), Key: web.Identifier(args[1])}
 		var err error
 		if j.Event, err = io.jsonFlag("event", *event); err != nil {
 			return err
@@ -78,7 +78,7 @@ type load struct {
 
 	read  int64 // bytes read
 	line  int   // number of the last line read, from 1
-	total web.BulkAnswer
+	total web.BulkResult
 }
 
 // createJobs creates the jobs of a file. A path of - means standard input.
@@ -87,7 +87,7 @@ func createJobs(io *cli, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	l := &load{io: io, c: c, in: bufio.NewReader(io.in), total: web.BulkAnswer{Stood: []int{}, Wrong: []web.RefusedLine{}}}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.in), total: web.BulkResult{Stood: []int{}, Wrong: []web.RefusedLine{}}}
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -169,7 +169,7 @@ func (l *load) send(ctx context.Context, body []byte, after int) error {
 	if err != nil {
 		return err
 	}
-	var a web.BulkAnswer
+	var a web.BulkResult
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return l.c.unreadable(err)
 	}
@@ -206,7 +206,7 @@ func (l *load) show() error {
 	return nil
 }
 
-func (l *load) print(t web.BulkAnswer) error {
+func (l *load) print(t web.BulkResult) error {
 	if l.io.output == asJSON {
 		return writeValue(l.io.out, t)
 	}

@@ -24,7 +24,7 @@ func TestJobVerbs(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	n.says(1, []string{"job", "create", "order-unshipped", key}, "Conflict")
-	n.says(1, []string{"job", "create", "nobody", key}, "nobody", "not found")
+	n.says(1, []string{"job", "create", "absent", key}, "absent", "not found")
 	n.says(2, []string{"job", "create", "order-unshipped", "2", "--event", "{"}, "--event", "not valid JSON")
 	n.says(2, []string{"job", "create", "order-unshipped", "2", "--since", "yesterday"}, "--since", "yesterday", "15:04")
 
@@ -36,7 +36,7 @@ func TestJobVerbs(t *testing.T) {
 	n.says(0, []string{"job", "snooze", "order-unshipped", key, "--until", tomorrow}, "next check     "+tomorrow)
 	n.says(2, []string{"job", "snooze", "order-unshipped", key}, "--for or --until")
 	n.says(2, []string{"job", "snooze", "order-unshipped", key, "--for", "2 h"}, "--for", "2 h")
-	n.says(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "has passed")
+	n.says(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "is in the past")
 
 	n.says(0, []string{"job", "list", "--overdue"}, "no pending jobs")
 	n.says(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
@@ -49,7 +49,7 @@ func TestJobVerbs(t *testing.T) {
 	n.does("job", "create", "other", key)
 	n.says(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 jobs of order "+key)
 	n.says(0, []string{"explain", "order", key}, "cancelled", "by "+access.Loopback)
-	if c := read[web.Cancelled](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
+	if c := read[web.CancelResult](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
 		t.Errorf("cancelled again: %+v", c)
 	}
 	n.says(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "requires KEY; got 2 arguments")
@@ -76,9 +76,9 @@ func TestJobsOfAFile(t *testing.T) {
 	for i := range waits {
 		fmt.Fprintf(&lines, `{"rule": "order-unshipped", "key": "%d"}`+"\n", i)
 	}
-	lines.WriteString("\n" + `{"rule": "nobody", "key": "1"}` + "\n" + strings.Repeat("x", web.MaxBulkLine+1) + "\n" + `{"rule": "order-unshipped", "key": "7"}`)
+	lines.WriteString("\n" + `{"rule": "absent", "key": "1"}` + "\n" + strings.Repeat("x", web.MaxBulkLine+1) + "\n" + `{"rule": "order-unshipped", "key": "7"}`)
 	file := write(t, t.TempDir(), "jobs.ndjson", lines.String())
-	n.says(3, []string{"job", "create", "-f", file}, "created: 10,005; existing: 1; refused: 2", "line 10007, rule", "nobody", "line 10008", "256 KiB")
+	n.says(3, []string{"job", "create", "-f", file}, "created: 10,005; existing: 1; refused: 2", "line 10007, rule", "absent", "line 10008", "256 KiB")
 	if got := n.run("", "job", "create", "-f", file, "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"created": 0`) || !strings.Contains(got.out, `"existed": 10006`) {
 		t.Errorf("again: %d %.300s", got.code, got.out)
 	}
@@ -173,7 +173,7 @@ func TestDeadLetterDeeds(t *testing.T) {
 		return len(read[web.Page[web.DeadLetter]](n, "dead-letter", "list", "--subject", "orders.created").Items) == 3
 	})
 	counted := read[web.DeadLetterReasons](n, "dead-letter", "reasons", "--rule", "order-unshipped")
-	if len(counted.Items) != 1 || counted.Letters != 3 || counted.Items[0].Letters != 3 {
+	if len(counted.Items) != 1 || counted.Count != 3 || counted.Items[0].Count != 3 {
 		t.Errorf("counted: %+v", counted)
 	}
 	n.says(0, []string{"dead-letter", "reasons"}, "3      order-unshipped", counted.Items[0].Reason)
@@ -189,7 +189,7 @@ func TestDeadLetterDeeds(t *testing.T) {
 	}
 	n.says(1, []string{"dead-letter", "retry", "1"}, "not found")
 	n.says(0, []string{"dead-letter", "retry", "--rule", "order-unshipped"}, "retried: 1 dead letter; 1 processed")
-	if got := read[web.Retried](n, "dead-letter", "retry", "--all"); got.Tried != 0 {
+	if got := read[web.RetryResult](n, "dead-letter", "retry", "--all"); got.Retried != 0 {
 		t.Errorf("nothing is left: %+v", got)
 	}
 	n.says(0, []string{"token", "audit", "--action", "dead-letter.retry"}, "dead-letter/1", "taken in; jobs begun: 1", "refused again: trigger")
@@ -216,7 +216,7 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", asking))
 	n.does("job", "create", "asking", "1", "--event", `{"id": "1"}`)
 	n.says(0, []string{"job", "check", "asking", "1"}, "undetermined", "the check could not get an answer", "a value is missing")
-	if l := read[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Unknown {
+	if l := read[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Undetermined {
 		t.Errorf("%+v", l)
 	}
 	n.does("job", "create", "asking", "2", "--event", `{"id": "2", "status": "OPEN"}`)
@@ -245,7 +245,7 @@ slot: 1s
 			t.Errorf("%v: %s", verb, said)
 		}
 	}
-	if l := read[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.Next.IsZero() || l.Reason != "still waiting" {
+	if l := read[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.NextCheckAt.IsZero() || l.Reason != "still waiting" {
 		t.Errorf("looked at now: %+v", l)
 	}
 }

@@ -98,11 +98,11 @@ func TestPreviewOfALookup(t *testing.T) {
 		says    string
 	}{
 		{"asked", saved, "1", "", "exhausted", true, ""},
-		{"asked about nobody", saved, "2", "", "cleared", true, ""},
+		{"queried, absent", saved, "2", "", "cleared", true, ""},
 		{"given", saved, "1", `{"status": "SHIPPED"}`, "cleared", false, ""},
-		{"nobody, given", saved, "1", "null", "cleared", false, ""},
+		{"absent, given", saved, "1", "null", "cleared", false, ""},
 		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
-		{"of a file, nobody", here, "1", "null", "cleared", false, ""},
+		{"of a file, absent", here, "1", "null", "cleared", false, ""},
 		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (sources are not queried without a node); say what it finds (found)"},
 		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
 	} {

@@ -50,8 +50,8 @@ pending.`,
 
 // schemaState is the schema of a database for output.
 type schemaState struct {
-	Version int64          `json:"version"` // version of the database
-	Known   int64          `json:"known"`   // newest version known to this program
+	Version int64          `json:"version"`      // version of the database
+	Known   int64          `json:"newest_known"` // newest version known to this program
 	Applied []string       `json:"applied,omitempty"`
 	Pending []string       `json:"pending"`
 	Blocked bool           `json:"blocked"` // a live node could not follow
@@ -63,8 +63,8 @@ type followerNode struct {
 	Name      string    `json:"name"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
-	UpTo      int64     `json:"works_up_to"`
-	Blocks    bool      `json:"blocks"`
+	UpTo      int64     `json:"supports_up_to"`
+	Blocks    bool      `json:"blocking"`
 }
 
 func schemaStateOf(s store.Schema) schemaState {

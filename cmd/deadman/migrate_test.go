@@ -34,5 +34,5 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	runs(t, nil, "migrate", "--check", "--force").check(t, []string{"both"}, exitUsage, "mutually exclusive")
-	runs(t, []string{"DEADMAN_DATABASE_URL=postgres://127.0.0.1:1/none"}, "migrate", "--check").check(t, []string{"nobody"}, exitFailure, "is it running")
+	runs(t, []string{"DEADMAN_DATABASE_URL=postgres://127.0.0.1:1/none"}, "migrate", "--check").check(t, []string{"absent"}, exitFailure, "is it running")
 }

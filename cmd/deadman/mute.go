@@ -25,7 +25,7 @@ func newMuteCmd(io *cli) *cobra.Command {
 			header: []string{"id", "match", "until", "ends", "created by", "reason", "ended by"},
 			row: func(io *cli, m web.Mute) []cell {
 				until := dimCell("%s", io.exact(m.EndsAt))
-				if m.Live {
+				if m.Active {
 					until = colouredCell(green, io.exact(m.EndsAt))
 				}
 				return []cell{

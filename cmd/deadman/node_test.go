@@ -171,7 +171,7 @@ func TestDemo(t *testing.T) {
 	if t.Failed() {
 		t.Log(got.out)
 	}
-	if page := ask[web.Page[web.Ended]](t, n, "history", "list"); len(page.Items) != 10 {
+	if page := ask[web.Page[web.EndedJob]](t, n, "history", "list"); len(page.Items) != 10 {
 		t.Errorf("%d orders ended, want 10", len(page.Items))
 	}
 	if page := ask[web.Page[web.Job]](t, n, "job", "list"); len(page.Items) != 2 {

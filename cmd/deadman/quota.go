@@ -52,15 +52,15 @@ func quotaCell(l web.QuotaLimit) cell {
 func usedOf(l web.QuotaLimit) string {
 	switch l.Name {
 	case string(access.LimitEvents):
-		return fmt.Sprintf("%d/s", l.Most)
+		return fmt.Sprintf("%d/s", l.Limit)
 	case string(access.LimitEventBytes):
-		return humanize.IBytes(uint64(max(0, l.Most))) + "/s" //nolint:gosec // not below 0
+		return humanize.IBytes(uint64(max(0, l.Limit))) + "/s" //nolint:gosec // not below 0
 	case string(access.LimitAlerts):
-		return fmt.Sprintf("%d of %d/h", l.Used, l.Most)
+		return fmt.Sprintf("%d of %d/h", l.Used, l.Limit)
 	case string(access.LimitAlertBytes), string(access.LimitJobBytes):
-		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Most))) //nolint:gosec // not below 0
+		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Limit))) //nolint:gosec // not below 0
 	}
-	return fmt.Sprintf("%d of %d", l.Used, l.Most)
+	return fmt.Sprintf("%d of %d", l.Used, l.Limit)
 }
 
 // printQuota prints a line for each limit of a quota.
@@ -96,8 +96,8 @@ func (f limitFlag) does() string {
 	return fmt.Sprintf("maximum %s (default: %s)", f.what.Unit, most)
 }
 
-// read returns the limit, or nil if the flag is not set.
-func (f limitFlag) read() (*int64, error) {
+// value returns the limit, or nil if the flag is not set.
+func (f limitFlag) value() (*int64, error) {
 	if f.text == "" {
 		return nil, nil //nolint:nilnil // it was not given
 	}
@@ -124,7 +124,7 @@ func newQuotaSetCmd(io *cli) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits := make(map[string]int64)
 			for _, f := range flags {
-				most, err := f.read()
+				most, err := f.value()
 				if err != nil {
 					return err
 				}

@@ -50,7 +50,7 @@ func newRuleListCmd(io *cli) *cobra.Command {
 			{parameter: "prefix", does: "filter by a prefix of the name"},
 			byEntity,
 			{parameter: "text", does: "filter by text in the name, description, entity or subjects"},
-			{parameter: "state", does: "filter by state: enabled, paused, disabled, over, unreadable", values: []string{"enabled", "paused", "disabled", "over", "unreadable"}},
+			{parameter: "state", does: "filter by state: enabled, paused, disabled, schedule_ended, unreadable", values: []string{"enabled", "paused", "disabled", "schedule_ended", "unreadable"}},
 			{parameter: "bundle", does: "filter by bundle"},
 			{parameter: "paused", does: "filter by paused: true or false", values: []string{"true", "false"}},
 		},
@@ -83,7 +83,7 @@ func pendingCell(r web.Rule) cell {
 	if r.Jobs == nil {
 		return cellOf("")
 	}
-	return numberCell(r.Jobs.Waiting)
+	return numberCell(r.Jobs.Pending)
 }
 
 // openAlertsCell formats the number of jobs with an open alert.
@@ -91,8 +91,8 @@ func openAlertsCell(r web.Rule) cell {
 	switch {
 	case r.Jobs == nil:
 		return cellOf("")
-	case r.Jobs.Alerting > 0:
-		return colouredCell(yellow, fmt.Sprint(r.Jobs.Alerting))
+	case r.Jobs.OpenAlerts > 0:
+		return colouredCell(yellow, fmt.Sprint(r.Jobs.OpenAlerts))
 	}
 	return dimCell("0")
 }
@@ -100,8 +100,8 @@ func openAlertsCell(r web.Rule) cell {
 // nextTickCell formats the next tick of a rule's schedule.
 func nextTickCell(io *cli, r web.Rule) cell {
 	switch {
-	case r.Over:
-		return colouredCell(dim, "over")
+	case r.ScheduleEnded:
+		return colouredCell(dim, "schedule ended")
 	case r.NextTickAt.IsZero():
 		return cellOf("")
 	}

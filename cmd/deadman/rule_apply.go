@@ -276,12 +276,12 @@ type applied struct {
 	File    string `json:"file,omitempty"`
 	Bundle  string `json:"bundle,omitempty"`
 	Action  action `json:"action"`
-	Version int32  `json:"version,omitempty"` // 0: a dry run of a new rule
-	Moved   int    `json:"moved,omitempty"`   // pending jobs moved to the version
-	Past    int    `json:"past,omitempty"`    // jobs created from past events
+	Version int32  `json:"version,omitempty"`         // 0: a dry run of a new rule
+	Moved   int    `json:"moved_jobs,omitempty"`      // pending jobs moved to the version
+	Past    int    `json:"backfilled_jobs,omitempty"` // jobs created from past events
 	Diff    string `json:"diff,omitempty"`
 
-	Partly   []web.PartialSubject `json:"partly_heard,omitempty"`
+	Partly   []web.PartialSubject `json:"partial_subjects,omitempty"`
 	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
 }
 
@@ -295,7 +295,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Partly: c.Partly, Warnings: c.Warnings,
+		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Diff: c.Diff, Partly: c.PartialSubjects, Warnings: c.Warnings,
 	}
 }
 
@@ -373,7 +373,7 @@ func printAppliedRule(io *cli, r applied, width int) error {
 	for _, s := range r.Partly {
 		if err == nil {
 			_, err = fmt.Fprintf(io.out, "    %s streams cover only part of subject %s: %s; to receive the rest, add it to a stream\n",
-				io.palette.paint(yellow, "note:"), sanitize(s.Subject), sanitize(strings.Join(s.Heard, ", ")))
+				io.palette.paint(yellow, "note:"), sanitize(s.Subject), sanitize(strings.Join(s.Covered, ", ")))
 		}
 	}
 	return err

@@ -192,7 +192,7 @@ func printPingLog(ctx context.Context, io *cli, path, key string) error {
 		header: []string{"when", "time", "key", "kind", "run", "duration", "client", "body"},
 		row: func(io *cli, e web.PingEntry) []cell {
 			return []cell{
-				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), cellOf(e.Key), pingKindCell(e), cellOf(e.Run), durationCell(e), cellOf(clip(e.Agent, agentShown)), cellOf(e.Body),
+				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), cellOf(e.Key), pingKindCell(e), cellOf(e.Run), durationCell(e), cellOf(clip(e.UserAgent, agentShown)), cellOf(e.Body),
 			}
 		},
 	}.run(ctx, io, path, query)
@@ -214,8 +214,8 @@ func pingKindCell(e web.PingEntry) cell {
 }
 
 func durationCell(e web.PingEntry) cell {
-	if e.TookMS == 0 {
+	if e.DurationMS == 0 {
 		return cellOf("")
 	}
-	return cellOf(time.Duration(e.TookMS * float64(time.Millisecond)).Round(time.Millisecond).String())
+	return cellOf(time.Duration(e.DurationMS * float64(time.Millisecond)).Round(time.Millisecond).String())
 }

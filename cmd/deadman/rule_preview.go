@@ -271,7 +271,7 @@ func (v *previewRun) onNode(ctx context.Context, request rules.PreviewRequest) (
 	for i, e := range request.Events {
 		events[i] = web.PreviewEvent{Subject: web.Identifier(e.Subject), At: e.At, Data: e.Data}
 	}
-	body := web.PreviewRequest{Event: events[0], Then: events[1:], Until: request.Until, Found: request.Found}
+	body := web.PreviewRequest{Event: events[0], LaterEvents: events[1:], Until: request.Until, LookupResult: request.Found}
 	preview, _, err := call[rules.Preview](ctx, c, http.MethodPost, rulePath(v.rule)+"/preview", nil, body)
 	return preview, err
 }

@@ -167,7 +167,7 @@ func TestPreviewOfASavedRule(t *testing.T) {
 	if a.Outcome != "resolved" || a.Key != "1" || len(a.Lines) != 4 {
 		t.Errorf("%+v", a)
 	}
-	n.says(1, []string{"rule", "preview", "--rule", "nobody", "--event", ada}, "nobody", "not found")
+	n.says(1, []string{"rule", "preview", "--rule", "absent", "--event", ada}, "absent", "not found")
 }
 
 // TestTimelineFits checks that all texts fit the terminal, and that none can control it.

@@ -44,7 +44,7 @@ func compare(t *testing.T, got, want string) {
 // TestShowIdleSnooze checks that a snooze without an effect is marked.
 func TestShowIdleSnooze(t *testing.T) {
 	var out bytes.Buffer
-	if err := printJob(inProcess(&out, nil), web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIdle: true}); err != nil {
+	if err := printJob(inProcess(&out, nil), web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIneffective: true}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "without effect: the next check is already later\n") {
@@ -57,7 +57,7 @@ func TestShowJob(t *testing.T) {
 	p := inProcess(&out, nil)
 	err := printJob(p, web.Job{
 		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
-		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), SnoozedUntil: at(7200), CheckCount: 1, Step: 1, Checks: 2,
+		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), SnoozedUntil: at(7200), CheckCount: 1, Step: 1, CheckAttempts: 2,
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
 		Acknowledged: &web.Acknowledged{By: "ada", At: at(-5), Until: at(7200)},
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
@@ -109,7 +109,7 @@ func TestShowEntity(t *testing.T) {
 	was.Alerts, was.Trail = []alerts.ID{a.ID}, nil
 	known := web.Entity{
 		Entity: "order", Key: "1234", Jobs: web.Page[web.Job]{Items: []web.Job{job}}, Alerts: web.Page[web.Alert]{Items: []web.Alert{a, {AlertFields: web.AlertFields(other)}}},
-		History: web.Page[web.Ended]{Items: []web.Ended{{Job: was, Outcome: "cancelled", Reason: "by hand", EndedAt: at(-5)}}},
+		History: web.Page[web.EndedJob]{Items: []web.EndedJob{{Job: was, Outcome: "cancelled", Reason: "by hand", EndedAt: at(-5)}}},
 	}
 	if err := printEntity(inProcess(&out, nil), known); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestShowAlert(t *testing.T) {
 	var out bytes.Buffer
 	if err := printAlert(inProcess(&out, nil), web.Alert{
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
-		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Tries: 2, Error: "it answers 503"}},
+		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Attempts: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
 	}); err != nil {
 		t.Fatal(err)

@@ -18,13 +18,13 @@ func newSourceCmd(io *cli) *cobra.Command {
 		listing[web.Source]{
 			short: "List sources and their state on the queried node", path: "/sources",
 			none:   "no sources; configure them in the file of deadman serve --sources",
-			header: []string{"name", "kind", "state", "lookups", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error or warning"},
+			header: []string{"name", "kind", "state", "keys", "queries", "p99 ms", "queued", "abandoned", "failing since", "error or warning"},
 			row:    sourceRow,
 		}.command(io),
 		listing[web.Outage]{
 			use: "outages", short: "List outages of sources and handlers, newest first", path: "/outages",
 			filters: []filter{byRule, {parameter: "open", does: "only ongoing outages", kind: filterFlag}},
-			none:    "no outages", header: []string{"source", "rule", "start", "end", "jobs", "reason"},
+			none:    "no outages", header: []string{"source", "rule", "start", "end", "failed checks", "reason"},
 			row: outageRow,
 		}.command(io),
 		&cobra.Command{
@@ -40,12 +40,12 @@ func sourceRow(io *cli, s web.Source) []cell {
 	switch s.State {
 	case "up":
 		state = colouredCell(green, s.State)
-	case "failing", "down", "trying":
+	case "failing", "down", "probing":
 		state, why = colouredCell(red, s.State), cmp.Or(s.Error, s.Warning)
 	}
 	return []cell{
-		colouredCell(bold, s.Name), cellOf(s.Kind), state, numberCell(s.Asked), numberCell(s.RoundTrips), cellOf(fmt.Sprintf("%.1f", s.P99)),
-		numberCell(int64(s.Waiting)), numberCell(int64(s.Abandoned)), relativeCell(io, s.FailingSince, ""), cellOf(why),
+		colouredCell(bold, s.Name), cellOf(s.Kind), state, numberCell(s.Keys), numberCell(s.Queries), cellOf(fmt.Sprintf("%.1f", s.P99)),
+		numberCell(int64(s.Queued)), numberCell(int64(s.Abandoned)), relativeCell(io, s.FailingSince, ""), cellOf(why),
 	}
 }
 
@@ -54,7 +54,7 @@ func outageRow(io *cli, o web.Outage) []cell {
 	if !o.ClosedAt.IsZero() {
 		until = cellOf(io.relative(o.ClosedAt))
 	}
-	return []cell{colouredCell(bold, o.Source), cellOf(o.Rule), cellOf(io.relative(o.OpenedAt)), until, numberCell(int64(o.Jobs)), cellOf(o.Reason)}
+	return []cell{colouredCell(bold, o.Source), cellOf(o.Rule), cellOf(io.relative(o.OpenedAt)), until, numberCell(int64(o.FailedChecks)), cellOf(o.Reason)}
 }
 
 func testSource(io *cli, cmd *cobra.Command, args []string) error {
@@ -69,12 +69,12 @@ func testSource(io *cli, cmd *cobra.Command, args []string) error {
 	switch {
 	case io.output == asJSON:
 		err = writeJSON(io.out, raw)
-	case t.Reached:
+	case t.Reachable:
 		_, err = fmt.Fprintf(io.out, "connected: source %s\n", sanitize(t.Source))
 	default:
 		_, err = fmt.Fprintf(io.err, "deadman: connecting to source %s failed: %s\n", sanitize(t.Source), sanitize(t.Reason))
 	}
-	if err == nil && !t.Reached {
+	if err == nil && !t.Reachable {
 		return silentError{exitCondition}
 	}
 	return err

@@ -24,7 +24,7 @@ func TestSourceVerbs(t *testing.T) {
 	n.says(0, []string{"source", "test", "shop"}, "connected: source shop")
 	n.says(3, []string{"source", "test", "gone"}, "connecting to source gone failed: gone can't be asked")
 	n.says(1, []string{"source", "test", "shops"}, "not found", "source list")
-	if got := read[web.SourceTestResult](n, "source", "test", "shop"); !got.Reached || got.Source != "shop" {
+	if got := read[web.SourceTestResult](n, "source", "test", "shop"); !got.Reachable || got.Source != "shop" {
 		t.Errorf("%+v", got)
 	}
 }

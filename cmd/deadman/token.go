@@ -20,7 +20,7 @@ func newTokenCmd(io *cli) *cobra.Command {
 		listing[web.Token]{
 			short: "List tokens, newest first, including revoked and expired ones", path: "/tokens",
 			none:   "no tokens; create one with deadman token create",
-			header: []string{"name", "scopes", "rules", "may use", "status", "created", "by", "expires", "last used", "id"},
+			header: []string{"name", "scopes", "rules", "bounds", "status", "created", "by", "expires", "last used", "id"},
 			row: func(io *cli, t web.Token) []cell {
 				return []cell{
 					cellOf(t.Name), cellOf(strings.Join(t.Scopes, " ")), cellOf(t.Prefix + "*"), boundsCell(t.Bounds), tokenStatusCell(t),
@@ -45,10 +45,10 @@ func boundsCell(b web.Bounds) cell {
 }
 
 func tokenStatusCell(t web.Token) cell {
-	if t.Standing == "live" {
-		return colouredCell(green, t.Standing)
+	if t.Status == "active" {
+		return colouredCell(green, t.Status)
 	}
-	return dimCell("%s", t.Standing)
+	return dimCell("%s", t.Status)
 }
 
 func newTokenCreateCmd(io *cli) *cobra.Command {
@@ -131,7 +131,7 @@ func newTokenRevokeCmd(io *cli) *cobra.Command {
 }
 
 func newTokenAuditCmd(io *cli) *cobra.Command {
-	return listing[web.Entry]{
+	return listing[web.AuditEntry]{
 		use: "audit", short: "List the audit log, newest first", path: "/audit",
 		filters: []filter{
 			{parameter: "actor", does: "filter by actor: a token name, loopback or deadman; prefix with *"},
@@ -140,7 +140,7 @@ func newTokenAuditCmd(io *cli) *cobra.Command {
 			since("after", "", "recorded"), until("before", "", "recorded"),
 		},
 		none: "no entries", header: []string{"when", "time", "actor", "address", "action", "object", "detail"},
-		row: func(io *cli, e web.Entry) []cell {
+		row: func(io *cli, e web.AuditEntry) []cell {
 			return []cell{
 				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), colouredCell(bold, e.Actor), cellOf(e.Addr),
 				cellOf(e.Action), cellOf(e.Object), cellOf(e.Detail),
@@ -154,7 +154,7 @@ func getSelf(io *cli, cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	self, raw, err := get[web.Self](cmd.Context(), c, "/tokens/self", nil)
+	self, raw, err := get[web.TokenSelf](cmd.Context(), c, "/tokens/self", nil)
 	if err != nil {
 		return err
 	}

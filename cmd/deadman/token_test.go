@@ -53,7 +53,7 @@ func TestTokenVerbs(t *testing.T) {
 	if strings.Contains(shown.err, "is open") {
 		t.Errorf("the node is not open: %s", shown.err)
 	}
-	n.says(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "live", "ci", "first")
+	n.says(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "active", "ci", "first")
 	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
 	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
 	n.says(2, []string{"token", "create", "x"}, "--scope is required", "read, events, oncall, rules, admin")
@@ -66,7 +66,7 @@ func TestTokenVerbs(t *testing.T) {
 	n.says(1, []string{"token", "revoke", "acme"}, "not found")
 
 	n.says(0, []string{"token", "audit", "--action", "rule.*"}, "rule.save", "rule/acme-a", "acme")
-	entries := read[web.Page[web.Entry]](n, "token", "audit", "--actor", "acme", "--after", "-1h").Items
+	entries := read[web.Page[web.AuditEntry]](n, "token", "audit", "--actor", "acme", "--after", "-1h").Items
 	if len(entries) != 1 || entries[0].Object != "rule/acme-a" || entries[0].TokenID != made.ID {
 		t.Errorf("%+v", entries)
 	}

@@ -38,9 +38,9 @@ func (t Token) May(s Scope, rule string) bool {
 }
 
 // Live reports whether the token is neither revoked nor expired.
-func (t Token) Live(now time.Time) bool { return t.Standing(now) == "live" }
+func (t Token) Live(now time.Time) bool { return t.Standing(now) == "active" }
 
-// Standing returns "live", or the earlier of "expired" and "revoked".
+// Standing returns "active", or the earlier of "expired" and "revoked".
 func (t Token) Standing(now time.Time) string {
 	expired := !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 	switch {
@@ -49,7 +49,7 @@ func (t Token) Standing(now time.Time) string {
 	case expired:
 		return "expired"
 	}
-	return "live"
+	return "active"
 }
 
 // tokenPrefix is the prefix of a token's secret, recognizable to people and scanners.

@@ -100,9 +100,9 @@ func TestStanding(t *testing.T) {
 		expires, revoked time.Time
 		want             string
 	}{
-		{want: "live"},
-		{expires: after, want: "live"},
-		{expires: now.Add(1), want: "live"},
+		{want: "active"},
+		{expires: after, want: "active"},
+		{expires: now.Add(1), want: "active"},
 		{expires: now, want: "expired"},
 		{expires: before, want: "expired"},
 		{revoked: before, want: "revoked"},
@@ -112,7 +112,7 @@ func TestStanding(t *testing.T) {
 		{expires: before, revoked: now, want: "expired"},
 	} {
 		token := access.Token{ExpiresAt: c.expires, RevokedAt: c.revoked}
-		if got := token.Standing(now); got != c.want || token.Live(now) != (c.want == "live") {
+		if got := token.Standing(now); got != c.want || token.Live(now) != (c.want == "active") {
 			t.Errorf("expires %s, revoked %s: %s, live %v; want %s", c.expires, c.revoked, got, token.Live(now), c.want)
 		}
 	}

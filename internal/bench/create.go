@@ -169,7 +169,7 @@ func (h *apiServer) post(ctx context.Context, body []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	var a web.BulkAnswer
+	var a web.BulkResult
 	if err := json.NewDecoder(answer.Body).Decode(&a); err != nil || answer.StatusCode != http.StatusOK {
 		return errors.Join(fmt.Errorf("the response is %s", answer.Status), err)
 	}

@@ -24,20 +24,20 @@ type Shards interface {
 
 // The outcomes reported to an Observer. They count events unless noted otherwise.
 const (
-	Created    = "created"     // jobs
-	Ended      = "ended"       // jobs
-	Kept       = "kept"        // triggers for keys with a pending job
-	Restarted  = "restarted"   // triggers that restarted a job
-	Postponed  = "postponed"   // heartbeats that moved the next check
-	Coalesced  = "coalesced"   // heartbeats that did not move it, or were older than the last one
-	Updated    = "updated"     // updates, and members of sets
-	Paused     = "paused"      // jobs
-	Resumed    = "resumed"     // jobs
-	Remembered = "remembered"  // resolves that may precede their trigger
-	Unmatched  = "unmatched"   // events for keys without a job
-	Ignored    = "ignored"     // events without an effect
-	DeadLetter = "dead_letter" // rejections
-	Lost       = "lost"        // by the stream before they were read; an upper bound if it has other subjects
+	Created    = "created"         // jobs
+	Ended      = "ended"           // jobs
+	Kept       = "already_pending" // triggers for keys with a pending job
+	Restarted  = "restarted"       // triggers that restarted a job
+	Postponed  = "postponed"       // heartbeats that moved the next check
+	Coalesced  = "coalesced"       // heartbeats that did not move it, or were older than the last one
+	Updated    = "updated"         // updates, and members of sets
+	Paused     = "paused"          // jobs
+	Resumed    = "resumed"         // jobs
+	Remembered = "stored_early"    // resolves that may precede their trigger
+	Unmatched  = "unmatched"       // events for keys without a job
+	Ignored    = "ignored"         // events without an effect
+	DeadLetter = "dead_letter"     // rejections
+	Lost       = "lost"            // by the stream before they were read; an upper bound if it has other subjects
 )
 
 // Observer counts ingested events. It is called after the commit, by several goroutines.

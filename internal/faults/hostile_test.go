@@ -194,7 +194,7 @@ func (n *besieged) preview(ctx context.Context, h *hostile) {
 		then = append(then, map[string]any{"subject": h.subject(), "at": "2030-01-01T00:00:01Z", "data": h.value(60_000)})
 	}
 	ask, err := json.Marshal(map[string]any{
-		"rule": h.rule(), "event": map[string]any{"at": "2030-01-01T00:00:00Z", "data": h.value(200_000)}, "then": then,
+		"rule": h.rule(), "event": map[string]any{"at": "2030-01-01T00:00:00Z", "data": h.value(200_000)}, "later_events": then,
 	})
 	if err != nil {
 		n.Error(err)

@@ -53,7 +53,7 @@ func (a *arena) says(node, name string, ok bool) {
 			continue
 		}
 		for _, c := range said.Conditions {
-			if c.Name == name && c.OK == ok && (ok || !said.Fine && c.Detail != "") {
+			if c.Name == name && c.OK == ok && (ok || !said.Healthy && c.Detail != "") {
 				a.note("%s reports after %s that %s is ok: %v, %s", node, time.Since(begun).Round(10*time.Millisecond), name, ok, c.Detail)
 				return
 			}

@@ -226,7 +226,7 @@ var fields = []string{
 var places = func() (all []struct{ method, path string }) {
 	for method, paths := range map[string][]string{
 		"GET": {
-			"/", "/jobs", "/rules", "/rules/{name}", "/rules/{name}/versions", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/alerts", "/alerts/said", "/alerts/{id}", "/mutes", "/history",
+			"/", "/jobs", "/rules", "/rules/{name}", "/rules/{name}/versions", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/alerts", "/alerts/all", "/alerts/{id}", "/mutes", "/history",
 			"/dead-letters", "/dead-letters/{id}", "/health", "/find", "/entities/{entity}", "/docs", "/metrics", "/healthz", "/readyz", "/login", "/logout", "/ping/{id}", "/ping/{id}/{key}", "/static/{name}", "/openapi.json", "/{name}",
 		},
 		"POST": {

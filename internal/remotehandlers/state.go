@@ -32,7 +32,7 @@ func (s *Services) State(name string) State {
 	case gobreaker.StateOpen:
 		state.Health = lookup.Down
 	case gobreaker.StateHalfOpen:
-		state.Health = lookup.Trying
+		state.Health = lookup.Probing
 	case gobreaker.StateClosed:
 	}
 	return state

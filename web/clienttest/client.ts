@@ -70,7 +70,7 @@ async function rules(): Promise<void> {
 
   const at = "2026-01-31T09:00:00Z";
   const preview = ok("preview", await api.POST("/api/v1/rules/{name}/preview", { params: { path }, body: { event: { at, data: { id: "7" } } } }), 200);
-  equal("preview", preview.lines.filter((l) => l.kind === "says").map((l) => [l.at, l.step, l.text])[0], [
+  equal("preview", preview.lines.filter((l) => l.kind === "alert").map((l) => [l.at, l.step, l.text])[0], [
     "2026-01-31T11:00:00Z", "primary", "parcel 7 has not arrived",
   ]);
   const wrong = { ...rule, name: "wrong", escalate: [] } as Schemas["RuleDocument"];

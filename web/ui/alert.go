@@ -62,7 +62,7 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	case of != "":
 		err = v.outage(c, of)
 	case ofWait(a):
-		err = v.tell(c)
+		err = v.fillStory(c)
 	}
 	if err != nil {
 		return view{}, err
@@ -71,17 +71,17 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	return view{Title: a.Text, Body: v}, nil
 }
 
-// tell adds the past of the alert's job to the story, and its future steps.
-func (v *alertView) tell(c client) error {
+// fillStory adds the past of the alert's job to the story, and its future steps.
+func (v *alertView) fillStory(c client) error {
 	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "job started"}}
-	if err := v.said(c); err != nil {
+	if err := v.load(c); err != nil {
 		return err
 	}
 	if err := v.goesOn(c); err != nil {
 		return err
 	}
 	if v.Admin && !v.Some {
-		return v.deeds(c)
+		return v.fillActions(c)
 	}
 	return nil
 }
@@ -96,8 +96,8 @@ func spoken(a web.Alert, here alerts.ID) alertEntry {
 	return alertEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a, Here: a.ID == here}
 }
 
-// said adds the alerts of the same job.
-func (v *alertView) said(c client) error {
+// load adds the alerts of the same job.
+func (v *alertView) load(c client) error {
 	of := v.of()
 	of.Set("limit", storyAlerts)
 	var page web.Page[web.Alert]
@@ -125,7 +125,7 @@ func (v *alertView) goesOn(c client) error {
 			return v.ahead(c, j)
 		}
 	}
-	var past web.Page[web.Ended]
+	var past web.Page[web.EndedJob]
 	if err := c.get("/history", of, &past); err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ var deedWords = map[string]string{
 	"alert.republish": "republished",
 }
 
-// deeds adds the audited actions on the alerts of the job and on the job itself, since its start.
-func (v *alertView) deeds(c client) error {
+// fillActions adds the audited actions on the alerts of the job and on the job itself, since its start.
+func (v *alertView) fillActions(c client) error {
 	objects := []string{"job/" + v.Rule + "/" + v.Key}
 	for _, s := range v.Story {
 		if s.Alert != nil && len(objects) <= storyDeeds {
@@ -180,7 +180,7 @@ func (v *alertView) deeds(c client) error {
 		if !v.Pending { // a later job may have the same key
 			query.Set("before", until.Add(time.Second).UTC().Format(time.RFC3339Nano))
 		}
-		var page web.Page[web.Entry]
+		var page web.Page[web.AuditEntry]
 		if is, err := exists(c.get("/audit", query, &page)); !is {
 			return err // nil: the node keeps no audit log
 		}
@@ -194,7 +194,7 @@ func (v *alertView) deeds(c client) error {
 }
 
 // detailOf returns the audit entry's detail as a suffix.
-func detailOf(e web.Entry) string {
+func detailOf(e web.AuditEntry) string {
 	if e.Detail == "" {
 		return ""
 	}

@@ -118,7 +118,7 @@ func (c ackClient) groupOf(form url.Values) (ids []string, rest int, err error) 
 			return nil, 0, err
 		}
 		for _, a := range page.Items {
-			if (openAlert{Alert: a}).Answerable() && a.Acknowledged == nil && a.Said().Field(by) == name && a.ID.String() <= seen {
+			if (openAlert{Alert: a}).Answerable() && a.Acknowledged == nil && a.Record().Field(by) == name && a.ID.String() <= seen {
 				ids = append(ids, a.ID.String())
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"deadman/web"
 )
 
-// saidAt is the path of the alert log.
-const saidAt = "/alerts/said"
+// alertLogAt is the path of the alert log.
+const alertLogAt = "/alerts/all"
 
 // alertLogView is the alert log, newest first.
 type alertLogView struct {
@@ -34,12 +34,12 @@ var spans = []span{
 	{"the last hour", "1h", time.Hour}, {"the last day", "24h", 24 * time.Hour}, {"the last week", "7d", 7 * 24 * time.Hour},
 }
 
-// saidFilter names the filters of the alert log.
-var saidFilter = []string{"rule", "entity", "key", "severity", "status", "decided_after", "decided_before"}
+// alertLogFilter names the filters of the alert log.
+var alertLogFilter = []string{"rule", "entity", "key", "severity", "status", "decided_after", "decided_before"}
 
-func (u *UI) said(c client, r *http.Request) (view, error) {
+func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	v := alertLogView{
-		listing:    listingOf(r, append([]string{"within"}, saidFilter...)...),
+		listing:    listingOf(r, append([]string{"within"}, alertLogFilter...)...),
 		Severities: severities,
 		Statuses:   []string{string(alerts.Firing), string(alerts.Resolved), string(alerts.Undetermined), string(alerts.GaveUp), string(alerts.Expired)},
 		Spans:      spans,

@@ -72,7 +72,7 @@ func (u alertPages) alerts() http.HandlerFunc {
 		asked := r.URL.Query()
 		for _, name := range []string{"status", "decided_after", "decided_before"} {
 			if asked.Get(name) != "" {
-				http.Redirect(w, r, saidAt+"?"+asked.Encode(), http.StatusSeeOther)
+				http.Redirect(w, r, alertLogAt+"?"+asked.Encode(), http.StatusSeeOther)
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func (c alertClient) open(query url.Values) (open []openAlert, more bool, err er
 	}
 	for _, a := range page.Items {
 		o := openAlert{Alert: a}
-		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(a.Said()) }); i >= 0 {
+		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(a.Record()) }); i >= 0 {
 			o.Mute = &mutes[i]
 		}
 		open = append(open, o)
@@ -135,7 +135,7 @@ func (c alertClient) liveMutes() ([]web.Mute, error) {
 	if refused := asProblem(err); refused != nil && refused.Status == http.StatusForbidden {
 		return nil, nil
 	}
-	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Live }), err
+	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Active }), err
 }
 
 // sort puts open alerts into their groups and acknowledged ones into their own list. The most severe group comes
@@ -154,7 +154,7 @@ func (v *inboxView) sort(open []openAlert) {
 			continue
 		}
 		v.Open++
-		name := a.Said().Field(v.By)
+		name := a.Record().Field(v.By)
 		if groups[name] == nil {
 			groups[name] = &group{Name: name, At: v.at(name), MuteAt: muteOf(v.By, name)}
 		}

@@ -30,9 +30,9 @@ func (c client) get(path string, query url.Values, out any) error {
 
 // yaml reads a document of the API as YAML.
 func (c client) yaml(path string) (string, error) {
-	a, err := c.ask(http.MethodGet, path, nil, http.Header{"Accept": {yamlType}}, nil)
+	a, err := c.send(http.MethodGet, path, nil, http.Header{"Accept": {yamlType}}, nil)
 	if err == nil {
-		err = a.read(path, nil)
+		err = a.decode(path, nil)
 	}
 	return a.body.String(), err
 }
@@ -48,15 +48,15 @@ func (c client) do(method, path string, query url.Values, body, out any) error {
 			return fmt.Errorf("%s %s: %w", method, path, err)
 		}
 	}
-	a, err := c.ask(method, path, query, header, text)
+	a, err := c.send(method, path, query, header, text)
 	if err != nil {
 		return err
 	}
-	return a.read(method+" "+path, out)
+	return a.decode(method+" "+path, out)
 }
 
-// ask sends a request and returns the raw answer.
-func (c client) ask(method, path string, query url.Values, header http.Header, body []byte) (a answer, err error) {
+// send sends a request and returns the raw answer.
+func (c client) send(method, path string, query url.Values, header http.Header, body []byte) (a answer, err error) {
 	target, err := url.Parse(apiPath + path)
 	if err != nil {
 		return a, fmt.Errorf("%s %s: %w", method, path, err)
@@ -116,7 +116,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-func (a *answer) read(what string, out any) error {
+func (a *answer) decode(what string, out any) error {
 	if a.status >= http.StatusBadRequest {
 		problem := new(web.Problem)
 		if err := json.Unmarshal(a.body.Bytes(), problem); err != nil {

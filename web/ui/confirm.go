@@ -22,8 +22,8 @@ type confirmation struct {
 // field is a hidden field of a form.
 type field struct{ Name, Value string }
 
-// ask shows the confirmation page.
-func (u *UI) ask(w http.ResponseWriter, r *http.Request, q confirmation) {
+// confirm shows the confirmation page.
+func (u *UI) confirm(w http.ResponseWriter, r *http.Request, q confirmation) {
 	q.Form = append(q.Form, field{"sure", "yes"}, field{"back", cmp.Or(q.Then, q.Back)})
 	u.render(w, r, http.StatusOK, "confirmation", view{Title: q.Title, Body: q, Still: true}, "")
 }

@@ -68,7 +68,7 @@ func (u letterActions) doToLetters(w http.ResponseWriter, r *http.Request, keepA
 		for _, id := range chosen {
 			q.Form = append(q.Form, field{"letter", id})
 		}
-		u.ask(w, r, q)
+		u.confirm(w, r, q)
 		return
 	}
 	do := letterClient{c}.retryLetter
@@ -84,7 +84,7 @@ type letterClient struct{ client }
 
 // retryLetter retries a dead letter. A second refusal is an error.
 func (c letterClient) retryLetter(id string) error {
-	var did web.Retried
+	var did web.RetryResult
 	if err := c.do(http.MethodPost, letterAt(id)+"/retry", nil, nil, &did); err != nil {
 		return err
 	}
@@ -118,9 +118,9 @@ func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 	case what == "drop" && !isSure:
 		q.Title, q.Do, q.Grave = "Drop "+many+whichOf(meant)+"?", "Drop all", true
 		q.Says = "The events are deleted permanently, including those that arrived since the page was loaded."
-		u.ask(w, r, q)
+		u.confirm(w, r, q)
 	case what == "drop":
-		var gone web.Dropped
+		var gone web.DropResult
 		if err := c.do(http.MethodDelete, lettersAt, meant, nil, &gone); err != nil {
 			u.fail(w, r, err)
 			return
@@ -129,7 +129,7 @@ func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 	case what == "retry" && !isSure:
 		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry all"
 		q.Says = "Their events are applied now, oldest first, with the current rules. Overdue steps fire at once."
-		u.ask(w, r, q)
+		u.confirm(w, r, q)
 	case what == "retry":
 		u.retryMeant(w, r, meant, q)
 	default:
@@ -151,11 +151,11 @@ func (c letterClient) countMeant(form url.Values) (string, error) {
 	}
 	switch {
 	case counted.More:
-		return fmt.Sprintf("all dead letters (at least %d)", counted.Letters), nil
-	case counted.Letters == 1:
+		return fmt.Sprintf("all dead letters (at least %d)", counted.Count), nil
+	case counted.Count == 1:
 		return "1 dead letter", nil
 	}
-	return fmt.Sprintf("all %d dead letters", counted.Letters), nil
+	return fmt.Sprintf("all %d dead letters", counted.Count), nil
 }
 
 // retryMeant retries matching dead letters for at most retryTime. If more remain, it asks whether to continue.
@@ -166,25 +166,25 @@ func (u letterActions) retryMeant(w http.ResponseWriter, r *http.Request, meant 
 		meant.Set("after", after)
 	}
 	for began := time.Now(); ; {
-		var did web.Retried
+		var did web.RetryResult
 		if err := c.do(http.MethodPost, lettersAt+"/retry", meant, nil, &did); err != nil {
 			u.fail(w, r, err)
 			return
 		}
-		sum.TakenIn, sum.Refused = sum.TakenIn+did.TakenIn, sum.Refused+did.Refused
+		sum.Processed, sum.Refused = sum.Processed+did.Processed, sum.Refused+did.Refused
 		if did.Next == 0 {
 			break
 		}
 		meant.Set("after", strconv.FormatInt(did.Next, 10))
 		if time.Since(began) > retryTime {
 			more.Title, more.Do, more.Keep = "More dead letters remain. Continue?", "Continue", "Stop here"
-			more.Says = fmt.Sprintf("%s processed so far, %d failed again.", count(sum.TakenIn, "dead letter"), sum.Refused)
-			more.Form = append(more.Form, field{"after", meant.Get("after")}, field{"taken_in", strconv.Itoa(sum.TakenIn)}, field{"refused", strconv.Itoa(sum.Refused)})
-			u.ask(w, r, more)
+			more.Says = fmt.Sprintf("%s processed so far, %d failed again.", count(sum.Processed, "dead letter"), sum.Refused)
+			more.Form = append(more.Form, field{"after", meant.Get("after")}, field{"taken_in", strconv.Itoa(sum.Processed)}, field{"refused", strconv.Itoa(sum.Refused)})
+			u.confirm(w, r, more)
 			return
 		}
 	}
-	d := bulkResult{Noun: "dead letter", Verb: takenIn, Done: sum.TakenIn, Back: lettersAt}
+	d := bulkResult{Noun: "dead letter", Verb: takenIn, Done: sum.Processed, Back: lettersAt}
 	d.refused(sum.Refused)
 	u.report(w, r, d)
 }
@@ -197,8 +197,8 @@ func (d *bulkResult) refused(n int) {
 }
 
 // retriedBefore returns the counts of earlier rounds from the form.
-func retriedBefore(form url.Values) (sum web.Retried) {
-	sum.TakenIn, _ = strconv.Atoi(form.Get("taken_in")) // absent in the first round
+func retriedBefore(form url.Values) (sum web.RetryResult) {
+	sum.Processed, _ = strconv.Atoi(form.Get("taken_in")) // absent in the first round
 	sum.Refused, _ = strconv.Atoi(form.Get("refused"))
 	return sum
 }

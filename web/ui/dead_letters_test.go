@@ -30,7 +30,7 @@ func TestDeadLetters(t *testing.T) {
 	missing, binary := counted.Items[0], counted.Items[1]
 
 	// One: a binary body is shown as a hex dump; it is refused again and stays.
-	b.visit(fmt.Sprintf("/dead-letters/%d", binary.Newest))
+	b.visit(fmt.Sprintf("/dead-letters/%d", binary.NewestID))
 	b.shows("binary, shown as hex", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
 	b.accessible("a dead letter")
 	b.shoot("letter")
@@ -41,7 +41,7 @@ func TestDeadLetters(t *testing.T) {
 
 	// Several: a confirmation is required, and the link back changes nothing.
 	b.visit("/dead-letters?" + url.Values{"reason": {missing.Reason}}.Encode())
-	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
+	for _, id := range []int64{missing.NewestID, missing.NewestID - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".deeds button[value=drop]")
@@ -49,7 +49,7 @@ func TestDeadLetters(t *testing.T) {
 	b.accessible("sure")
 	b.click("form a.button")
 	b.shows("4 in total")
-	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
+	for _, id := range []int64{missing.NewestID, missing.NewestID - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".deeds button[value=drop]")

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,7 +31,7 @@ type editorView struct {
 	saved    string         // the saved text
 	document rules.Document // the saved document
 
-	Wrong    []web.Detail
+	Wrong    []web.ProblemDetail
 	Refused  string // why saving failed; empty: not tried, or Wrong has the errors
 	Taken    string // existing rule with the new rule's name; empty: none
 	Overtook *conflictView
@@ -209,9 +210,9 @@ func (c editorClient) save(v editorView) (change web.RuleChange, err error) {
 		method, path = http.MethodPut, rulePath(v.Name)
 		header.Set("If-Match", fmt.Sprintf(`"%d"`, v.Version))
 	}
-	a, err := c.ask(method, path, nil, header, []byte(v.Text))
+	a, err := c.send(method, path, nil, header, []byte(v.Text))
 	if err == nil {
-		err = a.read(path, &change)
+		err = a.decode(path, &change)
 	}
 	return change, err
 }
@@ -234,9 +235,9 @@ func (c editorClient) overtaken(v editorView) (editorView, error) {
 		return v, err
 	}
 	var change web.RuleChange
-	a, err := c.ask(http.MethodPut, rulePath(v.Name), url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {yamlType}}, []byte(v.Text))
+	a, err := c.send(http.MethodPut, rulePath(v.Name), url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {yamlType}}, []byte(v.Text))
 	if err == nil {
-		err = a.read(rulePath(v.Name), &change)
+		err = a.decode(rulePath(v.Name), &change)
 	}
 	if err != nil {
 		o.Unknown = problemText(err)
@@ -251,11 +252,12 @@ func (c editorClient) tryText(text string, t previewForm, u *UI) *previewResult 
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	return c.try("/rules/preview", t, u.Now(), func(ask previewAsk) any {
-		return struct {
-			Rule string `json:"rule"`
-			previewAsk
-		}{text, ask}
+	rule, err := json.Marshal(text)
+	if err != nil {
+		return &previewResult{Wrong: err.Error()}
+	}
+	return c.try("/rules/preview", t, u.Now(), func(ask web.PreviewRequest) any {
+		return web.UnsavedPreviewRequest{Rule: rule, PreviewRequest: ask}
 	})
 }
 

@@ -26,7 +26,7 @@ type entityView struct {
 
 // Anyhow returns the next check of a job after a snooze that did not move it. It is zero otherwise.
 func (v entityView) Anyhow() time.Time {
-	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIdle })
+	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIneffective })
 	if i < 0 || v.Said == nil || v.Said.Verb != jobVerbs["snooze"] {
 		return time.Time{}
 	}
@@ -34,7 +34,7 @@ func (v entityView) Anyhow() time.Time {
 }
 
 // Newest returns the job that ended last, or nil.
-func (v entityView) Newest() *web.Ended {
+func (v entityView) Newest() *web.EndedJob {
 	if len(v.Past) == 0 {
 		return nil
 	}

@@ -97,9 +97,9 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestHandlerThatNobodyAnswersFor checks that a handler without a responder is reported as unreachable, with the time
+// TestHandlerWithoutResponder checks that a handler without a responder is reported as unreachable, with the time
 // since and the next attempt.
-func TestHandlerThatNobodyAnswersFor(t *testing.T) {
+func TestHandlerWithoutResponder(t *testing.T) {
 	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: absent\nslot: 1s\n")
 	begin(t, home, "parcels.sent", "7")
 	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })

@@ -42,7 +42,7 @@ type parentPage struct {
 
 // homes are the lists that error pages link to.
 var homes = []parentPage{
-	{"/alerts/said", "", link{saidAt, "All alerts"}},
+	{"/alerts/all", "", link{alertLogAt, "All alerts"}},
 	{alertsAt, "alert", link{alertsAt, "Open alerts"}},
 	{"/jobs", "", link{"/jobs", "All pending checks"}},
 	{"/entities", "entity", link{"/jobs", "All pending checks"}},
@@ -71,9 +71,9 @@ func homeOf(path string) (h parentPage, name string) {
 // refusalOf returns the error page of a problem at an address.
 func refusalOf(p *web.Problem, at *url.URL) errorView {
 	of, name := homeOf(at.Path)
-	no := errorView{Title: p.Title, Wrong: wrongs(p), Way: of.link}
+	no := errorView{Title: p.Title, Wrong: problemLines(p), Way: of.link}
 	in := func(part string) bool {
-		return slices.ContainsFunc(p.Errors, func(d web.Detail) bool { return strings.HasPrefix(d.Location, part) })
+		return slices.ContainsFunc(p.Errors, func(d web.ProblemDetail) bool { return strings.HasPrefix(d.Location, part) })
 	}
 	switch {
 	case p.Title != http.StatusText(p.Status): // keep a title of the page's own
@@ -95,8 +95,8 @@ func refusalOf(p *web.Problem, at *url.URL) errorView {
 	return no
 }
 
-// wrongs returns the errors of a problem as sentences, without duplicates.
-func wrongs(p *web.Problem) (all []string) {
+// problemLines returns the errors of a problem as sentences, without duplicates.
+func problemLines(p *web.Problem) (all []string) {
 	for _, e := range p.Errors {
 		if one := sentence(detail(e)); !slices.Contains(all, one) {
 			all = append(all, one)
@@ -127,7 +127,7 @@ func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alon
 	case alone && p.Title != http.StatusText(p.Status): // its own title, for a visitor without permissions
 		no.Way = link{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
-		no = errorView{Title: "The node rejected the request", Wrong: wrongs(p)} // no token would help
+		no = errorView{Title: "The node rejected the request", Wrong: problemLines(p)} // no token would help
 	}
 	u.refuse(w, r, p.Status, no, alone)
 }

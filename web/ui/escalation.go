@@ -134,7 +134,7 @@ func hearings(d rules.Document) (all []subscriptionView) {
 		all = append(all, subscriptionView{"starts a job", t.Event, t.Key, t.If})
 	}
 	if h := t.Heartbeat; h != nil && h.Event != "" {
-		all = append(all, subscriptionView{"signals life", h.Event, h.Key, h.If})
+		all = append(all, subscriptionView{"reports a heartbeat", h.Event, h.Key, h.If})
 	}
 	for _, w := range d.Update {
 		all = append(all, subscriptionView{"updates the state", w.Event, w.Key, w.If})
@@ -191,7 +191,7 @@ func facts(d rules.Document) (all []ruleFact) {
 	g := d.Guards
 	add("Guards", "timeout %s, %d attempts, at most %d checks, horizon %s", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
 	if late := d.CatchUp; late.Do != rules.Run {
-		add("Late jobs", "after %s: %s", late.After, late.Do)
+		add("Overdue jobs", "after %s: %s", late.After, late.Do)
 	}
 	return all
 }

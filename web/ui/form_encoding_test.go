@@ -64,7 +64,7 @@ func TestOddKeysInForms(t *testing.T) {
 			}
 		}
 	}
-	var over web.Page[web.Ended]
+	var over web.Page[web.EndedJob]
 	if call(t, home, "GET", "/history?rule=order-unshipped&limit=100", "", "", &over); len(over.Items) != len(odd) {
 		t.Errorf("%d jobs ended, want %d", len(over.Items), len(odd))
 	}

@@ -42,17 +42,17 @@ func (u *UI) health(c client, _ *http.Request) (view, error) {
 	if v.Readiness, err = (homeClient{c}).readiness(); err != nil {
 		return view{}, err
 	}
-	err = v.ask(c, u.Now())
+	err = v.load(c, u.Now())
 	problem := new(web.Problem)
 	if v.Narrow = errors.As(err, &problem) && problem.Status == http.StatusForbidden; err != nil && !v.Narrow {
 		return view{}, err
 	}
 	v.Sentence = v.sentence()
-	return view{Title: "Health", Body: v, Ill: !v.Fine}, nil
+	return view{Title: "Health", Body: v, Ill: !v.Healthy}, nil
 }
 
-// ask reads the data of the page.
-func (v *healthView) ask(c client, now time.Time) error {
+// load reads the data of the page.
+func (v *healthView) load(c client, now time.Time) error {
 	var nodes web.Nodes
 	if err := c.get("/nodes", nil, &nodes); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (v *healthView) sentence() string {
 	switch broken := strings.Join(names, ", "); {
 	case !v.Ready:
 		return "This node cannot serve requests: " + broken
-	case !v.Fine:
+	case !v.Healthy:
 		return "Conditions failed: " + broken
 	case v.Narrow:
 		return "All systems operational"
@@ -113,7 +113,7 @@ func (v *healthView) sentence() string {
 // standing summarizes the nodes, the streams and the lag.
 func (v *healthView) standing() string {
 	parts := []string{count(len(v.Nodes), "node")}
-	behind := slices.IndexFunc(v.Streams, func(s stream) bool { return s.State != web.StreamRead })
+	behind := slices.IndexFunc(v.Streams, func(s stream) bool { return s.State != web.StreamUpToDate })
 	switch {
 	case behind >= 0:
 		parts = append(parts, "stream "+v.Streams[behind].Name+" is "+v.Streams[behind].State)
@@ -138,8 +138,8 @@ func (v *healthView) lag() (longest time.Duration) {
 func (healthView) WhereToLook(condition string) string { return whereToLook[condition] }
 
 var whereToLook = map[string]string{
-	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue", "due": "/jobs?due=overdue", "rules": "/rules", "fit": "#nodes",
-	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
+	"nats": "#streams", "leases": "#nodes", "ingest": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue", "due": "/jobs?due=overdue", "rules": "/rules", "fit": "#nodes",
+	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notifications": "#channels", "serving": "#nodes",
 }
 
 // stream is a stream on the health page.
@@ -147,10 +147,10 @@ type stream struct{ web.Stream }
 
 // Left formats the number of unread messages.
 func (s stream) Left() string {
-	if s.Behind == nil {
+	if s.LagMessages == nil {
 		return "unknown"
 	}
-	return number(*s.Behind)
+	return number(*s.LagMessages)
 }
 
 // Late formats the lag of the stream. It is empty if the lag is small.
@@ -167,7 +167,7 @@ func (s stream) Late() string {
 // Kind returns the style of the stream's state.
 func (s stream) Kind() string {
 	switch s.State {
-	case web.StreamRead:
+	case web.StreamUpToDate:
 		return "ok"
 	case web.StreamBehind:
 		return "warning"

@@ -14,7 +14,7 @@ type historyView struct {
 	listing
 	Ends   *outcomeChart
 	Bucket string
-	Ended  []web.Ended
+	Ended  []web.EndedJob
 	Spans  []span
 	Within string // span of the list, unless times are given
 }
@@ -52,14 +52,14 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 			}
 		}
 	}
-	var page web.Page[web.Ended]
+	var page web.Page[web.EndedJob]
 	if err := c.get("/history", query, &page); err != nil {
 		return view{}, err
 	}
 	v.Ended = page.Items
 	v.goesOn(page.Next)
 	var err error
-	v.Ends, err = c.ends(v.listing, v.Bucket)
+	v.Ends, err = c.outcomes(v.listing, v.Bucket)
 	// A search runs once, not every two seconds.
 	return view{Title: "History", Body: v, Still: v.searches() || v.Timed() || v.cursor != ""}, err
 }

@@ -76,7 +76,7 @@ func TestHistory(t *testing.T) {
 	b.click(".empty a")
 	b.shows("No ended jobs match these filters in this period.")
 	b.click(".empty a")
-	b.shows("No ended jobs match these filters. Show all")
+	b.shows("No ended jobs match these filters. Clear filters")
 
 	b.dark(true)
 	b.visit("/history?bucket=1d&rule=once")

@@ -53,7 +53,7 @@ type ruleLine struct {
 
 // HasProblem reports whether the rule needs attention.
 func (r ruleLine) HasProblem() bool {
-	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
+	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.OpenAlerts > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
 // alerting returns the number of the rule's jobs with an alert.
@@ -61,7 +61,7 @@ func (r ruleLine) alerting() int64 {
 	if r.Jobs == nil {
 		return 0
 	}
-	return r.Jobs.Alerting
+	return r.Jobs.OpenAlerts
 }
 
 // now serves the overview. It shows lists that can't be read as errors, because people open it during incidents.
@@ -70,21 +70,21 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := homeView{Fine: state.Fine}
+	v := homeView{Fine: state.Healthy}
 	for _, condition := range state.Conditions {
 		if !condition.OK {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
-	if err := v.read(c, u.Now()); err != nil {
+	if err := v.load(c, u.Now()); err != nil {
 		v.Fine, v.Blind = false, problemText(err)
 	}
 	v.Sentence = v.sentence()
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
 }
 
-// read reads the lists of the page concurrently. Each part writes its own fields.
-func (v *homeView) read(c client, now time.Time) error {
+// load reads the lists of the page concurrently. Each part writes its own fields.
+func (v *homeView) load(c client, now time.Time) error {
 	parts := []func() error{
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
@@ -111,8 +111,8 @@ func (v *homeView) streams(c client) error {
 	}
 	for _, s := range streams.Items {
 		v.LastEvent = latest(v.LastEvent, s.LastAt)
-		if s.Behind != nil {
-			v.Behind += *s.Behind
+		if s.LagMessages != nil {
+			v.Behind += *s.LagMessages
 		}
 	}
 	return err
@@ -207,7 +207,7 @@ func (v *homeView) rules(c client) error {
 		v.Rules = append(v.Rules, ruleLine{Rule: r})
 		if r.Jobs != nil {
 			v.Counted = true
-			v.Waiting += r.Jobs.Waiting
+			v.Waiting += r.Jobs.Pending
 		}
 	}
 	v.RuleCount = len(v.Rules)
@@ -218,7 +218,7 @@ func (v *homeView) rules(c client) error {
 func (v *homeView) order() {
 	refused := make(map[string]int64)
 	for _, r := range v.Refused.Items {
-		refused[r.Rule] += r.Letters
+		refused[r.Rule] += r.Count
 	}
 	for i, r := range v.Rules {
 		v.Rules[i].Refused = refused[r.Name]

@@ -96,7 +96,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	known := map[string][]string{
 		"/": {"/"}, "/jobs": {"/jobs", "/jobs?" + url.Values{"key": {hostile["break out"]}}.Encode()}, "/entities/{entity}": entities,
 		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/send": {"/rules/" + alert.Rule + "/send"}, "/rules/{name}/versions": {"/rules/" + alert.Rule + "/versions"}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
-		"/alerts": {"/alerts"}, "/alerts/said": {"/alerts/said"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
+		"/alerts": {"/alerts"}, "/alerts/all": {"/alerts/all"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
 		"/history": {"/history"}, "/dead-letters": {"/dead-letters"}, "/dead-letters/{id}": {fmt.Sprintf("/dead-letters/%d", letter.ID)}, "/health": {"/health"}, "/sessions": {"/sessions"},
 		"/find": {"/find?" + url.Values{"q": {hostile["run"] + hostile["turn around"]}}.Encode()},
 	}

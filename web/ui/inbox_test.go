@@ -131,7 +131,7 @@ func TestInbox(t *testing.T) {
 	narrow.visit("/alerts")
 	narrow.shows("open alerts")
 	narrow.shoot("inbox-narrow")
-	for _, at := range []string{"/alerts", "/alerts/said", "/mutes"} {
+	for _, at := range []string{"/alerts", "/alerts/all", "/mutes"} {
 		narrow.visit(at)
 		if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 			t.Errorf("%s is %d px too wide for 400 px", at, wide)
@@ -176,7 +176,7 @@ func TestSaid(t *testing.T) {
 		b.visit("/alerts?" + query)
 		b.shows("Alerts all, newest first", want)
 	}
-	b.visit("/alerts/said?within=1h")
+	b.visit("/alerts/all?within=1h")
 	b.shows("order 1 (7) is not shipped")
 	b.accessible("what was said")
 	b.shoot("said")

@@ -11,7 +11,7 @@ import (
 // jobStory is the history of one job, newest first.
 type jobStory struct {
 	web.Job
-	Ended *web.Ended // nil: the job is pending
+	Ended *web.EndedJob // nil: the job is pending
 	Line  []storyEntry
 	Event string // trigger event as indented JSON; empty: unknown
 }
@@ -32,7 +32,7 @@ type storyEntry struct {
 }
 
 // storyOf builds the story of a job from its trail and its alerts.
-func storyOf(j web.Job, ended *web.Ended, said []web.Alert) jobStory {
+func storyOf(j web.Job, ended *web.EndedJob, said []web.Alert) jobStory {
 	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
 	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "started", Then: "first check", Next: j.FirstCheckAt, Began: true})
 	told := make([]bool, len(j.Trail)) // trail entries covered by an alert
@@ -83,7 +83,7 @@ func momentOf(e web.TrailEntry) storyEntry {
 		m.Text, m.Kind = "ended: "+string(e.Outcome), outcome(e.Outcome)
 	case e.Step != "":
 		m.Text, m.Kind = "step "+e.Step, "open"
-	case e.Held:
+	case e.Suppressed:
 		m.Text = "step suppressed by an acknowledgement"
 	case e.Reason != "":
 		m.Kind, m.Word, m.Text = "undetermined", "undetermined", e.Reason

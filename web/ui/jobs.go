@@ -183,12 +183,12 @@ func (c client) jobDeed(what, id, span string) (ended bool, err error) {
 		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "check":
 		var saw web.CheckResult
-		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Unknown {
+		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Undetermined {
 			return false, errors.New(saw.Reason)
 		}
 		ended = saw.Ended
 	case "snooze":
-		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeBody{For: span}, nil)
+		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeRequest{For: span}, nil)
 	}
 	if p := asProblem(err); p != nil && p.Status == http.StatusNotFound {
 		return false, errEnded

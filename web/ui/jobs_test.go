@@ -10,8 +10,8 @@ import (
 	"deadman/web"
 )
 
-// TestJobsAsNobodyCanAsk checks that an invalid filter is reported, and that blanks around a key belong to it.
-func TestJobsAsNobodyCanAsk(t *testing.T) {
+// TestJobsInvalidFilters checks that an invalid filter is reported, and that blanks around a key belong to it.
+func TestJobsInvalidFilters(t *testing.T) {
 	home := serve(t, orders)
 	const key = " lead trail "
 	call(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
@@ -53,7 +53,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 			}
 		}
 	}
-	var over web.Page[web.Ended]
+	var over web.Page[web.EndedJob]
 	if call(t, home, "GET", "/history?key=1", "", "", &over); len(over.Items) != 1 || over.Items[0].Reason != "by "+access.Loopback {
 		t.Errorf("the history does not say who cancelled it: %+v", over.Items)
 	}
@@ -83,7 +83,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	}
 	var rests web.Job
 	call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
-	if !rests.SnoozeIdle || rests.NextCheckAt.Sub(rests.SnoozedUntil) < 50*time.Minute {
+	if !rests.SnoozeIneffective || rests.NextCheckAt.Sub(rests.SnoozedUntil) < 50*time.Minute {
 		t.Errorf("the snooze brought the look forward, or does not say that it is later anyhow: %+v", rests)
 	}
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {

@@ -11,7 +11,7 @@ import (
 // name.
 var labels = map[string]string{
 	"body": "", "request": "", "body.match": "Match", "body.until": "Duration", "body.for": "Duration", "body.event": "Trigger event", "body.event.data": "Trigger event",
-	"body.event.at": "Time", "body.event.subject": "Subject", "body.then": "Further events", "body.found": "Lookup result",
+	"body.event.at": "Time", "body.event.subject": "Subject", "body.later_events": "Further events", "body.lookup_result": "Lookup result",
 }
 
 // problemText returns the text of an error with the form's labels, without duplicates.
@@ -36,7 +36,7 @@ func problemText(err error) string {
 }
 
 // detail formats one error. It omits the part of the request, which is obvious on the page.
-func detail(d web.Detail) string {
+func detail(d web.ProblemDetail) string {
 	label, known := labels[d.Location]
 	if !known {
 		_, label, _ = strings.Cut(d.Location, ".")

@@ -102,7 +102,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 // due returns the checks of a bucket that are still pending.
 func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
 
-func lagOf(s web.Slot) time.Duration { return time.Duration(s.WorstLag * float64(time.Second)) }
+func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLag * float64(time.Second)) }
 
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {

@@ -73,7 +73,7 @@ func TestNoHerdIsSeen(t *testing.T) {
 // TestABacklogIsSeen checks that overdue checks differ from planned ones, and that late ones are visible.
 func TestABacklogIsSeen(t *testing.T) {
 	d := draw(loaded(map[time.Duration]web.Slot{
-		-2 * time.Hour: {Checks: 100, Alerts: 7, WorstLag: 190}, -time.Hour: {Checks: 50, Planned: 50, WorstLag: 1}, 0: {Checks: 10, Planned: 20},
+		-2 * time.Hour: {Checks: 100, Alerts: 7, MaxLag: 190}, -time.Hour: {Checks: 50, Planned: 50, MaxLag: 1}, 0: {Checks: 10, Planned: 20},
 	}), noon)
 	over := d.bars("overdue")
 	if len(over) != 1 || over[0].Y+over[0].Height != barHeight/2 || !strings.Contains(over[0].Title, "50 checks overdue") {

@@ -73,7 +73,7 @@ func (c muteClient) reach(w wish) (*reach, error) {
 	}
 	r := &reach{More: page.Next != ""}
 	for _, a := range page.Items {
-		if match.Matches(a.Said()) {
+		if match.Matches(a.Record()) {
 			r.Alerts++
 		}
 	}
@@ -130,7 +130,7 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 		for _, name := range slices.Sorted(maps.Keys(m.Match)) {
 			shown.Matches = append(shown.Matches, matched{name, m.Match[name]})
 		}
-		if m.Live {
+		if m.Active {
 			v.Live = append(v.Live, shown)
 		} else {
 			v.Past = append(v.Past, shown)

@@ -15,7 +15,7 @@ const outagesAt = "/health#outages"
 // outageOf returns the failing source or handler of an outage alert, such as "handler shipping". It is empty for
 // other alerts.
 func outageOf(a web.Alert) string {
-	if !futurejobs.IsOutage(a.Said()) {
+	if !futurejobs.IsOutage(a.Record()) {
 		return ""
 	}
 	if kind, name, is := strings.Cut(a.Source, "/"); is {
@@ -27,7 +27,7 @@ func outageOf(a web.Alert) string {
 // ofWait reports whether an alert belongs to a job. Such an alert has an entity and can be acknowledged while the job
 // is pending.
 func ofWait(a web.Alert) bool {
-	return a.Key != "" && a.Rule != alerts.SystemRule && !futurejobs.IsOutage(a.Said())
+	return a.Key != "" && a.Rule != alerts.SystemRule && !futurejobs.IsOutage(a.Record())
 }
 
 // outage adds the story of the alert's outage: its opening alert, and its end or the fact that it is open.

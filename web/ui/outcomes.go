@@ -74,8 +74,8 @@ func kindOf(o checks.Outcome) int {
 	return 0
 }
 
-// ends reads the outcomes of jobs and draws them.
-func (c client) ends(l listing, bucket string) (*outcomeChart, error) {
+// outcomes reads the outcomes of jobs and draws them.
+func (c client) outcomes(l listing, bucket string) (*outcomeChart, error) {
 	query := url.Values{"bucket": {bucket}}
 	for _, name := range []string{"rule", "entity"} {
 		if value := l.Asked[name]; value != "" {
@@ -163,12 +163,12 @@ func (d *outcomeChart) draw() {
 		case col.From.UTC().Hour()%3 == 0:
 			col.Mark = col.From.UTC().Format("15:04")
 		}
-		col.Title = at + ": " + d.inWords(*col)
+		col.Title = at + ": " + d.title(*col)
 	}
 }
 
-// inWords describes a column.
-func (d *outcomeChart) inWords(col column) string {
+// title describes a column.
+func (d *outcomeChart) title(col column) string {
 	said := []string{count(int(col.Sum), "job") + " ended"}
 	for kind, n := range col.By {
 		if n > 0 {

@@ -28,7 +28,7 @@ func (m permissions) DeadLetters() bool { return m.Admin && !m.Some }
 
 // may reads the permissions of the visitor's token.
 func (c client) may() (permissions, error) {
-	var self web.Self
+	var self web.TokenSelf
 	if err := c.get("/tokens/self", nil, &self); err != nil {
 		return permissions{}, err
 	}

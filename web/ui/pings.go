@@ -47,9 +47,9 @@ func (c pingClient) makePing(rule, key string) (at string, err error) {
 		return at, err
 	}
 	path := rulePath(rule) + "/pings"
-	a, err := c.ask(http.MethodPost, path, nil, http.Header{"Content-Type": {"application/json"}}, text)
+	a, err := c.send(http.MethodPost, path, nil, http.Header{"Content-Type": {"application/json"}}, text)
 	if err == nil {
-		err = a.read("POST "+path, nil)
+		err = a.decode("POST "+path, nil)
 	}
 	if a.status == http.StatusCreated {
 		return withFlash(at, pingMade), err

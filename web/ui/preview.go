@@ -69,16 +69,9 @@ type errTrial string
 
 func (e errTrial) Error() string { return string(e) }
 
-// previewAsk is the body of a preview request.
-type previewAsk struct {
-	Event rules.PreviewEvent   `json:"event"`
-	Then  []rules.PreviewEvent `json:"then,omitempty"`
-	Found json.RawMessage      `json:"found,omitempty"`
-}
-
-// ask converts the form to the request body.
-func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
-	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), t.Subject
+// request converts the form to the request body.
+func (t previewForm) request(now time.Time) (ask web.PreviewRequest, err error) {
+	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), web.Identifier(t.Subject)
 	if t.At != "" {
 		if ask.Event.At, err = instant(t.At); err != nil {
 			return ask, err
@@ -87,7 +80,7 @@ func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 	if ask.Event.Data, err = body("The trigger event", t.Event); err != nil {
 		return ask, err
 	}
-	if ask.Found, err = body("The lookup result", t.Found); err != nil {
+	if ask.LookupResult, err = body("The lookup result", t.Found); err != nil {
 		return ask, err
 	}
 	for _, n := range t.Then {
@@ -95,20 +88,20 @@ func (t previewForm) ask(now time.Time) (ask previewAsk, err error) {
 		if err != nil {
 			return ask, err
 		}
-		ask.Then = append(ask.Then, e)
+		ask.LaterEvents = append(ask.LaterEvents, e)
 	}
-	slices.SortStableFunc(ask.Then, func(a, b rules.PreviewEvent) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(ask.LaterEvents, func(a, b web.PreviewEvent) int { return a.At.Compare(b.At) })
 	return ask, nil
 }
 
 // event converts a later event. Without data it repeats the first event's data, and without a time it comes an hour
 // later.
-func (n laterEvent) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
+func (n laterEvent) event(first web.PreviewEvent) (e web.PreviewEvent, err error) {
 	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
 	if err != nil {
 		return e, errTrial(fmt.Sprintf("%q is not a duration: %v", n.After, err))
 	}
-	e = rules.PreviewEvent{Subject: n.Subject, At: first.At.Add(time.Duration(after)), Data: first.Data}
+	e = web.PreviewEvent{Subject: web.Identifier(n.Subject), At: first.At.Add(time.Duration(after)), Data: first.Data}
 	if strings.TrimSpace(n.Data) != "" {
 		e.Data, err = body("The event on "+n.Subject, n.Data)
 	}
@@ -150,8 +143,8 @@ func instant(text string) (time.Time, error) {
 
 // previewResult is the result of a preview.
 type previewResult struct {
-	Wrong  string       // the error; empty: none
-	Places []web.Detail // errors in the rule with their places
+	Wrong  string              // the error; empty: none
+	Places []web.ProblemDetail // errors in the rule with their places
 	rules.Preview
 	Lines   []previewLine // replace the preview's own lines
 	Drawing []timeAxis
@@ -167,12 +160,12 @@ type previewLine struct {
 }
 
 // try requests a preview at a path. question builds the body for the path.
-func (c client) try(path string, t previewForm, now time.Time, question func(previewAsk) any) *previewResult {
+func (c client) try(path string, t previewForm, now time.Time, question func(web.PreviewRequest) any) *previewResult {
 	out := new(previewResult)
 	later, end, err := t.until()
-	var ask previewAsk
+	var ask web.PreviewRequest
 	if err == nil {
-		ask, err = t.ask(now)
+		ask, err = t.request(now)
 	}
 	if err == nil {
 		err = c.do(http.MethodPost, path, nil, question(ask), &out.Preview)

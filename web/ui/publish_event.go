@@ -101,9 +101,9 @@ func (u eventPages) send(w http.ResponseWriter, r *http.Request) {
 		v.Sent = new(web.PublishResult)
 		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {onceKey(r.PostFormValue("once"), v.Body)}}
 		path := "/events/" + url.PathEscape(v.Subject)
-		a, err := c.ask(http.MethodPost, path, nil, header, []byte(v.Body))
+		a, err := c.send(http.MethodPost, path, nil, header, []byte(v.Body))
 		if err == nil {
-			err = a.read(path, v.Sent)
+			err = a.decode(path, v.Sent)
 		}
 		v.Before = a.header.Get("Idempotent-Replayed") != "" || v.Sent.Duplicate
 		if problem := new(web.Problem); errors.As(err, &problem) {

@@ -140,7 +140,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 	var streams web.Page[web.Stream]
 	for deadline := time.Now().Add(3 * time.Minute); ; wait(t.Context()) {
 		call(t, home, "GET", "/streams", "", "", &streams)
-		if s := streams.Items[0]; s.Created == int64(len(placed)) && s.Behind != nil && *s.Behind == 0 && s.LastSeq == uint64(len(placed)+len(shipped)) {
+		if s := streams.Items[0]; s.Created == int64(len(placed)) && s.LagMessages != nil && *s.LagMessages == 0 && s.LastSeq == uint64(len(placed)+len(shipped)) {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -169,7 +169,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 		b := open(t, home, width, 900)
 		for _, path := range []string{
 			"/", "/jobs", "/entities/order?key=" + url.QueryEscape(shipped[0]), "/entities/order?key=" + url.QueryEscape(waiting[0]), "/rules", "/rules/order-unshipped",
-			"/rules/order-unshipped/edit", "/new-rule", "/alerts", "/alerts/said", "/mutes", "/history", "/dead-letters", "/health", "/find?q=order",
+			"/rules/order-unshipped/edit", "/new-rule", "/alerts", "/alerts/all", "/mutes", "/history", "/dead-letters", "/health", "/find?q=order",
 		} {
 			b.visit(path)
 			for _, w := range evaluate[[]string](b, broken) {

@@ -68,7 +68,7 @@ func (c client) listed(name string) (web.Rule, error) {
 		return web.Rule{}, err
 	}
 	if len(page.Items) == 0 {
-		return web.Rule{}, deletionClient{c}.missing(name)
+		return web.Rule{}, deletionClient{c}.ruleDeleted(name)
 	}
 	return page.Items[0], nil
 }
@@ -124,7 +124,7 @@ func (u rulePage) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
-			u.ask(w, r, q)
+			u.confirm(w, r, q)
 			return
 		}
 		err = adoptionClient{c}.adopt(name, r.PostFormValue("version"))
@@ -133,7 +133,7 @@ func (u rulePage) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
-			u.ask(w, r, q)
+			u.confirm(w, r, q)
 			return
 		}
 		to, err = withFlash("/rules", "deleted"), deletionClient{c}.deleteRule(name, r.PostFormValue("version"))
@@ -145,7 +145,7 @@ func (u rulePage) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, wrong)
 			return
 		} else if !certain {
-			u.ask(w, r, pingRemovedWarning(name, key))
+			u.confirm(w, r, pingRemovedWarning(name, key))
 			return
 		}
 		to = withFlash(to+"#pings", pingGone)
@@ -184,7 +184,7 @@ func (u rulePage) tryRule(w http.ResponseWriter, r *http.Request, name string) {
 	}
 	asked := trialOf(r)
 	asked.Recent, asked.Subjects = v.Trial.Recent, v.Trial.Subjects
-	asked.Answer = c.try(rulePath(name)+"/preview", asked, u.Now(), func(ask previewAsk) any { return ask })
+	asked.Answer = c.try(rulePath(name)+"/preview", asked, u.Now(), func(ask web.PreviewRequest) any { return ask })
 	v.Trial = asked
 	u.render(w, r, http.StatusOK, "rule", view{Title: name, Body: v}, "")
 }

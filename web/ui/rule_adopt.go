@@ -39,9 +39,9 @@ func (c adoptionClient) adopt(name, version string) error {
 		return err
 	}
 	header := http.Header{"Content-Type": {yamlType}, "If-Match": {`"` + version + `"`}}
-	a, err := c.ask(http.MethodPut, path, url.Values{"adopt": {"true"}}, header, []byte(text))
+	a, err := c.send(http.MethodPut, path, url.Values{"adopt": {"true"}}, header, []byte(text))
 	if err == nil {
-		err = a.read("PUT "+path, nil)
+		err = a.decode("PUT "+path, nil)
 	}
 	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
 		return &web.Problem{Status: problem.Status, Title: "The rule was not converted", Detail: "Its files were applied in the meantime. Review the rule and convert it again if needed."}

@@ -33,8 +33,8 @@ func (d *ruleDeletedError) ways() []link {
 // deletionClient deletes rules.
 type deletionClient struct{ client }
 
-// missing returns the reason for a rule's absence.
-func (c deletionClient) missing(name string) error {
+// ruleDeleted returns the reason for a rule's absence.
+func (c deletionClient) ruleDeleted(name string) error {
 	versions, err := versionClient(c).versions(name, 1)
 	is, err := exists(err)
 	switch {
@@ -53,7 +53,7 @@ func (c deletionClient) missing(name string) error {
 
 // deleter returns the actor of a rule's deletion from the audit log. It is empty if the visitor may not read the log.
 func (c deletionClient) deleter(name string) (string, error) {
-	var page web.Page[web.Entry]
+	var page web.Page[web.AuditEntry]
 	err := c.get("/audit", url.Values{"object": {"rule/" + name}, "action": {"rule.delete"}, "limit": {"1"}}, &page)
 	if is, err := exists(err); !is || err != nil || len(page.Items) == 0 {
 		return "", err // nil: the audit log is off or closed to the visitor
@@ -77,13 +77,13 @@ func ending(jobs *web.RuleJobs) string {
 	switch {
 	case jobs == nil:
 		return "Its jobs end, and its open alerts are closed without notifications."
-	case jobs.Waiting == 0:
+	case jobs.Pending == 0:
 		return "The rule has no pending jobs."
-	case jobs.Alerting == 0:
-		return countText(jobs.Waiting, "job ends", "jobs end") + " without notifications."
+	case jobs.OpenAlerts == 0:
+		return countText(jobs.Pending, "job ends", "jobs end") + " without notifications."
 	}
 	return fmt.Sprintf("%s, and %s closed without notifications.",
-		countText(jobs.Waiting, "job ends", "jobs end"), countText(jobs.Alerting, "open alert is", "open alerts are"))
+		countText(jobs.Pending, "job ends", "jobs end"), countText(jobs.OpenAlerts, "open alert is", "open alerts are"))
 }
 
 // countText returns a number with the fitting verb phrase.
@@ -110,9 +110,9 @@ func (o *staleVersionError) ways() []link {
 
 // deleteRule deletes a rule if its version is still the given one.
 func (c deletionClient) deleteRule(name, version string) error {
-	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
+	a, err := c.send(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
 	if err == nil {
-		err = a.read("DELETE "+rulePath(name), nil)
+		err = a.decode("DELETE "+rulePath(name), nil)
 	}
 	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
 		return &staleVersionError{name}

@@ -16,7 +16,7 @@ func TestDeletedRule(t *testing.T) {
 	waitOpen(t, home, 2)
 	b := open(t, home, 1400, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("2 pending", "2 alerting")
+	b.shows("2 pending", "2 open alerts")
 	b.click("button[value=delete]")
 	b.shows("2 jobs end, and 2 open alerts are closed without notifications. History and versions are kept.")
 	b.accessible("deleting a rule")

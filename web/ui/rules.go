@@ -20,7 +20,7 @@ type rulesView struct {
 
 // States lists the states for the filter with their labels.
 func (rulesView) States() [][2]string {
-	return [][2]string{{"enabled", "enabled"}, {"paused", "paused"}, {"disabled", "disabled"}, {"over", "schedule ended"}, {"unreadable", "unreadable"}}
+	return [][2]string{{"enabled", "enabled"}, {"paused", "paused"}, {"disabled", "disabled"}, {"schedule_ended", "schedule ended"}, {"unreadable", "unreadable"}}
 }
 
 func (u *UI) rules(c client, r *http.Request) (view, error) {
@@ -39,7 +39,7 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	slices.SortStableFunc(all, func(a, b web.Rule) int { return trouble(b) - trouble(a) })
+	slices.SortStableFunc(all, func(a, b web.Rule) int { return problemRank(b) - problemRank(a) })
 	end := min(begin+rulesRows, len(all))
 	v.Unread = more
 	v.Rules = all[min(begin, end):end]
@@ -84,12 +84,12 @@ func (c client) allRules(query url.Values) (all []web.Rule, more bool, err error
 	return all, true, nil
 }
 
-// trouble ranks the problems of a rule.
-func trouble(r web.Rule) int {
+// problemRank ranks the problems of a rule.
+func problemRank(r web.Rule) int {
 	switch {
 	case r.Problem != "":
 		return 4
-	case r.Jobs != nil && r.Jobs.Alerting > 0:
+	case r.Jobs != nil && r.Jobs.OpenAlerts > 0:
 		return 3
 	case r.Jobs != nil && r.Jobs.Undetermined+r.Jobs.GaveUp > 0:
 		return 2

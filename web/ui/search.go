@@ -126,7 +126,7 @@ func (c searchClient) findKey(asked string) (all []found, err error) {
 	for _, j := range jobs.Items {
 		all = append(all, foundEntity(j.Entity, j.Key))
 	}
-	var ended web.Page[web.Ended]
+	var ended web.Page[web.EndedJob]
 	if err := c.get("/history", query, &ended); err != nil {
 		return nil, err
 	}

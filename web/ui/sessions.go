@@ -17,7 +17,7 @@ type sessionsView struct {
 	Sessions []web.Session
 	Others   bool // the visitor also sees sessions of other tokens
 	Done     *bulkResult
-	Self     web.Self
+	Self     web.TokenSelf
 }
 
 // Access returns the permissions of the visitor as facts, by name.
@@ -55,7 +55,7 @@ func (u sessionPages) sessions(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	var self web.Self
+	var self web.TokenSelf
 	if err := c.get("/tokens/self", nil, &self); err != nil {
 		return view{}, err
 	}

@@ -187,7 +187,7 @@ func shape(kind string, tooth bool) string {
 		return "M-6-6H6V6H-6z"
 	case kind == "critical":
 		return "M0-9 9 0 0 9-9 0z"
-	case kind == "looks":
+	case kind == "check":
 		return "M-.5-4h1v8h-1z"
 	case kind == "ends":
 		return "M-1.5-9h3v18h-3z"

@@ -94,7 +94,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/try-rule", editorPages{u}.try)
 	r.Get("/alerts", alertPages{u}.alerts())
 	r.Post("/alerts", alertActions{u}.alertsDeed)
-	r.Get("/alerts/said", u.page("alert_log", u.said))
+	r.Get("/alerts/all", u.page("alert_log", u.alertLog))
 	r.Get("/alerts/{id}", u.page("alert", u.alert))
 	r.Post("/alerts/{id}", alertActions{u}.alertDeed)
 	r.Get("/mutes", u.page("mutes", mutePages{u}.mutes))
@@ -133,7 +133,7 @@ type layout struct {
 	Page    string // page name for the navigation
 	Version string
 	Live    string // address of the page's stream; empty: none
-	Self    web.Self
+	Self    web.TokenSelf
 }
 
 // LoggedIn reports whether the visitor has a token.

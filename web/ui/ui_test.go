@@ -106,7 +106,7 @@ func send(t *testing.T, home, subject, body string) {
 func places(key string) []string {
 	return []string{
 		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
-		"/alerts", "/alerts/said", "/mutes", "/history", "/dead-letters", "/health",
+		"/alerts", "/alerts/all", "/mutes", "/history", "/dead-letters", "/health",
 	}
 }
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: Europe/Berlin, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	broken := write(t, dir, "broken.yaml", "calendars:\n  office: {zone: Europe/Berlyn}\n")
+	file := write(t, dir, "rule.yaml", strings.Replace(goodRule, "after: 1h,", "after: 1h, of: ofice,", 1))
+	for _, c := range []struct {
+		code  int
+		input string
+		args  []string
+		parts []string
+	}{
+		{0, goodRule, []string{"-"}, []string{"1 rule in 1 file: no errors"}},
+		{3, strings.Replace(goodRule, "entity", "entitty", 1), []string{"-"}, []string{"standard input:3:1:", "entitty"}},
+		{0, "", []string{file}, []string{"no errors"}},
+		{3, "", []string{file, "--calendars", known}, []string{file + ":7:", "ofice", "office"}},
+		{1, "", []string{file, "--calendars", broken}, []string{broken + ":2:", "Berlyn"}},
+		{2, "", []string{file, "--calendars", dir + "/none.yaml"}, []string{"none.yaml"}},
+		{1, strings.Repeat("# too much\n", 30_000), []string{"-"}, []string{"standard input", "256 KiB"}},
+	} {
+		args := append([]string{"rule", "lint"}, c.args...)
+		runHere(t, c.input, nil, args...).check(t, args, c.code, c.parts...)
+	}
+}
+
+// TestLintSaysWhatItDidNotCheck checks that lint names the calendars that it could not check without their file.
+func TestLintSaysWhatItDidNotCheck(t *testing.T) {
+	t.Parallel()
+	const said = "calendars not validated: office; give their file with --calendars\n"
+	known := write(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
+	plain, named := goodRule, strings.Replace(goodRule, "after: 1h,", "after: 1h, of: office, within: office,", 1)
+	for _, c := range []struct {
+		input, says string
+		args        []string
+	}{
+		{named, said, nil},
+		{named, "", []string{"--calendars", known}},
+		{plain, "", nil},
+	} {
+		args := append([]string{"rule", "lint", "-"}, c.args...)
+		if got := runHere(t, c.input, nil, args...); got.err != c.says || got.code != 0 {
+			t.Errorf("%v: exit %d, it says %q, want %q", args, got.code, got.err, c.says)
+		}
+		got := runHere(t, c.input, nil, append(args, "-o", "json")...)
+		if strings.Contains(got.out, `"unchecked_calendars"`) != (c.says != "") || got.err != "" {
+			t.Errorf("%v -o json: %+v", args, got)
+		}
+	}
+}
+
+func TestLintWarnsOfAScheduleThatIsOver(t *testing.T) {
+	t.Parallel()
+	const past = "name: past\nentity: import\ntrigger: {schedule: '@at 2020-01-01T00:00:00Z'}\nescalate: [{after: 1h}]\n"
+	if got := runHere(t, past, nil, "rule", "lint", "-"); got.code != 0 || !strings.Contains(got.out, "warning: past: schedule: @at 2020-01-01T00:00:00Z is over") {
+		t.Errorf("%+v", got)
+	}
+}
