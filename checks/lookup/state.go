@@ -37,7 +37,7 @@ const (
 	Up      Health = "up"      // the last call did not fail
 	Failing Health = "failing" // the last call failed; the source is still queried
 	Down    Health = "down"    // the circuit is open after repeated failures, or all calls are stuck
-	Probing Health = "probing"  // the circuit is half-open; the next call tests the source
+	Probing Health = "probing" // the circuit is half-open; the next call tests the source
 )
 
 // Works reports whether the source is presumed to be available.
