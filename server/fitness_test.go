@@ -313,7 +313,7 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rule := strings.Replace(shortRule, "{after: 1s, step: primary, severity: error}", "{after: 4s, of: office, step: primary, severity: critical}", 1)
+	rule := strings.Replace(shortRule, "{after: 1s, step: primary, severity: error}", "{after: 30s, of: office, step: primary, severity: critical}", 1)
 	known := c
 	known.Calendars = calendars
 	saved := known

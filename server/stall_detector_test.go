@@ -17,13 +17,13 @@ import (
 	"deadman/server"
 )
 
-// blindRule has jobs that are due soon and depend on their stream.
+// blindRule has jobs that depend on their stream. They are due soon, and not before a node on a busy machine has stopped.
 const blindRule = `
 name: payment-unconfirmed
 entity: payment
 trigger: {event: payments.started, key: event.id}
 resolve: {event: payments.confirmed, key: event.id}
-escalate: [{after: 4s, step: primary}]
+escalate: [{after: 30s, step: primary}]
 slot: 1s
 hold: 1h
 `
