@@ -35,7 +35,7 @@ const (
 func (r Restore) FiringAlert() SystemAlert {
 	return SystemAlert{
 		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
-		Text: fmt.Sprintf("the database went back to its state of %s; that was found at %s. %s. %s",
+		Text: fmt.Sprintf("the database went back to its state of %s, detected at %s. %s. %s",
 			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), counted(r.Lost, "alert of the stream was", "alerts of the stream were")+
 				" decided after that state and not known to the database", r.Report),
 	}
@@ -48,7 +48,7 @@ func (r Restore) ResolvedAlert(adopted, closed int) SystemAlert {
 	over.Status, over.Count = Resolved, closed
 	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
 		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert was given back to its job", "open alerts were given back to their jobs"),
-		counted(closed, "was closed as no job waits for it", "were closed as no job waits for them"))
+		counted(closed, "was closed, as no job is pending for it", "were closed, as no job is pending for them"))
 	return over
 }
 
@@ -63,7 +63,7 @@ func counted(n int, one, many string) string {
 func (r Restore) SupersededAlert(next Restore) SystemAlert {
 	again := r.FiringAlert()
 	again.Status = Resolved
-	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and is reported by another alert", next.FoundAt.UTC().Format(time.RFC3339))
+	again.Text = fmt.Sprintf("the database went back again, detected at %s and reported by another alert", next.FoundAt.UTC().Format(time.RFC3339))
 	return again
 }
 
@@ -77,7 +77,7 @@ func (r Restore) Closed(a Alert, at time.Time) Alert {
 			Since: a.Since, Slot: a.Slot, CheckCount: a.CheckCount, Source: a.Source, Closes: []ID{a.ID},
 		},
 	}
-	c.Text = fmt.Sprintf("%s %s: closed, as the database was restored to its state of %s and no job waits for it any more",
+	c.Text = fmt.Sprintf("%s %s: closed, as the database was restored to its state of %s and no job is pending for it",
 		a.Entity, a.Key, r.Since.UTC().Format(time.RFC3339))
 	c.ID = Decision{
 		JobID: int64(binary.BigEndian.Uint64(a.ID[8:])), CreatedAt: TimeOf(a.ID), Status: Resolved, //nolint:gosec // the same bits

@@ -64,7 +64,7 @@ func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	since, to = since.UTC(), to.UTC()
 	return SystemAlert{
 		Topic: "stream/" + stream, Step: "lost", Status: Firing, Severity: Error, Since: since, Source: stream,
-		Text: fmt.Sprintf("stream %s %s: events that it took in after %s and until %s may be missing; "+
+		Text: fmt.Sprintf("stream %s %s: events stored after %s and until %s may be missing; "+
 			"check what happened in that time, and create, resolve or cancel jobs by hand (deadman job)",
 			stream, why, since.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)),
 		Labels: map[string]string{"stream": stream},

@@ -19,7 +19,7 @@ type Outage struct {
 	Err    error  // the cause, without secrets
 }
 
-func (o *Outage) Error() string { return fmt.Sprintf("%s can't be asked: %v", o.Source, o.Err) }
+func (o *Outage) Error() string { return fmt.Sprintf("%s is unavailable: %v", o.Source, o.Err) }
 
 // Unwrap returns the cause.
 func (o *Outage) Unwrap() error { return o.Err }

@@ -38,11 +38,11 @@ func (h *Handlers) Register(name string, handler Handler) error {
 	case handler == nil:
 		return fmt.Errorf("register handler %s: there is no handler", name)
 	case h.named[name] != nil:
-		return fmt.Errorf("register handler %s: there is one of this name already", name)
+		return fmt.Errorf("register handler %s: the name is already registered", name)
 	case h.runs:
 		return fmt.Errorf("register handler %s: a node runs with the handlers already; register it before", name)
 	case h.taken[name]:
-		return fmt.Errorf("register handler %s: a rule has looked for it already; register it before the node runs", name)
+		return fmt.Errorf("register handler %s: a rule uses the name already; register it before the node runs", name)
 	}
 	if h.named == nil {
 		h.named = make(map[string]Handler)

@@ -80,7 +80,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"", ends(""), "a name is 1 to 63"},
 		{"Mine.*", ends(""), "a name is 1 to 63"},
 		{"nothing", nil, "there is no handler"},
-		{"mine", ends(""), "one of this name already"},
+		{"mine", ends(""), "already registered"},
 		{"looked-for", ends(""), "before the node runs"},
 	} {
 		if err := handlers.Register(c.name, c.handler); err == nil || !strings.Contains(err.Error(), c.want) {

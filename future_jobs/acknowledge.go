@@ -10,7 +10,7 @@ import (
 )
 
 // ErrJobEnded means that the alert is not of a pending job, and cannot be acknowledged.
-var ErrJobEnded = errors.New("only an alert of a wait that goes on can be acknowledged")
+var ErrJobEnded = errors.New("only an alert of a pending job can be acknowledged")
 
 // Ack is an acknowledgement. The job's steps are suppressed until Until.
 type Ack struct {

@@ -28,7 +28,7 @@ func TestAnAcknowledgementBringsTheNextLookForward(t *testing.T) {
 		paused   bool
 		want     time.Time
 	}{
-		"nobody knows":         {time.Time{}, false, noon.Add(6 * time.Hour)},
+		"unacknowledged":       {time.Time{}, false, noon.Add(6 * time.Hour)},
 		"as it was":            {noon.Add(6 * time.Hour), false, noon.Add(6 * time.Hour)},
 		"never later":          {noon.Add(8 * time.Hour), false, noon.Add(6 * time.Hour)},
 		"sooner":               {noon.Add(5 * time.Hour), false, noon.Add(5 * time.Hour)},
@@ -67,12 +67,12 @@ func TestTheLastAcknowledgementCounts(t *testing.T) {
 		job.AckedUntil = until
 		net := acknowledged(rule, job, Ack{Alert: alert, By: "grace", Until: until, Note: "mine"}, now)
 		if len(net.Change) != 1 || len(net.Acks) != 1 || net.Acks[0].Ack.By != "grace" || net.Acks[0].Ack.Note != "mine" {
-			t.Errorf("until %s again, by somebody else: %+v", until, net)
+			t.Errorf("until %s again, by another user: %+v", until, net)
 		}
 	}
 	job.AckedUntil = time.Time{}
 	if net := acknowledged(rule, job, Ack{Alert: alert}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
-		t.Errorf("taken back, and nobody acknowledged it: %+v", net)
+		t.Errorf("removed without an acknowledgement: %+v", net)
 	}
 	other := alerts.Decision{JobID: job.ID + 1, At: noon}.ID()
 	if net := acknowledged(rule, job, Ack{Alert: other, Until: checks.Forever}, now); net.Missed != 1 || len(net.Change) > 0 {

@@ -72,7 +72,7 @@ func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Tim
 		a.unreadable.note(made, j.NextCheckAt, err)
 		return nil, false
 	}
-	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
+	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, receiving: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
 	if at, stream := a.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
 		a.streamBehindSince(stream, now)
 		a.wait(p, j, horizon{at: at})

@@ -25,7 +25,7 @@ type CheckStarts interface {
 }
 
 // errAlreadyStarted means that a check with side effects was started before, with an unknown result.
-var errAlreadyStarted = errors.New("the check was begun before and not decided, as when the node crashed; it has effects and is not run twice")
+var errAlreadyStarted = errors.New("the check was started before and not decided, for example because the node crashed; it has side effects and is not run again")
 
 // isAtMostOnce reports whether a check of the rule must not start twice.
 func isAtMostOnce(r *Rule) bool {

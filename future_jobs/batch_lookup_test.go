@@ -33,7 +33,7 @@ func (*source) Inline() {}
 
 func (*source) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	if !c.Asked {
-		return checks.Answer{}, errors.New("nobody was asked")
+		return checks.Answer{}, errors.New("no lookup was made")
 	}
 	if c.Found == nil {
 		return checks.Answer{Outcome: "absent"}, nil

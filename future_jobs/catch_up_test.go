@@ -85,7 +85,7 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 		{name: "still waiting", answer: checks.Answer{Next: noon.Add(2 * time.Hour), Step: 1, Alerts: []alerts.Draft{{Status: alerts.Firing}}}},
 		{name: "the last step would be taken", answer: checks.Answer{Outcome: checks.Exhausted, Step: 2}},
 		{name: "it happened", answer: checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{closing}, State: []byte(`{"found":1}`)}, ends: true},
-		{name: "nobody knows", err: errors.New("no route")},
+		{name: "the source is down", err: errors.New("no route")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			handler := &answering{answer: c.answer, err: c.err}

@@ -111,7 +111,7 @@ func (c *checker) recordStart(ctx context.Context, v *task) error {
 	ok, err := c.starts.BeginCheck(ctx, CheckStart{HeldShard: v.shard.HeldShard, JobID: v.Job.ID, Checks: v.Job.Checks})
 	switch {
 	case err != nil:
-		return fmt.Errorf("the check was not begun: %w", err)
+		return fmt.Errorf("the start of the check was not recorded: %w", err)
 	case !ok:
 		return errAlreadyStarted
 	}

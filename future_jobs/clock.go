@@ -92,7 +92,7 @@ type ClockJumpError struct {
 }
 
 func (j ClockJumpError) Error() string {
-	return fmt.Sprintf("the database's clock stepped by %s; checks go by the time that passed until the clock is back, or for %s", j.By, confirmFor)
+	return fmt.Sprintf("the database's clock stepped by %s; checks follow the elapsed time until the clock returns, or for %s", j.By, confirmFor)
 }
 
 // Run asks the database twice a second until ctx ends. A missing answer is no error: the clock runs on.

@@ -26,7 +26,7 @@ func (a *asked) Check(_ context.Context, c checks.Check) (checks.Answer, error) 
 	return checks.Answer{Outcome: checks.Exhausted}, nil
 }
 
-const callsSomebody = `
+const ticketRule = `
 name: %s
 entity: thing
 trigger: {event: %s.created, key: event.id}
@@ -37,14 +37,14 @@ slot: 1s
 
 // If jobs were left for minutes, those of critical rules are checked first, though their slot came last. Each job is
 // checked exactly once.
-func TestVirtualLoudRulesAreReadFirst(t *testing.T) {
+func TestVirtualCriticalRulesAreReadFirst(t *testing.T) {
 	const calm, loud, early = 6000, 40, 40
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{}
 		e := run(t, map[string]checks.Handler{"calm": a, "loud": a, "loud-and-early": a},
-			fmt.Sprintf(callsSomebody, "calm", "calm", "10s", "error"),
-			fmt.Sprintf(callsSomebody, "loud", "loud", "20s", "critical"),
-			fmt.Sprintf(callsSomebody, "loud-and-early", "early", "5s", "critical"))
+			fmt.Sprintf(ticketRule, "calm", "calm", "10s", "error"),
+			fmt.Sprintf(ticketRule, "loud", "loud", "20s", "critical"),
+			fmt.Sprintf(ticketRule, "loud-and-early", "early", "5s", "critical"))
 		e.happen("calm.created", keys(calm)...)
 		e.happen("loud.created", keys(loud)...)
 		e.happen("early.created", keys(early)...) // they are in the first page, too

@@ -100,7 +100,7 @@ func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 		d.byOutage(outage)
 		return
 	}
-	if !spent || before && !out && (isSpokenFor(failure) || jobAlerts{r, j}.hasUndetermined()) {
+	if !spent || before && !out && (isCoveredByOutage(failure) || jobAlerts{r, j}.hasUndetermined()) {
 		d.end(r, "", reason, slot, time.Time{}, now, nil)
 		return
 	}

@@ -21,8 +21,8 @@ func (computing) Inline() {}
 // asking is an asynchronous handler.
 var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
 
-// told returns a job with undetermined checks in a row, one of them with an alert.
-func told(at, undecided int) Job {
+// alertedJob returns a job with undetermined checks in a row, one of them with an alert.
+func alertedJob(at, undecided int) Job {
 	d := alerts.Decision{JobID: 1, CreatedAt: noon.Add(-time.Hour), Check: at, Status: alerts.Undetermined, At: noon.Add(-time.Minute)}
 	return Job{Undecided: undecided, CheckStats: CheckStats{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
@@ -75,15 +75,15 @@ func TestDecide(t *testing.T) {
 			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
-		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: told(3, 3), err: failed, next: 2 * time.Minute},
-		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: told(3, 4), err: failed, next: 3 * time.Minute},
-		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: told(3, 1000), err: failed, next: 6 * time.Minute},
+		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
+		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
+		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 6 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
 			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{
-			name: "who asks somebody is asked again soon", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1},
+			name: "a check with I/O is retried soon", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1},
 			err: failed, handler: asking, next: time.Second,
 		},
 		{
@@ -106,7 +106,7 @@ func TestDecide(t *testing.T) {
 			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, CheckStats: CheckStats{Checks: 3}},
 			err: outageError{failed}, next: 2 * time.Minute,
 		},
-		{name: "once", limits: guards.Limits{Attempts: 3}, job: told(4, 6), err: failed, next: 6 * time.Minute},
+		{name: "once", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 6), err: failed, next: 6 * time.Minute},
 		{
 			name: "an outage speaks for a job that it ends, and is no broken guard", limits: guards.Limits{Attempts: 1, End: true},
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
@@ -116,7 +116,7 @@ func TestDecide(t *testing.T) {
 			next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "and ends where nobody knows how it went", limits: guards.Limits{Attempts: 3}, err: errAlreadyStarted, handler: checks.WithAtMostOnce(asking),
+			name: "and ends if the result of the first run is unknown", limits: guards.Limits{Attempts: 3}, err: errAlreadyStarted, handler: checks.WithAtMostOnce(asking),
 			outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{

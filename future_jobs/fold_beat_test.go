@@ -88,6 +88,6 @@ func TestABeatThatCannotBePlayedIsALetter(t *testing.T) {
 	}
 	nothing := Beat{Play: func(*Job) (BeatResult, error) { return BeatResult{}, nil }}
 	if net := folded([]Effect{one(rule, nothing)}, nil, noon); net.Missed != 1 {
-		t.Errorf("a beat that nobody waits for and that begins nothing: %+v", net)
+		t.Errorf("a heartbeat without a job that begins none: %+v", net)
 	}
 }

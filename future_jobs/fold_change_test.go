@@ -388,7 +388,7 @@ func TestMembersAreBounded(t *testing.T) {
 	job := pending[ref]
 	job.Members = make(Members, MaxMembers*memberSize)
 	pending[ref] = job
-	gather := AddMember{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("nobody knows") }, End: End{Early: time.Hour}}
+	gather := AddMember{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("unknown number") }, End: End{Early: time.Hour}}
 	net := folded([]Effect{one(rule, gather).by(noon)}, pending, noon)
 	if len(net.Update) != 0 || len(net.DeadLetters) != 1 || net.DeadLetters[0].Reason != errFull.Error() {
 		t.Errorf("net %+v", net.EffectCounts)

@@ -133,7 +133,7 @@ func (h *GapDetector) poll(ctx context.Context) {
 		return
 	}
 	if err := h.record(ctx); err != nil && ctx.Err() == nil {
-		h.log.Warn("that pings were not heard cannot be written down; nobody is judged until then", "err", err)
+		h.log.Warn("recording a ping gap failed; heartbeat checks are suspended until it succeeds", "err", err)
 	}
 }
 

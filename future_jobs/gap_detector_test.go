@@ -93,7 +93,7 @@ func TestHearing(t *testing.T) {
 			l.away.Store(true)
 			time.Sleep(time.Minute)
 			if err := l.Flush(l.t.Context()); err == nil {
-				l.t.Error("a sweep goes on while nobody knows what was heard")
+				l.t.Error("a sweep continues although the gap is not recorded")
 			}
 			l.away.Store(false)
 		}, true},

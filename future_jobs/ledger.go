@@ -14,14 +14,14 @@ import (
 var ErrCursorMoved = errors.New("the stream's cursor was moved by another node")
 
 // ErrJobDue means that a job to be restarted by an effect is due and not yet checked. Nothing was written.
-var ErrJobDue = errors.New("a wait that is due has to be looked at before it begins anew")
+var ErrJobDue = errors.New("a due job has to be checked before it is restarted")
 
 // ErrRefused means that the database refuses a batch, now and later, because of a value in it. Nothing was written.
-var ErrRefused = errors.New("the database does not take it")
+var ErrRefused = errors.New("the database refuses a value")
 
 // ErrTooSlow means that the database did not write a batch within the transaction time, or did not send a page of due
 // jobs within the read time. Nothing was written or returned; half of it may succeed.
-var ErrTooSlow = errors.New("it takes longer than a transaction or a read may")
+var ErrTooSlow = errors.New("the transaction or the read takes too long")
 
 // Cursor is the position up to which a stream was applied.
 type Cursor struct {

@@ -12,13 +12,13 @@ import (
 var ErrNotFound = errors.New("not found")
 
 // ErrExists means that a job is already pending for the rule and key.
-var ErrExists = errors.New("there is a pending job for this rule and key already")
+var ErrExists = errors.New("a job of this rule and key is already pending")
 
 // ErrPaused means that a job is paused.
-var ErrPaused = errors.New("the job is paused: time stands still for it until an event lets it go on")
+var ErrPaused = errors.New("the job is paused until an event resumes it")
 
 // ErrBadCursor means that a cursor belongs to another list.
-var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out to begin at the start")
+var ErrBadCursor = errors.New("the cursor belongs to another list; leave it out to start at the beginning")
 
 // MaxLimit is the maximum number of items of a page.
 const MaxLimit = 500

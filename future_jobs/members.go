@@ -16,7 +16,7 @@ const memberSize = 8
 const MaxMembers = 10_000
 
 // errFull means that a set already has MaxMembers members.
-var errFull = fmt.Errorf("the set has %d members already, and no more are kept", MaxMembers)
+var errFull = fmt.Errorf("the set already has the maximum of %d members", MaxMembers)
 
 // full reports whether a set is full.
 func (m Members) full(set uint8) bool { return m.count(set) >= MaxMembers }

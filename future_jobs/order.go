@@ -109,7 +109,7 @@ func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, 
 		early.Changes = early.Changes.since(end.At)
 		o.early.stored[e.Ref] = &early
 	}
-	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
+	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "the end arrived before the trigger"})
 }
 
 // recallMembers adds remembered members to the job's sets, and reports whether they end the job.

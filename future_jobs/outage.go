@@ -82,16 +82,16 @@ func (o Outage) text(status alerts.Status, entity string) string {
 		source = "the stream " + stream
 	}
 	if status == alerts.Resolved && o.Jobs == 0 { // it was reopened for jobs that were reported before
-		return source + " can be asked again"
+		return source + " is available again"
 	}
 	if status == alerts.Resolved {
-		return fmt.Sprintf("%s can be asked again; %s of %s could not be looked at meanwhile", source, counted(o.Jobs, "job"), entity)
+		return fmt.Sprintf("%s is available again; %s of %s could not be checked meanwhile", source, counted(o.Jobs, "job"), entity)
 	}
 	due := counted(o.Jobs, "job")
 	if o.More {
 		due = "at least " + due
 	}
-	return fmt.Sprintf("nothing can be found out about %s: %s; %s due", entity, o.Reason, due)
+	return fmt.Sprintf("checks of %s are undetermined: %s; %s due", entity, o.Reason, due)
 }
 
 func counted(n int, noun string) string {

@@ -126,7 +126,7 @@ func (o *outageCache) attribute(r *Rule, err error) error {
 	return err
 }
 
-func (o *outageCache) isHeard(one Outage) bool {
+func (o *outageCache) hasAnswered(one Outage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.works[outageKey{one.RuleID, one.Source}]
@@ -137,7 +137,7 @@ type outageError struct{ error }
 
 func (s outageError) Unwrap() error { return s.error }
 
-func isSpokenFor(err error) bool {
+func isCoveredByOutage(err error) bool {
 	var spoken outageError
 	return errors.As(err, &spoken)
 }

@@ -62,7 +62,7 @@ func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
 func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 	for name, find := range map[string]func(string) checks.Finding{
 		"down": down,
-		"and of one key nobody could ask": func(key string) checks.Finding {
+		"and one key could not be queried": func(key string) checks.Finding {
 			if key == "7" {
 				return checks.Finding{Err: errors.New("lookup: path: a value is missing")}
 			}

@@ -24,7 +24,7 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
 		o.noteAnswer(rule, c.err, time.Time{})
 		for i, want := range []bool{c.over, false, false} {
-			if got := o.isHeard(open[i]); got != want {
+			if got := o.hasAnswered(open[i]); got != want {
 				t.Errorf("%s: outage %d is over: %t", c.name, i, got)
 			}
 		}
@@ -59,7 +59,7 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 			o.noteAnswer(rule, err, start.Add(time.Duration(i)*time.Second))
 		}
 		c.by(&o)
-		if got := o.isHeard(one); got != c.over {
+		if got := o.hasAnswered(one); got != c.over {
 			t.Errorf("%s: the outage is over: %t", name, got)
 		}
 	}

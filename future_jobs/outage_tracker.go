@@ -126,7 +126,7 @@ func (t *outageTracker) closeRecovered(ctx context.Context) error {
 }
 
 func (t *outageTracker) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]StreamProgress, tried reachProbes) bool {
-	if rule.Deleted || t.cache.isHeard(o) {
+	if rule.Deleted || t.cache.hasAnswered(o) {
 		return true
 	}
 	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {

@@ -75,7 +75,7 @@ func (o *Owner) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
-		o.log.Error("leases cannot be kept; checks stop when they run out", "err", err)
+		o.log.Error("renewing leases failed; checks stop when the leases expire", "err", err)
 	}
 	o.err = err
 }
@@ -122,7 +122,7 @@ func (o *Owner) step(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
-		o.log.Info("leases are kept again")
+		o.log.Info("leases are renewed again")
 		o.err = nil
 	}
 	return nil
@@ -174,7 +174,7 @@ func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 				return fmt.Errorf("end the lease of shard %d: %w", l.Shard, err)
 			}
 			if ok {
-				o.log.Warn("a lease of another node was ended: a clock that was ahead had given it, and the node does not renew it",
+				o.log.Warn("lease of another node ended: a clock that was ahead granted it, and the node does not renew it",
 					"shard", l.Shard, "node", l.Node, "expires_at", l.ExpiresAt)
 				table[i].Node = ""
 			}

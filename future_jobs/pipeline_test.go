@@ -84,7 +84,7 @@ func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
 		}()
 		synctest.Wait()
 		if swept != 100 {
-			t.Errorf("%d sweeps came through while nobody took what is decided, want 100", swept)
+			t.Errorf("%d sweeps completed while no decision was settled, want 100", swept)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (o *putOff) note(r *Rule, slot, now time.Time) {
 			o.all = map[VersionRef]*putOffVersion{}
 		}
 		o.all[made] = v
-		o.log.Warn("checks are put off: the rules of the tenant used up what their conditions may cost", "rule", r.Name)
+		o.log.Warn("checks are put off: the rules of the tenant used up the allowance of their conditions", "rule", r.Name)
 	}
 	if v.last = now; !v.isHeld || slot.Before(v.slot) {
 		v.slot = slot

@@ -131,7 +131,7 @@ func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effec
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
 		return Effect{}, false, err
 	}
-	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand", State: answer.State}
+	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a manual check", State: answer.State}
 	for _, draft := range answer.Alerts {
 		if draft.Status == alerts.Resolved {
 			end.Close = func(Job) alerts.Draft { return draft }
@@ -142,10 +142,10 @@ func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effec
 
 // errHasSideEffects means that a handler has side effects and must not run in a manual check: nothing would prevent a
 // second run.
-var errHasSideEffects = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
+var errHasSideEffects = errors.New("the handler has side effects (at_most_once), so a manual check does not call it; it runs at the next check")
 
 // errSourceBusy means that a source already has as many lookups as it allows.
-var errSourceBusy = errors.New("the source is busy with other looks; try again")
+var errSourceBusy = errors.New("the source is busy with other lookups; retry")
 
 // answer does the lookup of one check, if the rule needs one, and calls the handler.
 func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
@@ -204,7 +204,7 @@ func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 }
 
 // errTrialOnce means that a handler has side effects and must not run in a trial.
-var errTrialOnce = errors.New("the handler has effects (at_most_once), and a trial is not to have any; send an event to a rule that names it")
+var errTrialOnce = errors.New("the handler has side effects (at_most_once), and a trial must have none; send an event to a rule that uses it")
 
 // Patience returns how long after its slot a check may take: the rule's timeout if the check waits for a source or a
 // handler, and zero if it only computes.

@@ -63,7 +63,7 @@ func TestAVersionThatCannotBeReadStopsNoOther(t *testing.T) {
 			t.Errorf("%d jobs of the rule that can be read were decided, want 20", len(ended))
 		}
 		if e.sweeper.Err() == nil {
-			t.Error("nobody is told that a version cannot be read")
+			t.Error("an unreadable version is not reported")
 		}
 		if lag := e.sweeper.Lag(); lag < 4*time.Second {
 			t.Errorf("the sweep says that it is %s behind while jobs wait for their rule", lag)

@@ -85,7 +85,7 @@ const tickStreams = "schedule/"
 const HoldTickFor = 3 * time.Second
 
 // ErrPutOff means that ticks wait because the allowance of the rule's tenant is used up.
-var ErrPutOff = errors.New("the rules of this rule's tenant used up what their conditions may cost on this node; make them simpler")
+var ErrPutOff = errors.New("the rules of the tenant used up the allowance of their conditions on this node; make the conditions simpler")
 
 // ErrHeld means that an event of the rule may still be in transit from an earlier attempt. It is temporary.
-var ErrHeld = errors.New("an earlier event of the rule may still be on its way")
+var ErrHeld = errors.New("an earlier event of the rule may still be in transit")

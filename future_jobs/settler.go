@@ -160,7 +160,7 @@ func (s *settler) unsettle(ctx context.Context, part []*task, err error) {
 // its next decision is settled alone, so that it delays no other job. If several jobs rest and no decision is settled
 // in between, the database is at fault.
 func (s *settler) rest(v *task, err error) {
-	s.log.Error("a decision takes too long to settle, though it is alone; looking at the job again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	s.log.Error("a single decision takes too long to settle, retrying", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
 	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
 		s.failures.set("settle", err)
 	}
@@ -210,7 +210,7 @@ func (s *settler) observe(batch []*task, got Settled) {
 		}
 	}
 	for _, shard := range got.Lost {
-		s.log.Warn("outcomes are not written: the lease of the shard is over, or another node holds it", "shard", shard)
+		s.log.Warn("lease lost, decisions dropped", "shard", shard)
 	}
 }
 

@@ -102,8 +102,8 @@ func (s *Shard) fullScanAt(now time.Time) time.Time {
 	return now.Add(-place).Truncate(fullScanInterval).Add(place)
 }
 
-// passOver parks the jobs of a rule after a position.
-func (s *Shard) passOver(rule int32, from position) {
+// parkFrom parks the jobs of a rule after a position.
+func (s *Shard) parkFrom(rule int32, from position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parked.park(rule, from)

@@ -162,7 +162,7 @@ func (a Beat) play(f *fold, e Effect, s *foldedJob) {
 // being restarted silently.
 func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 	if a.ExpiredAlert != nil && !s.isNew && s.job.isDue(now) {
-		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Alert: a.ExpiredAlert}
+		return End{Outcome: checks.Expired, Reason: "it was due and unchecked when a trigger restarted it", Alert: a.ExpiredAlert}
 	}
 	return End{Outcome: checks.Restarted, Close: a.Close}
 }

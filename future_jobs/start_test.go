@@ -11,7 +11,7 @@ import (
 // A job that is due is not restarted silently: it is checked first, or raises an alert.
 func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
 	rule, pending := waiting()
-	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "nobody looked"} }
+	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "checked too late"} }
 	anew := one(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})
 	due := pending[anew.Ref].NextCheckAt
 	for _, now := range []time.Time{due.Add(-time.Second), due} {

@@ -76,8 +76,8 @@ func (p *sweepRun) cut(rest []ShardCursor) {
 	}
 }
 
-// passOver makes a query skip jobs that have to wait, and parks them.
-func (p *sweepRun) passOver(q *DueQuery) {
+// skipWaiting makes a query skip jobs that have to wait, and parks them.
+func (p *sweepRun) skipWaiting(q *DueQuery) {
 	q.Not = q.Not[:0]
 	for made, h := range p.horizons {
 		if !h.at.Before(q.Until) || len(q.Of) > 0 && !slices.Contains(q.Of, made.RuleID) {
@@ -89,7 +89,7 @@ func (p *sweepRun) passOver(q *DueQuery) {
 			if from.at.Before(h.at) {
 				from = position{h.at, math.MaxInt64}
 			}
-			p.shards[w.Shard].passOver(made.RuleID, from)
+			p.shards[w.Shard].parkFrom(made.RuleID, from)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []
 		for _, sh := range p.shards {
 			sh.dropFinished()
 		}
-		p.passOver(&q)
+		p.skipWaiting(&q)
 		q.Room = p.page
 		jobs, err := p.pages.read(ctx, &q, most)
 		if err != nil {
@@ -245,7 +245,7 @@ func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
 		if !ok {
 			p.leave(j.NextCheckAt, p.horizons[VersionRef{j.RuleID, j.Version}].isBusy)
 			p.admission.noteWaiting(j)
-			shard.passOver(j.RuleID, position{j.NextCheckAt, j.ID - 1})
+			shard.parkFrom(j.RuleID, position{j.NextCheckAt, j.ID - 1})
 			continue
 		}
 		v.shard = shard

@@ -208,7 +208,7 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 }
 
 // errStepped ends a sweep that began before a clock step: jobs moved by the step may seem to be due.
-var errStepped = errors.New("the database's clock stepped during the sweep; what is due is read again")
+var errStepped = errors.New("the database's clock stepped during the sweep; due jobs are read again")
 
 // startAnew resets the state that depends on the time from before a clock step.
 func (s *Sweeper) startAnew(steps int64) {

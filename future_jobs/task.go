@@ -10,12 +10,12 @@ import (
 // task is a job on its way through the sweep, from its read to its settlement, with the held shard and the revision
 // of the rule set that the decision is based on.
 type task struct {
-	shard   *Shard
-	rule    *Rule
-	ruleSet int64
-	slot    time.Time // the slot being checked
-	heard   time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
-	through time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
+	shard     *Shard
+	rule      *Rule
+	ruleSet   int64
+	slot      time.Time // the slot being checked
+	receiving time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
+	through   time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
 	Decision
 	unasked bool // the handler was not called
 
@@ -31,7 +31,7 @@ func (v *task) decideWithoutCheck(now time.Time) {
 // question returns the check that is passed to the handler at the time now.
 func (v *task) question(now time.Time) checks.Check {
 	c := v.rule.checkOf(&v.Job, now)
-	c.ReceivingSince, c.ReadThrough = v.heard, v.through
+	c.ReceivingSince, c.ReadThrough = v.receiving, v.through
 	return c
 }
 

@@ -64,12 +64,12 @@ func (l Limits) Spent(attempts int) bool {
 func (l Limits) Explain(b Breach, slot, next time.Time) string {
 	switch b {
 	case Past:
-		return fmt.Sprintf("the handler asked to look again at %s, which is not after the slot it looked at (%s)",
+		return fmt.Sprintf("the handler requested a check at %s, which is not after the checked slot (%s)",
 			next.Format(time.RFC3339), slot.Format(time.RFC3339))
 	case Horizon:
-		return fmt.Sprintf("the handler asked to look again in %s; guards.horizon is %s", next.Sub(slot), l.Horizon)
+		return fmt.Sprintf("the handler requested the next check after %s; guards.horizon is %s", next.Sub(slot), l.Horizon)
 	case MaxChecks:
-		return fmt.Sprintf("it was looked at %d times, which is what guards.max_checks allows", l.MaxChecks)
+		return fmt.Sprintf("it was checked %d times, the limit of guards.max_checks", l.MaxChecks)
 	case Timeout:
 		return fmt.Sprintf("the handler took longer than guards.timeout, %s, %d times in a row", l.Timeout, max(l.Attempts, 1))
 	}

@@ -21,9 +21,9 @@ func TestALookupIsCheckedWhenItIsSaved(t *testing.T) {
 		want       string // the problem, from its place on; empty: none
 	}{
 		{"right", asking(query, `state.status == "UNSHIPPED" and state.total > 3 and date(state.who) > since`), ""},
-		{"a query that is none", asking("selec status from orders", "state != nil"), `7:37: late: lookup.sql.query: the source refuses the question: SQL logic error: near "selec": syntax error`},
-		{"a table that is not there", asking("select status from order_ where id = $1", "state != nil"), "7:37: late: lookup.sql.query: the source refuses the question: SQL logic error: no such table: order_"},
-		{"too few parameters", asking("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source refuses the question"},
+		{"a query that is none", asking("selec status from orders", "state != nil"), `7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: near "selec": syntax error`},
+		{"a table that is not there", asking("select status from order_ where id = $1", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: no such table: order_"},
+		{"too few parameters", asking("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query"},
 		{"a source that is not there", strings.Replace(asking(query, "state != nil"), "source: shop", "source: shpo", 1), `7:24: late: lookup.sql.source: source "shpo" is not defined on this node; did you mean "shop"?`},
 		{"a source that is like none", strings.Replace(asking(query, "state != nil"), "source: shop", "source: warehouse", 1), `7:24: late: lookup.sql.source: source "warehouse" is not defined on this node, only catalogue, shop`},
 		{"a slip", asking(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup finds no "statsu"; did you mean "status"? (what the event carries by that name is event.statsu)`},

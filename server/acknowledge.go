@@ -62,7 +62,7 @@ func (a *acks) jobEndedError(ctx context.Context, said futurejobs.ListedAlert) e
 		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", said.ID, futurejobs.ErrJobEnded)
 	}
 	if futurejobs.IsOutage(said.Alert) {
-		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s can be asked again: %w", said.ID, said.Source, futurejobs.ErrJobEnded)
+		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s is available again: %w", said.ID, said.Source, futurejobs.ErrJobEnded)
 	}
 	f := futurejobs.Filter{Rule: said.Rule, Entity: said.Entity, Key: said.Key, After: said.DecidedAt, Limit: futurejobs.MaxLimit}
 	page, err := a.store.History(ctx, f)

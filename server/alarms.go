@@ -126,7 +126,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if s.nodes, err = a.overdue.liveNodes(ctx); err != nil {
 		return s, err
 	}
-	s.claims = unreadableOf(claimsOf(s.nodes))
+	s.claims = claimsOf(s.nodes)
 	if err := a.overdue.book.Refresh(ctx); err != nil {
 		return s, err
 	}
@@ -134,7 +134,8 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if s.refusals, err = a.store.Refusals(ctx); err != nil {
 		return s, err
 	}
-	if s.late, s.delayed, err = a.overdue.lookApart(ctx); err != nil || len(s.late.parts) == 0 {
+	overdue, err := a.overdue.lookAll(ctx)
+	if s.late, s.delayed = overdue.split(s.claims); err != nil || len(s.late.parts) == 0 {
 		return s, err
 	}
 	if s.leases, err = a.store.Leases(ctx); err != nil {

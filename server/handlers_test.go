@@ -267,7 +267,7 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 		"unwanted": {Name: "unwanted", Provider: "service", State: "new", Service: "unwanted", Rules: []string{}, Versions: []string{"1.2.3"}, Instances: 1},
 		"counting": {Name: "counting", Provider: "program", Rules: []string{"counted"}, Versions: []string{}},
 		"idle":     {Name: "idle", Provider: "program", Rules: []string{}, Versions: []string{}},
-		"shiping":  {Name: "shiping", Provider: "none", State: "failing", Error: "handler/shiping can't be asked: no service", Rules: []string{"lost"}, Versions: []string{}},
+		"shiping":  {Name: "shiping", Provider: "none", State: "failing", Error: "handler/shiping is unavailable: no service", Rules: []string{"lost"}, Versions: []string{}},
 		"plain":    {Name: "plain", Provider: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers checks but not discovery
 	}
 	if diff := cmp.Diff(want, by); diff != "" || unasked != "" {
@@ -349,7 +349,7 @@ func TestAHandlerIsTried(t *testing.T) {
 		t.Errorf("%+v", *c)
 	}
 	for name, says := range map[string]string{
-		"panics": "the handler panicked: oh", "hangs": "ignored its timeout", "acts": "has effects (at_most_once)", "careful": "has effects (at_most_once)",
+		"panics": "the handler panicked: oh", "hangs": "ignored its timeout", "acts": "has side effects (at_most_once)", "careful": "has side effects (at_most_once)",
 		"nobody": "no service answers on deadman.handlers.nobody",
 	} {
 		if got := n.tries(name, `{}`); got.Answer != nil || !strings.Contains(got.Error, says) || got.Key != "test" {

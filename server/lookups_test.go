@@ -79,7 +79,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 			Items []struct{ Status, Text string }
 		}
 		n.get("/api/v1/alerts?rule=lonely", &said)
-		return len(said.Items) == 1 && said.Items[0].Status == "undetermined" && strings.Contains(said.Items[0].Text, "bus can't be asked")
+		return len(said.Items) == 1 && said.Items[0].Status == "undetermined" && strings.Contains(said.Items[0].Text, "bus is unavailable")
 	})
 	if got := n.call(http.MethodPost, "/api/v1/rules/lint", "name: lost\n"+overNATS+"lookup: {kv: {source: bus, bucket: shop}}\n"); !strings.Contains(string(got.body), "/lookup/kv/bucket") {
 		t.Errorf("a bucket that is not there: %s", got.body)

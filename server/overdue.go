@@ -32,24 +32,16 @@ type backlog struct {
 
 // look returns the overdue jobs, without those whose checks are put off: their tenant is at fault, and no node.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
-	late, _, err := o.lookApart(ctx)
-	return late, err
-}
-
-// lookApart returns the overdue jobs, and apart from them those whose checks are put off.
-func (o *overdue) lookApart(ctx context.Context) (late, putOff backlog, err error) {
-	late, err = o.lookAll(ctx)
+	late, err := o.lookAll(ctx)
 	if err != nil || len(late.parts) == 0 {
-		return late, putOff, err
+		return late, err
 	}
 	nodes, err := o.liveNodes(ctx)
 	if err != nil {
-		return late, putOff, err
+		return late, err
 	}
-	claims := claimsOf(nodes)
-	isPutOff := func(made futurejobs.VersionRef) bool { return claims[made].PutOff }
-	putOff = late.without(func(made futurejobs.VersionRef) bool { return !isPutOff(made) })
-	return late.without(isPutOff), putOff, nil
+	late, _ = late.split(claimsOf(nodes))
+	return late, nil
 }
 
 // liveNodes returns the nodes with unexpired rows.
@@ -102,6 +94,12 @@ func (o *overdue) patience(ctx context.Context, made futurejobs.VersionRef) time
 func (b backlog) without(is func(futurejobs.VersionRef) bool) backlog {
 	b.parts = slices.DeleteFunc(slices.Clone(b.parts), func(o store.Overdue) bool { return is(o.VersionRef) })
 	return b
+}
+
+// split returns the backlog without the jobs whose checks are put off, and those jobs, by the claims of the live nodes.
+func (b backlog) split(claims map[futurejobs.VersionRef]claim) (late, putOff backlog) {
+	isPutOff := func(made futurejobs.VersionRef) bool { return claims[made].PutOff }
+	return b.without(isPutOff), b.without(func(made futurejobs.VersionRef) bool { return !isPutOff(made) })
 }
 
 // of returns the backlog of one rule version.

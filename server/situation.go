@@ -16,13 +16,13 @@ type situation struct {
 	now       time.Time
 	nodes     []futurejobs.Node // live ones
 	leases    []futurejobs.Lease
-	late      backlog // at overdueAfter
-	claims    map[futurejobs.VersionRef]claim
-	delayed   backlog                      // overdue because their checks are put off
-	explained map[int32]bool               // rules with delayed jobs that another alert explains
-	halted    []rules.Costly               // rules paused because their expressions cost too much
-	refusals  map[string][]access.LimitUse // of quotas, by prefix
-	blind     bool                         // the sweep has stalled: another alert reports all late jobs
+	late      backlog                         // at overdueAfter
+	claims    map[futurejobs.VersionRef]claim // of the live nodes: versions that are unreadable or put off
+	delayed   backlog                         // overdue because their checks are put off
+	explained map[int32]bool                  // rules with delayed jobs that another alert explains
+	halted    []rules.Costly                  // rules paused because their expressions cost too much
+	refusals  map[string][]access.LimitUse    // of quotas, by prefix
+	blind     bool                            // the sweep has stalled: another alert reports all late jobs
 }
 
 // isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
@@ -51,7 +51,7 @@ func (s situation) unfit() (all []alarm) {
 func (s situation) unreadable() (all []alarm) {
 	for made, c := range s.claims {
 		late := s.late.of(made)
-		if len(late.parts) == 0 && !s.late.more {
+		if c.PutOff || len(late.parts) == 0 && !s.late.more {
 			continue
 		}
 		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
@@ -66,10 +66,9 @@ func (s situation) unreadable() (all []alarm) {
 
 // putOff returns an alarm for each rule with overdue jobs whose checks are put off.
 func (s situation) putOff() (all []alarm) {
-	claims := claimsOf(s.nodes)
 	rules := make(map[string]bool)
 	for _, part := range s.delayed.parts {
-		c := claims[part.VersionRef]
+		c := s.claims[part.VersionRef]
 		if rules[c.Rule] {
 			continue
 		}
@@ -89,7 +88,7 @@ func (s situation) putOff() (all []alarm) {
 // early, so that brief delays raise none.
 func (s situation) overdueJobs(after time.Duration) []alarm {
 	late := s.late.without(func(e futurejobs.VersionRef) bool {
-		_, claimed := s.claims[e]
+		_, claimed := s.claims[e] // unreadable: put-off jobs are not in late
 		return claimed || s.explained[e.RuleID]
 	})
 	if len(late.parts) == 0 || s.blind {

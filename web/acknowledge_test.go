@@ -60,7 +60,7 @@ func TestAcknowledging(t *testing.T) {
 	isProblem(t, do(t, s.Server, "POST", path+"/ack", `{"til": "2d"}`), 422, web.UnknownField, "until")
 	s.end("1")
 	for _, method := range []string{"POST", "DELETE"} {
-		isProblem(t, do(t, s.Server, method, path+"/ack", ""), 409, web.Conflict, "a wait that goes on")
+		isProblem(t, do(t, s.Server, method, path+"/ack", ""), 409, web.Conflict, "a pending job")
 		isProblem(t, do(t, s.Server, method, "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", ""), 404, web.NotFound, "019c0f5a")
 	}
 }

@@ -88,7 +88,7 @@ func TestSources(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if a := do(t, s.Server, "POST", "/api/v1/sources/shop/test", ""); a.StatusCode != 200 ||
-		!strings.Contains(a.body, `"reachable":false`) || !strings.Contains(a.body, "shop can't be asked") {
+		!strings.Contains(a.body, `"reachable":false`) || !strings.Contains(a.body, "shop is unavailable") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	if a := do(t, s.Server, "GET", "/health", ""); !strings.Contains(a.body, ">down</span>") || !strings.Contains(a.body, ">connection &lt;refused&gt;<") ||

@@ -41,7 +41,7 @@ func breakerResult[T any](ctx context.Context, s *Source, at *semaphore, timeout
 		return value, s.outage(s.backingOff())
 	}
 	value, err = call(ctx, s, at, timeout, do)
-	s.tally.heard(err, s.Now())
+	s.stats.record(err, s.Now())
 	done(err)
 	return value, err
 }
@@ -52,8 +52,8 @@ type trialKey struct{}
 // cut off the source for the rules that use it.
 func Trial(ctx context.Context) context.Context { return context.WithValue(ctx, trialKey{}, true) }
 
-// way returns the function that runs a call: call on trial, otherwise breakerResult.
-func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, time.Duration, func(context.Context) (T, error)) (T, error) {
+// runner returns the function that runs a call: call on trial, otherwise breakerResult.
+func runner[T any](ctx context.Context) func(context.Context, *Source, *semaphore, time.Duration, func(context.Context) (T, error)) (T, error) {
 	if trial, _ := ctx.Value(trialKey{}).(bool); trial {
 		return call[T]
 	}
@@ -62,7 +62,7 @@ func way[T any](ctx context.Context) func(context.Context, *Source, *semaphore, 
 
 // backingOff returns the error of a source while its circuit is not closed.
 func (s *Source) backingOff() error {
-	if last := s.tally.lastError(); last != nil {
+	if last := s.stats.lastError(); last != nil {
 		return fmt.Errorf("%w (it is not queried for %s at a time)", last, s.Limits.OpenFor)
 	}
 	return fmt.Errorf("it is not queried for %s at a time", s.Limits.OpenFor)

@@ -59,7 +59,7 @@ const (
 )
 
 // ErrQuestion means that a source permanently rejects a question. The wrapping error describes the problem.
-var ErrQuestion = errors.New("the source refuses the question")
+var ErrQuestion = errors.New("the source rejects the query")
 
 // ErrUndefined means that a source is not defined on this node.
 var ErrUndefined = errors.New("the source is not defined")

@@ -18,7 +18,7 @@ type semaphore struct {
 	stuck     chan struct{} // closed while all places are held by abandoned calls
 }
 
-func newPlaces(most int) *semaphore {
+func newSemaphore(most int) *semaphore {
 	return &semaphore{held: make(chan struct{}, most), stuck: make(chan struct{})}
 }
 

@@ -63,7 +63,7 @@ type Source struct {
 	looking *semaphore // of Verify and Reach, so that they do not queue behind batches
 	rate    *rate.Limiter
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
-	tally   stats
+	stats   stats
 }
 
 // NewSource returns a source. It does not connect yet.
@@ -75,8 +75,8 @@ func NewSource(o Options) *Source {
 	s := &Source{
 		Options: o,
 		line:    make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
-		asking:  newPlaces(o.Limits.Concurrency),
-		looking: newPlaces(verifyConcurrency),
+		asking:  newSemaphore(o.Limits.Concurrency),
+		looking: newSemaphore(verifyConcurrency),
 		rate:    rate.NewLimiter(rate.Inf, 0),
 		circuit: newCircuit(o.Limits),
 	}
@@ -133,17 +133,17 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		return nil, s.outage(s.backingOff())
 	}
 	if err := s.asking.acquire(ctx); err != nil {
-		return nil, s.notAsked(err)
+		return nil, s.notQueried(err)
 	}
 	if err := s.rate.WaitN(ctx, len(asks)); err != nil {
 		s.asking.release()
 		return nil, fmt.Errorf("source %s is limited to %g keys per second, and the wait exceeds the timeout: %w", s.Name, s.Limits.Rate, err)
 	}
-	found, err := way[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
+	found, err := runner[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
 		found, err := s.Client.Ask(ctx, q, asks)
 		took := s.Now().Sub(began)
-		s.tally.took(took)
+		s.stats.took(took)
 		s.Observer.RoundTrip(s.Name, took)
 		if err == nil && len(found) != len(asks) {
 			err = fmt.Errorf("%w: it returned %d answers to %d queries", errClient, len(found), len(asks))
@@ -171,7 +171,7 @@ func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, 
 		return nil, s.outage(s.backingOff())
 	}
 	if err := s.looking.acquire(ctx); err != nil {
-		return nil, s.notAsked(err)
+		return nil, s.notQueried(err)
 	}
 	columns, err := call(ctx, s, s.looking, verifyTimeout, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
 	return columns, s.named(err)
@@ -183,7 +183,7 @@ func (s *Source) Reach(ctx context.Context) error {
 		return s.outage(errAllStuck)
 	}
 	if err := s.looking.acquire(ctx); err != nil {
-		return s.notAsked(err)
+		return s.notQueried(err)
 	}
 	_, err := breakerResult(ctx, s, s.looking, verifyTimeout, s.reach)
 	return s.named(err)
@@ -192,7 +192,7 @@ func (s *Source) Reach(ctx context.Context) error {
 // Try returns an error if the source can't be reached now. It calls the client even while the circuit is open.
 func (s *Source) Try(ctx context.Context) error {
 	if err := s.looking.acquire(ctx); err != nil {
-		return s.notAsked(err)
+		return s.notQueried(err)
 	}
 	_, err := call(ctx, s, s.looking, verifyTimeout, s.reach)
 	return err
@@ -210,8 +210,8 @@ func (s *Source) named(err error) error {
 	return err
 }
 
-// notAsked wraps the error of a failed acquire.
-func (s *Source) notAsked(err error) error {
+// notQueried wraps the error of a failed acquire.
+func (s *Source) notQueried(err error) error {
 	if errors.Is(err, errAllStuck) {
 		return s.outage(err)
 	}
@@ -225,7 +225,7 @@ func (s *Source) count(found []checks.Finding) {
 	for _, f := range found {
 		counts[outcomeOf(f)]++
 	}
-	s.tally.asked(len(found))
+	s.stats.asked(len(found))
 	for outcome, n := range counts {
 		s.Observer.Asked(s.Name, outcome, n)
 	}

@@ -47,7 +47,7 @@ func (h Health) Works() bool { return h == New || h == Up }
 func (s *Source) State() State {
 	asking, askingLeft := s.asking.count()
 	looking, lookingLeft := s.looking.count()
-	state := s.tally.state()
+	state := s.stats.state()
 	state.Name, state.Kind = s.Name, s.Kind
 	if c, ok := s.Client.(Cautious); ok {
 		state.Caution = c.Caution()
@@ -70,13 +70,13 @@ const latencies = 512
 type stats struct {
 	mu      sync.Mutex
 	seen    State
-	heardOf bool
+	isKnown bool
 	last    error
 	times   []time.Duration // the last ones, as a ring
 }
 
-// heard records the result of a call. A caller that went away does not affect the source's health.
-func (t *stats) heard(err error, now time.Time) {
+// record records the result of a call. A caller that went away does not affect the source's health.
+func (t *stats) record(err error, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var outage *checks.Outage
@@ -96,7 +96,7 @@ func (t *stats) heard(err error, now time.Time) {
 	default:
 		return
 	}
-	t.heardOf = true
+	t.isKnown = true
 }
 
 // took records the duration of a round trip.
@@ -133,7 +133,7 @@ func (t *stats) state() State {
 	switch {
 	case !state.FailingSince.IsZero():
 		state.Health = Failing
-	case t.heardOf:
+	case t.isKnown:
 		state.Health = Up
 	default:
 		state.Health = New

@@ -55,7 +55,7 @@ func TestHandlerVerbs(t *testing.T) {
 	if strings.Contains(got.out, "\x1b") {
 		t.Errorf("what a handler says reaches the terminal: %q", got.out)
 	}
-	n.says(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler asked to look again at", "which is not after the slot")
+	n.says(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler requested a check at", "which is not after the checked slot")
 	n.says(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")
 	n.says(3, []string{"handler", "test", "carrier"}, "no service answers on deadman.handlers.carrier")
 	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is not valid JSON")

@@ -22,7 +22,7 @@ func TestSourceVerbs(t *testing.T) {
 	n := serveHere(t, func(c *server.Config) { c.Sources = file })
 	n.says(0, []string{"source", "list"}, "shop", "gone", "sqlite", "new")
 	n.says(0, []string{"source", "test", "shop"}, "connected: source shop")
-	n.says(3, []string{"source", "test", "gone"}, "connecting to source gone failed: gone can't be asked")
+	n.says(3, []string{"source", "test", "gone"}, "connecting to source gone failed: gone is unavailable")
 	n.says(1, []string{"source", "test", "shops"}, "not found", "source list")
 	if got := read[web.SourceTestResult](n, "source", "test", "shop"); !got.Reachable || got.Source != "shop" {
 		t.Errorf("%+v", got)

@@ -42,9 +42,10 @@ var (
 // retired has words that named things here and that no reader outside knew. No file, type, function or method is called
 // by one of them.
 var retired = strings.Fields(`
-	ailment amnesty arena beating belt bomb breath brook clerk deaf deafness deed desk door ears farthest fate foresight foretold
-	grave haul hearing herdsman ladder lapse legible letterbook lookout loudness mercy mourn overlooked papers parcel plight
-	prover roll rooms sayings shipment sight sow twin unlooked wander wires witness
+	ailment amnesty arena beating belt bomb breath brook captured clerk deaf deafness deed desk door ears farthest fate
+	foresight foretold grave haul hearing herdsman ladder lapse legible letterbook lookapart lookout loudness loudof
+	mercy mourn newtaker overlooked papers parcel passover plight prover roll rooms sayings shipment sight sow spokenfor
+	stretches twin unlooked wallat wander wires witness
 `)
 
 // sourceTree is the project, parsed.

@@ -170,7 +170,7 @@ escalate: [{after: 1h, step: primary}]
 	}
 	for _, l := range letters {
 		both := strings.Contains(string(l.Event.Data), "poison too")
-		if !strings.Contains(string(l.Event.Data), "poison") || (l.Rule == "by-id") == both || (l.Rule == "") != both || !strings.Contains(l.Reason, "the database does not take it") {
+		if !strings.Contains(string(l.Event.Data), "poison") || (l.Rule == "by-id") == both || (l.Rule == "") != both || !strings.Contains(l.Reason, "the database refuses a value") {
 			t.Errorf("letter of rule %q for %s: %s", l.Rule, l.Event.Data, l.Reason)
 		}
 	}

@@ -10,28 +10,28 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// apply applies the ticks of a rule that are due by now, the last of them for all.
+// apply applies the ticks of a rule that are due by now; the last of them stands for all.
 //
-//  0. An event that a quota has no room for waits. Of the ticks that come due meanwhile the last counts.
-//  1. What people have to know is said: said again it is no news.
-//  2. An event is published, unless the rule changed, and the stream has it: published again it is there
-//     already. No change of the rule is committed while the event is on its way.
-//  3. A wait that is due is looked at before its tick begins it anew: after an outage nobody would
-//     hear of it. After a while it ends without, and that is said.
-//  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
-//     done again, and nothing after it.
+//  1. An event beyond a quota waits. Of the ticks that come due meanwhile the last counts.
+//  2. The alerts of the ticks are raised; a repetition changes nothing.
+//  3. The event is published, unless the rule changed. The stream stores it once. No change of the rule is
+//     committed while the event is in transit.
+//  4. A due job is checked before its tick restarts it: otherwise a failure before an outage would stay
+//     unnoticed. After dueTimeout the job ends unchecked, with an alert.
+//  5. The jobs start and the cursor moves in one transaction. A failure before it repeats all steps, and
+//     none after it does.
 func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {
 		return err
 	}
-	if !ok { // the next tick is of a time that is not there yet
-		w.lines.put(l, now.Add(reloadInterval))
+	if !ok { // the next tick is in the future
+		w.queue.put(l, now.Add(reloadInterval))
 		return nil
 	}
 	if due.Emit != nil && w.Allow != nil {
 		if wait := w.Allow(l.Name(), due.Emit.Size(), now); wait > 0 {
-			w.lines.put(l, now.Add(wait))
+			w.queue.put(l, now.Add(wait))
 			return nil
 		}
 	}
@@ -54,16 +54,16 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 		return err
 	}
 	w.observe(l, due, applied, now)
-	w.lines.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
+	w.queue.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
 	return nil
 }
 
-// publishTimeout bounds the publication of an event, which has to be over before changes of the rule go on.
+// publishTimeout bounds the publication of an event. It ends before changes of the rule continue.
 const publishTimeout = futurejobs.HoldTickFor * 4 / 5
 
-// held keeps a rule as it was when its ticks were read while an event is published: what is published cannot be taken
-// back. A hold that no answer ended stays until its end, as the event may be on its way; else the next one is ended by
-// the transaction that applies the tick.
+// held returns a function that keeps a rule unchanged while an event is published: a published event cannot be recalled.
+// After an unanswered publication the hold stays until it expires, because the event may be in transit. Otherwise the
+// transaction that applies the tick ends it.
 func (w *worker) held(l *ruleTicks) Held {
 	return func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		sending, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -79,7 +79,7 @@ func (w *worker) held(l *ruleTicks) Held {
 	}
 }
 
-// observe counts what became of ticks, and says of which nothing did.
+// observe counts ticks by outcome, and logs them.
 func (w *worker) observe(l *ruleTicks, due futurejobs.DueTicks, applied futurejobs.ApplyResult, now time.Time) {
 	w.Observer.Ticked(l.Name(), due.Outcome, 1)
 	if due.Missed > 0 {
@@ -91,10 +91,10 @@ func (w *worker) observe(l *ruleTicks, due futurejobs.DueTicks, applied futurejo
 	about := []any{"rule", l.Name(), "tick", due.At, "outcome", due.Outcome, "late", now.Sub(due.At).Truncate(time.Millisecond)}
 	switch {
 	case due.Missed > 0:
-		w.Log.Warn("ticks were missed; the last of them counts for all", append(about, "missed", due.Missed)...)
+		w.Log.Warn("ticks missed; the last one stands for all", append(about, "missed", due.Missed)...)
 	case due.Outcome == futurejobs.TickSkipped, due.Outcome == futurejobs.TickExpired:
-		w.Log.Warn("a tick was found late", about...)
+		w.Log.Warn("tick found late", about...)
 	default:
-		w.Log.Debug("a tick was applied", about...)
+		w.Log.Debug("tick applied", about...)
 	}
 }

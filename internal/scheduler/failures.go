@@ -13,23 +13,23 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// failingAfter is how long ticks of a rule can be behind before that is said.
+// failingAfter is how long ticks of a rule may be behind before an alert is raised.
 const failingAfter = time.Minute
 
-// failures are the rules of which ticks cannot be applied at the moment.
+// failures holds the rules with ticks that cannot be applied at the moment.
 type failures struct {
 	mu    sync.Mutex
 	rules map[string]bool
 }
 
-// Failing are the rules of which ticks cannot be applied at the moment, by name.
+// Failing returns the names of the rules with ticks that cannot be applied at the moment, sorted.
 func (t *Scheduler) Failing() []string {
-	names := slices.Concat(t.waits.failing(), t.emits.failing())
+	names := slices.Concat(t.starts.failing(), t.emits.failing())
 	slices.Sort(names)
 	return names
 }
 
-// failing are those of the worker's rules that are still there.
+// failing returns the failing rules of the worker that still exist.
 func (w *worker) failing() (names []string) {
 	if !w.Shards.Holds(shard) {
 		return nil
@@ -48,7 +48,7 @@ func (w *worker) failing() (names []string) {
 	return names
 }
 
-// note takes in whether the ticks of a rule can be applied, and returns whether they could before.
+// note records whether the ticks of a rule fail, and returns whether they failed before.
 func (f *failures) note(rule string, fails bool) (failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,19 +64,18 @@ func (f *failures) note(rule string, fails bool) (failed bool) {
 	return failed
 }
 
-// step applies the ticks of a rule that are due by now. That they can't be is said, once however many
-// nodes, tries and restarts there are, since it is said of the first of them; and so is that they
-// can be again.
+// step applies the ticks of a rule that are due by now. If they cannot be applied it raises an alert, and closes it when
+// they can. The alert refers to the first of these ticks, so it is raised once for all nodes, attempts and restarts.
 func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 	first, _ := l.Next(l.after())
 	behind := !first.IsZero() && now.Sub(first) > failingAfter
 	err := w.apply(ctx, l, now)
 	switch {
 	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), ctx.Err() != nil:
-		return err // that is not the rule's
+		return err // not caused by the rule
 	case errors.Is(err, futurejobs.ErrPutOff) && !behind:
 		return err
-	case errors.Is(err, futurejobs.ErrPutOff): // people learn of it by the alert; the node itself is fine
+	case errors.Is(err, futurejobs.ErrPutOff): // reported by the alert; the node itself is healthy
 		return errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 	case err != nil:
 		w.failures.note(l.Name(), true)
@@ -91,29 +90,29 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 	return nil
 }
 
-// reportRecovered says that the ticks of a rule are applied, if it was said that they can't be. The ticks are
-// applied whether or not that can be said.
+// reportRecovered closes the alert about the ticks of a rule, if it was raised. The ticks are applied even if that
+// fails.
 func (w *worker) reportRecovered(ctx context.Context, rule string, first time.Time) {
 	a, said, err := w.Cursors.ResolveSystemAlert(ctx, alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: first,
-		Text:   fmt.Sprintf("rule %s: its ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
+		Text:   fmt.Sprintf("rule %s: schedule ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
 		Labels: map[string]string{"rule": rule},
 	})
 	if err != nil {
-		w.Log.Warn("it cannot be said that ticks are applied again", "rule", rule, "err", err)
+		w.Log.Warn("closing the alert about schedule ticks failed", "rule", rule, "err", err)
 	} else if said {
 		w.Observer.Alerted(a)
 	}
 }
 
-// failingStep is the step of the alerts about ticks that cannot be applied.
+// failingStep is the step of alerts about ticks that cannot be applied.
 const failingStep = "ticks"
 
-// failingAlert says that the ticks of a rule can't be applied, from the first of them on.
+// failingAlert returns the alert that the ticks of a rule cannot be applied, from the first of them on.
 func failingAlert(rule string, first time.Time, why error) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Firing, Severity: alerts.Error, Since: first,
-		Text: fmt.Sprintf("rule %s: its ticks cannot be applied, from %s on; they are made up for once they can: %.500s",
+		Text: fmt.Sprintf("rule %s: schedule ticks cannot be applied from %s on; the last of them is applied afterwards: %.500s",
 			rule, first.UTC().Format(time.RFC3339), strings.ToValidUTF8(why.Error(), "")),
 		Labels: map[string]string{"rule": rule},
 	}

@@ -12,9 +12,8 @@ import (
 	"deadman/rules"
 )
 
-// Ticks of a rule that can't be run are said once, whoever fails at them, and when they are applied
-// again.
-func TestTicksThatCannotBeAppliedAreSaid(t *testing.T) {
+// Ticks of a rule that cannot be applied are alerted once, by several nodes, and again when they are applied.
+func TestTicksThatCannotBeAppliedAreAlerted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
 	w.rule = w.save(`
@@ -36,7 +35,7 @@ again: keep
 		}
 		return w.lateTicker(book)
 	}
-	said := func() (all []alerts.Alert) {
+	raised := func() (all []alerts.Alert) {
 		t.Helper()
 		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
 		if err != nil {
@@ -46,16 +45,16 @@ again: keep
 	}
 	for range 2 {
 		ticker, stop := run(calendars.Set{})
-		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(said()) > 0 })
+		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(raised()) > 0 })
 		stop()
 	}
-	if all := said(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `there is no calendar "office"`) {
-		t.Errorf("said: %+v", all)
+	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `there is no calendar "office"`) {
+		t.Errorf("raised: %+v", all)
 	}
 	ticker, _ := run(known)
-	w.eventually("it is said that they are applied again", func() bool { return len(said()) == 2 })
-	all := said()
+	w.eventually("the alert is closed", func() bool { return len(raised()) == 2 })
+	all := raised()
 	if again := all[1]; again.Status != alerts.Resolved || !slices.Equal(again.Closes, []alerts.ID{all[0].ID}) || len(ticker.Failing()) > 0 || len(w.jobs()) != 1 {
-		t.Errorf("said: %+v; failing %v; %d jobs", again, ticker.Failing(), len(w.jobs()))
+		t.Errorf("raised: %+v; failing %v; %d jobs", again, ticker.Failing(), len(w.jobs()))
 	}
 }

@@ -38,8 +38,8 @@ func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 	return r.TickingRule.Due(after, now)
 }
 
-// Ticks that are put off because the allowance of a tenant is used up are alerted after a minute and made up for later.
-// The node itself is fine meanwhile.
+// Ticks that are put off because the allowance of a tenant is used up are alerted after a minute and applied later. The
+// node itself is healthy meanwhile.
 func TestTicksThatArePutOffAreAlerted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
@@ -56,7 +56,7 @@ again: keep
 		t.Fatal(err)
 	}
 	ticker, _ := w.lateTicker(book)
-	said := func() []alerts.Alert {
+	raised := func() []alerts.Alert {
 		t.Helper()
 		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
 		if err != nil {
@@ -64,16 +64,16 @@ again: keep
 		}
 		return all
 	}
-	w.eventually("it is said that the ticks are put off", func() bool { return len(said()) == 1 })
-	if all := said(); all[0].Key != "rule/import" || !strings.Contains(all[0].Text, futurejobs.ErrPutOff.Error()) {
-		t.Errorf("said: %+v", all)
+	w.eventually("the alert is raised", func() bool { return len(raised()) == 1 })
+	if all := raised(); all[0].Key != "rule/import" || !strings.Contains(all[0].Text, futurejobs.ErrPutOff.Error()) {
+		t.Errorf("raised: %+v", all)
 	}
 	if failing := ticker.Failing(); len(failing) > 0 || ticker.Err() != nil || len(w.jobs()) != 0 {
 		t.Errorf("failing %v, %v; %d jobs", failing, ticker.Err(), len(w.jobs()))
 	}
 	book.isShort.Store(false)
-	w.eventually("they are made up for", func() bool { return len(w.jobs()) == 1 && len(said()) == 2 })
-	if all := said(); all[1].Status != alerts.Resolved {
-		t.Errorf("said: %+v", all[1])
+	w.eventually("the last tick is applied", func() bool { return len(w.jobs()) == 1 && len(raised()) == 2 })
+	if all := raised(); all[1].Status != alerts.Resolved {
+		t.Errorf("raised: %+v", all[1])
 	}
 }

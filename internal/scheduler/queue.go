@@ -7,26 +7,26 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ruleTicks is the ticks of one rule, and how far they were applied.
+// ruleTicks holds the ticks of one rule, and how far they were applied.
 type ruleTicks struct {
 	futurejobs.TickingRule
-	cursor uint64    // the second of the last tick that was applied, as it is stored
-	past   uint64    // the same, but now where that is of the future
-	at     time.Time // when to look at it: its next tick, or another try
-	place  int       // in the heap
-	held   time.Time // since when its tick waits for a look at what is due; zero: it does not
+	cursor uint64    // the Unix second of the last applied tick, as stored
+	past   uint64    // the same, but now if that is in the future
+	at     time.Time // its next tick, or the next attempt
+	place  int       // index in the heap
+	held   time.Time // since when its tick waits for the check of a due job; zero: it does not
 }
 
-// after is the instant that the next tick comes after.
+// after returns the time after which the next tick is due.
 func (l *ruleTicks) after() time.Time { return time.Unix(int64(l.past), 0).UTC() } //nolint:gosec // a second since 1970
 
-// tickQueue are those of all rules that have a tick to come, the first of them first.
+// tickQueue orders the rules with a next tick by its time.
 type tickQueue struct{ heap []*ruleTicks }
 
-// first is the line to look at first, of some.
+// first returns the rule with the earliest time. The queue must not be empty.
 func (ls *tickQueue) first() *ruleTicks { return ls.heap[0] }
 
-// add takes in a line whose rule has a tick to come.
+// add adds a rule, if it has a next tick.
 func (ls *tickQueue) add(l *ruleTicks) {
 	if next, ok := l.Next(l.after()); ok {
 		l.at = next
@@ -34,13 +34,13 @@ func (ls *tickQueue) add(l *ruleTicks) {
 	}
 }
 
-// put has a line looked at later.
+// put delays a rule until the given time.
 func (ls *tickQueue) put(l *ruleTicks, at time.Time) {
 	l.at = at
 	heap.Fix(ls, l.place)
 }
 
-// moved goes on to the next tick of a line that was applied up to a cursor.
+// moved continues with the next tick of a rule with ticks applied up to a cursor.
 func (ls *tickQueue) moved(l *ruleTicks, cursor uint64) {
 	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
 	if next, ok := l.Next(l.after()); ok {
@@ -50,8 +50,10 @@ func (ls *tickQueue) moved(l *ruleTicks, cursor uint64) {
 	}
 }
 
-// Len implements heap.Interface, and so do the following.
-func (ls *tickQueue) Len() int           { return len(ls.heap) }
+// Len implements heap.Interface.
+func (ls *tickQueue) Len() int { return len(ls.heap) }
+
+// Less implements heap.Interface.
 func (ls *tickQueue) Less(i, j int) bool { return ls.heap[i].at.Before(ls.heap[j].at) }
 
 // Swap implements heap.Interface.

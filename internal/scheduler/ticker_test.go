@@ -35,7 +35,7 @@ escalate: [{after: 1h, step: primary}]
 slot: 1m
 `
 
-// world is a database, a broker, and a rule that ticks, once it is saved.
+// world is a database, a broker, and a rule with a schedule, once it is saved.
 type world struct {
 	*testing.T
 	store *store.Store
@@ -91,7 +91,7 @@ func (w *world) saved(ctx context.Context, rule string) (rules.RuleVersion, erro
 	return w.store.Save(ctx, rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 }
 
-// holding holds all shards, as a node does that slept through the end of its leases, too.
+// holding holds all shards, like a node that was suspended past the end of its leases.
 type holding struct{}
 
 func (holding) Holds(int16) bool { return true }
@@ -110,7 +110,7 @@ func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 
 func (*count) Alerted(alerts.Alert) {}
 
-// book is that of a node.
+// book returns the catalog of a node.
 func (w *world) book() *rules.Catalog {
 	w.Helper()
 	book := rules.NewCatalog(w.store, w.store.Shards())
@@ -120,13 +120,13 @@ func (w *world) book() *rules.Catalog {
 	return book
 }
 
-// node runs a ticker with a book of its own until the test ends, or stop.
+// node runs a scheduler with its own catalog until stop or the end of the test.
 func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 	w.Helper()
 	return w.ticker(scheduler.Options{Book: w.book(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: c})
 }
 
-// ticker runs a ticker of some parts until the test ends, or stop.
+// ticker runs a scheduler of some parts until stop or the end of the test.
 func (w *world) ticker(o scheduler.Options) (stop func()) {
 	w.Helper()
 	o.Now = time.Now
@@ -175,7 +175,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// jobs are the pending jobs of the rule.
+// jobs returns the pending jobs of the rule.
 func (w *world) jobs() []futurejobs.Job {
 	w.Helper()
 	jobs, err := w.store.JobsOf(w.Context(), w.rule.RuleID, futurejobs.Ref{}, 1000)
@@ -185,7 +185,7 @@ func (w *world) jobs() []futurejobs.Job {
 	return jobs
 }
 
-// cursor is where the ticks of the rule stand.
+// cursor returns the cursor of the rule's ticks.
 func (w *world) cursor() futurejobs.Cursor {
 	w.Helper()
 	c, ok, err := w.store.Cursor(w.Context(), futurejobs.TickStream(w.rule.RuleID))
@@ -198,8 +198,7 @@ func (w *world) cursor() futurejobs.Cursor {
 	return c
 }
 
-// Two nodes that both take themselves for the one that applies ticks apply each once, and so does
-// one that goes on where another was stopped.
+// Two nodes that both hold the shard apply each tick once, and so does a node that continues after another stopped.
 func TestATickIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4})
@@ -231,7 +230,7 @@ func TestATickIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// failingAlert is a database that is lost once, in the moment before a tick is committed.
+// failingAlert is a database that fails once, just before a tick is committed.
 type failingAlert struct {
 	*store.Store
 	failed atomic.Bool
@@ -246,8 +245,8 @@ func (f *failingAlert) Apply(ctx context.Context, b futurejobs.EffectBatch) (fut
 	return f.Store.Apply(ctx, b)
 }
 
-// An event that was published by a node that came no further is not published again by the next
-// one, after whatever time.
+// An event that was published by a node that stopped before the commit is not published again by the next node, after
+// any time.
 func TestATickIsEmittedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
@@ -290,7 +289,7 @@ trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 	}
 }
 
-// mute is a broker that answers nothing, as one whose stream has no leader.
+// mute is a broker that does not answer, like one with a stream without a leader.
 type mute struct{ asked atomic.Bool }
 
 func (m *mute) PublishTick(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
@@ -299,8 +298,8 @@ func (m *mute) PublishTick(ctx context.Context, _ futurejobs.Emission, _ schedul
 	return ctx.Err()
 }
 
-// What ticks begin does not wait for a broker that does not answer.
-func TestAMuteBrokerHoldsUpNoWaits(t *testing.T) {
+// Ticks that start jobs do not wait for a broker that does not answer.
+func TestAnUnresponsiveBrokerDelaysNoJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
 	w.rule = w.save(eachSecond)
@@ -316,11 +315,11 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 	stood := w.cursor().LastSeq
 	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
 	if n := c.emitted.Load(); n != 0 {
-		t.Errorf("%d events were emitted by nobody", n)
+		t.Errorf("%d events were emitted without a broker", n)
 	}
 }
 
-// listed counts how often all the rules that tick are listed.
+// listed counts how often the rules with schedules are listed.
 type listed struct {
 	*rules.Catalog
 	times atomic.Int64
@@ -331,7 +330,7 @@ func (l *listed) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	return l.Catalog.Scheduled()
 }
 
-// The rules are listed when they changed, and not for each tick.
+// The rules are listed after a change, and not for each tick.
 func TestRulesAreListedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})

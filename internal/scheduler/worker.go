@@ -12,19 +12,19 @@ import (
 	"deadman/internal/periodic"
 )
 
-// shard is the shard whose holder applies ticks. Were two nodes to do so for a moment, the
-// cursors let only one of them apply a tick.
+// shard is the shard that a node must hold to apply ticks. If two nodes do so for a moment, the cursors allow only one of
+// them to apply a tick.
 const shard = 0
 
 const (
-	reloadInterval   = 5 * time.Second // it is looked up whether the shard is held, and whether the time was set
+	reloadInterval   = 5 * time.Second // maximum time until the shard and the clock are checked again
 	retryAfter       = 2 * time.Second
-	dueRetryInterval = 250 * time.Millisecond // whether what is due was looked at
-	dueTimeout       = time.Hour              // that a tick waits for that
-	reloads          = 5                      // in a row, because of others
+	dueRetryInterval = 250 * time.Millisecond // until it is checked again whether the due job was decided
+	dueTimeout       = time.Hour              // how long a tick waits for that
+	reloads          = 5                      // in a row, because another node was faster or the rules changed
 )
 
-// worker applies the ticks of the rules that emit, or of those that do not, one rule after the other.
+// worker applies the ticks of the rules that emit events, or of the others, one rule after the other.
 type worker struct {
 	Options
 	emits bool
@@ -32,9 +32,9 @@ type worker struct {
 
 	status *periodic.Status
 
-	lines    *tickQueue // nil: where they stand is to be read
-	revision int64      // of the rules that the lines are of
-	looked   time.Time
+	queue    *tickQueue // nil: to be loaded
+	revision int64      // of the rules in queue
+	ranAt    time.Time  // the last round
 
 	failures failures
 }
@@ -47,7 +47,8 @@ func newWorker(o Options, emits bool) *worker {
 	return &worker{Options: o, emits: emits, wake: make(chan struct{}, 1), status: periodic.NewStatus(o.Log, slog.LevelWarn, name)}
 }
 
-func (w *worker) wakeUp() {
+// signal starts a round.
+func (w *worker) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -76,47 +77,47 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// wait is how long to wait for the next round.
+// wait returns the pause until the next round.
 func (w *worker) wait(err error) time.Duration {
-	if err != nil && w.lines == nil {
+	if err != nil && w.queue == nil {
 		return retryAfter
 	}
 	now := w.Now()
-	if w.lines == nil || now.IsZero() || w.lines.Len() == 0 {
+	if w.queue == nil || now.IsZero() || w.queue.Len() == 0 {
 		return reloadInterval
 	}
-	return min(reloadInterval, max(w.lines.first().at.Sub(now), 0))
+	return min(reloadInterval, max(w.queue.first().at.Sub(now), 0))
 }
 
-// round applies what is due, rule by rule in the order of time. What fails for one is returned
-// after the others are done; it is tried again a little later.
+// round applies the due ticks, rule by rule in the order of time. Errors of a rule are returned after the other rules are
+// done; the rule is retried later.
 //
-//  1. Where the ticks stand is read, once, and again when the rules changed.
-//  2. The ticks of a rule that are due are applied as one.
-//  3. Where another node was faster, or the rules changed meanwhile, all of that begins again.
+//  1. The cursors are loaded once, and again after a change of the rules.
+//  2. The due ticks of a rule are applied together.
+//  3. If another node was faster or the rules changed meanwhile, the round starts again.
 func (w *worker) round(ctx context.Context) error {
 	if !w.Shards.Holds(shard) {
-		w.lines = nil
+		w.queue = nil
 		return nil
 	}
 	now := w.Now()
 	if now.IsZero() {
 		return nil
 	}
-	if w.looked.Sub(now) > time.Second { // the clock was set back
-		w.lines = nil
+	if w.ranAt.Sub(now) > time.Second { // the clock was set back
+		w.queue = nil
 	}
-	w.looked = now
+	w.ranAt = now
 	var errs []error
 	for again := 0; ; {
 		if err := w.load(ctx, now); err != nil {
-			w.lines = nil
+			w.queue = nil
 			return err
 		}
-		if w.lines.Len() == 0 || w.lines.first().at.After(now) {
+		if w.queue.Len() == 0 || w.queue.first().at.After(now) {
 			return errors.Join(errs...)
 		}
-		l := w.lines.first()
+		l := w.queue.first()
 		switch err := w.step(ctx, l, now); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -124,31 +125,30 @@ func (w *worker) round(ctx context.Context) error {
 			if again++; again > reloads {
 				return err
 			}
-			w.lines = nil
+			w.queue = nil
 			if err := w.Book.Refresh(ctx); err != nil {
-				return fmt.Errorf("look at the rules: %w", err)
+				return fmt.Errorf("refresh the rules: %w", err)
 			}
 		case errors.Is(err, futurejobs.ErrJobDue):
 			if l.held.IsZero() {
 				l.held = now
 			}
-			w.lines.put(l, now.Add(dueRetryInterval))
+			w.queue.put(l, now.Add(dueRetryInterval))
 		case errors.Is(err, futurejobs.ErrPutOff): // the node is not at fault
-			w.lines.put(l, now.Add(retryAfter))
+			w.queue.put(l, now.Add(retryAfter))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("rule %s: %w", l.Name(), err))
-			w.lines.put(l, now.Add(retryAfter))
+			w.queue.put(l, now.Add(retryAfter))
 		default:
 			again = 0
 		}
 	}
 }
 
-// load reads where the ticks stand, unless that is known of the rules as they are. A rule that
-// ticks for the first time gets its cursor. A cursor of the future is of a clock that was ahead: the ticks from now on
-// come, whether they were applied or not.
+// load reads the cursors, unless they are known for the current rules. A rule without a cursor gets one. A cursor in the
+// future is from a clock that was ahead: ticks continue from now on, applied before or not.
 func (w *worker) load(ctx context.Context, now time.Time) error {
-	if w.lines != nil && w.revision == w.Book.Revision() {
+	if w.queue != nil && w.revision == w.Book.Revision() {
 		return nil
 	}
 	revision, all := w.Book.Scheduled()
@@ -171,6 +171,6 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		}
 		loaded.add(&ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))}) //nolint:gosec // a second since 1970
 	}
-	w.lines, w.revision = loaded, revision
+	w.queue, w.revision = loaded, revision
 	return nil
 }

@@ -27,15 +27,17 @@ func (w civilTime) day() int64 {
 // minute returns the minute of the day, from 0.
 func (w civilTime) minute() int { return int((int64(w) - w.day()*daySeconds) / 60) }
 
-// wallAt returns the local time at a minute of a day.
-func wallAt(day int64, minute int) civilTime { return civilTime(day*daySeconds + int64(minute)*60) }
+// civilTimeAt returns the local time at a minute of a day.
+func civilTimeAt(day int64, minute int) civilTime {
+	return civilTime(day*daySeconds + int64(minute)*60)
+}
 
 // zoneInterval is a period with a constant UTC offset: its first second since 1970, its end (exclusive), and the offset
 // in seconds.
 type zoneInterval struct{ from, to, ahead int64 }
 
-// shows returns the local time at a second of the interval.
-func (s zoneInterval) shows(second int64) civilTime { return civilTime(second + s.ahead) }
+// localAt returns the local time at a second of the interval.
+func (s zoneInterval) localAt(second int64) civilTime { return civilTime(second + s.ahead) }
 
 // at returns the second at which the offset of the interval gives w; it may be outside the interval.
 func (s zoneInterval) at(w civilTime) int64 { return int64(w) - s.ahead }
@@ -43,8 +45,8 @@ func (s zoneInterval) at(w civilTime) int64 { return int64(w) - s.ahead }
 // never is after everything, with room for additions.
 const never = math.MaxInt64 / 4
 
-// stretches yields consecutive intervals from a second on, without end. Neighbours may have the same offset.
-func stretches(zone *time.Location, from int64) iter.Seq[zoneInterval] {
+// zoneIntervals yields consecutive intervals from a second on, without end. Neighbours may have the same offset.
+func zoneIntervals(zone *time.Location, from int64) iter.Seq[zoneInterval] {
 	return func(yield func(zoneInterval) bool) {
 		for from < never {
 			local := time.Unix(from, 0).In(zone)
@@ -80,11 +82,11 @@ const maxZoneOffset = 50 * 60 * 60
 // the current local time.
 func shown(zone *time.Location, by int64) civilTime {
 	latest := civilTime(math.MinInt64)
-	for s := range stretches(zone, by-maxZoneOffset) {
+	for s := range zoneIntervals(zone, by-maxZoneOffset) {
 		if s.from > by {
 			break
 		}
-		latest = max(latest, s.shows(min(by, s.to-1)))
+		latest = max(latest, s.localAt(min(by, s.to-1)))
 	}
 	return latest
 }
@@ -93,7 +95,7 @@ func shown(zone *time.Location, by int64) civilTime {
 // change; if w occurs twice, its first occurrence. It is monotonic in w, and reached(w) > second exactly if w >
 // shown(second).
 func reached(zone *time.Location, w civilTime) int64 {
-	for s := range stretches(zone, int64(w)-maxZoneOffset) {
+	for s := range zoneIntervals(zone, int64(w)-maxZoneOffset) {
 		if at := max(s.from, s.at(w)); at < s.to {
 			return at
 		}

@@ -19,11 +19,11 @@ const cycle = 146097
 func (c crontab) next(after civilTime) (civilTime, bool) {
 	first := after.day()
 	if m := c.from(after.minute() + 1); m < dayMinutes && c.on(first) {
-		return wallAt(first, m), true
+		return civilTimeAt(first, m), true
 	}
 	for day := first + 1; day <= first+cycle; day++ {
 		if c.on(day) {
-			return wallAt(day, c.from(0)), true
+			return civilTimeAt(day, c.from(0)), true
 		}
 	}
 	return 0, false
@@ -33,11 +33,11 @@ func (c crontab) next(after civilTime) (civilTime, bool) {
 func (c crontab) last(through civilTime) civilTime {
 	day := through.day()
 	if m := c.through(through.minute()); m >= 0 && c.on(day) {
-		return wallAt(day, m)
+		return civilTimeAt(day, m)
 	}
 	for day--; ; day-- {
 		if c.on(day) {
-			return wallAt(day, c.through(dayMinutes-1))
+			return civilTimeAt(day, c.through(dayMinutes-1))
 		}
 	}
 }

@@ -30,12 +30,12 @@ func (d daily) Next(after time.Time) (time.Time, bool) {
 func (d daily) Between(after, through time.Time) (n int, last time.Time) {
 	from, by := secondOf(after)+1, secondOf(through)
 	latest := shown(d.zone, from-1)
-	for s := range stretches(d.zone, from) {
+	for s := range zoneIntervals(d.zone, from) {
 		if s.from > by {
 			break
 		}
-		begin := max(latest, s.shows(s.from))
-		end := max(begin, s.shows(min(by, s.to-1)))
+		begin := max(latest, s.localAt(s.from))
+		end := max(begin, s.localAt(min(by, s.to-1)))
 		n += min(1, d.between(latest, begin)) + d.between(begin, end)
 		latest = end
 	}
@@ -58,7 +58,7 @@ func TimeOfDay(tick time.Time, clock string, zone *time.Location) (time.Time, er
 	}
 	zone = orUTC(zone)
 	before := shown(zone, tick.Add(-1).Unix())
-	w := wallAt(before.day(), digits(clock[:2])*hourMinutes+digits(clock[3:]))
+	w := civilTimeAt(before.day(), digits(clock[:2])*hourMinutes+digits(clock[3:]))
 	if w <= before {
 		w += daySeconds
 	}

@@ -13,8 +13,8 @@ var _ Schedule = hourly{}
 
 // Next searches from change to change of the offset.
 func (h hourly) Next(after time.Time) (time.Time, bool) {
-	for s := range stretches(h.zone, secondOf(after)+1) {
-		w, ok := h.next(s.shows(s.from - 1))
+	for s := range zoneIntervals(h.zone, secondOf(after)+1) {
+		w, ok := h.next(s.localAt(s.from - 1))
 		if !ok {
 			break
 		}
@@ -28,12 +28,12 @@ func (h hourly) Next(after time.Time) (time.Time, bool) {
 // Between counts the shown minutes, from change to change.
 func (h hourly) Between(after, through time.Time) (n int, last time.Time) {
 	by := secondOf(through)
-	for s := range stretches(h.zone, secondOf(after)+1) {
+	for s := range zoneIntervals(h.zone, secondOf(after)+1) {
 		if s.from > by {
 			break
 		}
-		end := s.shows(min(by, s.to-1))
-		if more := h.between(s.shows(s.from-1), end); more > 0 {
+		end := s.localAt(min(by, s.to-1))
+		if more := h.between(s.localAt(s.from-1), end); more > 0 {
 			n, last = n+more, time.Unix(s.at(h.last(end)), 0).UTC()
 		}
 	}

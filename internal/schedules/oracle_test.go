@@ -92,8 +92,8 @@ func (o oracle) named(wall time.Time) bool {
 	return o.values[0][wall.Minute()] && o.values[1][wall.Hour()] && o.day(wall)
 }
 
-// shows returns the local time, as if it were UTC.
-func (o oracle) shows(t time.Time) time.Time {
+// localAt returns the local time, as if it were UTC.
+func (o oracle) localAt(t time.Time) time.Time {
 	_, ahead := t.In(o.zone).Zone()
 	return time.Unix(t.Unix()+int64(ahead), 0).UTC()
 }
@@ -112,16 +112,16 @@ func (o oracle) quiet(wall time.Time) bool {
 // the local time each minute, from two days before: a crontab with all hours ticks when one of its minutes is shown.
 // Any other crontab ticks when one of its minutes is shown for the first time, or was skipped since the minute before.
 func (o oracle) walk(after, end time.Time, tick func(time.Time) bool) {
-	latest := o.shows(after.Add(-48 * time.Hour).Truncate(time.Minute))
+	latest := o.localAt(after.Add(-48 * time.Hour).Truncate(time.Minute))
 	for t := after.Add(-48 * time.Hour).Truncate(time.Minute); !t.After(end); t = t.Add(24 * time.Hour) {
-		if o.quiet(o.shows(t)) {
-			if shown := o.shows(t.Add(24*time.Hour - time.Minute)); shown.After(latest) {
+		if o.quiet(o.localAt(t)) {
+			if shown := o.localAt(t.Add(24*time.Hour - time.Minute)); shown.After(latest) {
 				latest = shown
 			}
 			continue
 		}
 		for m := t; m.Before(t.Add(24*time.Hour)) && !m.After(end); m = m.Add(time.Minute) {
-			wall := o.shows(m)
+			wall := o.localAt(m)
 			ticks := o.all && o.named(wall)
 			for ; latest.Before(wall); latest = latest.Add(time.Minute) {
 				ticks = ticks || !o.all && o.named(latest.Add(time.Minute))

@@ -253,11 +253,11 @@ func TestPostgresErrors(t *testing.T) {
 		"too deep":         {"select case $1::int when 2 then (repeat('[', 70) || repeat(']', 70))::json else '1'::json end as v", []string{beside, "error: the answer has more than 64 levels of JSON", beside}},
 		"a wrong value":    {"select 1/(2-$1::int)::int * 0 + 1 as v", []string{beside, "error: division by zero (SQLSTATE 22012)", beside}},
 		"pg_sleep":         {"select case when pg_sleep(case $1::int when 2 then 60 else 0 end) is null then 0 else 1 end as v", []string{beside, timeout, beside}},
-		"a write":          {"insert into orders select 5000 + $1::int, 'x' returning 1 as v", []string{whole + "the source refuses the question: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"}},
-		"a hidden write":   {"select sneak($1::int) as v", []string{whole + "the source refuses the question: cannot execute DELETE in a read-only transaction (SQLSTATE 25006)"}},
+		"a write":          {"insert into orders select 5000 + $1::int, 'x' returning 1 as v", []string{whole + "the source rejects the query: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"}},
+		"a hidden write":   {"select sneak($1::int) as v", []string{whole + "the source rejects the query: cannot execute DELETE in a read-only transaction (SQLSTATE 25006)"}},
 		"a loosened write": {"select sneak($1::int) as v from loosen()", repeated("error: transaction read-write mode must be set before any query (SQLSTATE 25001)", 3)},
-		"a number drawn":   {"select nextval('numbers') + $1::int as v", []string{whole + "the source refuses the question: cannot execute nextval() in a read-only transaction (SQLSTATE 25006)"}},
-		"a lock":           {"select 1 as v from orders where id = $1 for update", []string{whole + "the source refuses the question: cannot execute SELECT FOR UPDATE in a read-only transaction (SQLSTATE 25006)"}},
+		"a number drawn":   {"select nextval('numbers') + $1::int as v", []string{whole + "the source rejects the query: cannot execute nextval() in a read-only transaction (SQLSTATE 25006)"}},
+		"a lock":           {"select 1 as v from orders where id = $1 for update", []string{whole + "the source rejects the query: cannot execute SELECT FOR UPDATE in a read-only transaction (SQLSTATE 25006)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,7 @@ CREATE TABLE setting (
     value text NOT NULL
 );
 
--- One row. Its revision is part of a key, so that changing it waits for the transactions
+-- One row. Its revision is part of a key: a change waits for the transactions
 -- that hold it FOR KEY SHARE. gate_until keeps new ones out while a change waits.
 CREATE TABLE rule_set (
     id         smallint PRIMARY KEY CHECK (id = 1),
@@ -21,7 +21,7 @@ CREATE TABLE rule (
     entity     text NOT NULL,
     deleted_at timestamptz
 );
--- A name that was deleted may come back, as another rule.
+-- The name of a deleted rule can be used again, by another rule.
 CREATE UNIQUE INDEX rule_name ON rule (name) WHERE deleted_at IS NULL;
 
 CREATE TABLE rule_version (
@@ -95,7 +95,7 @@ ALTER TABLE future_job
     SET (toast_tuple_target = 512, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 -- An engine without partitions leaves out PARTITION BY and the table after it. Days are
--- created ahead; what no day takes goes to the default.
+-- created ahead; rows of other days go to the default.
 CREATE TABLE history (
     id             bigint NOT NULL,
     ended_at       timestamptz NOT NULL,
@@ -141,7 +141,7 @@ CREATE TABLE alert_outbox (
     PRIMARY KEY (shard, id)
 );
 
--- The row without a stream counts jobs made by hand.
+-- The row without a stream counts jobs started by users.
 CREATE TABLE event_cursor (
     stream            text PRIMARY KEY,
     last_seq          bigint NOT NULL DEFAULT 0,
@@ -166,7 +166,7 @@ CREATE TABLE dead_letter (
     at       timestamptz NOT NULL
 );
 
--- What retention took away, so that the sums still come out.
+-- Rows removed by retention, so that the sums remain valid.
 CREATE TABLE pruned (
     name text PRIMARY KEY,
     rows bigint NOT NULL DEFAULT 0

@@ -3,18 +3,18 @@
 ALTER TABLE rule
     ADD COLUMN paused_at timestamptz,
     ADD COLUMN paused_by text NOT NULL DEFAULT '',
-    ADD COLUMN purged_at timestamptz; -- of a deleted rule: none of its jobs is left
+    ADD COLUMN purged_at timestamptz; -- of a deleted rule: all its jobs have ended
 ALTER TABLE rule_version
     ADD COLUMN saved_by text NOT NULL DEFAULT '';
 
 ALTER TABLE future_job
-    ADD COLUMN pauses         bytea, -- 16 bytes a pause: from and to, µs; to is 0 while it goes on
+    ADD COLUMN pauses         bytea, -- 16 bytes a pause: from and to, µs; to is 0 while it lasts
     ADD COLUMN paused_next_at timestamptz,
     ADD COLUMN members        bytea; -- 8 bytes a member
 -- Hashes do not compress.
 ALTER TABLE future_job ALTER COLUMN members SET STORAGE EXTERNAL;
 
--- What happened before anybody waited for it.
+-- Events that arrived before a job of their key.
 CREATE TABLE early (
     shard    smallint NOT NULL,
     rule_id  int NOT NULL,
@@ -27,8 +27,8 @@ CREATE TABLE early (
 );
 CREATE INDEX early_until ON early (shard, until_at);
 
--- Requests that are not to be done twice, with what was answered; no answer yet: they are
--- being done.
+-- Requests with an idempotency key, with their responses; no response yet: the request is in
+-- progress.
 CREATE TABLE idempotency (
     key    text COLLATE "C" PRIMARY KEY,
     body   bytea NOT NULL, -- its SHA-256

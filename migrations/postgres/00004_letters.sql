@@ -1,6 +1,6 @@
 -- +goose Up
 
--- A letter may be tried again. size is that of a body of which only the start is kept.
+-- A dead letter can be retried. size is the length of a body that is stored only in part.
 ALTER TABLE dead_letter ADD COLUMN part text NOT NULL DEFAULT '';
 ALTER TABLE dead_letter ADD COLUMN size bigint NOT NULL DEFAULT 0;
 ALTER TABLE dead_letter ADD COLUMN tries int NOT NULL DEFAULT 0;

@@ -1,11 +1,11 @@
 -- +goose Up
 
--- A row for the alerts that one transaction says of one shard, and not one for each.
+-- One row for the alerts that a transaction writes for a shard, instead of one per alert.
 CREATE TABLE alert_carried AS SELECT shard, id FROM alert_outbox;
 DROP TABLE alert_outbox;
 
--- What is said later has the later clock: rows are sent in that order. It is not left to an identity, which some engines
--- hand out to each connection by the hundred. first_id tells rows of the same microsecond apart. At most 120 ids,
+-- A later alert has a later clock: rows are published in that order. An identity column would not do, as some engines
+-- allocate identities to connections by the hundred. first_id tells rows of the same microsecond apart. At most 120 ids,
 -- so that a row is never over 2 kB and stays in its page, four to a page.
 CREATE TABLE alert_outbox (
     at       timestamptz NOT NULL,

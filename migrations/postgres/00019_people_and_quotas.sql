@@ -1,12 +1,12 @@
 -- +goose Up
 
--- The person of a session for whom a provider vouched, JSON (decision 63); NULL: the session is that of the token. A node of the
--- version before finds no token with such a session's empty token_id, and asks the person to log in.
+-- The user of a session that an identity provider authenticated, JSON (decision 63); NULL: the session of a token. A node of the
+-- version before finds no token with such a session's empty token_id, and asks the user to log in.
 ALTER TABLE session ADD COLUMN person text;
 
--- What the rules and tokens of a prefix may take in all (decision 64). A limit that is NULL is the program's own. The first token of a
--- prefix writes the row, so that a tenant is never without limits; it stays when the token ends. set_at: NULL, as long as nobody
--- set a limit.
+-- The quotas of the rules and tokens of a prefix (decision 64). A limit that is NULL is the program's own. The first token of a
+-- prefix writes the row, so that a tenant is never without limits; it stays when the token ends. set_at: NULL until a
+-- limit is set.
 CREATE TABLE quota (
     prefix      text PRIMARY KEY,
     rules       bigint,
@@ -28,7 +28,7 @@ CREATE TABLE quota_hour (
     PRIMARY KEY (prefix, hour)
 );
 
--- How often a limit of a prefix refused something, and when last.
+-- The number of refusals by a limit of a prefix, and the time of the last one.
 CREATE TABLE quota_refusal (
     prefix     text NOT NULL,
     quota      text NOT NULL,

@@ -4,10 +4,10 @@
 -- before; 2, they were withheld before. A node of the version before holds them to the quotas.
 ALTER TABLE alert_outbox ADD COLUMN again smallint NOT NULL DEFAULT 0;
 
--- Whether a quota had no room for a job of the key, whose event is a dead letter (decision 67): what ends a job of the key is remembered
+-- Whether a quota had no room for a job of the key, whose event is a dead letter (decision 67): ends of a job of the key are remembered
 -- for a retry of the letter. A node of the version before does not remember it.
 ALTER TABLE early ADD COLUMN turned_away boolean NOT NULL DEFAULT false;
 
--- Two more limits of a prefix (decision 66); NULL: the program's own. A node of the version before leaves them as they are, and goes by none.
+-- Two more limits of a prefix (decision 66); NULL: the program's own. A node of the version before neither changes nor applies them.
 ALTER TABLE quota ADD COLUMN job_bytes bigint; -- of pending jobs
 ALTER TABLE quota ADD COLUMN event_bytes bigint; -- of events a second

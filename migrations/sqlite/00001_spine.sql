@@ -20,7 +20,7 @@ CREATE TABLE rule (
     entity     TEXT NOT NULL,
     deleted_at INTEGER
 ) STRICT;
--- A name that was deleted may come back, as another rule.
+-- The name of a deleted rule can be used again, by another rule.
 CREATE UNIQUE INDEX rule_name ON rule (name) WHERE deleted_at IS NULL;
 
 CREATE TABLE rule_version (
@@ -126,7 +126,7 @@ CREATE TABLE alert_outbox (
     PRIMARY KEY (shard, id)
 ) STRICT, WITHOUT ROWID;
 
--- The row without a stream counts jobs made by hand.
+-- The row without a stream counts jobs started by users.
 CREATE TABLE event_cursor (
     stream            TEXT PRIMARY KEY,
     last_seq          INTEGER NOT NULL DEFAULT 0,
@@ -151,7 +151,7 @@ CREATE TABLE dead_letter (
     at       INTEGER NOT NULL
 ) STRICT;
 
--- What retention took away, so that the sums still come out.
+-- Rows removed by retention, so that the sums remain valid.
 CREATE TABLE pruned (
     name TEXT PRIMARY KEY,
     rows INTEGER NOT NULL DEFAULT 0

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Of a secret only its SHA-256 is kept.
+-- Only the SHA-256 of a secret is stored.
 CREATE TABLE token (
     id           TEXT PRIMARY KEY,
     hash         BLOB NOT NULL UNIQUE,
@@ -13,10 +13,10 @@ CREATE TABLE token (
     revoked_at   INTEGER,
     last_used_at INTEGER
 ) STRICT;
--- A name that was revoked may come back, as another token.
+-- The name of a revoked token can be used again, by another token.
 CREATE UNIQUE INDEX token_name ON token (name) WHERE revoked_at IS NULL;
 
--- Who did what. Rows are added, and taken away when they are old; they never change.
+-- The audit log. Rows are added, never changed, and removed by age.
 CREATE TABLE audit (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     at       INTEGER NOT NULL,

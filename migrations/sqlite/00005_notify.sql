@@ -1,19 +1,19 @@
 -- +goose Up
 
--- Alerts that nobody has routed to people yet. It is written while the setting notify is
--- there, and not at all before.
+-- Alerts that are not routed to channels yet. Rows are written only while the setting notify
+-- is present.
 CREATE TABLE alert_news (
     shard INTEGER NOT NULL,
     id    BLOB NOT NULL,
     PRIMARY KEY (shard, id)
 ) STRICT, WITHOUT ROWID;
 
--- One message to one channel. It is open to further alerts until it is tried.
+-- One message to one channel. Further alerts can join it until its first attempt.
 CREATE TABLE notice (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     channel    TEXT NOT NULL,
     route      TEXT NOT NULL,
-    topic      TEXT NOT NULL, -- what its alerts have in common
+    topic      TEXT NOT NULL, -- the common property of its alerts
     alerts     INTEGER NOT NULL,
     planned_at INTEGER NOT NULL,
     next_at    INTEGER NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE notice (
 CREATE INDEX notice_due ON notice (next_at) WHERE sent_at IS NULL AND failed_at IS NULL;
 CREATE INDEX notice_lane ON notice (channel, route, planned_at);
 
--- What became of an alert on a channel.
+-- The delivery of an alert to a channel.
 CREATE TABLE delivery (
     shard    INTEGER NOT NULL,
     alert_id BLOB NOT NULL,
@@ -41,7 +41,7 @@ CREATE TABLE channel (
     name          TEXT PRIMARY KEY,
     sent          INTEGER NOT NULL DEFAULT 0,
     sent_at       INTEGER,
-    tries         INTEGER NOT NULL DEFAULT 0, -- that failed, since it last worked
+    tries         INTEGER NOT NULL DEFAULT 0, -- failed attempts since the last success
     failing_since INTEGER,
     error         TEXT
 ) STRICT;
@@ -53,8 +53,8 @@ CREATE TABLE mute (
     created_at INTEGER NOT NULL,
     created_by TEXT NOT NULL,
     ends_at    INTEGER NOT NULL,
-    ended_by   TEXT -- who ended it before its time
+    ended_by   TEXT -- the actor that ended it early
 ) STRICT;
 
--- What the alerts of the node itself belong to. It never was alive, so that it is no rule.
+-- The rule of system alerts. It is deleted from the start, so it is never listed as a rule.
 INSERT INTO rule (id, name, entity, deleted_at, purged_at) VALUES (0, 'deadman', 'node', 0, 0);

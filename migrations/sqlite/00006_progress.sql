@@ -1,10 +1,10 @@
 -- +goose Up
 
--- How far a shard was swept by the last sweep that came through.
+-- How far the last completed sweep of a shard came.
 ALTER TABLE shard_lease ADD COLUMN swept_at INTEGER;
 
--- How far something came that is always to go on: the sweep of all shards, the intake of a
--- stream. late is there while it stands still: how many jobs were found waiting for it.
+-- The progress of the sweep of all shards and of the ingest of each stream. late is set during a
+-- monitoring gap: the number of jobs that wait because of it.
 CREATE TABLE progress (
     topic      TEXT PRIMARY KEY,
     through_at INTEGER NOT NULL,

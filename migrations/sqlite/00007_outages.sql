@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What can't be asked on behalf of a rule. While it is open it speaks for all jobs met by it.
+-- Outages: a source that does not answer for a rule. While one is open, its alert covers all affected jobs.
 CREATE TABLE outage (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     source    TEXT NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE outage (
 ) STRICT;
 CREATE UNIQUE INDEX outage_open ON outage (source, rule_id) WHERE closed_at IS NULL;
 
--- Checks that must not be started twice.
+-- Started checks that must not start twice.
 CREATE TABLE check_start (
     shard      INTEGER NOT NULL,
     job_id     INTEGER NOT NULL,

@@ -1,10 +1,9 @@
 -- +goose Up
 
--- Until when the steps of a job stay unsaid, because somebody acknowledged what it said; the year 9999: for
--- good.
+-- The end of the acknowledgement that suppresses the steps of a job; the year 9999: until it is resolved.
 ALTER TABLE future_job ADD COLUMN acked_until INTEGER;
 
--- Who acknowledged what was said about a job. It stays until its job has ended.
+-- The acknowledgement of a job's alerts. It is kept until the job has ended.
 CREATE TABLE acknowledgement (
     shard    INTEGER NOT NULL,
     job_id   INTEGER NOT NULL,

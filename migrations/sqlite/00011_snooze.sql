@@ -1,4 +1,4 @@
 -- +goose Up
 
--- Before when a job is not looked at, because somebody snoozed it; NULL for nearly all.
+-- The end of a job's snooze: it is not checked before. NULL for nearly all jobs.
 ALTER TABLE future_job ADD COLUMN snoozed_until INTEGER;

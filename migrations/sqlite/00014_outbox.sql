@@ -1,6 +1,6 @@
 -- +goose Up
 
--- A row for the alerts that one transaction says of one shard, and not one for each.
+-- One row for the alerts that a transaction writes for a shard, instead of one per alert.
 CREATE TABLE alert_carried AS SELECT shard, id FROM alert_outbox;
 DROP TABLE alert_outbox;
 

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- An alert is the most that a job writes: what it is found by gets columns, and detail keeps the rest.
--- Rows from before keep in detail what the columns have by now, too.
+-- Alerts are the largest rows that a job writes: searchable fields are columns, and detail has the rest.
+-- Older rows have the values of the columns in detail, too.
 CREATE TABLE alert_row (
     shard       INTEGER NOT NULL,
     id          BLOB NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- A browser in which a person logged in with a token (decision 60). Of the session's secret only its SHA-256 is kept. A
+-- A browser in which a person logged in with a token (decision 60). Only the SHA-256 of the session's secret is stored. A
 -- session that ends before its time is deleted.
 CREATE TABLE session (
     id           TEXT PRIMARY KEY,
@@ -14,7 +14,7 @@ CREATE TABLE session (
 ) STRICT;
 CREATE INDEX session_token ON session (token_id);
 
--- bounds: the subjects, sources and handlers that a token may use, JSON (decision 58); NULL: none were given. Of a version of a
--- rule those of the token that saved it; NULL: it may use all. A node of the version before writes none and checks none.
+-- bounds: the subjects, sources and handlers that a token may use, JSON (decision 58); NULL: none were given. A version of a
+-- rule has those of the token that saved it; NULL: it may use all. A node of the version before writes none and checks none.
 ALTER TABLE token ADD COLUMN bounds TEXT;
 ALTER TABLE rule_version ADD COLUMN bounds TEXT;

@@ -73,8 +73,8 @@ func TestStories(t *testing.T) {
 	if diff := cmp.Diff(want, told(storyOf(j, nil, alertsOfJob(j, []web.Alert{a, other})))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	ended := web.EndedJob{Job: j, Outcome: checks.Cleared, Reason: "found by a look by hand", EndedAt: minute(10)}
-	want[0] = "12:10 cleared|found by a look by hand"
+	ended := web.EndedJob{Job: j, Outcome: checks.Cleared, Reason: "found by a manual check", EndedAt: minute(10)}
+	want[0] = "12:10 cleared|found by a manual check"
 	if diff := cmp.Diff(want, told(storyOf(j, &ended, []web.Alert{a}))); diff != "" {
 		t.Errorf("once it ended (-want +got):\n%s", diff)
 	}

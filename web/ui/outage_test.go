@@ -78,7 +78,7 @@ func TestOutageAlert(t *testing.T) {
 	b.shoot("outage-alerts-narrow")
 	b.visit("/alerts/" + said.ID.String())
 	b.shoot("outage-alert-narrow")
-	if status, content := page(t, "POST", home+"/alerts/"+said.ID.String(), "do=ack"); status != 409 || !strings.Contains(content, "closes by itself once shop can be asked again") {
+	if status, content := page(t, "POST", home+"/alerts/"+said.ID.String(), "do=ack"); status != 409 || !strings.Contains(content, "closes by itself once shop is available again") {
 		t.Errorf("acknowledging: %d %s", status, content)
 	}
 

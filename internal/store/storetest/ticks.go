@@ -73,7 +73,7 @@ func startsLapse(t *testing.T, w *fixture) {
 		outcomes[e.Key] = append(outcomes[e.Key], string(e.Outcome)+" "+e.Reason)
 	}
 	want := map[string][]string{
-		"new": {"expired found late"}, "early": {"resolved it happened before the trigger came"}, "anew": {"expired found late", "restarted "},
+		"new": {"expired found late"}, "early": {"resolved the end arrived before the trigger"}, "anew": {"expired found late", "restarted "},
 	}
 	if diff := cmp.Diff(want, outcomes); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
