@@ -71,6 +71,7 @@ type Config struct {
 	Clock func() time.Time
 
 	letterLimits store.LetterLimits // of dead letters; zero: store.DefaultLetterLimits; tests set it
+	quotasEvery  time.Duration      // interval at which quotas are read; 0: quotasEvery; tests set it
 
 	// Handlers are the program's own handlers for rules; nil: none. They must be registered before Run.
 	Handlers *checks.Handlers
@@ -112,6 +113,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.letterLimits == (store.LetterLimits{}) {
 		c.letterLimits = store.DefaultLetterLimits
+	}
+	if c.quotasEvery == 0 {
+		c.quotasEvery = quotasEvery
 	}
 	if c.Env == nil {
 		c.Env = func(string) string { return "" }

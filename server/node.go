@@ -172,7 +172,10 @@ func (n *node) wireAlerts() {
 		store: n.store, stream: n.bus.AlertReader, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.witness.announce,
 		raised: n.witness.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
-	n.quotas = &quotas{Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
+	n.quotas = &quotas{
+		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now,
+		every: n.quotasEvery, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
+	}
 	n.relay = alerts.NewRelay(outbox(n.store), n.compare.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
 	n.relay.Quotas, n.witness.relay = n.quotas, n.relay
 }
@@ -253,8 +256,9 @@ func (n *node) wireHints() {
 		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.book)
 	}
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
-	// A new rule may have a slot before the sweep's next one, and a deleted rule may leave jobs.
-	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
+	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
+	// jobs.
+	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.sync.isListening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.Moved = n.sweeper.Wake

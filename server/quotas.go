@@ -39,8 +39,11 @@ type quotas struct {
 	known  func() []string             // prefixes of users that log in without tokens
 	count  func(limit string, n int64) // counts refusals
 	now    func() time.Time
+	every  time.Duration // interval of refreshes
+	wake   chan struct{} // signalled after changes of rules, and when a new prefix is known
 	log    *slog.Logger
 
+	limits   sync.Mutex // held while the limits are read, so that no older ones replace them
 	mu       sync.Mutex
 	countAt  time.Time // earliest time of the next job count
 	bytesAt  time.Time // earliest time of the next count of job bytes
@@ -49,13 +52,65 @@ type quotas struct {
 
 // Run refreshes until ctx ends, and then saves the remaining use.
 func (q *quotas) Run(ctx context.Context) error {
-	err := periodic.RunAfter(ctx, quotasEvery, q.log, "quota refresh", q.refresh)
+	status := periodic.NewStatus(q.log, slog.LevelWarn, "quota refresh")
+	tick := time.NewTicker(q.every)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			status.Set(ctx, q.refresh(ctx), "again_in", q.every)
+		case <-q.wake:
+			status.Set(ctx, q.update(ctx), "again_in", q.every)
+		}
+	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotasEvery)
 	defer cancel()
 	if err := q.keep(last); err != nil {
 		q.log.Warn("the last use of quotas is not written", "err", err)
 	}
-	return err
+	return nil
+}
+
+// Wake updates the quotas soon.
+func (q *quotas) Wake() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update reads the limits, and refreshes if a prefix is new.
+func (q *quotas) update(ctx context.Context) error {
+	if err := q.readLimits(ctx); err != nil || q.JobsCounted() {
+		return err
+	}
+	return q.refresh(ctx)
+}
+
+// Ensure implements web.Quotas. The use of a new prefix is counted after the return.
+func (q *quotas) Ensure(ctx context.Context, prefix string) error {
+	if prefix == "" || q.Has(prefix) {
+		return nil
+	}
+	if err := q.readLimits(ctx); err != nil {
+		return err
+	}
+	q.Wake()
+	return nil
+}
+
+// readLimits reads the quotas of all prefixes.
+func (q *quotas) readLimits(ctx context.Context) error {
+	q.limits.Lock()
+	defer q.limits.Unlock()
+	all, err := q.all(ctx)
+	if err != nil {
+		return err
+	}
+	room, _ := q.alerts.Room()
+	q.Set(all, room)
+	return nil
 }
 
 // refresh reads the quotas and counts their use.
@@ -66,14 +121,9 @@ func (q *quotas) Run(ctx context.Context) error {
 func (q *quotas) refresh(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all, err := q.all(ctx)
-	if err != nil {
+	err := q.readLimits(ctx)
+	if err != nil || !q.Any() {
 		return err
-	}
-	room, since := q.alerts.Room()
-	q.Set(all, room)
-	if len(all) == 0 {
-		return nil
 	}
 	if err := q.keep(ctx); err != nil {
 		return err
@@ -88,6 +138,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if learned.Bytes, err = q.rested(ctx, &q.bytesAt, bytesShare, q.store.PendingBytesOf); err != nil {
 		return err
 	}
+	_, since := q.alerts.Room()
 	if since.IsZero() {
 		since = q.now()
 	}

@@ -39,6 +39,39 @@ func newSpread(t *testing.T, nodes int) *spread {
 	return w
 }
 
+// A prefix has its quota on each node from the first request of its first token on, and on the node that created the
+// token before that. A node without such a request has it with the first rule of the prefix. The nodes of this test
+// read quotas only for these reasons.
+func TestAFirstTokenHasItsQuotaAtOnce(t *testing.T) {
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
+	w := &spread{tenants: newTenants(t, c.WithQuotasEvery(time.Hour))}
+	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "delta"), w.admin...)
+	w.publish(http.StatusAccepted, "delta.created", `{"id": "d1"}`, w.admin...)
+	w.eventually("the node reads the rule of delta", func() bool {
+		return w.call(http.MethodGet, "/api/v1/jobs/delta-late/d1", "", w.admin...).status == http.StatusOK
+	})
+	another := *w.tenants
+	another.config.DataDir = bustest.Dir(t)
+	another.start(t)
+	listed := func(n *tenants, prefix string, as []string) bool {
+		var quotas struct{ Items []struct{ Prefix string } }
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", as...).read(t, &quotas)
+		return slices.ContainsFunc(quotas.Items, func(q struct{ Prefix string }) bool { return q.Prefix == prefix })
+	}
+	beta := w.tenant("beta")
+	if !listed(w.tenants, "beta-", w.admin) {
+		t.Error("the node that created the first token of beta does not know its quota")
+	}
+	if !listed(&another, "beta-", beta) {
+		t.Error("another node that answers beta does not know its quota")
+	}
+	w.tenant("delta")
+	w.eventually("the use of a new quota is counted", func() bool { return w.usage("delta-", "rules", w.admin).Used == 1 })
+	gamma := w.tenant("gamma")
+	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "gamma"), gamma...)
+	another.eventually("a node with a rule of gamma knows its quota", func() bool { return listed(&another, "gamma-", another.admin) })
+}
+
 // playedBy returns the nodes for a subtest.
 func (w *spread) playedBy(t *testing.T) *spread {
 	again := &spread{}

@@ -31,6 +31,7 @@ type authenticator struct {
 	cookies cookies
 	keeper  *access.Tokens // nil: the node has no tokens
 	guesses *guesses
+	quotas  Quotas                     // nil: the node has none
 	open    func(context.Context) bool // whether everything is permitted, without a token
 	relayed bool                       // an open node answers requests that came through a proxy, too
 }
@@ -39,11 +40,12 @@ func newAuthenticator(o Options, by *responder) *authenticator {
 	guesses := newGuesses(o.Log, o.Metrics, time.Now)
 	return &authenticator{
 		responder: by, persons: &persons{o.Logins, o.TrustedProxies, guesses}, cookies: cookies{o.PublicURL},
-		keeper: o.Keeper, guesses: guesses, open: o.Open, relayed: o.Proxied,
+		keeper: o.Keeper, guesses: guesses, quotas: o.Quotas, open: o.Open, relayed: o.Proxied,
 	}
 }
 
-// identify authenticates the sender of a request, or refuses the request.
+// identify authenticates the sender of a request, or refuses the request. The quota of the sender's prefix applies from
+// the first request on.
 func (a *authenticator) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if public(r.URL.Path) {
@@ -51,6 +53,9 @@ func (a *authenticator) identify(next http.Handler) http.Handler {
 			return
 		}
 		v, err := a.visitor(r)
+		if err == nil && a.quotas != nil {
+			err = a.quotas.Ensure(r.Context(), v.token.Prefix)
+		}
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r.WithContext(v.withActor(r)))

@@ -13,6 +13,9 @@ import (
 type Quotas interface {
 	// QuotaUses returns the quotas of all prefixes that begin with prefix, sorted.
 	QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUse, error)
+	// Ensure makes the quota of a prefix known to this node, if it is not yet. The prefix is that of a live token, or of a
+	// grant to persons, and so has a quota.
+	Ensure(ctx context.Context, prefix string) error
 	// SetQuota sets the limits of a prefix.
 	SetQuota(ctx context.Context, q access.Quota) error
 	// DeleteQuota resets the limits of a prefix, or returns access.ErrNoQuota.
@@ -113,6 +116,14 @@ func (a *quotaAPI) register(all *operations) {
 		Description: "The defaults apply while a token with the prefix exists.",
 		Scope:       access.Admin, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(a.remove))
+}
+
+// listFor makes the quota of a new token's prefix appear in the list at once. If it fails, the token's first request does
+// that.
+func (a *quotaAPI) listFor(ctx context.Context, prefix string) {
+	if a.quotas != nil {
+		_ = a.quotas.Ensure(ctx, prefix)
+	}
 }
 
 func (a *quotaAPI) list(ctx context.Context, _ *nothing) (Page[Quota], error) {

@@ -71,7 +71,7 @@ func groups(all *operations, o Options) []group {
 		&deadLetterAPI{o.Lists},
 		&deadLetterActionAPI{o.Letters},
 		&nodeAPI{o.Lists, o.Now},
-		&tokenAPI{o.Keeper, o.Now},
+		&tokenAPI{o.Keeper, quotas, o.Now},
 		&selfAPI{quotas},
 		&sessionAPI{o.Keeper},
 		quotas,

@@ -79,6 +79,7 @@ type TokenRequest struct {
 // tokenAPI has the operations on tokens.
 type tokenAPI struct {
 	keeper *access.Tokens // nil: the node has no tokens
+	quotas *quotaAPI
 	now    func() time.Time
 }
 
@@ -171,6 +172,7 @@ func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error)
 	if err != nil {
 		return NewToken{}, err
 	}
+	a.quotas.listFor(ctx, t.Prefix)
 	return NewToken{Token: newToken(t, a.now()), Secret: secret}, nil
 }
 

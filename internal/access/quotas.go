@@ -150,6 +150,9 @@ func (q *Quotas) Any() bool {
 	return s != nil && len(s.meters) > 0
 }
 
+// Has reports whether a prefix has a quota of its own.
+func (q *Quotas) Has(prefix string) bool { return q.current.Load().meter(prefix) != nil }
+
 // Tenant returns the longest prefix with a quota that matches a rule's name; empty: none.
 func (q *Quotas) Tenant(rule string) string {
 	if meters := q.current.Load().of(LimitRules, rule); len(meters) > 0 {
