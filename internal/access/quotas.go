@@ -210,8 +210,8 @@ func (q *Quotas) CountJobs() {
 	}
 }
 
-// Learn applies the counts of the database. Alerts published by this node meanwhile, and missing in the counts, are
-// counted the next time.
+// Learn applies the counts of the database. Alerts that this node published since the last Take are not in them, and are
+// added.
 func (q *Quotas) Learn(l Learned) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
@@ -249,8 +249,19 @@ func (q *Quotas) Learn(l Learned) {
 		if l.Bytes != nil {
 			m.used[atJobBytes].Store(now[atJobBytes])
 		}
-		m.used[atAlerts].Store(l.Spent[prefix].Alerts)
-		m.used[atBytes].Store(l.Spent[prefix].Bytes)
+		m.learnSpent(l.Spent[prefix])
+	}
+}
+
+// learnSpent sets the published alerts to those of the database, and those of this node that the database does not have
+// yet. An alert published at the same moment may count twice until the next time, and never counts less than once.
+func (m *meter) learnSpent(saved Spent) {
+	for i, place := range [...]struct {
+		at    int
+		saved int64
+	}{{atAlerts, saved.Alerts}, {atBytes, saved.Bytes}} {
+		before := m.used[place.at].Load()
+		m.used[place.at].Add(place.saved + m.spent[i].Load() - before)
 	}
 }
 
@@ -324,12 +335,12 @@ func (q *Quotas) Forget(a *alerts.Alert, bytes int64) { q.spend(a, -1, -bytes) }
 func (q *Quotas) spend(a *alerts.Alert, n, bytes int64) {
 	s := q.current.Load()
 	for _, m := range s.of(LimitAlerts, a.Rule) {
+		m.spent[0].Add(n) // before used, as of learnSpent
 		m.used[atAlerts].Add(n)
-		m.spent[0].Add(n)
 	}
 	for _, m := range s.of(LimitAlertBytes, a.Rule) {
-		m.used[atBytes].Add(bytes)
 		m.spent[1].Add(bytes)
+		m.used[atBytes].Add(bytes)
 	}
 }
 

@@ -262,6 +262,27 @@ func TestQuotasOfEvents(t *testing.T) {
 	}
 }
 
+// Alerts that are published while the database counts have their place in the quota at once, and not only with the next
+// count.
+func TestAlertsPublishedDuringACountAreCounted(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 1000}}}, 0)
+	a := &alerts.Alert{Rule: "acme-late"}
+	q.Spend(a, 100)
+	saved := q.Take()[0].Spent
+	q.Spend(a, 100)
+	q.Spend(a, 100) // the database does not have these two
+	q.Learn(Learned{Spent: map[string]Spent{"acme-": saved}})
+	if use := q.Uses("")[0].Use; use[atAlerts].Used != 3 || use[atBytes].Used != 300 || q.Admit(a, 1) {
+		t.Errorf("3 alerts of 300 bytes are published, and %+v are counted", use)
+	}
+	rest := q.Take()[0].Spent
+	q.Learn(Learned{Spent: map[string]Spent{"acme-": {saved.Alerts + rest.Alerts, saved.Bytes + rest.Bytes}}})
+	if use := q.Uses("")[0].Use; use[atAlerts].Used != 3 || use[atBytes].Used != 300 {
+		t.Errorf("after the next count %+v are counted", use)
+	}
+}
+
 func TestQuotasOfAlerts(t *testing.T) {
 	var q Quotas
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
