@@ -45,11 +45,11 @@ var (
 )
 
 // lookAlikes maps confusable characters of a name in lower case to one form. These characters look alike in some fonts
-// (Unicode UTS #39 lists all except the separators). A wide letter becomes its two narrow ones, so that "vvv" and "vw"
-// have one form.
+// (Unicode UTS #39 lists all except the separators and "uu"). A wide letter becomes its two narrow ones, so that "vvv" and
+// "vw" have one form.
 var lookAlikes = strings.NewReplacer(
 	"0", "o", "1", "l", "i", "l", "2", "z", "5", "s", "8", "b",
-	"d", "cl", "m", "rn", "w", "vv",
+	"d", "cl", "m", "rn", "w", "vv", "uu", "vv",
 	"_", "-", ".", "-",
 )
 
@@ -57,13 +57,26 @@ var lookAlikes = strings.NewReplacer(
 var separators = regexp.MustCompile(`-+`)
 
 // skeleton returns the form that all names confusable with a name share. The number of separators does not count, nor
-// do separators at either end.
+// do separators and "@" at either end.
 func skeleton(name string) string {
-	return strings.Trim(separators.ReplaceAllString(lookAlikes.Replace(strings.ToLower(name)), "-"), "-")
+	return strings.Trim(separators.ReplaceAllString(lookAlikes.Replace(strings.ToLower(name)), "-"), "-@")
 }
 
+// sixes maps 6 to b, which it looks like as 8 does. As 6 and 8 differ visibly, they never have one form: 8 is replaced by
+// a character that no name has.
+var sixes = strings.NewReplacer("6", "b", "8", "%")
+
 // looksAlike reports whether two names are confusable.
-func looksAlike(a, b string) bool { return skeleton(a) == skeleton(b) }
+func looksAlike(a, b string) bool {
+	return skeleton(a) == skeleton(b) || skeleton(sixes.Replace(a)) == skeleton(sixes.Replace(b))
+}
+
+// isReserved reports whether a name is confusable with one of an actor without a token, also by separators within:
+// "dead.man".
+func isReserved(name string) bool {
+	joined := strings.NewReplacer("-", "", "_", "", ".", "", "@", "").Replace(name)
+	return slices.ContainsFunc(reserved, func(other string) bool { return looksAlike(other, joined) })
+}
 
 // reserved are the audit log's names of actors without a token.
 var reserved = []string{NodeItself, Loopback}
@@ -110,7 +123,7 @@ func (w *TokenRequest) readName(say problemList) {
 	switch {
 	case !nameForm.MatchString(w.Name):
 		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
-	case slices.ContainsFunc(reserved, func(name string) bool { return looksAlike(name, w.Name) }):
+	case isReserved(w.Name):
 		say("name", "%q is what the audit calls somebody else; take another name", w.Name)
 	case uuid.Validate(w.Name) == nil:
 		say("name", "%q looks like a token's id; take another name", w.Name)
