@@ -202,7 +202,7 @@ func (f *fold) deadLetter(e Effect, part Part, err error) bool {
 		f.net.Over = append(f.net.Over, f.place)
 		return false
 	}
-	l := DeadLetter{Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now}
+	l := NewDeadLetter(*e.Event, Refusal{Rule: e.Rule.Name, Part: part, Reason: clip(err.Error())}, f.now)
 	if f.room != nil && !f.room.Take(l.Rule) {
 		f.beyond.Add(l)
 		return false
