@@ -49,6 +49,7 @@ func groups(all *operations, o Options) []group {
 	alerts := &alertAPI{o.Lists, o.Mutes, &alertStreamAPI{all.responder, o.Wire}, o.Now}
 	return []group{
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, newRuleJobCounts(o), quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
+		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},

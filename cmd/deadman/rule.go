@@ -22,7 +22,7 @@ func newRuleCmd(io *cli) *cobra.Command {
 		newRuleNewCmd(io), newRuleLintCmd(io), newRulePreviewCmd(io), newRuleSchemaCmd(),
 		newRuleApplyCmd(io), newRuleListCmd(io), newRuleGetCmd(io), newRuleVersionsCmd(io), newRuleDiffCmd(io),
 		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue\n"),
-		newRulePauseCmd(io, "resume", "Resume a paused rule", "resumed: rule %s creates new jobs\n"),
+		newRuleResumeCmd(io),
 		newRuleDeleteCmd(io), newRulePingsCmd(io),
 	)
 	return cmd

@@ -214,6 +214,14 @@ func TestRuleVerbs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	n.says(0, []string{"rule", "list", "--paused", "false"}, "enabled", "orders.created orders.shipped")
+	n.does("rule", "pause", "order-unshipped")
+	n.says(2, []string{"rule", "resume"}, "requires a RULE, or filters")
+	n.says(2, []string{"rule", "resume", "order-unshipped", "--all"}, "requires a RULE, or filters")
+	n.says(0, []string{"rule", "resume", "--prefix", "order-*", "--reason", "cost"}, "no rule of the selection is paused")
+	n.says(0, []string{"rule", "resume", "--prefix", "order-*"}, "resumed: 1 rule: order-unshipped")
+	if r := read[web.Resumed](n, "rule", "resume", "--all"); r.Resumed != 0 || r.Rules == nil {
+		t.Errorf("%+v", r)
+	}
 
 	n.says(1, []string{"rule", "delete", "order-unshipped"}, "file:shop")
 	n.says(0, []string{"rule", "delete", "order-unshipped", "--bundle", "file:shop"}, "deleted: rule order-unshipped")
