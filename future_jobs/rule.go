@@ -140,6 +140,15 @@ func (r *Rule) CheckNow(ctx context.Context, j Job, now time.Time) (effect Effec
 	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: end}, true, nil
 }
 
+// CheckForTenant is CheckNow for a client that belongs to the rule's tenant. It returns a UsedUpError while the tenant's
+// allowance is used up.
+func (r *Rule) CheckForTenant(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
+	if a := r.Allowance; a != nil && a.IsUsedUp(now) {
+		return Effect{}, false, &UsedUpError{Tenant: a.Tenant(), After: max(time.Second, a.RecoversIn(now))}
+	}
+	return r.CheckNow(ctx, j, now)
+}
+
 // errHasSideEffects means that a handler has side effects and must not run in a manual check: nothing would prevent a
 // second run.
 var errHasSideEffects = errors.New("the handler has side effects (at_most_once), so a manual check does not call it; it runs at the next check")

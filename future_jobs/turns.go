@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -23,8 +24,22 @@ type Allowance interface {
 	IsUsedUp(now time.Time) bool
 	// HasRecovered reports whether enough is left to resume checks that were put off.
 	HasRecovered(now time.Time) bool
+	// RecoversIn returns the least time until HasRecovered.
+	RecoversIn(now time.Time) time.Duration
 	// Spent returns the cost of all checks of the rule's version so far.
 	Spent() int64
+}
+
+// UsedUpError means that a manual check is refused because the allowance of the rule's tenant is used up.
+type UsedUpError struct {
+	Tenant string        // as of Allowance
+	After  time.Duration // estimated time until checks resume
+}
+
+// Error implements error.
+func (e *UsedUpError) Error() string {
+	return fmt.Sprintf("the conditions of checks of %s cost too much at the moment, and checks are put off; try again in %s, or simplify the rules",
+		e.Tenant, e.After.Round(time.Second))
 }
 
 // turns queues the inline checks of rules with an allowance, in one queue for each tenant. The tenants take turns, so

@@ -39,6 +39,10 @@ func (p *purse) left(now time.Time) int64 {
 func (p *purse) IsUsedUp(now time.Time) bool     { return p.left(now) <= 0 }
 func (p *purse) HasRecovered(now time.Time) bool { return p.left(now) >= min(p.size, 250_000) }
 
+func (p *purse) RecoversIn(now time.Time) time.Duration {
+	return time.Duration(max(0, min(p.size, 250_000)-p.left(now))) * 5 * time.Microsecond
+}
+
 func (p *purse) Spent() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -65,6 +65,24 @@ func (a *allowances) leftOf(d *debt) int {
 	return max(0, tenantReserve-d.drawn) + max(0, shared)
 }
 
+// recoversIn returns the least time after now until so many rounds of an allowance are left. It is longer if other tenants
+// draw meanwhile.
+func (a *allowances) recoversIn(of tenant, rounds int, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.grow(now)
+	d := a.debts[of]
+	if d == nil {
+		return 0
+	}
+	own := d.drawn + rounds - tenantReserve // what must grow until the reserve has them
+	missing := min(own, max(rounds-a.leftOf(d), d.drawn+rounds-tenantAllowance))
+	return time.Duration(max(0, missing)) * time.Second / time.Duration(a.growth())
+}
+
+// growth returns by how much each allowance that is not full grows in a second. There is one.
+func (a *allowances) growth() int { return min(tenantGrowth, allGrowth/len(a.debts)) }
+
 // draw takes rounds from an allowance. Concurrent events may overdraw it.
 func (a *allowances) draw(of tenant, rounds int) {
 	if rounds <= 0 {
@@ -96,7 +114,7 @@ func (a *allowances) grow(now time.Time) {
 		return
 	}
 	a.at = now
-	growth := int(min(passed, mostGrowing).Microseconds()) * min(tenantGrowth, allGrowth/len(a.debts)) / 1e6
+	growth := int(min(passed, mostGrowing).Microseconds()) * a.growth() / 1e6
 	for of, d := range a.debts {
 		before := d.beyond()
 		d.drawn, d.over = d.drawn-growth, max(0, d.over-growth)

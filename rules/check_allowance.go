@@ -60,6 +60,11 @@ func (a *checkAllowance) HasRecovered(now time.Time) bool {
 	return left >= tenantReserve/2
 }
 
+// RecoversIn implements futurejobs.Allowance.
+func (a *checkAllowance) RecoversIn(now time.Time) time.Duration {
+	return a.recoversIn(a.owner(), tenantReserve/2, now)
+}
+
 // Spent implements futurejobs.Allowance.
 func (a *checkAllowance) Spent() int64 { return a.spent.Load() }
 

@@ -59,6 +59,7 @@ func TestChecksDrawFromTheirOwnAllowance(t *testing.T) {
 		t.Error("drawn of events")
 	}
 	ts.checked.draw(acme, tenantAllowance)
+	recovers := ts.now.Add(r.Allowance.RecoversIn(ts.now))
 	for _, c := range []struct {
 		after                  time.Duration
 		isUsedUp, hasRecovered bool
@@ -67,6 +68,9 @@ func TestChecksDrawFromTheirOwnAllowance(t *testing.T) {
 		if isUsedUp, hasRecovered := r.Allowance.IsUsedUp(now), r.Allowance.HasRecovered(now); isUsedUp != c.isUsedUp || hasRecovered != c.hasRecovered {
 			t.Errorf("after %s used up %t, recovered %t", c.after, isUsedUp, hasRecovered)
 		}
+	}
+	if in := recovers.Sub(ts.now); in < 300*time.Millisecond || in > time.Second || r.Allowance.RecoversIn(recovers.Add(time.Minute)) != 0 {
+		t.Errorf("it recovers in %s", in)
 	}
 }
 

@@ -199,13 +199,16 @@ func (m *manualJobs) CancelEntity(ctx context.Context, entity, key string) (ende
 }
 
 // Check checks a job now. The job ends if its condition no longer holds; no step is taken. The audit log records the
-// check, whatever its result.
+// check, whatever its result. It returns a futurejobs.UsedUpError to a tenant whose allowance for checks is used up.
 func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = m.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := m.now()
 		next := web.NextCheck(m.book, rule, j, now)
-		effect, ends, err := r.CheckNow(ctx, j, now)
+		effect, ends, err := checkNow(ctx, r, j, now)
+		var usedUp *futurejobs.UsedUpError
 		switch {
+		case errors.As(err, &usedUp):
+			return nil, err
 		case err != nil:
 			saw = web.CheckResult{NextCheckAt: next, Undetermined: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
@@ -225,6 +228,14 @@ func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.Check
 		came = "could not find out"
 	}
 	return saw, m.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
+}
+
+// checkNow checks a job for the sender of a request: for a tenant only while its allowance lasts.
+func checkNow(ctx context.Context, r *futurejobs.Rule, j futurejobs.Job, now time.Time) (effect futurejobs.Effect, ends bool, err error) {
+	if b := access.BoundsOf(ctx); b != nil && b.Prefix != "" {
+		return r.CheckForTenant(ctx, j, now)
+	}
+	return r.CheckNow(ctx, j, now)
 }
 
 // reasonStillPending is the audit text of a manual check that left the job pending.

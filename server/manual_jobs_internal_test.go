@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/guards"
 	"deadman/internal/access"
 	"deadman/internal/bus/bustest"
 	"deadman/rules"
@@ -60,5 +62,39 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	}
 	if _, err := asked(t.Context(), snooze, 0); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("of a job that ended: %v", err)
+	}
+}
+
+// usedUp is the allowance of a tenant that is used up for a minute.
+type usedUp struct{}
+
+func (usedUp) Tenant() string                     { return "acme-*" }
+func (usedUp) IsUsedUp(time.Time) bool            { return true }
+func (usedUp) HasRecovered(time.Time) bool        { return false }
+func (usedUp) RecoversIn(time.Time) time.Duration { return time.Minute }
+func (usedUp) Spent() int64                       { return 0 }
+
+// A check by hand is refused for a tenant whose allowance is used up, and never for a client without a prefix.
+func TestAnAllowanceRefusesChecksByHandOfATenantOnly(t *testing.T) {
+	asked := 0
+	r := &futurejobs.Rule{Allowance: usedUp{}, Limits: guards.Limits{Timeout: time.Minute}, Handler: checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		asked++
+		return checks.Answer{Outcome: checks.Cleared}, nil
+	})}
+	for name, c := range map[string]struct {
+		bounds  *access.Bounds
+		refused bool
+	}{
+		"no bounds": {nil, false}, "bounds without a prefix": {&access.Bounds{Token: "ops"}, false}, "a tenant": {&access.Bounds{Token: "acme", Prefix: "acme-"}, true},
+	} {
+		before := asked
+		_, ends, err := checkNow(access.Within(t.Context(), c.bounds), r, futurejobs.Job{}, time.Now())
+		var refusal *futurejobs.UsedUpError
+		if errors.As(err, &refusal) != c.refused || ends == c.refused || (asked == before) != c.refused {
+			t.Errorf("%s: ends %t, %v", name, ends, err)
+		}
+		if c.refused && (refusal.Tenant != "acme-*" || refusal.After != time.Minute) {
+			t.Errorf("%+v", refusal)
+		}
 	}
 }

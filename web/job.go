@@ -187,8 +187,12 @@ func (a *jobAPI) register(all *operations) {
 	}))
 	addKeyed(all, operation{
 		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, Once: true,
-		Description: "The check may end the job. It raises no step and is not counted in check_count.",
-	}, "/check", withBody(func(ctx context.Context, of *keyRef) (CheckResult, error) { return a.actions.check(ctx, of.ref) }))
+		Description: "The check may end the job. It raises no step and is not counted in check_count. " +
+			"The tokens of a prefix have two such checks at a time; a few wait, further ones get 429, as do all while the allowance for checks of the prefix is used up.",
+		Errors: []int{http.StatusTooManyRequests},
+	}, "/check", withBody(inTurnOf(a.actions.checks, principal.checker, func(ctx context.Context, of *keyRef) (CheckResult, error) {
+		return a.actions.check(ctx, of.ref)
+	})))
 	a.actions.registerSnooze(all)
 }
 

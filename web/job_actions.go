@@ -23,7 +23,8 @@ type JobActions interface {
 	Cancel(ctx context.Context, rule, key string) error
 	// CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
 	CancelEntity(ctx context.Context, entity, key string) (int, error)
-	// Check checks a job now. The job may end, but takes no step.
+	// Check checks a job now. The job may end, but takes no step. It returns a futurejobs.UsedUpError to a tenant that must
+	// wait.
 	Check(ctx context.Context, rule, key string) (CheckResult, error)
 	// Snooze moves a job's next check to the first slot from the given time on; a later next check stays.
 	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error)
@@ -42,9 +43,10 @@ type JobRequest struct {
 
 // jobActionAPI has the operations that change jobs.
 type jobActionAPI struct {
-	desk JobActions
-	view *jobView
-	now  func() time.Time
+	desk   JobActions
+	view   *jobView
+	checks *places[tokenRef]
+	now    func() time.Time
 }
 
 func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }) (Job, error) {
@@ -87,6 +89,12 @@ type CheckResult struct {
 
 func (a *jobActionAPI) check(ctx context.Context, of ref) (CheckResult, error) {
 	l, err := a.desk.Check(ctx, of.rule, of.key)
+	var usedUp *futurejobs.UsedUpError
+	if errors.As(err, &usedUp) {
+		p := problem(http.StatusTooManyRequests, "%v", usedUp)
+		p.retry = usedUp.After
+		return l, p
+	}
 	return l, notPending(err)
 }
 

@@ -44,15 +44,15 @@ func (a *previewAPI) register(all *operations) {
 		"slots, steps, texts and the outcome. Nothing is stored, published or sent. " +
 		"For a rule with a schedule, the next ticks are returned, and the timeline of the first. " +
 		"The result of a lookup is part of the request, or its source is queried once. Handlers are not called: the preview ends at their first check. " +
-		"Each token has one lint or preview at a time; a few wait, further ones get 429."
+		"Each token or prefix has one lint or preview at a time; a few wait, further ones get 429."
 	register(all, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Summary: "simulate a saved rule for an event or its schedule",
 		Description: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, withBody(inTurn(a.trials, a.preview)))
+	}, withBody(inTurnOf(a.trials, principal.tenant, a.preview)))
 	register(all, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Summary: "simulate an unsaved rule for an event or its schedule",
 		Description: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, withBody(inTurn(a.trials, a.previewText)))
+	}, withBody(inTurnOf(a.trials, principal.tenant, a.previewText)))
 }
 
 // previewIn is a preview of a saved rule.

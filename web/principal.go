@@ -113,6 +113,14 @@ func (v principal) tenant() tokenRef {
 	return tokenRef{id: v.token.Prefix + "*", who: "the rules " + v.token.Prefix + "*", guest: true}
 }
 
+// checker returns the visitor as the owner of places for manual checks: its tenant. Others have no limit of their own.
+func (v principal) checker() tokenRef {
+	if v.token.Prefix == "" {
+		return tokenRef{}
+	}
+	return v.tenant()
+}
+
 func (v principal) self() TokenSelf {
 	s := TokenSelf{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
 	if v.open {

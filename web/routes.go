@@ -54,7 +54,7 @@ func groups(all *operations, o Options) []group {
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},
-		&jobAPI{o.Lists, view, &jobActionAPI{o.Desk, view, o.Now}, &bulkAPI{o.Desk}, o.Now},
+		&jobAPI{o.Lists, view, &jobActionAPI{o.Desk, view, newManualChecks(), o.Now}, &bulkAPI{o.Desk}, o.Now},
 		&slotAPI{o.Book, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.Desk, alerts, view},
 		&historyAPI{o.Lists},

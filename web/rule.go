@@ -125,7 +125,7 @@ func (a *ruleAPI) register(all *operations) {
 			"the scope rules.",
 		Scope: access.Read, Reach: reachPublic, Limit: rules.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
-	}, withBody(inTurn(a.lints.trials, a.lints.lint)))
+	}, withBody(inTurnOf(a.lints.trials, principal.tenant, a.lints.lint)))
 	register(all, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Summary: "get the document of a rule, as JSON or YAML",
 		Description: "Accept: application/yaml returns YAML. GET /rules?name= returns the state of the rule, such as its next tick.",

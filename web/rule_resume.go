@@ -55,8 +55,8 @@ type ruleResumeAPI struct {
 
 func (a *ruleResumeAPI) register(all *operations) {
 	register(all, operation{
-		ID: "resume-rules", Tag: tagRules, Method: "POST", Path: "/rules/resume", Does: "resumes the paused rules of a prefix, or those with a reason",
-		Says: "In the order of their names, up to 200 in one call; next, where the answer has it, is the after of the call that goes on. " +
+		ID: "resume-rules", Tag: tagRules, Method: "POST", Path: "/rules/resume", Summary: "resume the paused rules of a prefix, or those paused for a reason",
+		Description: "In the order of their names, up to 200 in one call; next, where the answer has it, is the after of the call that goes on. " +
 			"Each rule has its entry in the audit log. A token with a prefix resumes rules of its prefix only.",
 		Scope: access.Rules, Reach: reachFiltered, Status: http.StatusOK,
 	}, withBody(a.resume))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"net/http"
@@ -10,8 +11,20 @@ import (
 // turnWait is how long a request waits for its turn.
 const turnWait = 20 * time.Second
 
-// newTrials bounds lints and previews, since tokens with only the scope read can run them.
-func newTrials() *places[tokenRef] { return newTurns("lints and previews", 2, 5) }
+// newTrials bounds lints and previews, since tokens with only the scope read can run them. Tenants together have one place
+// of two, so that others always find one.
+func newTrials() *places[tokenRef] {
+	trials := newTurns("lints and previews", 2, 5)
+	trials.kept, trials.guest = 1, func(of tokenRef) bool { return of.guest }
+	return trials
+}
+
+// newManualChecks bounds the checks by hand of a tenant. Those of others are not bounded.
+func newManualChecks() *places[tokenRef] {
+	checks := newTurns("checks by hand", math.MaxInt64, 16)
+	checks.perOwner = 2
+	return checks
+}
 
 // newSaves bounds saves of rules. rules.Registry bounds their work on the node.
 func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
@@ -23,23 +36,27 @@ func newBulkTurns() *places[tokenRef] {
 	}}
 }
 
-// newTurns bounds requests with expensive work: one of each token runs at a time, and perNode of all. line bounds the
-// running and waiting requests of a token.
+// newTurns bounds requests with expensive work: one of each token or tenant runs at a time, and perNode of all. line
+// bounds the running and waiting requests of a token or tenant.
 func newTurns(what string, perNode, line int64) *places[tokenRef] {
-	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(_ tokenRef, node bool) *Problem {
+	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(of tokenRef, node bool) *Problem {
 		if node {
 			return problem(http.StatusServiceUnavailable, "other %s are in progress, and none of them ended in time; retry", what)
 		}
-		return problem(http.StatusTooManyRequests, "%d %s of this token are in progress or queued, or none of them ended in %s; "+
+		return problem(http.StatusTooManyRequests, "%d %s of %s are in progress or queued, or none of them ended in %s; "+
 			"send the next one once one of them is answered",
-			line, what, turnWait)
+			line, what, cmp.Or(of.who, "this node's user"), turnWait)
 	}}
 }
 
-// inTurn runs requests in their turn.
+// inTurn runs the requests of a token in their turn, and inTurnOf those of an owner of places, such as a tenant.
 func inTurn[In, T any](turns *places[tokenRef], do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
+	return inTurnOf(turns, principal.ref, do)
+}
+
+func inTurnOf[In, T any](turns *places[tokenRef], owner func(principal) tokenRef, do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
 	return func(ctx context.Context, in *In) (answer T, err error) {
-		of := principalOf(ctx).ref()
+		of := owner(principalOf(ctx))
 		if err := turns.wait(ctx, of, 1, turnWait); err != nil {
 			return answer, err
 		}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/rules"
 	"deadman/web"
@@ -162,5 +164,130 @@ func TestALintEndsWithItsCaller(t *testing.T) {
 	s.lint(t.Context(), header, ended)
 	if answer := <-ended; !strings.HasPrefix(answer, "200 ") {
 		t.Errorf("the next one: %s", answer)
+	}
+}
+
+// TestLintsOfTenantsTakeTurns checks that more tokens give a tenant no more places, and that the lints of tenants leave
+// one for others.
+func TestLintsOfTenantsTakeTurns(t *testing.T) {
+	s, slow := lints(t)
+	const each, allowed = 8, 5
+	ended := make(chan string, 2*each)
+	for _, name := range []string{"acme1", "acme-b"} {
+		header := s.token(name, "acme-*", access.Read)
+		for range each {
+			s.lint(t.Context(), header, ended)
+		}
+	}
+	for range 2*each - allowed {
+		if answer := <-ended; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many-requests retry 1 ") {
+			t.Errorf("one too many: %s", answer)
+		}
+	}
+	zenith, operator := make(chan string, 1), make(chan string, 1)
+	s.lint(t.Context(), s.token("zenith", "zenith-*", access.Read), zenith)
+	<-slow.entered
+	s.lint(t.Context(), s.token("operator", "", access.Read), operator)
+	<-slow.entered
+	if now := slow.atWork.Load(); now != 2 {
+		t.Errorf("%d lints are at work", now)
+	}
+	close(slow.free)
+	for _, answers := range []chan string{operator, zenith} {
+		if answer := <-answers; !strings.HasPrefix(answer, "200 ") {
+			t.Errorf("another's: %s", answer)
+		}
+	}
+	for range allowed {
+		<-ended
+	}
+}
+
+// heldDesk blocks checks by hand until the test releases them, and counts those of tokens with the name orders….
+type heldDesk struct {
+	*stand
+	entered, free chan struct{}
+	atWork, most  *atomic.Int32
+}
+
+func (d heldDesk) Check(ctx context.Context, _, _ string) (web.CheckResult, error) {
+	if strings.HasPrefix(access.ActorOf(ctx).Name, "orders") {
+		now := d.atWork.Add(1)
+		defer d.atWork.Add(-1)
+		for most := d.most.Load(); now > most && !d.most.CompareAndSwap(most, now); {
+			most = d.most.Load()
+		}
+	}
+	d.entered <- struct{}{}
+	<-d.free
+	return web.CheckResult{}, nil
+}
+
+// TestChecksByHandOfATenantTakeTurns checks that two checks by hand of a tenant run at a time, some wait, and more are
+// refused, and that those of others run at once.
+func TestChecksByHandOfATenantTakeTurns(t *testing.T) {
+	const each, allowed, running = 10, 16, 2
+	slow := heldDesk{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
+	s := newStand(t, closed, func(o *web.Options, s *stand) {
+		slow.stand = s
+		o.Desk = slow
+	})
+	check := func(header []string, ended chan<- string) {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/api/v1/jobs/order-unshipped/1/check", nil)
+		fatal(t, err)
+		r.Header.Set(header[0], header[1])
+		s.send(r, ended)
+	}
+	tenants, operators := make(chan string, 2*each), make(chan string, each)
+	for _, name := range []string{"orders1", "orders-b"} {
+		header := s.token(name, "order-*", access.OnCall)
+		for range each {
+			check(header, tenants)
+		}
+	}
+	for range 2*each - allowed {
+		if answer := <-tenants; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many-requests retry 1 ") {
+			t.Errorf("one too many: %s", answer)
+		}
+	}
+	for range running {
+		<-slow.entered
+	}
+	operator := s.token("operator", "", access.OnCall)
+	for range each {
+		check(operator, operators)
+	}
+	for range each {
+		<-slow.entered
+	}
+	close(slow.free)
+	for _, answers := range []struct {
+		of     chan string
+		number int
+	}{{operators, each}, {tenants, allowed}} {
+		for range answers.number {
+			if answer := <-answers.of; !strings.HasPrefix(answer, "200 ") {
+				t.Errorf("one that waited: %s", answer)
+			}
+		}
+	}
+	if most := slow.most.Load(); most != running {
+		t.Errorf("%d checks of the tenant were at work at a time, want %d", most, running)
+	}
+}
+
+// usedUpDesk refuses checks by hand, as for a tenant whose allowance is used up.
+type usedUpDesk struct{ *stand }
+
+func (usedUpDesk) Check(context.Context, string, string) (web.CheckResult, error) {
+	return web.CheckResult{}, &futurejobs.UsedUpError{Tenant: "order-*", After: 7 * time.Second}
+}
+
+// TestACheckBeyondTheAllowanceIsRefused checks the answer to a check by hand of a tenant whose allowance is used up.
+func TestACheckBeyondTheAllowanceIsRefused(t *testing.T) {
+	s := newStand(t, closed, func(o *web.Options, s *stand) { o.Desk = usedUpDesk{s} })
+	a := do(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.token("orders", "order-*", access.OnCall)...)
+	if p := a.problem(t); a.StatusCode != 429 || a.Header.Get("Retry-After") != "7" || p.Type != web.TooManyRequests.URN() || !strings.Contains(p.Detail, "order-*") {
+		t.Errorf("%d retry %s %+v", a.StatusCode, a.Header.Get("Retry-After"), p)
 	}
 }
