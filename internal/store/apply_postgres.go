@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,12 +19,18 @@ import (
 // while a table was empty reads the whole table for each batch once the table has grown.
 var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
 
+// postgresEffects applies batches of effects.
+type postgresEffects struct {
+	*postgresPool
+	prefetchPolicy
+}
+
 // Apply implements futurejobs.EffectStore.
-func (p *postgres) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (p *postgresEffects) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return once(ctx, p.db, b, func() (futurejobs.ApplyResult, error) { return p.apply(ctx, b) })
 }
 
-func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (p *postgresEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
 	look := p.prefetchPolicy.refsToRead(b.Effects)
@@ -48,24 +53,6 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 	return applied(b, net), nil
 }
 
-// answerTimeout bounds the ping to a database that did not finish a transaction.
-const answerTimeout = 2 * time.Second
-
-// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that exceeded its time while the database answers
-// other requests. The client's timeout ends before that of the statements, or after them while the result is in
-// transit, so the server does not report it.
-func (p *postgres) outOfTime(ctx context.Context, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	if p.pool.Ping(ctx) != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
-}
-
 // applyOnce takes three round trips and a commit. The timeout bounds the whole, not only its statements: a job that
 // appeared later would be behind the sweep.
 //
@@ -74,7 +61,7 @@ func (p *postgres) outOfTime(ctx context.Context, err error) error {
 //  3. The net effect is written, and the cursor advances.
 //
 // repeats means that some of the alerts may be in their table already.
-func (p *postgres) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
+func (p *postgresEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -148,7 +135,7 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 //
 //  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
 //  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
-func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, look []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
+func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, look []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
 	var moved, changed bool
 	stood := true
 	locks, early := &pgx.Batch{}, p.prefetchPolicy.early(b)

@@ -16,12 +16,18 @@ const (
 	recallOne = `SELECT ` + earlyColumns + ` FROM early e WHERE e.shard = $1 AND e.rule_id = $2 AND e.key = $3`
 )
 
+// sqliteEffects applies batches of effects.
+type sqliteEffects struct {
+	*sqliteFile
+	prefetchPolicy
+}
+
 // Apply implements futurejobs.EffectStore. SQLite's single writer holds all jobs locked.
-func (e *sqlite) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (e *sqliteEffects) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return once(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
 }
 
-func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (e *sqliteEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	letters := e.holdLetters(b)
 	b.DeadLetters = letters.keep(b.DeadLetters)
 	net, err := e.applyOnce(ctx, b, e.prefetchPolicy.refsToRead(b.Effects))
@@ -37,10 +43,10 @@ func (e *sqlite) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejob
 }
 
 // applyOnce applies a batch that reads the jobs of look first.
-func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
+func (e *sqliteEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
 	letters := e.holdLetters(b)
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, &e.prefetchPolicy, b, look, letters, now)
+		net, err = batchWriter{w}.apply(ctx, &e.prefetchPolicy, b, look, letters, now)
 		failpoints.Point("apply.commit")
 		return err
 	})
@@ -51,7 +57,10 @@ func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look [
 	return net, err
 }
 
-func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, letters *letterHold, now time.Time) (net futurejobs.FoldResult, err error) {
+// batchWriter applies one batch in a transaction.
+type batchWriter struct{ *writer }
+
+func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, letters *letterHold, now time.Time) (net futurejobs.FoldResult, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
@@ -70,7 +79,7 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 		return net, errConcurrentCreate
 	}
 	letters.trim(net.DeadLetters)
-	if err := w.writeNet(net, now); err != nil {
+	if err := (netWriter{decisionWriter{w.writer}}).writeNet(net, now); err != nil {
 		return net, err
 	}
 	if err := w.writeLetters(ctx, b, net, now); err != nil {
@@ -110,9 +119,9 @@ func (w *writer) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.Effe
 }
 
 // evaluated returns ErrRulesChanged unless the rules that a batch depends on are unchanged since their evaluation.
-func (w *writer) evaluated(b futurejobs.EffectBatch) error {
+func (w batchWriter) evaluated(b futurejobs.EffectBatch) error {
 	if !b.OfReaders() {
-		moved, err := w.moved(b.RestsOn(), ruleStood, b.RuleSet)
+		moved, err := w.changedRules(b.RestsOn(), ruleStood, b.RuleSet)
 		if err == nil && len(moved) > 0 {
 			err = futurejobs.ErrRulesChanged
 		}
@@ -127,7 +136,7 @@ func (w *writer) evaluated(b futurejobs.EffectBatch) error {
 }
 
 // standing returns ErrCursorMoved unless the cursors of streams are at their sequences.
-func (w *writer) standing(streams map[string]uint64) error {
+func (w batchWriter) standing(streams map[string]uint64) error {
 	for stream, seq := range streams {
 		var one int
 		ok, err := w.row([]any{&one}, `SELECT 1 FROM event_cursor WHERE stream = $1 AND last_seq = $2`, stream, seq)
@@ -141,7 +150,7 @@ func (w *writer) standing(streams map[string]uint64) error {
 	return nil
 }
 
-func (w *writer) writeLetters(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) error {
+func (w batchWriter) writeLetters(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) error {
 	letters, tried, err := letterWrites(ctx, b, net, now)
 	if err != nil {
 		return err
@@ -162,7 +171,7 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.EffectBatch, net
 }
 
 // knownOf reads the jobs to look up and their early events.
-func (w *writer) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
+func (w batchWriter) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
 	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
 		return known, err
 	}
@@ -171,7 +180,7 @@ func (w *writer) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref)
 }
 
 // pending returns the pending jobs among refs.
-func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.Ref]futurejobs.Job, error) {
+func (w batchWriter) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.Ref]futurejobs.Job, error) {
 	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
 	for _, ref := range refs {
 		var j futurejobs.Job
@@ -191,7 +200,7 @@ func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.R
 }
 
 // early returns the early events of refs. Usually the table is empty.
-func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.EarlyEvent, error) {
+func (w batchWriter) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.EarlyEvent, error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"math"
@@ -54,6 +55,22 @@ func (p *position) read(list, cursor string) error {
 	}
 	*p = got
 	return nil
+}
+
+// compare orders positions by (At, Shard, ID). A position without an id is before all others of its instant.
+func (p position) compare(q position) int {
+	return cmp.Or(p.At.Compare(q.At), cmp.Compare(min(p.ID, 0), min(q.ID, 0)), cmp.Compare(p.Shard, q.Shard), cmp.Compare(p.ID, q.ID))
+}
+
+// idIn returns the id that separates the jobs of a shard due at p.At: those with greater ids follow p.
+func (p position) idIn(shard int16) int64 {
+	switch {
+	case p.ID >= 0 && shard < p.Shard:
+		return maxID
+	case p.ID >= 0 && shard == p.Shard:
+		return p.ID
+	}
+	return -1
 }
 
 // paged cuts items to the limit; if more items follow, the page's Next is the position of its last item.

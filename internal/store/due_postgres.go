@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,10 +51,16 @@ WHERE f.before < ?`
 // errTooManyBytes means that a page exceeds the requested bytes.
 var errTooManyBytes = errors.New("the page has too many bytes")
 
+// postgresDue reads pages of due jobs.
+type postgresDue struct {
+	*postgresPool
+	largeBodies atomic.Bool // pages are bounded by bytes
+}
+
 // Due implements futurejobs.Queue. A bound by bytes costs the server time for each row, and nearly no page needs it.
 // Due reads the page without the bound first, and again with the bound if it has too many bytes. Later pages are
 // bounded until their bodies are small again.
-func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+func (p *postgresDue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	whole := ctx
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -78,7 +85,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 }
 
 // due reads one page. It cancels the query if the page is not bounded and has too many bytes.
-func (p *postgres) due(ctx context.Context, q futurejobs.DueQuery, bounded bool) ([]futurejobs.Job, error) {
+func (p *postgresDue) due(ctx context.Context, q futurejobs.DueQuery, bounded bool) ([]futurejobs.Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	text, args := dueStatement(q, bounded)
@@ -139,7 +146,7 @@ func dueFilter(q futurejobs.DueQuery) (text string, args []any) {
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // DueBuffers has the server run the statement of Due and report the pages that it touched.
-func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
+func (p *postgresDue) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	text, args := dueStatement(q, false)

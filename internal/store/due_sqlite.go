@@ -18,8 +18,11 @@ ORDER BY f.next_check_at, f.id LIMIT `
 	dueRange = `SELECT ` + dueColumns + dueInRange
 )
 
+// sqliteDue reads pages of due jobs.
+type sqliteDue struct{ *sqliteFile }
+
 // Due implements futurejobs.Queue.
-func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+func (e *sqliteDue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	text := dueText(q)
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.ShardCursor) int {
 		return cmp.Compare(a.Shard, b.Shard)
@@ -39,7 +42,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 }
 
 // dueIn appends the due jobs of one shard to jobs until their bodies reach most bytes; 0 or less: no bound.
-func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
+func (e *sqliteDue) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
 	whole := ctx
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -89,4 +92,4 @@ WHERE s.place = ` + limit + ` OR ` + strings.Join(conditions, ` AND `) + ` ORDER
 }
 
 // DueBuffers implements engine.
-func (*sqlite) DueBuffers(context.Context, futurejobs.DueQuery) (int64, error) { return 0, nil }
+func (*sqliteDue) DueBuffers(context.Context, futurejobs.DueQuery) (int64, error) { return 0, nil }

@@ -51,23 +51,6 @@ func remembers(e futurejobs.Effect) bool {
 	return false
 }
 
-// early returns the refs of a batch that early events matter to, each once. If quotas bound the jobs of a rule, these
-// include the ends of its jobs and the retries of its dead letters: a job that was refused may end before it begins.
-func (c *prefetchPolicy) early(b futurejobs.EffectBatch) []futurejobs.Ref {
-	var all []futurejobs.Ref
-	var last *futurejobs.Rule
-	bound := false
-	for _, e := range b.Effects {
-		if c.quotas != nil && e.Event != nil && e.Rule != last {
-			last, bound = e.Rule, len(c.quotas.OfJobs(e.Rule.Name)) > 0
-		}
-		if remembers(e) || bound && e.Rule == last && e.Event != nil && (b.Letter != nil || ends(e.Action)) {
-			all = append(all, e.Ref)
-		}
-	}
-	return inLockOrder(all)
-}
-
 // ends reports whether an effect may end a job.
 func ends(ask futurejobs.Action) bool {
 	switch ask.(type) {

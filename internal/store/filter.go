@@ -113,6 +113,19 @@ func (w *filter) anyPrefix(texts []string, of func(string) (condition string, ar
 	w.text += ` AND (` + strings.Join(alternatives, ` OR `) + `)`
 }
 
+// like narrows a column to a text, or to texts with a prefix if it ends with *. An index on the column serves both.
+func (w *filter) like(column, wanted string) {
+	begin, open := strings.CutSuffix(wanted, "*")
+	begin = escape(begin)
+	switch {
+	case open:
+		w.and(column+` >= ?`, begin)
+		w.and(column+` < ?`, begin+string(lastRune))
+	case wanted != "":
+		w.and(column+` = ?`, begin)
+	}
+}
+
 // prefixEnd returns the first text, in byte order, after all texts that begin with head; empty: none.
 func prefixEnd(head string) string {
 	for head != "" {
@@ -127,4 +140,38 @@ func prefixEnd(head string) string {
 		return head + string(last+1)
 	}
 	return ""
+}
+
+// scope is a shard and the rules to read in it.
+type scope struct {
+	shard int16
+	rules []int32 // nil: all
+}
+
+// and narrows a statement on the alias to the scope's rules.
+func (c scope) and(alias string) string { return ofRules(alias, c.rules) }
+
+func ofRules(alias string, rules []int32) string {
+	if rules == nil {
+		return ""
+	}
+	return ` AND ` + alias + `.rule_id IN ` + inList(rules)
+}
+
+// ruleRow has the columns of a rule that a filter needs.
+type ruleRow struct {
+	id     int32
+	entity string
+}
+
+// idsOf returns the ids of rows; nil for nil.
+func idsOf(rows []ruleRow) []int32 {
+	if rows == nil {
+		return nil
+	}
+	ids := make([]int32, len(rows))
+	for i, r := range rows {
+		ids[i] = r.id
+	}
+	return ids
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -65,4 +66,17 @@ func (s *HistoryStore) historyOf(ctx context.Context, f futurejobs.Filter) (page
 	return paged("key_history", ended, f, func(e futurejobs.EndedJob) position {
 		return position{At: e.EndedAt, ID: e.ID}
 	}), nil
+}
+
+// HistoryUnready returns the first day after today without a history table, and the database's time. The zero day means
+// that all have one.
+func (s *HistoryStore) HistoryUnready(ctx context.Context) (day, now time.Time, err error) {
+	now, err = s.Now(ctx)
+	if err == nil {
+		day, err = s.unready(ctx, now)
+	}
+	if err != nil {
+		return day, now, wrapErr("history ahead", err)
+	}
+	return day, now, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,9 +15,16 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// postgresHistory keeps the history in a table for each day.
+type postgresHistory struct {
+	*postgresPool
+	lent       atomic.Bool               // the tables belong to another user, who provides functions to change them
+	dropFailed atomic.Pointer[time.Time] // the time of the last failure to drop a locked day; nil: never
+}
+
 // latest reads back in windows that double, so a page reads few of the days: history has no index in time order, but
 // its partitions are.
-func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
+func (p *postgresHistory) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{At: forever, Shard: math.MaxInt16, ID: maxID}
 	if err := before.read("history", f.Cursor); err != nil {
 		return page, err
@@ -62,7 +70,7 @@ WHERE f.ended_at >= ? AND f.ended_at < ? AND (f.ended_at, f.shard, f.id) < (?, ?
 }
 
 // span returns the bounds of the history, to the day.
-func (p *postgres) span(ctx context.Context) (newest, oldest time.Time, err error) {
+func (p *postgresHistory) span(ctx context.Context) (newest, oldest time.Time, err error) {
 	days, err := p.days(ctx)
 	if err != nil {
 		return newest, oldest, err
@@ -87,7 +95,7 @@ func (p *postgres) span(ctx context.Context) (newest, oldest time.Time, err erro
 const dayTable = "history_20060102"
 
 // days returns the days that have a table of their own, in order.
-func (p *postgres) days(ctx context.Context) ([]time.Time, error) {
+func (p *postgresHistory) days(ctx context.Context) ([]time.Time, error) {
 	rows, err := p.pool.Query(ctx, `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default'`)
 	if err != nil {
@@ -133,7 +141,7 @@ func isLocked(err error) bool { return isCode(err, lockTimeout) }
 
 // createPartitions creates the tables of the next days. A table that cannot be created while the history is read is
 // tried again at the next call; unready returns the missing ones.
-func (p *postgres) createPartitions(ctx context.Context, now time.Time) error {
+func (p *postgresHistory) createPartitions(ctx context.Context, now time.Time) error {
 	missing, err := p.missingDays(ctx, now)
 	if err != nil {
 		return wrapErr("history ahead", err)
@@ -151,7 +159,7 @@ func (p *postgres) createPartitions(ctx context.Context, now time.Time) error {
 }
 
 // missingDays returns the days from today on that still need a table, in order.
-func (p *postgres) missingDays(ctx context.Context, now time.Time) (missing []time.Time, err error) {
+func (p *postgresHistory) missingDays(ctx context.Context, now time.Time) (missing []time.Time, err error) {
 	have, err := p.days(ctx)
 	if err != nil {
 		return nil, err
@@ -166,7 +174,7 @@ func (p *postgres) missingDays(ctx context.Context, now time.Time) (missing []ti
 }
 
 // unready returns the first day after today that has no table; zero: none.
-func (p *postgres) unready(ctx context.Context, now time.Time) (time.Time, error) {
+func (p *postgresHistory) unready(ctx context.Context, now time.Time) (time.Time, error) {
 	missing, err := p.missingDays(ctx, now)
 	for _, day := range missing {
 		if day.After(now) {
@@ -183,7 +191,7 @@ const (
 
 // changeDays changes the tables of days in a transaction. If the database user does not own the tables, their owner may
 // provide functions that do it: deploy/postgres-roles.sql. lent means that do must use them.
-func (p *postgres) changeDays(ctx context.Context, wait time.Duration, do func(tx pgx.Tx, lent bool) error) error {
+func (p *postgresHistory) changeDays(ctx context.Context, wait time.Duration, do func(tx pgx.Tx, lent bool) error) error {
 	lent := p.lent.Load()
 	err := pgx.BeginTxFunc(ctx, p.pool, impatiently(wait), func(tx pgx.Tx) error { return do(tx, lent) })
 	switch {
@@ -201,7 +209,7 @@ func (p *postgres) changeDays(ctx context.Context, wait time.Duration, do func(t
 // makeDay creates the table of a day. A day with rows in the default partition stays there. The table is attached, not
 // created as a partition: attaching takes the exclusive lock of the default table, which a settlement takes only for a
 // day without a table, and not that of history.
-func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
+func (p *postgresHistory) makeDay(ctx context.Context, day time.Time) error {
 	const bound = "2006-01-02 00:00:00+00"
 	err := p.changeDays(ctx, makeDayWait, func(tx pgx.Tx, lent bool) error {
 		if lent {
@@ -228,7 +236,7 @@ func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	return err
 }
 
-func (p *postgres) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
+func (p *postgresHistory) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
 	days, err := p.days(ctx)
 	if err != nil {
 		return 0, err
@@ -259,13 +267,13 @@ func (p *postgres) dropHistoryBefore(ctx context.Context, before time.Time) (tot
 }
 
 // isResting reports whether a drop of a day failed recently.
-func (p *postgres) isResting() bool {
+func (p *postgresHistory) isResting() bool {
 	failed := p.dropFailed.Load()
 	return failed != nil && time.Since(*failed) < dropDayAgain
 }
 
 // dropDay drops a day and counts its rows, in one transaction.
-func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
+func (p *postgresHistory) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
 	err = p.changeDays(ctx, dropDayWait, func(tx pgx.Tx, lent bool) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
@@ -288,7 +296,7 @@ func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err err
 }
 
 // forgetStray deletes rows of the default partition.
-func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, err error) {
+func (p *postgresHistory) forgetStray(ctx context.Context, before time.Time) (n int64, err error) {
 	err = pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM history WHERE (shard, key, rule_id, id, ended_at) IN
 	(SELECT shard, key, rule_id, id, ended_at FROM history WHERE ended_at < $1 LIMIT $2)`, before, pruneBatch)
@@ -303,8 +311,6 @@ func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, 
 }
 
 // since lets the planner skip the earlier days.
-func (p *postgres) since(_ context.Context, from time.Time) (filter, error) {
+func (p *postgresHistory) since(_ context.Context, from time.Time) (filter, error) {
 	return filter{`f.ended_at >= ?`, []any{from}}, nil
 }
-
-func (p *postgres) hourOf(instant string) string { return `date_trunc('hour', ` + instant + `, 'UTC')` }

@@ -24,7 +24,10 @@ func readNumbered(row scanner, e *numberedEnd) error {
 	return nil
 }
 
-func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
+// sqliteHistory keeps the history in one table, whose rows are numbered in time order.
+type sqliteHistory struct{ *sqliteFile }
+
+func (e *sqliteHistory) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.EndedJob], err error) {
 	before := position{ID: maxID}
 	if err := before.read("history", f.Cursor); err != nil {
 		return page, err
@@ -53,7 +56,7 @@ WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
 }
 
 // since skips the earlier rows by their number: rows are numbered in time order.
-func (e *sqlite) since(ctx context.Context, from time.Time) (filter, error) {
+func (e *sqliteHistory) since(ctx context.Context, from time.Time) (filter, error) {
 	first, err := e.firstEnd(ctx, from)
 	return filter{`f.seq >= ? AND f.ended_at >= ?`, []any{first, from}}, err
 }
@@ -64,7 +67,7 @@ const clockSlack = time.Minute
 
 // firstEnd returns the number of the first job that ended at from or later. It is a binary search, as no index is in
 // the order of ended_at.
-func (e *sqlite) firstEnd(ctx context.Context, from time.Time) (first int64, err error) {
+func (e *sqliteHistory) firstEnd(ctx context.Context, from time.Time) (first int64, err error) {
 	var low, high int64 // the result is after low, and not after high
 	if err := e.read.QueryRowContext(ctx, `SELECT coalesce(min(seq), 1) - 1, coalesce(max(seq), 0) + 1 FROM history`).Scan(&low, &high); err != nil {
 		return 0, err
@@ -86,17 +89,15 @@ func (e *sqlite) firstEnd(ctx context.Context, from time.Time) (first int64, err
 	return high, nil
 }
 
-func (e *sqlite) hourOf(instant string) string {
-	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
+// createPartitions does nothing: SQLite has one table.
+func (e *sqliteHistory) createPartitions(context.Context, time.Time) error { return nil }
+
+func (e *sqliteHistory) unready(context.Context, time.Time) (time.Time, error) {
+	return time.Time{}, nil
 }
 
-// createPartitions does nothing: SQLite has one table.
-func (e *sqlite) createPartitions(context.Context, time.Time) error { return nil }
-
-func (e *sqlite) unready(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
-
 // dropHistoryBefore reads the oldest rows only: seq is the time order.
-func (e *sqlite) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
+func (e *sqliteHistory) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
 	for {
 		n, err := e.forgetSome(ctx, before)
 		total += n
@@ -106,7 +107,7 @@ func (e *sqlite) dropHistoryBefore(ctx context.Context, before time.Time) (total
 	}
 }
 
-func (e *sqlite) forgetSome(ctx context.Context, before time.Time) (n int64, err error) {
+func (e *sqliteHistory) forgetSome(ctx context.Context, before time.Time) (n int64, err error) {
 	err = e.write(ctx, func(w *writer, _ time.Time) error {
 		n, err = w.exec(`DELETE FROM history WHERE seq IN
 	(SELECT seq FROM (SELECT seq, ended_at FROM history ORDER BY seq LIMIT $1) WHERE ended_at < $2)`, pruneBatch, before)

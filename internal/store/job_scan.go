@@ -27,20 +27,6 @@ const maxSortInMemory = 1000
 // of a rule may be due after all others.
 const maxSkipRatio = 100
 
-// runOf chooses the way to find the jobs of a scope.
-func (s *JobStore) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
-	r := &jobScan{database: s.database, scope: c, filter: f, whole: whole}
-	if c.rules == nil || f.Key != "" {
-		return r, nil
-	}
-	w := r.names()
-	var n int
-	err := s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT count(*) FROM
-	(SELECT 1 FROM future_job f WHERE `+w.text+` ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(maxSortInMemory)+`) AS q`), w.args...).Scan(&n)
-	r.named = n < maxSortInMemory
-	return r, err
-}
-
 // next returns the first jobs of a window, in order.
 func (r *jobScan) next(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	switch {
@@ -138,11 +124,4 @@ func (r *jobScan) walk(ctx context.Context, w window, end *position) ([]futurejo
 	}
 	return query(ctx, r.read, readWhole, rebindPlaceholders(`SELECT `+listedColumns+ofJobs+` WHERE `+c.text+
 		` ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(w.limit)), c.args...)
-}
-
-// within keeps the jobs in the window.
-func (w window) within(jobs []futurejobs.ListedJob) []futurejobs.ListedJob {
-	return slices.DeleteFunc(jobs, func(l futurejobs.ListedJob) bool {
-		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
-	})
 }

@@ -107,28 +107,19 @@ type window struct {
 	limit  int
 }
 
+// within keeps the jobs in the window.
+func (w window) within(jobs []futurejobs.ListedJob) []futurejobs.ListedJob {
+	return slices.DeleteFunc(jobs, func(l futurejobs.ListedJob) bool {
+		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
+	})
+}
+
 // placeOf returns the position of a job in the list.
 func placeOf(l futurejobs.ListedJob) position {
 	return position{At: l.NextCheckAt, Shard: l.Shard, ID: l.ID}
 }
 
 func inOrderOfSlots(a, b futurejobs.ListedJob) int { return placeOf(a).compare(placeOf(b)) }
-
-// compare orders positions by (At, Shard, ID). A position without an id is before all others of its instant.
-func (p position) compare(q position) int {
-	return cmp.Or(p.At.Compare(q.At), cmp.Compare(min(p.ID, 0), min(q.ID, 0)), cmp.Compare(p.Shard, q.Shard), cmp.Compare(p.ID, q.ID))
-}
-
-// idIn returns the id that separates the jobs of a shard due at p.At: those with greater ids follow p.
-func (p position) idIn(shard int16) int64 {
-	switch {
-	case p.ID >= 0 && shard < p.Shard:
-		return maxID
-	case p.ID >= 0 && shard == p.Shard:
-		return p.ID
-	}
-	return -1
-}
 
 // Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. If several rules had the name, it uses
 // the last one.
@@ -215,6 +206,20 @@ WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.N
 		counts[p.rule] = c
 	}
 	return counts, nil
+}
+
+// runOf chooses the way to find the jobs of a scope.
+func (s *JobStore) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
+	r := &jobScan{database: s.database, scope: c, filter: f, whole: whole}
+	if c.rules == nil || f.Key != "" {
+		return r, nil
+	}
+	w := r.names()
+	var n int
+	err := s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT count(*) FROM
+	(SELECT 1 FROM future_job f WHERE `+w.text+` ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(maxSortInMemory)+`) AS q`), w.args...).Scan(&n)
+	r.named = n < maxSortInMemory
+	return r, err
 }
 
 type ruleJobs struct {

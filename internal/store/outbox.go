@@ -66,6 +66,17 @@ func (r outboxRow) less(ids []alerts.ID) []alerts.ID {
 	})
 }
 
+// putBack writes a row of the outbox. If a row with the same key is still there, the new row goes before it.
+func (r outboxRow) putBack(ctx context.Context, tx *sql.Tx) error {
+	for ; ; r.place.At = r.place.At.Add(-time.Microsecond) {
+		n, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, at, first_id, ids, again) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
+			append(r.key(), packed(r.ids), int16(r.again))...)
+		if n > 0 || err != nil {
+			return err
+		}
+	}
+}
+
 // rowsOf returns the rows of the outbox that alerts were read from, in key order.
 func rowsOf(sent []alerts.Alert) (rows []outboxRow) {
 	type key struct {
@@ -96,28 +107,6 @@ func alertOrder(a, b alerts.ID) int { return bytes.Compare(a[:], b[:]) }
 
 // numbers begins a statement that reads the outbox, with the positions in a row.
 var numbers = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ` + strconv.Itoa(rowMost-1) + `)`
-
-// outbox returns the queue of unpublished alerts, for a statement that begins with numbers.
-func (s *database) outbox() alertQueue {
-	return alertQueue{
-		rows: `(SELECT o.shard, o.at, o.first_id, o.again, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
-	FROM alert_outbox o JOIN n ON n.i < length(o.ids) / 16)`,
-		columns: `shard, id, at, first_id, again, i`,
-		order:   `at, first_id, i`,
-		first:   `shard, after_id AS id, since_at AS at, after_id AS first_id, 0 AS again, -1 AS i FROM republication`,
-	}
-}
-
-// unpublished returns the columns that show if an alert a is still in the outbox, and if it is withheld. It scans the
-// shard's whole outbox, at one to two GB/s: use it for pages, and waiting for many alerts.
-func (s *database) unpublished() string {
-	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld IS TRUE`
-}
-
-// waiting begins a statement that needs the unpublished alerts of the shard $1.
-func (s *database) waiting() string {
-	return numbers + `, waiting AS MATERIALIZED (SELECT q.id FROM ` + s.outbox().rows + ` AS q WHERE q.shard = $1)`
-}
 
 // notWaiting joins w, which is NULL if the alert a is not in the outbox.
 const notWaiting = ` LEFT JOIN waiting w ON w.id = a.id`

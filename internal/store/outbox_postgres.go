@@ -26,8 +26,11 @@ const takeRows = `WITH sent AS (
 )
 SELECT n FROM sent WHERE n NOT IN (SELECT n FROM dropped UNION ALL SELECT n FROM cut) ORDER BY n`
 
+// postgresOutbox removes published alerts from the outbox.
+type postgresOutbox struct{ *postgresPool }
+
 // MarkPublished implements alerts.Outbox.
-func (p *postgres) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
+func (p *postgresOutbox) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 	if len(sent) == 0 {
 		return nil
 	}
@@ -51,7 +54,7 @@ func (p *postgres) MarkPublished(ctx context.Context, sent []alerts.Alert) error
 }
 
 // take returns the numbers, from 1, of the rows that takeRows left unchanged.
-func (p *postgres) take(ctx context.Context, rows []outboxRow) ([]int, error) {
+func (p *postgresOutbox) take(ctx context.Context, rows []outboxRow) ([]int, error) {
 	shards, ats := make([]int16, len(rows)), make([]time.Time, len(rows))
 	firsts, ids := make([][16]byte, len(rows)), make([][]byte, len(rows))
 	for i, r := range rows {
@@ -66,7 +69,7 @@ func (p *postgres) take(ctx context.Context, rows []outboxRow) ([]int, error) {
 
 // takeOut removes alerts from a row with any content. It retries if another node changes the row between its read and
 // its write; each time one of the nodes makes progress.
-func (p *postgres) takeOut(ctx context.Context, r outboxRow) error {
+func (p *postgresOutbox) takeOut(ctx context.Context, r outboxRow) error {
 	for {
 		var ids idList
 		switch err := p.pool.QueryRow(ctx, findRow, r.key()...).Scan(&ids); {

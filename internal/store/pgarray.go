@@ -28,6 +28,10 @@ type elementType struct {
 	oid, all uint32 // of an item, and of an array of them
 }
 
+func (k elementType) named(name string) column {
+	return column{arrayEncoder: arrayEncoder{kind: k}, name: name}
+}
+
 var (
 	smallints    = elementType{"smallint", pgtype.Int2OID, pgtype.Int2ArrayOID}
 	ints         = elementType{"int", pgtype.Int4OID, pgtype.Int4ArrayOID}

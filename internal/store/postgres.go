@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,18 +16,36 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // postgres implements engine on a pool of connections.
 type postgres struct {
+	*postgresPool
+	postgresDue
+	postgresSettlement
+	postgresEffects
+	postgresOutbox
+	postgresHistory
+}
+
+func newPostgres(p *postgresPool) *postgres {
+	return &postgres{
+		postgresPool:       p,
+		postgresDue:        postgresDue{postgresPool: p},
+		postgresSettlement: postgresSettlement{p},
+		postgresEffects:    postgresEffects{postgresPool: p},
+		postgresOutbox:     postgresOutbox{p},
+		postgresHistory:    postgresHistory{postgresPool: p},
+	}
+}
+
+// postgresPool is a pool of connections with the SQL that differs from that of SQLite.
+type postgresPool struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // the same pool
-	prefetchPolicy
 	correction
-
-	lent        atomic.Bool               // the tables of history belong to another user, who provides functions to change them
-	dropFailed  atomic.Pointer[time.Time] // the time of the last failure to drop a locked day of history; nil: never
-	largeBodies atomic.Bool               // due pages are bounded by bytes
 }
 
 // leastConns is the size of the pool if the database URL does not set pool_max_conns.
@@ -68,7 +85,7 @@ func openPostgres(ctx context.Context, o Options) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	e := &postgres{pool: pool, db: stdlib.OpenDBFromPool(pool)}
+	e := newPostgres(&postgresPool{pool: pool, db: stdlib.OpenDBFromPool(pool)})
 	if err := pool.Ping(ctx); err != nil {
 		return nil, errors.Join(Unreachable(name, err), e.close())
 	}
@@ -129,18 +146,18 @@ func refused(name string, pg *pgconn.PgError, err error) error {
 	return fmt.Errorf("database: %w", pg)
 }
 
-func (p *postgres) idOf(bytes string) string { return `encode(` + bytes + `, 'hex')::uuid` }
+func (p *postgresPool) idOf(bytes string) string { return `encode(` + bytes + `, 'hex')::uuid` }
 
-func (p *postgres) holds(ids, id string) string {
+func (p *postgresPool) holds(ids, id string) string {
 	return `position(uuid_send(` + id + `) IN ` + ids + `) > 0`
 }
 
-func (p *postgres) tables() string {
+func (p *postgresPool) tables() string {
 	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
 }
 
 // beginSQL returns a statement that bounds the transaction and returns its time.
-func (p *postgres) beginSQL() string {
+func (p *postgresPool) beginSQL() string {
 	return `WITH bounds AS MATERIALIZED (SELECT ` + bounded + `) SELECT now() FROM bounds`
 }
 
@@ -150,7 +167,7 @@ var bounded = fmt.Sprintf(`set_config('statement_timeout', '%[1]d', true),
 	set_config('idle_in_transaction_session_timeout', '%[1]d', true)`, dbTimeout.Milliseconds())
 
 // isRetryable reports whether err is a serialization failure, a deadlock, or one of this package's transient errors.
-func (p *postgres) isRetryable(err error) bool {
+func (p *postgresPool) isRetryable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code == "40001" || pg.Code == "40P01"
@@ -160,7 +177,7 @@ func (p *postgres) isRetryable(err error) bool {
 
 // repeating is isRetryable that also retries after a duplicate alert; it then sets repeats, so that the retry skips
 // alerts that exist.
-func (p *postgres) repeating(repeats *bool) func(error) bool {
+func (p *postgresPool) repeating(repeats *bool) func(error) bool {
 	return func(err error) bool {
 		if !*repeats && isCode(err, "23505") {
 			*repeats = true
@@ -170,8 +187,30 @@ func (p *postgres) repeating(repeats *bool) func(error) bool {
 	}
 }
 
-func (p *postgres) close() error {
+func (p *postgresPool) close() error {
 	err := p.db.Close()
 	p.pool.Close()
 	return err
 }
+
+// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that exceeded its time while the database answers
+// other requests. The client's timeout ends before that of the statements, or after them while the result is in
+// transit, so the server does not report it.
+func (p *postgresPool) outOfTime(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if p.pool.Ping(ctx) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
+}
+
+func (p *postgresPool) hourOf(instant string) string {
+	return `date_trunc('hour', ` + instant + `, 'UTC')`
+}
+
+// answerTimeout bounds the ping to a database that did not finish a transaction.
+const answerTimeout = 2 * time.Second

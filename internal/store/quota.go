@@ -132,24 +132,6 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	return err
 }
 
-// roomForRule refuses a new rule of a token with a prefix if its quota of rules is used up. Saves are serialized, so no
-// two take the last place.
-func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
-	b := access.BoundsOf(ctx)
-	if c.rule.id != 0 || b == nil || b.Prefix == "" {
-		return nil
-	}
-	quotas, err := quotasIn(ctx, c.tx)
-	if err != nil {
-		return err
-	}
-	names, err := ruleNames(ctx, c.tx)
-	if err != nil {
-		return err
-	}
-	return access.RulesLeft(quotas, names, name, b.Prefix)
-}
-
 func ruleNames(ctx context.Context, q querier) ([]string, error) {
 	return query(ctx, q, func(row scanner, name *string) error { return row.Scan(name) }, `SELECT name FROM rule WHERE deleted_at IS NULL`)
 }

@@ -23,7 +23,8 @@ type RebindStore struct{ ruleChanger }
 //  1. The cursors of streams with new reads move to the start of the new reads.
 //  2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
 func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
-	err := s.change(ctx, name, true, func(c *ruleChange) error {
+	err := s.change(ctx, name, true, func(change *ruleChange) error {
+		c := rebinding{change}
 		if err := c.follows(ctx, revision); err != nil {
 			return err
 		}
@@ -58,9 +59,12 @@ func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, r
 	return nil
 }
 
+// rebinding is a change of the reads of a rule.
+type rebinding struct{ *ruleChange }
+
 // follows returns ErrConflict unless the change is the next one of its rule after a revision. A change by a node of
 // schema 16 names no rule and raises whole.
-func (c *ruleChange) follows(ctx context.Context, revision int64) error {
+func (c rebinding) follows(ctx context.Context, revision int64) error {
 	var one int
 	err := c.tx.QueryRowContext(ctx, `SELECT 1 FROM rule r WHERE r.id = $1 AND r.revision <= $2
 AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.id, revision).Scan(&one)
@@ -85,7 +89,7 @@ func readVersionReads(row scanner, v *versionReads) error {
 }
 
 // readsOf returns the current reads of the rule's versions, and an error if one of the wanted versions does not exist.
-func (c *ruleChange) readsOf(ctx context.Context, wanted map[int32][]rules.StreamBinding) (map[int32][]rules.StreamBinding, error) {
+func (c rebinding) readsOf(ctx context.Context, wanted map[int32][]rules.StreamBinding) (map[int32][]rules.StreamBinding, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
 		return nil, err
@@ -102,7 +106,7 @@ func (c *ruleChange) readsOf(ctx context.Context, wanted map[int32][]rules.Strea
 	return were, nil
 }
 
-func (c *ruleChange) writeReads(ctx context.Context, v versionReads) error {
+func (c rebinding) writeReads(ctx context.Context, v versionReads) error {
 	text, err := json.Marshal(v.reads)
 	if err != nil {
 		return err
@@ -137,7 +141,7 @@ func alike(reads []rules.StreamBinding, r rules.StreamBinding) int {
 }
 
 // standAt moves the cursor of each stream to the start of its first new read.
-func (c *ruleChange) standAt(ctx context.Context, fresh []rules.StreamBinding) error {
+func (c rebinding) standAt(ctx context.Context, fresh []rules.StreamBinding) error {
 	first := make(map[string]rules.StreamBinding)
 	for _, r := range fresh {
 		if known, ok := first[r.Stream]; !ok || r.From < known.From {
@@ -169,7 +173,7 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 //     of the rules now start at the old cursor.
 //
 // In any case, the read-through time of the stream is cleared.
-func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
+func (c rebinding) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
 	missing := errors.Is(err, sql.ErrNoRows)
@@ -194,7 +198,7 @@ func (c *ruleChange) stand(ctx context.Context, from rules.StreamBinding, all []
 }
 
 // putCursor sets a stream's cursor to a sequence and clears its times.
-func (c *ruleChange) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
+func (c rebinding) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
 	_, err := exec(ctx, c.tx, `
 UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, read_through_at = NULL WHERE stream = $3`,
 		int64(seq), when(created), stream)
@@ -207,7 +211,7 @@ func (v versionReads) has(stream string) bool {
 
 // keepBehind makes the reads of versions from a stream start at its cursor at the earliest, so that they do not receive
 // events twice.
-func (c *ruleChange) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
+func (c rebinding) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
 	for _, v := range all {
 		changed := false
 		for i, r := range v.reads {

@@ -94,14 +94,3 @@ func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 	}
 	return rows
 }
-
-// putBack writes a row of the outbox. If a row with the same key is still there, the new row goes before it.
-func (r outboxRow) putBack(ctx context.Context, tx *sql.Tx) error {
-	for ; ; r.place.At = r.place.At.Add(-time.Microsecond) {
-		n, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, at, first_id, ids, again) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			append(r.key(), packed(r.ids), int16(r.again))...)
-		if n > 0 || err != nil {
-			return err
-		}
-	}
-}

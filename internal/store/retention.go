@@ -21,21 +21,8 @@ type Retention struct {
 	Pings       time.Duration // of the log, which keeps only the last ones of each key
 }
 
-// Pruned has the numbers of rows that retention deleted.
-type Pruned struct {
-	History     int64
-	Alerts      int64
-	DeadLetters int64
-	Audit       int64
-	Pings       int64
-
-	PingAddresses int64 // of rules that were deleted
-}
-
-// Prune deletes rows beyond their retention, in bounded transactions, and creates the history tables of the next days.
-// On Postgres, history is deleted by whole days, so it stays up to a day longer. An unpublished alert stays. Prune may
-// run on several nodes at once.
-func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
+// prune deletes the rows of a store beyond their retention.
+func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 	var p Pruned
 	now, err := s.Time(ctx)
 	if err != nil {
@@ -74,15 +61,13 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	return p, nil
 }
 
-// HistoryUnready returns the first day after today without a history table, and the database's time. The zero day means
-// that all have one.
-func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err error) {
-	now, err = s.Now(ctx)
-	if err == nil {
-		day, err = s.unready(ctx, now)
-	}
-	if err != nil {
-		return day, now, wrapErr("history ahead", err)
-	}
-	return day, now, nil
+// Pruned has the numbers of rows that retention deleted.
+type Pruned struct {
+	History     int64
+	Alerts      int64
+	DeadLetters int64
+	Audit       int64
+	Pings       int64
+
+	PingAddresses int64 // of rules that were deleted
 }

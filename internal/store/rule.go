@@ -218,22 +218,6 @@ func (s *RuleStore) Halt(ctx context.Context, name string, version int32, why st
 	return nil
 }
 
-// pause writes the start and the actor of a pause. A zero time resumes the rule.
-func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
-	before, err := c.readsSoFar(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.fenceStreams(ctx, before); err != nil {
-		return err
-	}
-	if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
-		when(since), escape(by), c.rule.id); err != nil {
-		return err
-	}
-	return c.audit(ctx, deed, why)
-}
-
 // Delete implements rules.Store.
 func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
 	err = s.change(ctx, name, true, func(c *ruleChange) error {

@@ -288,3 +288,37 @@ ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision`, stream, int64(
 	}
 	return nil
 }
+
+// roomForRule refuses a new rule of a token with a prefix if its quota of rules is used up. Saves are serialized, so no
+// two take the last place.
+func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
+	b := access.BoundsOf(ctx)
+	if c.rule.id != 0 || b == nil || b.Prefix == "" {
+		return nil
+	}
+	quotas, err := quotasIn(ctx, c.tx)
+	if err != nil {
+		return err
+	}
+	names, err := ruleNames(ctx, c.tx)
+	if err != nil {
+		return err
+	}
+	return access.RulesLeft(quotas, names, name, b.Prefix)
+}
+
+// pause writes the start and the actor of a pause. A zero time resumes the rule.
+func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
+	before, err := c.readsSoFar(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.fenceStreams(ctx, before); err != nil {
+		return err
+	}
+	if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
+		when(since), escape(by), c.rule.id); err != nil {
+		return err
+	}
+	return c.audit(ctx, deed, why)
+}

@@ -55,10 +55,6 @@ type column struct {
 	none bool // not sent: no row has a value, or the statement reads it from the job
 }
 
-func (k elementType) named(name string) column {
-	return column{arrayEncoder: arrayEncoder{kind: k}, name: name}
-}
-
 func newLookColumns() lookColumns {
 	return lookColumns{
 		shard: smallints.named("shard"), id: bigints.named("id"), rev: ints.named("rev"),
@@ -84,10 +80,83 @@ func (l *lookColumns) counters() []*column {
 
 func (e *endColumns) all() []*column { return append(e.lookColumns.all(), &e.outcome, &e.reason) }
 
+// deleteSQL ends the jobs in the table ask.
+func (e *endColumns) deleteSQL(ask string) string {
+	trail := `f.trail`
+	if !e.trail.none {
+		trail = trailWith("f.trail", "ask.trail", findInPostgres)
+	}
+	return `ended AS (
+	DELETE FROM future_job f USING ` + ask + `
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + e.rev.of("ask") + `
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
+		coalesce(f.paused_next_at, f.next_check_at), ` + e.outcome.of("ask") + `, ` + e.reason.of("ask") + `,
+		` + e.checkCount.of("ask") + `, ` + e.step.of("ask") + `, ` + e.picked.of("ask") + `, ` + e.started.of("ask") + `, ` + e.completed.of("ask") + `, ` + e.failed.of("ask") + `,
+		` + e.checks.of("ask") + `, ask.check_total, ` + e.slowest.of("ask") + `, ` + e.alertIDs.of("ask") + `, ` + trail + `
+), archived AS (
+	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
+		checks, check_total, check_slowest, alert_ids, trail, ended_at)
+	SELECT ended.*, now() FROM ended
+)`
+}
+
 func (m *moveColumns) all() []*column { return append(m.lookColumns.all(), &m.next, &m.undecided) }
+
+// updateSQL continues the jobs in the table ask.
+func (m *moveColumns) updateSQL(ask string) string {
+	trail := ``
+	if !m.trail.none {
+		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
+	}
+	return `moved AS (
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ` + m.next.of("ask") + `, undecided = ` + m.undecided.of("ask") + `,
+		check_count = ` + m.checkCount.of("ask") + `, step = ` + m.step.of("ask") + `, picked_at = ` + m.picked.of("ask") + `, started_at = ` + m.started.of("ask") + `,
+		completed_at = ` + m.completed.of("ask") + `, failed_at = ` + m.failed.of("ask") + `, checks = ` + m.checks.of("ask") + `,
+		check_total = ask.check_total, check_slowest = coalesce(` + m.slowest.of("ask") + `, ask.check_total), alert_ids = ` + m.alertIDs.of("ask") + trail + `
+	FROM ` + ask + `
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + m.rev.of("ask") + `
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.since_at, f.completed_at
+)`
+}
 
 func (s *alertInsertColumns) all() []*column {
 	return []*column{&s.jobID, &s.id, &s.status, &s.severity, &s.decidedAt, &s.since, &s.checkCount, &s.detail}
+}
+
+// insertAlertsSQL inserts the alerts of the jobs in a table.
+func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []any) {
+	if s.id.n == 0 {
+		return "", nil
+	}
+	said, args := table("said", s.all())
+	since, decided := `said.since_at`, `said.decided_at`
+	if s.since.none {
+		since = `job.since_at`
+	}
+	if s.decidedAt.none {
+		decided = `job.completed_at`
+	}
+	stands := ``
+	if s.repeats {
+		stands = `
+	ON CONFLICT DO NOTHING`
+	}
+	return `, said AS (
+	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+	SELECT job.shard, said.id, job.rule_id, job.version, ` + s.status.of("said") + `, ` + s.severity.of("said") + `, job.key,
+		` + decided + `, ` + since + `, ` + s.checkCount.of("said") + `, said.detail
+	FROM ` + said + `
+	JOIN ` + done + ` AS job ON job.id = said.job_id` + stands + `
+	RETURNING shard, id
+), posted AS (
+	INSERT INTO alert_outbox (shard, at, first_id, ids)
+	SELECT shard, clock_timestamp(), encode(substr(ids, from_byte, 16), 'hex')::uuid, substr(ids, from_byte, ` + rowBytes + `)
+	FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM said GROUP BY shard) AS of_shard,
+		generate_series(1, length(ids), ` + rowBytes + `) AS part (from_byte)
+), told AS (
+	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
+)`, args
 }
 
 // columnPool has columns for reuse: new ones for each batch were a third of the garbage of a sweep.
@@ -194,6 +263,37 @@ func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	s.checkCount.int32(int32(a.CheckCount)) //nolint:gosec // counts looks
 	s.detail.bytes(c.document)
 	return nil
+}
+
+// settleSQL returns the statement of a settlement and its parameters. It omits parts without work.
+func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, epochs []int64) (text string, args []any) {
+	text, args = fenceCTE, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
+	over, on := c.ends.id.n > 0, c.moves.id.n > 0
+	if over {
+		ask, arrays := table("ask", c.ends.all())
+		text, args = text+`, `+c.ends.deleteSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
+	}
+	if on {
+		ask, arrays := table("ask", c.moves.all())
+		text, args = text+`, `+c.moves.updateSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
+	}
+	done := "ended"
+	switch {
+	case over && on:
+		text, done = text+unionCTE, "done"
+	case on:
+		done = "moved"
+	}
+	c.said.since.none = true // unchanged jobs have the since_at that was read
+	speak, said := c.said.insertAlertsSQL(done)
+	return rebindPlaceholders(text + speak + resultSQL + done + `)`), withSizeHint(append(args, said...))
+}
+
+// endSQL returns the statement that ends locked jobs, and its parameters. Locked jobs need no fence.
+func (c *settleColumns) endSQL() (text string, args []any) {
+	ask, args := table("ask", c.ends.all())
+	speak, said := c.said.insertAlertsSQL("ended")
+	return rebindPlaceholders(`WITH ` + c.ends.deleteSQL(ask) + speak + ` SELECT count(*) FROM ended`), append(args, said...)
 }
 
 // of returns the expression that reads the column of a table in a statement.

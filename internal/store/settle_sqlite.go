@@ -7,23 +7,29 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// sqliteSettlement writes the decisions on due jobs.
+type sqliteSettlement struct{ *sqliteFile }
+
 // Settle implements futurejobs.Queue.
-func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (e *sqliteSettlement) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
 	if len(s.Decisions) == 0 {
 		return settled, nil
 	}
 	if err := e.write(ctx, func(w *writer, now time.Time) error {
-		return w.settle(s, now, &settled)
+		return decisionWriter{w}.settle(s, now, &settled)
 	}); err != nil {
 		return futurejobs.Settled{}, wrapErr("settle", undone(err))
 	}
 	return settled, nil
 }
 
-func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
+// decisionWriter writes decisions in a transaction.
+type decisionWriter struct{ *writer }
+
+func (w decisionWriter) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
 	decisions := inOrder(s.Decisions)
-	moved, err := w.moved(rulesOf(decisions), ruleFenceCTE, s.RuleSet)
+	moved, err := w.changedRules(rulesOf(decisions), ruleFenceCTE, s.RuleSet)
 	if err != nil {
 		return err
 	}
@@ -56,23 +62,8 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 	return nil
 }
 
-// moved returns the rules that have changed since a revision, according to a statement.
-func (w *writer) moved(rules []int32, stands string, revision int64) (moved []int32, err error) {
-	for _, id := range rules {
-		var one int
-		ok, err := w.row([]any{&one}, stands, id, revision)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			moved = append(moved, id)
-		}
-	}
-	return moved, nil
-}
-
 // stand returns the shards that are still held.
-func (w *writer) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, error) {
+func (w decisionWriter) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, error) {
 	var shards []int16
 	for _, h := range held {
 		var one int
@@ -88,7 +79,7 @@ func (w *writer) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, err
 }
 
 // decide writes one decision with its alerts; ok is false if the job has changed.
-func (w *writer) decide(d futurejobs.Decision, now time.Time) (ok bool, err error) {
+func (w decisionWriter) decide(d futurejobs.Decision, now time.Time) (ok bool, err error) {
 	write := w.move
 	if d.Ends() {
 		write = w.end
@@ -133,7 +124,7 @@ var hotWrites = []string{
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
 }
 
-func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {
+func (w decisionWriter) end(d futurejobs.Decision, now time.Time) (bool, error) {
 	args := append([]any{string(d.Outcome), optional(d.Reason), now}, progress(d.Job)...)
 	n, err := w.exec(archiveOne, append(args, d.Job.ID, d.Job.Shard, d.Job.Rev)...)
 	if n == 0 || err != nil {
@@ -143,7 +134,7 @@ func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {
 	return true, err
 }
 
-func (w *writer) move(d futurejobs.Decision, _ time.Time) (bool, error) {
+func (w decisionWriter) move(d futurejobs.Decision, _ time.Time) (bool, error) {
 	args := append([]any{d.Job.NextCheckAt, d.Job.Undecided}, progress(d.Job)...)
 	n, err := w.exec(moveOne, append(args, d.Job.ID, d.Job.Shard, d.Job.Rev)...)
 	return n == 1, err
@@ -160,7 +151,7 @@ func progress(j futurejobs.Job) []any {
 
 // say writes the alerts of a decision. They are in the outbox at the end of the transaction. An alert that exists
 // already is left as it is.
-func (w *writer) say(d futurejobs.Decision) error {
+func (w decisionWriter) say(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]
 		text, err := detail(a, nil)
@@ -178,7 +169,7 @@ func (w *writer) say(d futurejobs.Decision) error {
 		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err
 		}
-		w.said[d.Job.Shard] = append(w.said[d.Job.Shard], a.ID)
+		w.raised[d.Job.Shard] = append(w.raised[d.Job.Shard], a.ID)
 	}
 	return nil
 }

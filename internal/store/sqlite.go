@@ -21,13 +21,34 @@ import (
 // DatabaseFile is the name of the SQLite file in the data folder.
 const DatabaseFile = "deadman.db"
 
-// sqlite implements engine on one file. It has one writer, so no other transaction interleaves with a running one.
+// sqlite implements engine on one file.
 type sqlite struct {
+	*sqliteFile
+	sqliteDue
+	sqliteSettlement
+	sqliteEffects
+	sqliteOutbox
+	sqliteHistory
+}
+
+func newSQLite(f *sqliteFile) *sqlite {
+	return &sqlite{
+		sqliteFile:       f,
+		sqliteDue:        sqliteDue{f},
+		sqliteSettlement: sqliteSettlement{f},
+		sqliteEffects:    sqliteEffects{sqliteFile: f},
+		sqliteOutbox:     sqliteOutbox{f},
+		sqliteHistory:    sqliteHistory{f},
+	}
+}
+
+// sqliteFile is an open file with the SQL that differs from that of Postgres. It has one writer, so no other
+// transaction interleaves with a running one.
+type sqliteFile struct {
 	db     *sql.DB
 	writes *prepared // on db
 	read   *prepared
 	lock   *os.File
-	prefetchPolicy
 	correction
 }
 
@@ -73,7 +94,7 @@ func openSQLite(ctx context.Context, o Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &sqlite{lock: lock}
+	e := newSQLite(&sqliteFile{lock: lock})
 	file := filepath.Join(dir, DatabaseFile)
 	if err := keepFile(file, o.Log); err != nil {
 		return nil, errors.Join(err, e.close())
@@ -85,7 +106,7 @@ func openSQLite(ctx context.Context, o Options) (*database, error) {
 }
 
 // connect opens the one writing connection and the reading ones.
-func (e *sqlite) connect(ctx context.Context, timed *sqlitedriver.Driver, file string) error {
+func (e *sqliteFile) connect(ctx context.Context, timed *sqlitedriver.Driver, file string) error {
 	e.db = sql.OpenDB(connector{timed, dataSource(file, "immediate", "cache_size(-32768)")})
 	e.db.SetMaxOpenConns(1)
 	e.writes = newPrepared(e.db)
@@ -124,7 +145,7 @@ func dataSource(file, txlock string, pragmas ...string) string {
 }
 
 // write runs f in a transaction of the one writer.
-func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
+func (e *sqliteFile) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
 	known, err := e.writes.all(ctx, hotWrites) // before the transaction takes the only connection
 	if err != nil {
 		return err
@@ -138,7 +159,7 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	if err := tx.QueryRowContext(ctx, e.beginSQL()).Scan(at(&now)); err != nil {
 		return err
 	}
-	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt), said: make(map[int16][]alerts.ID)}
+	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt), raised: make(map[int16][]alerts.ID)}
 	if err := f(w, e.correct(now)); err != nil {
 		return err
 	}
@@ -148,74 +169,20 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	return tx.Commit()
 }
 
-// withoutDeadline is the context of a writer's statements: a transaction always runs to its end, and no statement pays
-// for watching a cancellable context.
-var withoutDeadline = context.Background()
+func (e *sqliteFile) idOf(bytes string) string { return bytes }
 
-// writer is a transaction that runs few statements many times.
-type writer struct {
-	tx    *sql.Tx
-	known map[string]*sql.Stmt // prepared on the connection
-	stmts map[string]*sql.Stmt // of the transaction, closed with it
-	said  map[int16][]alerts.ID
-}
+func (e *sqliteFile) holds(ids, id string) string { return `instr(` + ids + `, ` + id + `) > 0` }
 
-func (w *writer) stmt(text string) (*sql.Stmt, error) {
-	if s, ok := w.stmts[text]; ok {
-		return s, nil
-	}
-	var s *sql.Stmt
-	var err error
-	if known, ok := w.known[text]; ok {
-		s = w.tx.StmtContext(withoutDeadline, known)
-	} else if s, err = w.tx.PrepareContext(withoutDeadline, text); err != nil {
-		return nil, err
-	}
-	w.stmts[text] = s
-	return s, nil
-}
-
-// exec returns the number of written rows.
-func (w *writer) exec(text string, args ...any) (int64, error) {
-	s, err := w.stmt(text)
-	if err != nil {
-		return 0, err
-	}
-	r, err := s.ExecContext(withoutDeadline, args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
-}
-
-// row reads one row into dest; ok is false if the result is empty.
-func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) {
-	s, err := w.stmt(text)
-	if err != nil {
-		return false, err
-	}
-	switch err := s.QueryRowContext(withoutDeadline, args...).Scan(dest...); {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	default:
-		return err == nil, err
-	}
-}
-
-func (e *sqlite) idOf(bytes string) string { return bytes }
-
-func (e *sqlite) holds(ids, id string) string { return `instr(` + ids + `, ` + id + `) > 0` }
-
-func (e *sqlite) tables() string {
+func (e *sqliteFile) tables() string {
 	return `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`
 }
 
-func (e *sqlite) beginSQL() string { return `SELECT now()` }
+func (e *sqliteFile) beginSQL() string { return `SELECT now()` }
 
 // isRetryable is always false: the writer has the file to itself.
-func (e *sqlite) isRetryable(error) bool { return false }
+func (e *sqliteFile) isRetryable(error) bool { return false }
 
-func (e *sqlite) close() error {
+func (e *sqliteFile) close() error {
 	var errs []error
 	if e.read != nil {
 		errs = append(errs, e.read.Close())
@@ -224,4 +191,8 @@ func (e *sqlite) close() error {
 		errs = append(errs, e.writes.Close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)
+}
+
+func (e *sqliteFile) hourOf(instant string) string {
+	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
 }

@@ -314,3 +314,8 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 
 // Close releases the database. The caller must finish its work before. Close may be called again.
 func (s *Store) Close() error { return s.closed() }
+
+// Prune deletes rows beyond their retention, in bounded transactions, and creates the history tables of the next days.
+// On Postgres, history is deleted by whole days, so it stays up to a day longer. An unpublished alert stays. Prune may
+// run on several nodes at once.
+func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) { return r.prune(ctx, s) }

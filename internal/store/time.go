@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 )
@@ -20,19 +19,6 @@ func (c *correction) correct(said time.Time) time.Time {
 		return (*by)(said)
 	}
 	return said
-}
-
-// GoBy makes transactions use the time that correct returns for the database's time. A node passes its clock's
-// correction, so that a step of the database's clock neither ends leases nor delays jobs.
-func (s *database) GoBy(correct func(said time.Time) time.Time) { s.goBy(correct) }
-
-// Time is Now with the correction.
-func (s *database) Time(ctx context.Context) (time.Time, error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return now, err
-	}
-	return s.correct(now), nil
 }
 
 // farAhead is the tolerance for an instant that a node wrote as its own now.

@@ -213,18 +213,5 @@ func auditText(f access.AuditFilter, before int64, limit int) (text string, args
 	return rebindPlaceholders(w.text + ` ORDER BY id DESC LIMIT ?`), append(w.args, limit)
 }
 
-// like narrows a column to a text, or to texts with a prefix if it ends with *. An index on the column serves both.
-func (w *filter) like(column, wanted string) {
-	begin, open := strings.CutSuffix(wanted, "*")
-	begin = escape(begin)
-	switch {
-	case open:
-		w.and(column+` >= ?`, begin)
-		w.and(column+` < ?`, begin+string(lastRune))
-	case wanted != "":
-		w.and(column+` = ?`, begin)
-	}
-}
-
 // lastRune sorts after any continuation of a text. It is not a character, so no text has it.
 const lastRune = '\U0010FFFF'

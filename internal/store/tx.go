@@ -11,30 +11,6 @@ import (
 // tries bounds the attempts of a transaction that loses against others.
 const tries = 10
 
-// tx runs f in one transaction, and again if it lost against another one. now is the database's time at the
-// transaction's start.
-func (s *database) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	return retry(ctx, s.isRetryable, func() error { return s.once(ctx, f) })
-}
-
-func (s *database) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	ctx, cancel := withDBTimeout(ctx)
-	defer cancel()
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // a no-op after a commit
-	var now time.Time
-	if err := tx.QueryRowContext(ctx, s.beginSQL()).Scan(at(&now)); err != nil {
-		return err
-	}
-	if err := f(tx, s.correct(now)); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
 // withDBTimeout bounds the wait for a silent database: by more than any transaction takes.
 func withDBTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*dbTimeout)

@@ -47,8 +47,11 @@ SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, 
 	forgetOne = `DELETE FROM early WHERE shard = $1 AND rule_id = $2 AND key = $3`
 )
 
+// netWriter writes the net effect of a batch in a transaction.
+type netWriter struct{ decisionWriter }
+
 // writeNet writes endings before creations, which may be for the same keys.
-func (w *writer) writeNet(net futurejobs.FoldResult, now time.Time) error {
+func (w netWriter) writeNet(net futurejobs.FoldResult, now time.Time) error {
 	for _, d := range net.End {
 		ok, err := w.decide(d, now)
 		if err != nil {
@@ -82,7 +85,7 @@ func (w *writer) writeNet(net futurejobs.FoldResult, now time.Time) error {
 }
 
 // changeAll writes the changes of pending jobs.
-func (w *writer) changeAll(net futurejobs.FoldResult) error {
+func (w netWriter) changeAll(net futurejobs.FoldResult) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
 			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil),
@@ -114,7 +117,7 @@ func (w *writer) changeAll(net futurejobs.FoldResult) error {
 }
 
 // rememberAll writes early events and deletes those that were used.
-func (w *writer) rememberAll(net futurejobs.FoldResult) error {
+func (w netWriter) rememberAll(net futurejobs.FoldResult) error {
 	for _, u := range turnedAwayOf(net.Unbegun) {
 		if _, err := w.exec(turnOneAway, u.Shard, u.RuleID, escapedText(u.Key), u.At, u.Until); err != nil {
 			return err
@@ -143,7 +146,7 @@ func (w *writer) rememberAll(net futurejobs.FoldResult) error {
 }
 
 // create writes a new job, or returns errConcurrentCreate if one exists that was not read.
-func (w *writer) create(j *futurejobs.Job) error {
+func (w netWriter) create(j *futurejobs.Job) error {
 	statement, args := createPlain, []any{
 		j.Shard, j.RuleID, j.Version, escape(j.Key),
 		j.CreatedAt.UnixMicro(), j.Since.UnixMicro(), j.FirstCheckAt.UnixMicro(), j.NextCheckAt.UnixMicro(), body(j.Event),
