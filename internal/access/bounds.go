@@ -150,21 +150,6 @@ func ReadBounds(text string) *Bounds {
 	return b
 }
 
-// Bounds returns the bounds of the token; nil: none. A token with a prefix may use only the entries given to it; one
-// without is bound by its given lists only.
-func (t Token) Bounds() *Bounds {
-	if t.Prefix == "" && !t.Given.given() {
-		return nil
-	}
-	b := t.Given
-	b.Token, b.Prefix = t.Name, t.Prefix
-	if t.Prefix != "" {
-		b.Subjects, b.Publish = orNone(b.Subjects), orNone(b.Publish)
-		b.Sources, b.Handlers = orNone(b.Sources), orNone(b.Handlers)
-	}
-	return &b
-}
-
 // orNone returns the list, or an empty one for nil.
 func orNone[L ~[]string](l L) L {
 	if l == nil {

@@ -82,14 +82,6 @@ func (gs Grants) Of(p Person) (t Token, ok bool) {
 	return Token{ID: p.ID(), Name: p.String(), Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds}, true
 }
 
-// Alike reports whether two tokens grant the same permissions.
-func (t Token) Alike(other Token) bool {
-	return slices.Equal(t.Scopes, other.Scopes) && t.Prefix == other.Prefix && t.Bounds().Equal(other.Bounds())
-}
-
-// Who returns the holder for messages: "the token ci", or the person.
-func (t Token) Who() string { return whoIs(t.Name) }
-
 func whoIs(name string) string {
 	if isPerson(name) {
 		return name

@@ -52,6 +52,29 @@ func (t Token) Standing(now time.Time) string {
 	return "active"
 }
 
+// Bounds returns the bounds of the token; nil: none. A token with a prefix may use only the entries given to it; one
+// without is bound by its given lists only.
+func (t Token) Bounds() *Bounds {
+	if t.Prefix == "" && !t.Given.given() {
+		return nil
+	}
+	b := t.Given
+	b.Token, b.Prefix = t.Name, t.Prefix
+	if t.Prefix != "" {
+		b.Subjects, b.Publish = orNone(b.Subjects), orNone(b.Publish)
+		b.Sources, b.Handlers = orNone(b.Sources), orNone(b.Handlers)
+	}
+	return &b
+}
+
+// Alike reports whether two tokens grant the same permissions.
+func (t Token) Alike(other Token) bool {
+	return slices.Equal(t.Scopes, other.Scopes) && t.Prefix == other.Prefix && t.Bounds().Equal(other.Bounds())
+}
+
+// Who returns the holder for messages: "the token ci", or the person.
+func (t Token) Who() string { return whoIs(t.Name) }
+
 // tokenPrefix is the prefix of a token's secret, recognizable to people and scanners.
 const tokenPrefix = "dm_"
 

@@ -1,11 +1,16 @@
 package configfile
 
 import (
+	"crypto/x509"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+	"github.com/prometheus/common/model"
 )
 
 // Value is a value of a file with its place. A value that is missing, or whose problem was reported, is empty: reading
@@ -130,6 +135,225 @@ func (v Value) items() []Value {
 		items[i] = Value{Field: fmt.Sprintf("%s[%d]", v.Field, i), node: n, at: start(n), paper: v.paper}
 	}
 	return items
+}
+
+// Fields returns the values of a mapping by field name. Any other field is a problem. A missing field reads as an empty
+// Value; use Require for required fields.
+func (v Value) Fields(names ...string) map[string]Value {
+	entries, ok := v.entries("the fields " + strings.Join(names, ", "))
+	if !ok {
+		return nil
+	}
+	fields := make(map[string]Value, len(names))
+	for _, name := range names {
+		fields[name] = Value{Name: name, Field: v.Field, at: v.at, paper: v.paper}
+	}
+	for _, e := range entries {
+		if !slices.Contains(names, e.Name) {
+			e.ProblemAtName("%s", UnknownName("field", e.Name, names))
+			continue
+		}
+		fields[e.Name] = e.filled()
+	}
+	return fields
+}
+
+// Entries returns the entries of a mapping whose names are chosen by the author of the file. what names them in a
+// problem: "a name for each channel".
+func (v Value) Entries(what string) []Value {
+	entries, _ := v.entries(what)
+	var filled []Value
+	for _, e := range entries {
+		if e = e.filled(); e.Present() {
+			filled = append(filled, e)
+		}
+	}
+	return filled
+}
+
+// entries returns the entries of a mapping. A duplicate name is a problem.
+func (v Value) entries(what string) (entries []Value, ok bool) {
+	values, ok := mapping(v.node)
+	if !ok {
+		v.Problem("expected a mapping with %s, not %s", what, v.Kind())
+		return nil, false
+	}
+	seen := make(map[string]bool)
+	for _, n := range values {
+		e := v.entry(n)
+		if seen[e.Name] {
+			e.ProblemAtName("%q is here twice; keep one", Truncate(e.Name, quoted))
+			continue
+		}
+		seen[e.Name] = true
+		entries = append(entries, e)
+	}
+	return entries, true
+}
+
+func (v Value) entry(n *ast.MappingValueNode) Value {
+	key := n.Key.GetToken()
+	if k, explicit := n.Key.(*ast.MappingKeyNode); explicit {
+		v.paper.problem(key, v.Field, `a "?" key is not supported; write "name: value"`)
+		if k.Value == nil {
+			return Value{}
+		}
+		return Value{Name: k.Value.GetToken().Value}
+	}
+	field := strings.TrimPrefix(v.Field+"."+Truncate(key.Value, quoted), ".")
+	return Value{Name: key.Value, Field: field, node: n.Value, key: n.Key, at: key, paper: v.paper}
+}
+
+// filled returns v, or an empty Value if the file has no value there.
+func (v Value) filled() Value {
+	if _, null := v.node.(*ast.NullNode); null {
+		v.ProblemAtName("the value is missing; write one, or leave the field out")
+		return Value{}
+	}
+	return v
+}
+
+// RawText returns v as text of any length. The caller reports problems.
+func (v Value) RawText() (text string, ok bool) {
+	switch n := v.node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+// Text returns v as text of 1 to 512 bytes.
+func (v Value) Text() string {
+	text, ok := v.RawText()
+	switch {
+	case !ok:
+		v.Problem("expected text, not %s; put it in quotes", v.Kind())
+	case text == "" || len(text) > maxText:
+		v.Problem("the text has %d bytes; write 1 to %d", len(text), maxText)
+		return ""
+	}
+	return text
+}
+
+// Texts returns the texts of a list without duplicates; a single text needs no list.
+func (v Value) Texts() []string {
+	var texts []string
+	for _, item := range v.OneOrList() {
+		text := item.Text()
+		if text != "" && slices.Contains(texts, text) {
+			item.Problem("%q is here twice; keep one", text)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// Bool returns v as a boolean.
+func (v Value) Bool() bool {
+	n, ok := v.node.(*ast.BoolNode)
+	if !ok {
+		v.Problem("expected true or false, not %s", v.Kind())
+		return false
+	}
+	return n.Value
+}
+
+// Number returns v as a whole number from 1 to most; otherwise is the default.
+func (v Value) Number(otherwise, most int) int {
+	if n, ok := v.node.(*ast.IntegerNode); ok {
+		if number, ok := n.Value.(uint64); ok && number >= 1 && number <= uint64(most) {
+			return int(number)
+		}
+	}
+	v.Problem("expected a whole number from 1 to %d", most)
+	return otherwise
+}
+
+// Duration returns v as a duration up to most; otherwise is the default.
+func (v Value) Duration(otherwise, most time.Duration) time.Duration {
+	if n, ok := v.node.(*ast.IntegerNode); ok && n.Value == uint64(0) {
+		return 0
+	}
+	text, ok := v.RawText()
+	if !ok {
+		v.Problem("expected a duration with a unit, such as 30s or 5m, not %s", v.Kind())
+		return otherwise
+	}
+	d, err := ParseDuration(text)
+	switch {
+	case err != nil:
+		v.Problem("%v", err)
+	case d > most:
+		v.Problem("%s is not within 0s and %s", text, model.Duration(most))
+	default:
+		return d
+	}
+	return otherwise
+}
+
+// Path returns v as a path, relative to the folder of the file.
+func (v Value) Path() string {
+	path := v.Text()
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(v.paper.file), path)
+}
+
+// Secret returns the contents of the file named by v, without surrounding white space: a secret is never part of the
+// file itself. read is os.ReadFile or similar.
+func (v Value) Secret(read func(path string) ([]byte, error)) string {
+	path := v.Path()
+	if path == "" {
+		return ""
+	}
+	data, err := read(path)
+	secret := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		v.Problem("%v; name a file that the node can read", err)
+		return ""
+	case secret == "" || len(secret) > maxSecret || strings.ContainsAny(secret, "\n\x00"):
+		v.Problem("%s is not a single line of up to %d bytes; write only the secret into it", path, maxSecret)
+		return ""
+	}
+	return secret
+}
+
+// Variable returns the environment variable named by v, without surrounding white space. env is os.Getenv or similar.
+func (v Value) Variable(env func(name string) string) string {
+	name := v.Text()
+	if name == "" {
+		return ""
+	}
+	value := strings.TrimSpace(env(name))
+	switch {
+	case value == "":
+		v.Problem("%s is not set in the environment of the node; set it before the node starts", name)
+		return ""
+	case len(value) > maxSecret || strings.ContainsAny(value, "\n\x00"):
+		v.Problem("%s is not a single line of up to %d bytes; set it to only the secret", name, maxSecret)
+		return ""
+	}
+	return value
+}
+
+// Certificates returns the contents of the file named by v: CA certificates in PEM. read is os.ReadFile or similar.
+func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
+	path := v.Path()
+	if path == "" {
+		return nil
+	}
+	data, err := read(path)
+	switch {
+	case err != nil:
+		v.Problem("%v; name a file that the node can read", err)
+	case !x509.NewCertPool().AppendCertsFromPEM(data):
+		v.Problem("%s has no certificate; write the CA certificates of the service into it, as PEM", path)
+	}
+	return data
 }
 
 // start returns the first token of a value.

@@ -3,8 +3,6 @@ package logins
 import (
 	"fmt"
 	"strings"
-
-	"deadman/internal/access"
 )
 
 // claims are the claims of a provider about a person.
@@ -42,33 +40,4 @@ func texts(v any) ([]string, error) {
 		return all, nil
 	}
 	return nil, fmt.Errorf("it is a %T", v)
-}
-
-// person returns the person of the claims.
-func (p *Provider) person(c claims, subject string) (access.Person, error) {
-	value, _ := c.find(p.nameClaim)
-	name, ok := value.(string)
-	if !ok {
-		return access.Person{}, fmt.Errorf("%w: the claim %s of the provider is missing or no text; name another claim with oidc.name, or request a scope that includes it", ErrPerson, p.nameClaim)
-	}
-	if wrong := wrongText(name, MaxName); wrong != "" {
-		return access.Person{}, fmt.Errorf("%w: the claim %s is not a valid name: %s", ErrPerson, p.nameClaim, wrong)
-	}
-	// Some providers omit the claim if it is false.
-	if verified := c[verifiedClaim]; p.nameClaim == emailClaim && verified != true && verified != "true" {
-		return access.Person{}, fmt.Errorf("%w: the provider did not verify the address %s (email_verified); verify it there, or name another claim with oidc.name", ErrPerson, name)
-	}
-	if wrong := wrongText(subject, maxSubject); wrong != "" {
-		return access.Person{}, fmt.Errorf("%w: the claim sub is invalid: %s", ErrPerson, wrong)
-	}
-	value, _ = c.find(p.groupsClaim)
-	named, err := texts(value)
-	if err != nil {
-		return access.Person{}, fmt.Errorf("%w: the claim %s is not a list of groups: %w", ErrPerson, p.groupsClaim, err)
-	}
-	groups, err := groupsOf(named)
-	if err != nil {
-		return access.Person{}, err
-	}
-	return access.Person{By: access.ByOIDC, Name: name, Issuer: p.issuer, Subject: subject, Groups: groups}, nil
 }

@@ -178,6 +178,3 @@ func isLoopback(name string) bool {
 	at, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && at.IsLoopback()
 }
-
-// Close closes the connections to the provider.
-func (p *Provider) Close() { p.client.CloseIdleConnections() }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -89,50 +88,3 @@ var (
 	address = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*)://[^\s"'<>]+`)
 	breaks  = regexp.MustCompile(`\s+`)
 )
-
-// reasonSize is the maximum stored length of an error, in bytes.
-const reasonSize = 500
-
-// reason returns an error's text without secrets, for display to all users: URLs are reduced to the host, unless it
-// contains a secret.
-func (s Spec) reason(err error) string {
-	text := address.ReplaceAllStringFunc(err.Error(), func(found string) string {
-		u, err := url.Parse(found)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			scheme, _, _ := strings.Cut(found, "://")
-			return scheme + "://…"
-		}
-		return u.Scheme + "://" + u.Host + "/…"
-	})
-	for _, secret := range s.secrets() {
-		text = strings.ReplaceAll(text, secret, "…")
-	}
-	text = strings.TrimSpace(breaks.ReplaceAllString(text, " "))
-	if len(text) > reasonSize {
-		text = strings.ToValidUTF8(text[:reasonSize], "") + "…"
-	}
-	return text
-}
-
-// secrets returns the secret parts of a channel: all parts of its URL that are long enough to be secrets, and its
-// signing secret.
-func (s Spec) secrets() []string {
-	parts := []string{s.URL, s.Secret}
-	if u, err := url.Parse(s.URL); err == nil {
-		password, _ := u.User.Password()
-		parts = append(parts, password, u.User.Username())
-		parts = append(parts, strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == ':' })...)
-		if s.Kind != Email {
-			for _, values := range u.Query() {
-				parts = append(parts, values...)
-			}
-		}
-	}
-	var long []string
-	for _, p := range parts {
-		if len(p) >= 8 {
-			long = append(long, p)
-		}
-	}
-	return long
-}

@@ -30,14 +30,6 @@ type Config struct {
 	Routes   []Route
 }
 
-// Spec is the specification of a channel, including its secrets.
-type Spec struct {
-	Name   string
-	Kind   Kind
-	URL    string
-	Secret string
-}
-
 // Route assigns alerts to channels, and groups them into messages.
 type Route struct {
 	Name     string // "route 3" if the third has no name

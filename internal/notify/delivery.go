@@ -3,6 +3,9 @@ package notify
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -12,8 +15,40 @@ import (
 // failingAfter is the number of consecutive failed attempts after which a channel raises an alert.
 const failingAfter = 3
 
+// sender sends messages to the channels of a file. It is safe for concurrent use.
+type sender struct {
+	store     Store
+	file      atomic.Pointer[channelSet]
+	holds     func() bool
+	now       func() time.Time
+	publicURL string
+	log       *slog.Logger
+	announce  func(context.Context, alerts.SystemAlert) error
+	wake      chan struct{}
+	sending   sync.WaitGroup
+
+	mu    sync.Mutex
+	busy  map[string]bool      // channels with a message in progress
+	rests map[string]time.Time // failed channels, with the end of their pause
+}
+
+// channelSet holds the channels and routes in use. It is immutable.
+type channelSet struct {
+	routes   []Route
+	specs    map[string]Spec
+	channels map[string]Channel
+}
+
+// Wake signals new alerts. It is only a hint, as the notifier also polls.
+func (n *sender) Wake() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is going to wake
+	}
+}
+
 // begin sends a message in the background, unless its channel is busy, failed recently, or is no longer configured.
-func (n *Notifier) begin(ctx context.Context, notice alerts.Notification) {
+func (n *sender) begin(ctx context.Context, notice alerts.Notification) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,7 +71,7 @@ func (n *Notifier) begin(ctx context.Context, notice alerts.Notification) {
 
 // isResting reports whether a failed channel is paused. A pause longer than restMost stems from before the clock was
 // set back and is ignored. The caller holds the lock.
-func (n *Notifier) isResting(channel string) bool {
+func (n *sender) isResting(channel string) bool {
 	left := n.rests[channel].Sub(n.now())
 	return left > 0 && left <= restMost
 }
@@ -47,7 +82,7 @@ func (n *Notifier) isResting(channel string) bool {
 //  2. It builds the message from the store.
 //  3. It sends the message, even during a shutdown.
 //  4. It records the result. A crash before that repeats the message, with the same key.
-func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Notification) error {
+func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notification) error {
 	if !n.holds() {
 		return nil
 	}
@@ -81,7 +116,7 @@ func (n *Notifier) send(ctx context.Context, file *channelSet, notice alerts.Not
 }
 
 // message builds the message of a notification.
-func (n *Notifier) message(ctx context.Context, notice alerts.Notification) (Message, error) {
+func (n *sender) message(ctx context.Context, notice alerts.Notification) (Message, error) {
 	m := Message{Notification: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
 	var err error
 	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
@@ -103,7 +138,7 @@ func (n *Notifier) message(ctx context.Context, notice alerts.Notification) (Mes
 }
 
 // deliveryFailed records that a channel did not accept a message. Repeated failures of a channel raise one alert.
-func (n *Notifier) deliveryFailed(ctx context.Context, notice alerts.Notification, reason string) error {
+func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification, reason string) error {
 	now := n.now()
 	wait := backoff(notice.Tries - 1)
 	n.mu.Lock()
@@ -125,7 +160,7 @@ func (n *Notifier) deliveryFailed(ctx context.Context, notice alerts.Notificatio
 }
 
 // channelRecovered resolves the alert about a channel that accepts messages again.
-func (n *Notifier) channelRecovered(ctx context.Context, name string) error {
+func (n *sender) channelRecovered(ctx context.Context, name string) error {
 	n.mu.Lock()
 	delete(n.rests, name)
 	n.mu.Unlock()

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -53,22 +51,10 @@ type Options struct {
 // Notifier routes alerts and sends messages to channels. Messages are stored before they are sent, so a crash can
 // repeat a message but loses none.
 type Notifier struct {
-	store     Store
-	file      atomic.Pointer[channelSet]
-	client    *http.Client
-	holds     func() bool
-	now       func() time.Time
-	publicURL string
-	log       *slog.Logger
-	announce  func(context.Context, alerts.SystemAlert) error
-	wake      chan struct{}
-	sending   sync.WaitGroup
-	status    *periodic.Status // of routing alerts
-	gaveUpAt  time.Time        // used by Step
-
-	mu    sync.Mutex
-	busy  map[string]bool      // channels with a message in progress
-	rests map[string]time.Time // failed channels, with the end of their pause
+	sender
+	client   *http.Client
+	status   *periodic.Status // of routing alerts
+	gaveUpAt time.Time        // used by Step
 }
 
 // New returns a notifier, or an error for an invalid channel.
@@ -77,21 +63,16 @@ func New(o Options) (*Notifier, error) {
 		o.Client = NewClient()
 	}
 	n := &Notifier{
-		store: o.Store, client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
-		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
-		status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
+		sender: sender{
+			store: o.Store, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
+			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+		},
+		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
 	}
 	if err := n.SetConfig(o.Config); err != nil {
 		return nil, err
 	}
 	return n, nil
-}
-
-// channelSet holds the channels and routes in use. It is immutable.
-type channelSet struct {
-	routes   []Route
-	specs    map[string]Spec
-	channels map[string]Channel
 }
 
 // SetConfig applies another configuration. It returns an error for an invalid channel, and then changes nothing.
@@ -112,14 +93,6 @@ func (n *Notifier) SetConfig(c Config) error {
 
 // HasNoChannels reports whether no channel is configured.
 func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
-
-// Wake signals new alerts. It is only a hint, as the notifier also polls.
-func (n *Notifier) Wake() {
-	select {
-	case n.wake <- struct{}{}:
-	default: // it is going to wake
-	}
-}
 
 // Err returns the error of routing alerts, or nil. It does not include failing channels; Channels reports those.
 func (n *Notifier) Err() error { return n.status.Err() }
@@ -259,4 +232,28 @@ func (n *Notifier) trial(name string) Message {
 		Notification: alerts.Notification{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
 		Alerts:       []alerts.Alert{r.Alert(now)}, Unclosed: 1, PublicURL: n.publicURL, At: now,
 	}
+}
+
+// newPlan loads the data for a plan of new alerts.
+func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
+	now := n.now()
+	p := &planner{
+		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.RouteChannel]*queue),
+		heard: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
+		lane: func(l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
+			return n.store.Lane(ctx, l, most)
+		},
+	}
+	var err error
+	if p.mutes, err = n.store.LiveMutes(ctx, now); err != nil {
+		return nil, err
+	}
+	heard, err := n.store.PriorDeliveries(ctx, news)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range heard {
+		p.heard[h.Alert] = append(p.heard[h.Alert], h)
+	}
+	return p, nil
 }

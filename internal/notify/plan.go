@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -30,30 +29,6 @@ type queue struct {
 	open    map[string]int // by topic: index in the plan's notices, or -1-i for the i-th known message
 	known   []alerts.Notification
 	planned []time.Time // newest first
-}
-
-// newPlan loads the data for a plan of new alerts.
-func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
-	now := n.now()
-	p := &planner{
-		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.RouteChannel]*queue),
-		heard: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
-		lane: func(l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
-			return n.store.Lane(ctx, l, most)
-		},
-	}
-	var err error
-	if p.mutes, err = n.store.LiveMutes(ctx, now); err != nil {
-		return nil, err
-	}
-	heard, err := n.store.PriorDeliveries(ctx, news)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range heard {
-		p.heard[h.Alert] = append(p.heard[h.Alert], h)
-	}
-	return p, nil
 }
 
 // plan assigns new alerts to messages.

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).await")) // it ends with the process
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
 // onBoth runs a test on a database of each kind.

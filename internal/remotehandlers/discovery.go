@@ -1,9 +1,6 @@
 package remotehandlers
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -45,28 +42,6 @@ func (r Directory) Of(name string) (f Instances, ok bool) {
 // Names returns the handler names with services, sorted.
 func (r Directory) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r)), func(name string) bool { return name == anyName })
-}
-
-// Discover queries all services of NATS for up to a second, and returns those that answer as handlers, by handler name.
-// A plain subscription is not discovered. The errors are those of Requester.RequestMany.
-func (s *Services) Discover(ctx context.Context) (Directory, error) {
-	ctx, cancel := context.WithTimeout(ctx, findTime)
-	defer cancel()
-	answers, err := s.wire.RequestMany(ctx, Discovery, findMost, findQuiet)
-	if err != nil {
-		return nil, fmt.Errorf("discover handlers: %w", err)
-	}
-	all := make(Directory)
-	for _, m := range answers {
-		var info micro.Info
-		if json.Unmarshal(m.Data, &info) != nil || info.Type != micro.InfoResponseType {
-			continue // not a NATS service
-		}
-		for _, name := range handlerNames(info) {
-			all[name] = all[name].and(info)
-		}
-	}
-	return all, nil
 }
 
 // handlerNames returns the handler names of a service.

@@ -15,6 +15,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"deadman/checks"
+	"deadman/checks/lookup"
 )
 
 // Subject returns the NATS subject of a handler.
@@ -66,6 +67,47 @@ func (s *Services) Named(name string) checks.Handler {
 		})}
 	}
 	return s.known[name]
+}
+
+// Discover queries all services of NATS for up to a second, and returns those that answer as handlers, by handler name.
+// A plain subscription is not discovered. The errors are those of Requester.RequestMany.
+func (s *Services) Discover(ctx context.Context) (Directory, error) {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	answers, err := s.wire.RequestMany(ctx, Discovery, findMost, findQuiet)
+	if err != nil {
+		return nil, fmt.Errorf("discover handlers: %w", err)
+	}
+	all := make(Directory)
+	for _, m := range answers {
+		var info micro.Info
+		if json.Unmarshal(m.Data, &info) != nil || info.Type != micro.InfoResponseType {
+			continue // not a NATS service
+		}
+		for _, name := range handlerNames(info) {
+			all[name] = all[name].and(info)
+		}
+	}
+	return all, nil
+}
+
+// State returns the state of the service of a name.
+func (s *Services) State(name string) State {
+	s.mu.Lock()
+	one := s.known[name]
+	s.mu.Unlock()
+	if one == nil {
+		return State{Health: lookup.New}
+	}
+	state := one.tally.state()
+	switch one.breaker.State() {
+	case gobreaker.StateOpen:
+		state.Health = lookup.Down
+	case gobreaker.StateHalfOpen:
+		state.Health = lookup.Probing
+	case gobreaker.StateClosed:
+	}
+	return state
 }
 
 // service is one handler, shared by all rules that name it.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"deadman/checks/lookup"
 )
 
@@ -17,25 +15,6 @@ type State struct {
 	AnsweredAt time.Time // zero: never
 	Error      string    // cause of the last failure; empty: none
 	ErrorAt    time.Time
-}
-
-// State returns the state of the service of a name.
-func (s *Services) State(name string) State {
-	s.mu.Lock()
-	one := s.known[name]
-	s.mu.Unlock()
-	if one == nil {
-		return State{Health: lookup.New}
-	}
-	state := one.tally.state()
-	switch one.breaker.State() {
-	case gobreaker.StateOpen:
-		state.Health = lookup.Down
-	case gobreaker.StateHalfOpen:
-		state.Health = lookup.Probing
-	case gobreaker.StateClosed:
-	}
-	return state
 }
 
 // stats are the remembered results of a service's checks.

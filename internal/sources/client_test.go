@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	const proxy = "github.com/Shopify/toxiproxy/v2"
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).await"),
+		goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await"),
 		goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).read"),
 		goleak.IgnoreAnyFunction(proxy+"/toxics.(*ToxicStub).Run"))
 }

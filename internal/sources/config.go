@@ -1,12 +1,14 @@
 package sources
 
 import (
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"deadman/checks/lookup"
 	"deadman/internal/configfile"
@@ -150,21 +152,6 @@ const (
 	KindNATS     Kind = "nats"
 )
 
-// Kind returns the kind of the source; empty: not specified.
-func (s Spec) Kind() Kind {
-	switch {
-	case s.Postgres != nil:
-		return KindPostgres
-	case s.SQLite != nil:
-		return KindSQLite
-	case s.HTTP != nil:
-		return KindHTTP
-	case s.NATS != nil:
-		return KindNATS
-	}
-	return ""
-}
-
 // Postgres is a Postgres database for read-only queries.
 type Postgres struct {
 	URL              string        // secret
@@ -186,12 +173,6 @@ type HTTP struct {
 	CA    []byte // PEM; nil: the system's CAs
 }
 
-// NATS is the node's own NATS connection, or another one.
-type NATS struct {
-	URL   string // secret; empty: the node's connection
-	Creds string // path of the credentials file
-}
-
 // url returns the URL from a file or an environment variable. It may contain a password, so it is never in the
 // sources file itself.
 func (r reader) url(v configfile.Value, fields map[string]configfile.Value) string {
@@ -211,4 +192,43 @@ func (r reader) secret(v, file, env configfile.Value) string {
 		v.ProblemAtName("%s is missing; name a file with the secret, or with %s an environment variable", file.Name, env.Name)
 	}
 	return ""
+}
+
+func (r reader) http(s *Spec, v configfile.Value) {
+	fields := v.Fields("url", "headers", "allow", "ca_file")
+	s.HTTP = &HTTP{
+		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
+		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
+	}
+}
+
+// headers returns the headers of a source. Their values are secrets.
+func (r reader) headers(v configfile.Value) map[string]string {
+	if !v.Present() {
+		return nil
+	}
+	headers := make(map[string]string)
+	for _, one := range v.Entries("a name for each header") {
+		fields := one.Fields("file", "env")
+		if fields == nil {
+			continue
+		}
+		value := r.secret(one, fields["file"], fields["env"])
+		name := http.CanonicalHeaderKey(one.Name)
+		switch _, twice := headers[name]; {
+		case !headerName.MatchString(one.Name):
+			one.ProblemAtName("%q is not a header name; use letters, digits, _ and -", configfile.Truncate(one.Name, 80))
+		case reservedHeader(name):
+			one.ProblemAtName("deadman sets %s itself; leave it out", name)
+		case twice:
+			one.ProblemAtName("%s is here twice; keep one", name)
+		case strings.ContainsFunc(value, unicode.IsControl):
+			one.ProblemAtName("the secret of %s cannot be sent in a header; it has a control character", name)
+		}
+		headers[name] = value
+	}
+	if len(headers) > maxHeaders {
+		v.Problem("there are %d headers, and the limit is %d; remove those that the service does not need", len(headers), maxHeaders)
+	}
+	return headers
 }

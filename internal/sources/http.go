@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"deadman/checks"
@@ -103,6 +105,61 @@ func (s *service) Reach(ctx context.Context) error {
 
 // Close closes idle connections.
 func (s *service) Close() { s.client.CloseIdleConnections() }
+
+// get queries one key. For a single key, a status of 500 may be a failure of the service or of the key; it counts as
+// one of the key.
+func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bool) (f checks.Finding) {
+	u, err := below(s.base, path)
+	if err != nil {
+		return checks.Finding{Err: fmt.Errorf("%w: %w", errPath, err)}
+	}
+	req := (&http.Request{Method: http.MethodGet, URL: u, Header: s.headers.Clone()}).WithContext(ctx)
+	if host := req.Header.Get("Host"); host != "" { // the client ignores it in the headers
+		req.Host = host
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return checks.Finding{Err: serviceError{unanswered(err)}}
+	}
+	defer func() { _ = res.Body.Close() }() // the body is read, or the connection is unusable
+	switch {
+	case slices.Contains(q.Absent, res.StatusCode):
+		return f
+	case res.StatusCode >= 200 && res.StatusCode < 300:
+		f.Value, f.Err = body(res)
+		return f
+	}
+	return checks.Finding{Err: statusError(res, alone)}
+}
+
+func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+	r := &httpRound{found: unknown(asks), answered: make([]bool, len(asks))}
+	var working sync.WaitGroup
+	for i := range asks {
+		if r.shouldStop() || !s.enter(ctx) {
+			break
+		}
+		working.Go(func() {
+			defer s.leave()
+			f := s.get(ctx, q, asks[i].Path, len(asks) == 1)
+			r.answer(ctx, i, f)
+		})
+	}
+	working.Wait()
+	return r.result(ctx)
+}
+
+// enter acquires a request slot; false: ctx ended first.
+func (s *service) enter(ctx context.Context) bool {
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *service) leave() { <-s.slots }
 
 // unanswered returns the cause of a failed request without its URL; the error contains no headers or paths.
 func unanswered(err error) error {

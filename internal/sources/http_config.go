@@ -1,13 +1,10 @@
 package sources
 
 import (
-	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"deadman/internal/configfile"
 )
@@ -17,14 +14,6 @@ var headerName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // maxHeaders is the maximum number of headers of a source.
 const maxHeaders = 20
-
-func (r reader) http(s *Spec, v configfile.Value) {
-	fields := v.Fields("url", "headers", "allow", "ca_file")
-	s.HTTP = &HTTP{
-		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
-		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
-	}
-}
 
 // base returns the URL of v.
 func base(v configfile.Value) *url.URL {
@@ -42,37 +31,6 @@ func base(v configfile.Value) *url.URL {
 		return u
 	}
 	return nil
-}
-
-// headers returns the headers of a source. Their values are secrets.
-func (r reader) headers(v configfile.Value) map[string]string {
-	if !v.Present() {
-		return nil
-	}
-	headers := make(map[string]string)
-	for _, one := range v.Entries("a name for each header") {
-		fields := one.Fields("file", "env")
-		if fields == nil {
-			continue
-		}
-		value := r.secret(one, fields["file"], fields["env"])
-		name := http.CanonicalHeaderKey(one.Name)
-		switch _, twice := headers[name]; {
-		case !headerName.MatchString(one.Name):
-			one.ProblemAtName("%q is not a header name; use letters, digits, _ and -", configfile.Truncate(one.Name, 80))
-		case reservedHeader(name):
-			one.ProblemAtName("deadman sets %s itself; leave it out", name)
-		case twice:
-			one.ProblemAtName("%s is here twice; keep one", name)
-		case strings.ContainsFunc(value, unicode.IsControl):
-			one.ProblemAtName("the secret of %s cannot be sent in a header; it has a control character", name)
-		}
-		headers[name] = value
-	}
-	if len(headers) > maxHeaders {
-		v.Problem("there are %d headers, and the limit is %d; remove those that the service does not need", len(headers), maxHeaders)
-	}
-	return headers
 }
 
 // reservedHeader reports whether operators can't set a header, because it determines the routing or framing of a

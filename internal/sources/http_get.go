@@ -1,45 +1,16 @@
 package sources
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
-	"deadman/checks"
 	"deadman/checks/lookup"
 )
 
 // errPath is the error of a key without a valid path.
 var errPath = errors.New("path")
-
-// get queries one key. For a single key, a status of 500 may be a failure of the service or of the key; it counts as
-// one of the key.
-func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bool) (f checks.Finding) {
-	u, err := below(s.base, path)
-	if err != nil {
-		return checks.Finding{Err: fmt.Errorf("%w: %w", errPath, err)}
-	}
-	req := (&http.Request{Method: http.MethodGet, URL: u, Header: s.headers.Clone()}).WithContext(ctx)
-	if host := req.Header.Get("Host"); host != "" { // the client ignores it in the headers
-		req.Host = host
-	}
-	res, err := s.client.Do(req)
-	if err != nil {
-		return checks.Finding{Err: serviceError{unanswered(err)}}
-	}
-	defer func() { _ = res.Body.Close() }() // the body is read, or the connection is unusable
-	switch {
-	case slices.Contains(q.Absent, res.StatusCode):
-		return f
-	case res.StatusCode >= 200 && res.StatusCode < 300:
-		f.Value, f.Err = body(res)
-		return f
-	}
-	return checks.Finding{Err: statusError(res, alone)}
-}
 
 // body returns the JSON object in the body of a response.
 func body(res *http.Response) ([]byte, error) {

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"deadman/checks"
-	"deadman/checks/lookup"
 )
 
 // httpRound is the state of one Ask of a service.
@@ -28,35 +27,6 @@ const maxServiceErrors = mostRequests
 type serviceError struct{ error }
 
 func (a serviceError) Unwrap() error { return a.error }
-
-func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-	r := &httpRound{found: unknown(asks), answered: make([]bool, len(asks))}
-	var working sync.WaitGroup
-	for i := range asks {
-		if r.shouldStop() || !s.enter(ctx) {
-			break
-		}
-		working.Go(func() {
-			defer s.leave()
-			f := s.get(ctx, q, asks[i].Path, len(asks) == 1)
-			r.answer(ctx, i, f)
-		})
-	}
-	working.Wait()
-	return r.result(ctx)
-}
-
-// enter acquires a request slot; false: ctx ended first.
-func (s *service) enter(ctx context.Context) bool {
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (s *service) leave() { <-s.slots }
 
 // answer records the finding of a key. A request cut off by the end of ctx is not an answer.
 func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {

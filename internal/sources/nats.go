@@ -199,3 +199,9 @@ func clip(text string) string {
 	}
 	return strings.ToValidUTF8(text[:clipMost], "") + "…"
 }
+
+// NATS is the node's own NATS connection, or another one.
+type NATS struct {
+	URL   string // secret; empty: the node's connection
+	Creds string // path of the credentials file
+}

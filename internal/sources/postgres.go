@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"deadman/checks"
@@ -117,3 +119,46 @@ func (p *postgres) Caution() string { return p.rights.caution() }
 
 // Close closes the pool.
 func (p *postgres) Close() { p.pool.Close() }
+
+// trip answers at least one more key of a batch, or returns an error that ends the batch.
+func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
+	c, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return unconnected(ctx, err)
+	}
+	defer c.Release()
+	pg := c.Conn().PgConn()
+	s, err := prepared(ctx, pg, query)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &roundTrip{batch: b, statement: s, pipe: pg.StartPipeline(ctx), breakOff: cancel}
+	err = t.run(p.statementTimeout(ctx))
+	if left := t.pipe.Close(); err == nil && !errors.As(left, new(*pgconn.PgError)) {
+		err = left // a Postgres error has been answered already; a lost connection has not
+	}
+	switch {
+	case errors.Is(err, errStale):
+		delete(pg.CustomData(), query) // the statement's name is not reused
+	case errors.Is(err, errTooMuchData):
+		b.noteOversized()
+		return nil
+	case err != nil && ctx.Err() == nil && pg.IsClosed():
+		return fmt.Errorf("%w: %w", errLost, unreachable(ctx, err))
+	case err != nil:
+		return unreachable(ctx, err)
+	}
+	return err
+}
+
+// statementTimeout returns the statement timeout in milliseconds. It expires before the batch's deadline, so that the
+// database reports the slow key.
+func (p *postgres) statementTimeout(ctx context.Context) string {
+	timeout := p.timeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end)*3/4)
+	}
+	return strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+}

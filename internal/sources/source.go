@@ -29,6 +29,21 @@ func (s Spec) Most() int {
 	return 0
 }
 
+// Kind returns the kind of the source; empty: not specified.
+func (s Spec) Kind() Kind {
+	switch {
+	case s.Postgres != nil:
+		return KindPostgres
+	case s.SQLite != nil:
+		return KindSQLite
+	case s.HTTP != nil:
+		return KindHTTP
+	case s.NATS != nil:
+		return KindNATS
+	}
+	return ""
+}
+
 // Open returns the client of a source. It connects on first use; an error is one of the spec. conn returns the node's
 // NATS connection; nil: no node is running.
 func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {

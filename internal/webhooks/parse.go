@@ -20,22 +20,6 @@ func Parse(data []byte, file string) (Set, error) {
 	return set, nil
 }
 
-func (set Set) read(v configfile.Value) {
-	items := v.List("hook")
-	if len(items) > MaxHooks {
-		v.Problem("there are %d hooks, and the limit is %d; remove unused ones", len(items), MaxHooks)
-		return
-	}
-	for _, item := range items {
-		fields := item.Fields("name", "subject", "scheme", "secret_file")
-		h := readHook(fields)
-		if h.Name != "" && set[h.Name] != nil {
-			fields["name"].Problem("there are two hooks %s; use unique names", h.Name)
-		}
-		set[h.Name] = h
-	}
-}
-
 // readHook parses one hook. Accepting unsigned requests requires the explicit scheme none.
 func readHook(fields map[string]configfile.Value) *Webhook {
 	name, subject, scheme, secret := fields["name"], fields["subject"], fields["scheme"], fields["secret_file"]

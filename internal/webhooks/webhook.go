@@ -3,11 +3,15 @@ package webhooks
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"deadman/internal/configfile"
 )
 
 // ErrDenied means that the signature of a request is missing or invalid.
@@ -28,6 +32,22 @@ type Webhook struct {
 
 // Set is a set of hooks by name.
 type Set map[string]*Webhook
+
+func (set Set) read(v configfile.Value) {
+	items := v.List("hook")
+	if len(items) > MaxHooks {
+		v.Problem("there are %d hooks, and the limit is %d; remove unused ones", len(items), MaxHooks)
+		return
+	}
+	for _, item := range items {
+		fields := item.Fields("name", "subject", "scheme", "secret_file")
+		h := readHook(fields)
+		if h.Name != "" && set[h.Name] != nil {
+			fields["name"].Problem("there are two hooks %s; use unique names", h.Name)
+		}
+		set[h.Name] = h
+	}
+}
 
 // Scheme is the signature scheme of a webhook.
 type Scheme string
@@ -89,4 +109,28 @@ func (h *Webhook) secret(text string) ([]byte, error) {
 // returns a header by name. It returns ErrDenied.
 func (h *Webhook) Verify(header func(string) string, body []byte, now time.Time) (id string, err error) {
 	return verifiers[h.Scheme](h, header, body, now)
+}
+
+// checkHMAC verifies that a signature in the header matches the parts under one of the secrets. Its duration does not
+// depend on the number of matching bytes.
+func (h *Webhook) checkHMAC(name string, given []string, decode func(string) ([]byte, error), parts ...[]byte) error {
+	if len(given) == 0 || len(given) > maxSignatures {
+		return fmt.Errorf("%w: the header %s has no %s signature, or more than %d", ErrDenied, name, h.Scheme, maxSignatures)
+	}
+	good := false
+	for _, secret := range h.secrets {
+		mac := hmac.New(sha256.New, secret)
+		for _, part := range parts {
+			mac.Write(part)
+		}
+		want := mac.Sum(nil)
+		for _, text := range given {
+			signature, err := decode(text)
+			good = err == nil && hmac.Equal(signature, want) || good
+		}
+	}
+	if !good {
+		return fmt.Errorf("%w: the signature does not match the body and the hook's secret", ErrDenied)
+	}
+	return nil
 }

@@ -6,6 +6,14 @@ import (
 	"strings"
 )
 
+// Spec is the specification of a channel, including its secrets.
+type Spec struct {
+	Name   string
+	Kind   Kind
+	URL    string
+	Secret string
+}
+
 // Kind is the kind of service behind a channel.
 type Kind string
 
@@ -23,6 +31,14 @@ var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Webhook, Alertmanager}
 
 // schemes are the URL schemes of kinds that are a single service of shoutrrr.
 var schemes = map[Kind]string{Slack: "slack", Email: "smtp", PagerDuty: "pagerduty"}
+
+func choices() string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}
 
 // check returns the problem of a channel of a known kind, with a remedy; empty: none. It does not quote the URL, as a
 // URL from a file is a secret.
@@ -56,10 +72,49 @@ func (s Spec) check(fromFile bool) string {
 
 func (s Spec) overHTTP() bool { return s.Kind == Webhook || s.Kind == Alertmanager }
 
-func choices() string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = string(k)
+// reasonSize is the maximum stored length of an error, in bytes.
+const reasonSize = 500
+
+// reason returns an error's text without secrets, for display to all users: URLs are reduced to the host, unless it
+// contains a secret.
+func (s Spec) reason(err error) string {
+	text := address.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		u, err := url.Parse(found)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			scheme, _, _ := strings.Cut(found, "://")
+			return scheme + "://…"
+		}
+		return u.Scheme + "://" + u.Host + "/…"
+	})
+	for _, secret := range s.secrets() {
+		text = strings.ReplaceAll(text, secret, "…")
 	}
-	return strings.Join(names, ", ")
+	text = strings.TrimSpace(breaks.ReplaceAllString(text, " "))
+	if len(text) > reasonSize {
+		text = strings.ToValidUTF8(text[:reasonSize], "") + "…"
+	}
+	return text
+}
+
+// secrets returns the secret parts of a channel: all parts of its URL that are long enough to be secrets, and its
+// signing secret.
+func (s Spec) secrets() []string {
+	parts := []string{s.URL, s.Secret}
+	if u, err := url.Parse(s.URL); err == nil {
+		password, _ := u.User.Password()
+		parts = append(parts, password, u.User.Username())
+		parts = append(parts, strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == ':' })...)
+		if s.Kind != Email {
+			for _, values := range u.Query() {
+				parts = append(parts, values...)
+			}
+		}
+	}
+	var long []string
+	for _, p := range parts {
+		if len(p) >= 8 {
+			long = append(long, p)
+		}
+	}
+	return long
 }
