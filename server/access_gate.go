@@ -118,7 +118,7 @@ func (g *accessGate) allowsAnonymous(ctx context.Context) bool {
 		return false
 	}
 	if issued && g.open.Swap(false) {
-		g.log.Info("there is a token now: nobody gets in without one")
+		g.log.Info("the first token was created; anonymous access is closed")
 	}
 	return g.open.Load()
 }

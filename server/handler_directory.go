@@ -24,7 +24,7 @@ const maxTrials = 4
 type handlerDirectory struct {
 	services   *remotehandlers.Services
 	registered []string
-	whoever    bool // the program's fallback serves all unregistered names
+	fallback   bool // the program's fallback serves all unregistered names
 	trials     chan struct{}
 
 	rules *rules.Registry
@@ -37,7 +37,7 @@ var _ web.Handlers = (*handlerDirectory)(nil)
 // rules and now must be set before use.
 func newHandlerDirectory(own *checks.Handlers, services *remotehandlers.Services) *handlerDirectory {
 	return &handlerDirectory{
-		services: services, registered: own.Registered(), whoever: own != nil && own.Fallback != nil, trials: make(chan struct{}, maxTrials),
+		services: services, registered: own.Registered(), fallback: own != nil && own.Fallback != nil, trials: make(chan struct{}, maxTrials),
 	}
 }
 
@@ -71,7 +71,7 @@ func (a *handlerDirectory) List(ctx context.Context) (web.HandlerList, error) {
 
 // isLocal reports whether the program itself serves a handler name.
 func (a *handlerDirectory) isLocal(name string) bool {
-	return a.whoever || slices.Contains(a.registered, name)
+	return a.fallback || slices.Contains(a.registered, name)
 }
 
 // describeRemote adds the service of a remote handler and its health.

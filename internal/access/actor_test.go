@@ -8,7 +8,7 @@ import (
 
 func TestTheNodeActsWhereNobodyElseDoes(t *testing.T) {
 	if got := access.ActorOf(t.Context()); got != (access.Actor{Name: "deadman"}) {
-		t.Errorf("nobody is %+v", got)
+		t.Errorf("an anonymous actor is %+v", got)
 	}
 	outer := access.As(t.Context(), access.Actor{Name: "ci", TokenID: "1", Addr: "10.0.0.7:1"})
 	inner := access.As(outer, access.Actor{Name: "file:shop"})

@@ -124,7 +124,7 @@ func (w *TokenRequest) readName(say problemList) {
 	case !nameForm.MatchString(w.Name):
 		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
 	case isReserved(w.Name):
-		say("name", "%q is what the audit calls somebody else; take another name", w.Name)
+		say("name", "the name %q is reserved for an actor of the audit log; take another name", w.Name)
 	case uuid.Validate(w.Name) == nil:
 		say("name", "%q looks like a token's id; take another name", w.Name)
 	}

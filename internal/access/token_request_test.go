@@ -52,9 +52,9 @@ func TestBadWishesChangeNothing(t *testing.T) {
 		{wish("a\n", "read"), `name: "a\n" ` + names},
 		{wish(strings.Repeat("n", 64), "read"), `name: "` + strings.Repeat("n", 64) + `" ` + names},
 		{wish(strings.Repeat("n", 9999), "read"), `name: "` + strings.Repeat("n", 70) + `" ` + names},
-		{wish("deadman", "read"), `name: "deadman" is what the audit calls somebody else; take another name`},
-		{wish("Deadman", "read"), `name: "Deadman" is what the audit calls somebody else; take another name`},
-		{wish("loopback", "read"), `name: "loopback" is what the audit calls somebody else; take another name`},
+		{wish("deadman", "read"), `name: the name "deadman" is reserved for an actor of the audit log; take another name`},
+		{wish("Deadman", "read"), `name: the name "Deadman" is reserved for an actor of the audit log; take another name`},
+		{wish("loopback", "read"), `name: the name "loopback" is reserved for an actor of the audit log; take another name`},
 		{
 			wish("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
 			`name: "01890a5d-ac96-774b-bcce-b302099a8057" looks like a token's id; take another name`,
@@ -121,7 +121,7 @@ func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, k, wish("Payroll.Admin-10", "read")) // the other token is no longer live
-	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "what the audit calls somebody else") {
+	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "reserved for an actor of the audit log") {
 		t.Errorf("as the audit calls an open node's visitors: %v", err)
 	}
 }
@@ -189,7 +189,7 @@ func TestNamesThatLookAlike(t *testing.T) {
 		"deadman@": true, "loop-6ack": true, "deadmen": false, "loopbacks": false, "deadman-1": false,
 	} {
 		_, _, err := keeper(t).Create(t.Context(), wish(name, "read"))
-		if refused := err != nil && strings.Contains(err.Error(), "what the audit calls somebody else"); refused != alike {
+		if refused := err != nil && strings.Contains(err.Error(), "reserved for an actor of the audit log"); refused != alike {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -411,7 +411,7 @@ func TestOnlyWhatLivesIsRevoked(t *testing.T) {
 	if err := k.Revoke(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{token.ID, "ci", "nobody", "", "a\x00b", "c%"} {
+	for _, id := range []string{token.ID, "ci", "unknown", "", "a\x00b", "c%"} {
 		err := k.Revoke(t.Context(), id)
 		if !errors.Is(err, access.ErrNotFound) || !errors.Is(err, futurejobs.ErrNotFound) {
 			t.Errorf("revoke %q: %v, want ErrNotFound", id, err)

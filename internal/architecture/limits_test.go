@@ -17,12 +17,13 @@ import (
 // The limits of the layout and of the language. Where a comment names an aim, the limit is the current figure: a change
 // that gets below it lowers it, and none raises it. docs/CONTRIBUTING.md explains them.
 const (
-	topLevelMost   = 19 // files and folders
-	smallFilesMost = 40 // Go files of less than smallFile lines, without tests
-	smallFile      = 40 // lines
-	interfaceMost  = 8  // methods
-	typeMost       = 69 // methods; the aim is 40
-	outsideMost    = 18 // percent of the methods that are not in the file of their type; the aim is 15
+	topLevelMost   = 19      // files and folders
+	smallFilesMost = 40      // Go files of less than smallFile lines, without tests
+	smallFile      = 40      // lines
+	interfaceMost  = 8       // methods
+	fileSizeMost   = 1 << 20 // bytes
+	typeMost       = 69      // methods; the aim is 40
+	outsideMost    = 18      // percent of the methods that are not in the file of their type; the aim is 15
 
 	fillersMost     = 0.3 // in 100 words of the comments of functions
 	pageFillersMost = 0.5 // in 100 words of Markdown
@@ -105,6 +106,63 @@ func TestLimits(t *testing.T) {
 	density(t, "Markdown", tree.pageFills, tree.pageWords, pageFillersMost)
 	if tree.persons > personsMost {
 		t.Errorf("a user, client, sender or operator is a pronoun %d times, at most %d are allowed: name the person or the program", tree.persons, personsMost)
+	}
+}
+
+// TestFileSizes keeps programs and recordings out of the history: they stay in every clone.
+func TestFileSizes(t *testing.T) {
+	top := root(t)
+	ignored := ignoredPaths(t, top)
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		at, err := filepath.Rel(top, path)
+		if err != nil {
+			return err
+		}
+		if ignored(filepath.ToSlash(at)) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil && d.Type().IsRegular() && info.Size() > fileSizeMost {
+			t.Errorf("%s has %d bytes, at most %d are allowed: remove it, or name it in .gitignore", at, info.Size(), fileSizeMost)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ignoredPaths returns a function that reports whether .gitignore names a path. It knows the forms that are used there:
+// "/path", "*.extension" and "**/folder/**".
+func ignoredPaths(t *testing.T, top string) func(at string) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns := []string{"/.git"}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			patterns = append(patterns, line)
+		}
+	}
+	return func(at string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool {
+			if folder, anywhere := strings.CutPrefix(pattern, "**"); anywhere {
+				return strings.Contains("/"+at+"/", strings.TrimSuffix(folder, "**"))
+			}
+			if path, anchored := strings.CutPrefix(pattern, "/"); anchored {
+				return at == strings.TrimSuffix(path, "/")
+			}
+			matches, err := filepath.Match(pattern, filepath.Base(at))
+			return err == nil && matches
+		})
 	}
 }
 

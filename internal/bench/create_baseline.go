@@ -192,3 +192,19 @@ func (r *bareRows) hear(msg jetstream.Msg, of bareRule, now time.Time) error {
 	}
 	return nil
 }
+
+// bareInsert writes the columns of a new job.
+const bareInsert = `INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+	SELECT * FROM unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
+		$7::timestamptz[], $8::timestamptz[], $9::text[])
+	ON CONFLICT (shard, rule_id, key) DO NOTHING`
+
+// madeRows counts the jobs due later and the bytes of their bodies.
+const madeRows = `SELECT count(*), coalesce(sum(length(key) + length(event)), 0) FROM future_job WHERE `
+
+func wasMade(there, jobs int) error {
+	if there != jobs {
+		return fmt.Errorf("%d jobs exist, want %d", there, jobs)
+	}
+	return nil
+}

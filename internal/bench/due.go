@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -109,10 +108,4 @@ func (r reading) read(ctx context.Context, s *store.Store) (result Result, err e
 	result.quantiles(took)
 	result.Buffers, err = s.DueBuffers(ctx, q)
 	return result, err
-}
-
-// quantiles sets the quantiles of single durations.
-func (r *Result) quantiles(took []time.Duration) {
-	slices.Sort(took)
-	r.P50, r.P99, r.Most = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"deadman/internal/store"
 )
@@ -87,12 +88,6 @@ func (g *postgresDB) now(ctx context.Context) (now time.Time, err error) {
 }
 
 func (g *postgresDB) written(ctx context.Context) (int64, error) { return written(ctx, g.pool) }
-
-// written returns the bytes of WAL that the server has written since its creation.
-func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
-	err = pool.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&lsn)
-	return lsn, err
-}
 
 // ofRounds returns the condition for jobs of a round.
 func (g *postgresDB) ofRounds() string {
@@ -180,41 +175,6 @@ func (g *postgresDB) openOldSnapshot(ctx context.Context) (release func(context.
 	}, nil
 }
 
-// execute runs statements, each in its own transaction.
-func execute(ctx context.Context, pool *pgxpool.Pool, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := pool.Exec(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// FillPending empties the tables and inserts jobs that are due in an hour.
-func FillPending(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
-	if err := execute(ctx, pool, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
-		return err
-	}
-	if err := insert(ctx, pool, jobs, jobs, `date_trunc('minute', now()) + interval '1 hour'`); err != nil {
-		return err
-	}
-	return execute(ctx, pool, `VACUUM (ANALYZE) future_job`)
-}
-
-// insert inserts jobs that are due at an instant, with bodies of about 200 bytes, spread over the shards. The jobs that
-// end are evenly distributed among the others.
-func insert(ctx context.Context, pool *pgxpool.Pool, jobs, ends int, due string) error {
-	_, err := pool.Exec(ctx, fmt.Sprintf(`INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
-		SELECT (hashint4(i) & 1023) %% %d, r.id, v.version, 'key-' || i, t, t, t, t,
-			json_build_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', repeat('x', 120))::text
-		FROM generate_series(1, %[2]d) i
-		JOIN rule r ON r.name = CASE WHEN i::bigint * %[3]d / %[2]d > (i::bigint - 1) * %[3]d / %[2]d THEN 'bench' ELSE 'bench-later' END,
-			LATERAL (SELECT max(version) AS version FROM rule_version WHERE rule_id = r.id) v,
-			(SELECT %[4]s AS t) x
-		ORDER BY i`, shards, jobs, ends, due))
-	return err
-}
-
 func (g *postgresDB) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
 	var d tableCounts
 	err := g.pool.QueryRow(ctx, counted("now()", "next_check_at", g.ofRounds())).Scan(d.fields()...)
@@ -222,4 +182,189 @@ func (g *postgresDB) check(ctx context.Context, shape Shape, jobs int) (int64, e
 		return 0, err
 	}
 	return d.bytes, d.was(shape, jobs)
+}
+
+func (g *postgresDB) insert(ctx context.Context, r *bareRows) error {
+	_, err := g.pool.Exec(ctx, bareInsert, r.shard, r.rule, r.version, r.key, r.created, r.since, r.first, r.next, r.event)
+	return err
+}
+
+func (g *postgresDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
+	var there int
+	if err := g.pool.QueryRow(ctx, madeRows+g.ofRounds()+` AND next_check_at > now()`).Scan(&there, &bytes); err != nil {
+		return 0, err
+	}
+	return bytes, wasMade(there, jobs)
+}
+
+// vacuumAndCheckpoint requests a checkpoint; without the permission it measures without one.
+func (g *postgresDB) vacuumAndCheckpoint(ctx context.Context) error {
+	err := g.run(ctx, `VACUUM (ANALYZE) future_job`)
+	_, _ = g.pool.Exec(ctx, `CHECKPOINT`)
+	return err
+}
+
+func (g *postgresDB) run(ctx context.Context, statements ...string) error {
+	return execute(ctx, g.pool, statements...)
+}
+
+// pend inserts the other pending jobs without indexes, and then creates the indexes.
+//
+// About half of a body is as random as the ids and amounts of real ones: otherwise the server could compress its log
+// too well.
+//
+// If the jobs of a round are to be scattered among them, it creates a hole for each: it inserts a job and deletes it,
+// so that the only other free space is at the end.
+func (g *postgresDB) pend(ctx context.Context, o Options) error {
+	if o.Pending == 0 {
+		return nil
+	}
+	every := 0
+	if g.apart = o.Scattered; g.apart {
+		every = 3 * o.Pending / (4 * o.Jobs) // some holes are a few bytes too small for a job
+	}
+	if g.pending = o.Pending; every > 0 {
+		g.pending -= o.Pending / every
+	}
+	indexes, err := g.dropIndexes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.putIn(ctx, o, every); err != nil {
+		return err
+	}
+	if g.apart {
+		if err := execute(ctx, g.pool, `DELETE FROM future_job WHERE next_check_at < '`+g.begins.UTC().Format(time.RFC3339)+`'`); err != nil {
+			return err
+		}
+	}
+	o.progress("vacuum", 0, 1)
+	if err := execute(ctx, g.pool, `VACUUM (ANALYZE) future_job`); err != nil {
+		return err
+	}
+	for i, index := range indexes {
+		o.progress("indexes", i, len(indexes))
+		if err := g.makeIndex(ctx, index); err != nil {
+			return err
+		}
+	}
+	return execute(ctx, g.pool, `ANALYZE future_job`)
+}
+
+// putIn inserts the jobs with concurrent statements. One in every is a hole; 0: none.
+func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
+	hole := "false"
+	if every > 0 {
+		hole = fmt.Sprintf("i %% %d = 0", every)
+	}
+	text := fmt.Sprintf(`INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+		SELECT (hashint4(i) & 1023) %% %d, r.id, r.version, %s, t, t, t, t, '{"order_id" : "ord-' || i || '", "status" : "UNSHIPPED", "total" : ' || i %% 500 ||
+			', "pad" : "' || md5(i::text) || md5((-i)::text) || r.pad || '"}'
+		FROM generate_series($1::int, $2::int) i,
+			(SELECT id, (SELECT max(version) FROM rule_version WHERE rule_id = rule.id) AS version, repeat('x', 56) AS pad
+				FROM rule WHERE name = 'bench-later') r,
+			LATERAL (SELECT CASE WHEN %[4]s THEN now() ELSE $3::timestamptz + (hashint4(i) & 1073741823) %% %[3]d * interval '1 s' END AS t) x`,
+		shards, laterKey, int(pendsSpread.Seconds()), hole)
+	told := make(chan int)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(backlogWriters + 1)
+	group.Go(func() error {
+		for done := 0; done < o.Pending; {
+			select {
+			case n := <-told:
+				done += n
+				o.progress("pending jobs", done, o.Pending)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for from := 1; from <= o.Pending && ctx.Err() == nil; from += backlogChunk {
+		to := min(from+backlogChunk-1, o.Pending)
+		group.Go(func() error {
+			if _, err := g.pool.Exec(ctx, text, from, to, g.begins); err != nil {
+				return err
+			}
+			select {
+			case told <- to - from + 1:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// dropIndexes drops all indexes of the jobs and returns how to recreate them.
+func (g *postgresDB) dropIndexes(ctx context.Context) ([]index, error) {
+	rows, err := g.pool.Query(ctx, `
+SELECT c.relname, pg_get_indexdef(i.indexrelid), coalesce(k.conname, ''), coalesce(k.contype = 'p', false)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid
+WHERE i.indrelid = 'future_job'::regclass ORDER BY c.relname`)
+	if err != nil {
+		return nil, err
+	}
+	var all []index
+	var drop []string
+	var name, definition, constraint string
+	var primary bool
+	if _, err := pgx.ForEachRow(rows, []any{&name, &definition, &constraint, &primary}, func() error {
+		one := index{make: definition}
+		kind := "UNIQUE"
+		if primary {
+			kind = "PRIMARY KEY"
+		}
+		if constraint == "" {
+			drop = append(drop, `DROP INDEX `+name)
+		} else {
+			drop = append(drop, `ALTER TABLE future_job DROP CONSTRAINT `+constraint)
+			one.constraint = fmt.Sprintf(`ALTER TABLE future_job ADD CONSTRAINT %s %s USING INDEX %s`, constraint, kind, name)
+		}
+		all = append(all, one)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return all, execute(ctx, g.pool, drop...)
+}
+
+// makeIndex creates an index with a larger sort memory.
+func (g *postgresDB) makeIndex(ctx context.Context, i index) error {
+	tx, err := g.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
+	for _, statement := range []string{`SET LOCAL maintenance_work_mem = '512MB'`, i.make, i.constraint} {
+		if statement == "" {
+			continue
+		}
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit(ctx)
+}
+
+// pends counts all pending jobs, which takes a while.
+func (g *postgresDB) pends(ctx context.Context) error {
+	n := 0
+	if err := g.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins).Scan(&n); err != nil {
+		return err
+	}
+	return allPend(n, g.pending)
+}
+
+// checkApart checks that nearly all due jobs are on separate pages.
+func (g *postgresDB) checkApart(ctx context.Context, jobs int) error {
+	var pages int
+	if err := g.pool.QueryRow(ctx, `SELECT count(DISTINCT (ctid::text::point)[0]) FROM future_job WHERE `+g.ofRounds()).Scan(&pages); err != nil {
+		return err
+	}
+	if 4*pages < 3*jobs {
+		return fmt.Errorf("%d due jobs lie on %d pages, so they aren't scattered; increase the number of pending jobs", jobs, pages)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -199,6 +200,12 @@ func (r Result) like(other Result) error {
 			r.Shape, r.Way, r.text/int64(r.Jobs), other.Way, other.text/int64(other.Jobs))
 	}
 	return nil
+}
+
+// quantiles sets the quantiles of single durations.
+func (r *Result) quantiles(took []time.Duration) {
+	slices.Sort(took)
+	r.P50, r.P99, r.Most = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 }
 
 // contender is one way to do the work of a shape, from empty tables to a check of the result.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Server describes a Postgres before the measurement.
@@ -64,4 +65,20 @@ func hostOf(host string, port uint16) string {
 		return host
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// written returns the bytes of WAL that the server has written since its creation.
+func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
+	err = pool.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&lsn)
+	return lsn, err
+}
+
+// execute runs statements, each in its own transaction.
+func execute(ctx context.Context, pool *pgxpool.Pool, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -94,7 +94,7 @@ func sourcesBeside(b *testing.B, shop string) (path string) {
 	for name, text := range map[string]string{
 		path:                              bench.HangingSources,
 		filepath.Join(dir, "shop.url"):    shop,
-		filepath.Join(dir, "hanging.url"): "postgres://nobody@" + listener.Addr().String() + "/none?sslmode=disable",
+		filepath.Join(dir, "hanging.url"): "postgres://unknown@" + listener.Addr().String() + "/none?sslmode=disable",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			b.Fatal(err)

@@ -181,6 +181,71 @@ func (g *sqliteDB) bare(ctx context.Context, _ Shape) (err error) {
 	return nil
 }
 
+func (g *sqliteDB) insert(ctx context.Context, r *bareRows) (err error) {
+	tx, err := g.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
+	insert, err := tx.PrepareContext(ctx, aloneInsert)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, insert.Close()) }()
+	for i := range r.shard {
+		if _, err := insert.ExecContext(ctx, r.shard[i], r.rule[i], r.version[i], r.key[i],
+			r.created[i].UnixMicro(), r.since[i].UnixMicro(), r.first[i].UnixMicro(), r.next[i].UnixMicro(), r.event[i]); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func (g *sqliteDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
+	var there int
+	if err := g.db.QueryRowContext(ctx, fmt.Sprintf(madeRows+g.ofRounds()+` AND next_check_at > %d`, time.Now().UnixMicro())).Scan(&there, &bytes); err != nil {
+		return 0, err
+	}
+	return bytes, wasMade(there, jobs)
+}
+
+func (g *sqliteDB) vacuumAndCheckpoint(ctx context.Context) error {
+	return g.run(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`)
+}
+
+func (g *sqliteDB) run(ctx context.Context, statements ...string) error {
+	return g.execute(ctx, statements...)
+}
+
+// pend inserts the other pending jobs.
+func (g *sqliteDB) pend(ctx context.Context, o Options) error {
+	if o.Scattered {
+		return errors.New("scattered jobs are not supported with SQLite; give a Postgres")
+	}
+	g.pending = o.Pending
+	for from := 1; from <= o.Pending; from += backlogChunk {
+		to := min(from+backlogChunk-1, o.Pending)
+		due := fmt.Sprintf(`%d + (i * 7919) %% %d * 1000000`, g.begins.UnixMicro(), int(pendsSpread.Seconds()))
+		if err := g.execute(ctx, insertAlone(from, to, `'bench-later'`, laterKey, due)); err != nil {
+			return err
+		}
+		o.progress("pending jobs", to, o.Pending)
+	}
+	return nil
+}
+
+func (g *sqliteDB) pends(ctx context.Context) error {
+	db, err := g.open()
+	if err != nil {
+		return err
+	}
+	n := 0
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins.UnixMicro()).Scan(&n); err != nil {
+		return err
+	}
+	return allPend(n, g.pending)
+}
+
 // sqliteBaseline is the floor on SQLite.
 type sqliteBaseline struct {
 	db        *sql.DB
@@ -279,3 +344,6 @@ func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 	}
 	return tx.Commit()
 }
+
+const aloneInsert = `INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`

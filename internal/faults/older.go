@@ -1,3 +1,5 @@
+// Package faults breaks real nodes, databases and brokers, and checks with independent queries that every promise was
+// kept.
 package faults
 
 import (

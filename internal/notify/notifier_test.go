@@ -229,7 +229,7 @@ func TestFailingChannel(t *testing.T) {
 		n := w.notifier(`
 channels:
   hook: {kind: webhook, url: $URL/hook}
-  spare: {kind: webhook, url: http://127.0.0.1:1/nobody}
+  spare: {kind: webhook, url: http://127.0.0.1:1/closed}
 routes:
   - {to: hook, rule: order-late, group_wait: 0s}
 `)
@@ -471,7 +471,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if got := w.ear.take(); len(got) != 1 || got[0].path != "/hook" {
 			t.Errorf("%+v", got)
 		}
-		if _, err := n.Test(t.Context(), "nobody"); err == nil {
+		if _, err := n.Test(t.Context(), "unknown"); err == nil {
 			t.Error("a channel that is not there was tested")
 		}
 	})

@@ -388,7 +388,7 @@ func TestUnavailablePostgres(t *testing.T) {
 	})
 	t.Run("no such user", func(t *testing.T) {
 		t.Parallel()
-		fails(t, with(func(u *url.URL) { u.User = url.UserPassword("nobody", "s3cret") }), `role "nobody" does not exist (SQLSTATE 28000)`)
+		fails(t, with(func(u *url.URL) { u.User = url.UserPassword("unknown", "s3cret") }), `role "unknown" does not exist (SQLSTATE 28000)`)
 	})
 	t.Run("hang", func(t *testing.T) {
 		t.Parallel()

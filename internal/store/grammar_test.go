@@ -47,7 +47,7 @@ var otherwise = map[string]string{
 	"FOR UPDATE":             "where a statement may touch one node only, it has to name one shard",
 	"SET LOCAL":              "the bounds of a transaction, some of which an engine may not know",
 	"UPDATE … FROM":          "as DELETE … USING",
-	"identity column":        "ids have to be unique and are compared by nobody; in some engines they are neither small nor in order",
+	"identity column":        "ids have to be unique and are never compared; in some engines they are neither small nor in order",
 	"index on an expression": "the list of open alerts; it may be left out, and the list is slower",
 	"nextval":                "the id of a job that ended as it began",
 	"partial index":          "of which four are unique and keep a promise: a name, a token's name, an outage, a ping address",

@@ -133,7 +133,7 @@ func insertPingAddress(ctx context.Context, tx *sql.Tx, a pings.Address) error {
 	case others > 0:
 		return pings.ErrAddressExists
 	case all >= pings.MaxAddresses:
-		return fmt.Errorf("%w: %d; delete those that nobody uses", pings.ErrTooManyAddresses, pings.MaxAddresses)
+		return fmt.Errorf("%w: %d; delete unused ones", pings.ErrTooManyAddresses, pings.MaxAddresses)
 	}
 	n, err := exec(ctx, tx, `INSERT INTO ping_address (id, rule_id, key, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 		escape(a.ID), a.RuleID, pingColumn(a.Key), a.CreatedAt, escape(a.CreatedBy))

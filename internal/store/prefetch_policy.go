@@ -10,7 +10,7 @@ import (
 
 // errConcurrentCreate means that a job existed that was not read, or that another node created it between the read and
 // the write. It is transient: a retry reads the job.
-var errConcurrentCreate = errors.New("somebody else created a job meanwhile")
+var errConcurrentCreate = errors.New("another node created a job meanwhile")
 
 // cautiousBatches is the number of batches that read all their jobs after one batch had to be restarted.
 const cautiousBatches = 16

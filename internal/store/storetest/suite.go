@@ -244,7 +244,7 @@ func Run(t *testing.T, open Open) {
 	for name, test := range behaviours {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newWorld(t, open(t)))
+			test(t, newFixture(t, open(t)))
 		})
 	}
 }
@@ -262,7 +262,7 @@ type fixture struct {
 // me is the node that holds the shards.
 const me = "me"
 
-func newWorld(t *testing.T, s *store.Store) *fixture {
+func newFixture(t *testing.T, s *store.Store) *fixture {
 	w := &fixture{Store: s, t: t}
 	w.at = must[time.Time](t)(s.Now(t.Context())).Add(futurejobs.Day).Truncate(time.Minute)
 	w.rule = w.save("order-unshipped", "order")

@@ -1,5 +1,3 @@
-// Package faults breaks real nodes, databases and brokers, and checks with independent queries that every promise was
-// kept.
 package faults
 
 import (

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -223,42 +220,6 @@ func (r *relayRun) record(ctx context.Context) error {
 			header.Del(name)
 		}
 		r.same = append(r.same, &nats.Msg{Subject: msg.Subject(), Header: header, Data: msg.Data()})
-	}
-	return nil
-}
-
-// The headers of an atomic batch, and the server's maximum batch size.
-const (
-	batchID       = "Nats-Batch-Id"
-	batchSequence = "Nats-Batch-Sequence"
-	batchCommit   = "Nats-Batch-Commit"
-	batchMost     = 1000
-)
-
-// publish publishes messages in consecutive atomic batches.
-func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) error {
-	for left := messages; len(left) > 0; {
-		batch := left[:min(batchMost, len(left))]
-		left = left[len(batch):]
-		id := uuid.NewString()
-		for i, m := range batch {
-			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
-			if i+1 < len(batch) {
-				if err := nc.PublishMsg(m); err != nil {
-					return err
-				}
-				continue
-			}
-			m.Header[batchCommit] = []string{"1"}
-			answer, err := nc.RequestMsgWithContext(ctx, m)
-			if err != nil {
-				return err
-			}
-			delete(m.Header, batchCommit)
-			if want := fmt.Sprintf(`"count":%d`, len(batch)); !strings.Contains(string(answer.Data), want) {
-				return fmt.Errorf("the broker answers %s", answer.Data)
-			}
-		}
 	}
 	return nil
 }
