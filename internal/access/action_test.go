@@ -81,7 +81,7 @@ func TestActionsAreWrittenByName(t *testing.T) {
 	if len(names) != len(access.Actions) {
 		t.Errorf("%d constants of the type Action, and %d rows in Actions", len(names), len(access.Actions))
 	}
-	deeds := map[string]string{"DeedMove": "JobMove", "DeedRetry": "DeadLetterRetry"} // of future_jobs, which does not import access
+	deeds := map[string]string{"ActionMove": "JobMove", "DeedRetry": "DeadLetterRetry"} // of future_jobs, which does not import access
 	for _, file := range goFiles(t) {
 		ast.Inspect(parse(t, file), func(n ast.Node) bool {
 			switch n := n.(type) {
