@@ -81,17 +81,17 @@ func TestActionsAreWrittenByName(t *testing.T) {
 	if len(names) != len(access.Actions) {
 		t.Errorf("%d constants of the type Action, and %d rows in Actions", len(names), len(access.Actions))
 	}
-	deeds := map[string]string{"ActionMove": "JobMove", "DeedRetry": "DeadLetterRetry"} // of future_jobs, which does not import access
+	engine := map[string]string{"ActionMove": "JobMove", "ActionRetry": "DeadLetterRetry"} // of future_jobs, which does not import access
 	for _, file := range goFiles(t) {
 		ast.Inspect(parse(t, file), func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:
-				name := cmp.Or(deeds[n.Sel.Name], n.Sel.Name)
+				name := cmp.Or(engine[n.Sel.Name], n.Sel.Name)
 				if _, is := names[name]; is {
 					names[name] = true
 				}
 			case *ast.KeyValueExpr:
-				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Deed" {
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "AuditAction" {
 					noLiteral(t, file, n.Value)
 				}
 			case *ast.CallExpr:
