@@ -122,7 +122,7 @@ func TestCheckCallsService(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := `{"rule":"late","rule_version":3,"entity":"order","key":"1042","job_id":7,"event":{"id":"1042"},"state":{"id":"1042","n":1},` +
-		`"since":"2026-03-02T11:00:00Z","slot":"2026-03-02T12:00:00Z","at":"2026-03-02T12:00:01Z","count":2,"step":1,"said":1,` +
+		`"since":"2026-03-02T11:00:00Z","slot":"2026-03-02T12:00:00Z","at":"2026-03-02T12:00:01Z","count":2,"step":1,"alert_count":1,` +
 		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"acknowledged_until":"2026-03-02T13:00:00Z","manual":true,"deadline":` + string(deadline) + `}`; string(asked.Data()) != want {
 		t.Errorf("the request is\n%s\nwant\n%s", asked.Data(), want)
 	}
