@@ -2,14 +2,11 @@ package access
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -24,125 +21,6 @@ type Quotas struct {
 }
 
 var _ futurejobs.Quotas = (*Quotas)(nil)
-
-// quotaSet holds the quotas at one time. It is immutable except for the counters of its meters.
-type quotaSet struct {
-	meters  map[string]*meter // by prefix
-	lengths []int             // lengths of the prefixes, distinct, descending
-}
-
-// meter counts the use of a quota.
-type meter struct {
-	Quota
-	most    map[Limited]int64 // of all resources
-	jobs    *jobCount
-	used    [limits]atomic.Int64 // except jobs
-	refused [limits]atomic.Int64 // since the last Take
-	spent   [2]atomic.Int64      // alerts published, and their bytes, since the last Take
-	events  *rate.Limiter
-	bytes   *rate.Limiter // of event bytes
-}
-
-// limits is the number of Limits; the counters of a meter are in that order.
-const limits = 7
-
-// The indexes of a meter's counters.
-const (
-	atRules = iota
-	atJobs
-	atJobBytes
-	atEvents
-	atEventBytes
-	atAlerts
-	atBytes
-)
-
-// newQuotaSet creates the meters of quotas. Existing prefixes keep their counts.
-func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
-	s := &quotaSet{meters: make(map[string]*meter, len(quotas))}
-	for _, q := range quotas {
-		m := &meter{Quota: q, most: make(map[Limited]int64, limits)}
-		for _, l := range Limits {
-			m.most[l.Limited] = q.Most(l.Limited, room)
-		}
-		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.most, m.most) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
-			m = known
-		} else {
-			m.jobs = new(jobCount)
-			m.events = rate.NewLimiter(rate.Limit(m.most[LimitEvents]), int(2*m.most[LimitEvents]))
-			m.bytes = rate.NewLimiter(rate.Limit(m.most[LimitEventBytes]), burstOf(m.most[LimitEventBytes]))
-			if known != nil {
-				m.goOnFrom(known)
-			}
-		}
-		s.meters[q.Prefix] = m
-		s.lengths = append(s.lengths, len(q.Prefix))
-	}
-	slices.Sort(s.lengths)
-	s.lengths = slices.Compact(s.lengths)
-	slices.Reverse(s.lengths)
-	return s
-}
-
-// largestEvent is larger than any event accepted by the API, with its headers: a full byte bucket always admits one.
-const largestEvent = 512 << 10
-
-// burstOf returns the burst of event bytes for a rate per second.
-func burstOf(most int64) int {
-	if most == 0 {
-		return 0
-	}
-	return int(max(2*most, largestEvent))
-}
-
-// goOnFrom takes over the counts of an earlier meter of the prefix.
-func (m *meter) goOnFrom(known *meter) {
-	m.jobs = known.jobs
-	for i := range limits {
-		m.used[i].Store(known.used[i].Load())
-		m.refused[i].Add(known.refused[i].Swap(0))
-	}
-	for i := range m.spent {
-		m.spent[i].Add(known.spent[i].Swap(0))
-	}
-}
-
-// usedOf returns the use of a resource.
-func (m *meter) usedOf(at int) int64 {
-	if at == atJobs {
-		return m.jobs.Load()
-	}
-	return m.used[at].Load()
-}
-
-// meter returns the meter of a prefix, or nil.
-func (s *quotaSet) meter(prefix string) *meter {
-	if s == nil {
-		return nil
-	}
-	return s.meters[prefix]
-}
-
-// of returns the meters of a rule: that of the longest matching prefix, and those of shorter prefixes with a limit
-// that was set. Thus tenants below a prefix with only defaults do not share those.
-func (s *quotaSet) of(what Limited, rule string) (all []*meter) {
-	if s == nil {
-		return nil
-	}
-	for _, n := range s.lengths {
-		if n > len(rule) {
-			continue
-		}
-		m := s.meters[rule[:n]]
-		if m == nil {
-			continue
-		}
-		if _, set := m.Set[what]; set || len(all) == 0 {
-			all = append(all, m)
-		}
-	}
-	return all
-}
 
 // Any reports whether any prefix has a quota.
 func (q *Quotas) Any() bool {
@@ -253,40 +131,16 @@ func (q *Quotas) Learn(l Learned) {
 	}
 }
 
-// learnSpent sets the published alerts to those of the database, and those of this node that the database does not have
-// yet. An alert published at the same moment may count twice until the next time, and never counts less than once.
-func (m *meter) learnSpent(saved Spent) {
-	for i, place := range [...]struct {
-		at    int
-		saved int64
-	}{{atAlerts, saved.Alerts}, {atBytes, saved.Bytes}} {
-		before := m.used[place.at].Load()
-		m.used[place.at].Add(place.saved + m.spent[i].Load() - before)
-	}
-}
-
-// mostWait is the longest retry delay of a scheduled event: a limit may be raised meanwhile.
-const mostWait = time.Minute
-
-// taking is a withdrawal of an event from a bucket of a meter.
-type taking struct {
-	*meter
-	what   Limited
-	at     int
-	bucket *rate.Limiter
-	n      int
-}
-
 // Publish withdraws an event of the given size from the rates of a tenant's prefix or a rule. If a rate is exceeded,
 // it returns the error and the delay until a retry. An empty name has no quota.
 func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Duration, err error) {
 	s := q.current.Load()
-	var all []taking
+	var all []withdrawal
 	for _, m := range s.of(LimitEvents, name) {
-		all = append(all, taking{m, LimitEvents, atEvents, m.events, 1})
+		all = append(all, withdrawal{m, LimitEvents, atEvents, m.events, 1})
 	}
 	for _, m := range s.of(LimitEventBytes, name) {
-		all = append(all, taking{m, LimitEventBytes, atEventBytes, m.bytes, max(1, min(bytes, m.bytes.Burst()))})
+		all = append(all, withdrawal{m, LimitEventBytes, atEventBytes, m.bytes, max(1, min(bytes, m.bytes.Burst()))})
 	}
 	for i, t := range all {
 		if t.bucket.AllowN(now, t.n) {
@@ -299,15 +153,6 @@ func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Durat
 		return t.wait(now), t.ExceededTo(name, t.what, t.most[t.what])
 	}
 	return 0, nil
-}
-
-// wait returns the time until the bucket suffices, in whole seconds.
-func (t taking) wait(now time.Time) time.Duration {
-	lacks, perSecond := float64(t.n)-t.bucket.TokensAt(now), float64(t.bucket.Limit())
-	if perSecond == 0 || lacks > perSecond*mostWait.Seconds() {
-		return mostWait
-	}
-	return time.Duration(max(1, math.Ceil(lacks/perSecond))) * time.Second
 }
 
 // Admit counts an alert as published if its quotas allow it, and reports whether they do. bytes is its size in the
@@ -355,14 +200,6 @@ func (q *Quotas) Withhold(a *alerts.Alert) {
 			}
 		}
 	}
-}
-
-// place returns the counter index of a limit of alerts.
-func place(what Limited) int {
-	if what == LimitAlertBytes {
-		return atBytes
-	}
-	return atAlerts
 }
 
 // Done holds the use by a node since the last Take.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -226,6 +227,70 @@ func bodiesLeaveHalfToOthers(t *testing.T, w *fixture) {
 		}
 	}
 	if diff := cmp.Diff(map[string]int{"acme-1": 3, "zenith-1": 3, "operators": 6}, bodies); diff != "" {
+		t.Errorf("letters with bodies (-want +got):\n%s", diff)
+	}
+}
+
+// lettersAreCappedByTenant checks that a tenant with many rules does not displace the older bodies of another tenant.
+func lettersAreCappedByTenant(t *testing.T, w *fixture) {
+	b := batch(w, 7, 27)
+	letter := func(rule string, seq uint64, size int) {
+		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
+			Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad",
+		})
+	}
+	letter("quiet", 8, 5)
+	for i := range 12 {
+		letter(fmt.Sprintf("acme-%d", i%2), uint64(9+i), 10)
+	}
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
+	const much = 1 << 20
+	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, TenantLetters: much, Tenant: tenantOf}))
+	if c.Emptied != 9 || c.Removed != 0 {
+		t.Errorf("%+v", c)
+	}
+	var bodies int
+	for _, l := range pages(t, futurejobs.Filter{}, w.DeadLetters) {
+		if l.Rule == "quiet" && len(l.Event.Data) != 5 {
+			t.Error("the letter of another tenant lost its body")
+		}
+		bodies += len(l.Event.Data)
+	}
+	if bodies != 35 {
+		t.Errorf("%d bytes are left", bodies)
+	}
+}
+
+// bodiesOfLettersHaveRoom checks that one event that many rules refuse repeatedly fills the database no further than
+// the caps: letters beyond the capacity have no bodies, but the size of those.
+func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
+	const size = 250_000
+	data := bytes.Repeat([]byte("x"), size)
+	seq := uint64(7)
+	write := func(rule string, n int) {
+		b := batch(w, seq, seq+uint64(n))
+		for i := range n {
+			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
+				Event: futurejobs.Event{Stream: "ORDERS", Seq: seq + 1 + uint64(i), Data: data}, Rule: rule, Reason: "bad",
+			})
+		}
+		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
+		seq += uint64(n)
+	}
+	for range 3 {
+		write("loud", 100)
+	}
+	write("quiet", 1)
+	whole := make(map[string]int)
+	for _, l := range pages(t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.DeadLetters) {
+		switch {
+		case l.Omitted: // it is large
+			whole[l.Rule]++
+		case l.Size != size:
+			t.Fatalf("letter %d has no body, and a size of %d", l.ID, l.Size)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"loud": int(store.DefaultLetterCaps.BodyBytes / size), "quiet": 1}, whole); diff != "" {
 		t.Errorf("letters with bodies (-want +got):\n%s", diff)
 	}
 }

@@ -39,16 +39,6 @@ func telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
 	return p
 }
 
-// ready returns the only notification to be sent.
-func (w *fixture) ready(now time.Time) alerts.Notification {
-	w.t.Helper()
-	found := must[[]alerts.Notification](w.t)(w.Ready(w.ctx(), now))
-	if len(found) != 1 {
-		w.t.Fatalf("%d messages are ready, want 1", len(found))
-	}
-	return found[0]
-}
-
 // deliveryOf returns the only delivery of an alert.
 func deliveryOf(w *fixture, a alerts.Alert) alerts.Delivery {
 	w.t.Helper()

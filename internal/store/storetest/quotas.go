@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -113,127 +111,6 @@ func rulesAreCounted(t *testing.T, w *fixture) {
 	names := must[[]string](t)(w.RuleNames(w.ctx()))
 	if diff := cmp.Diff([]string{w.rule.Name, "zenith-1", "acme-1", "acme-2", "acme-3"}, names, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
-	}
-}
-
-// room is a quota with capacity for some jobs.
-type room struct {
-	left           int64
-	held           int64
-	bytes          bool
-	grown, refused int64
-}
-
-func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
-func (r *room) Tenant(string) string                { return "acme-" }
-func (r *room) Bytes() bool                         { return r.bytes }
-func (r *room) Room() int64                         { return r.left - r.held }
-func (r *room) Refusal(string) error                { return access.ErrQuota }
-func (r *room) Reserve(jobs int64) bool {
-	if jobs > 0 && r.Room() < jobs {
-		return false
-	}
-	r.held += max(jobs, 0)
-	return true
-}
-
-func (r *room) Settle(reserved, grown, refused int64) {
-	r.held -= max(reserved, 0)
-	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
-}
-
-// jobsAreBounded checks that no job is created beyond a quota, and that its event becomes a dead letter. A pending job
-// is kept, even if it was not read before.
-func jobsAreBounded(t *testing.T, w *fixture) {
-	r := &room{left: 2}
-	w.BoundBy(r)
-	seq := uint64(7)
-	publish := func(keys ...string) futurejobs.ApplyResult {
-		t.Helper()
-		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set}
-		seq++
-		for _, key := range keys {
-			e := w.starting(w.rule, key, w.slot())
-			e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
-			b.Effects = append(b.Effects, e)
-		}
-		return must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
-	}
-	if got := publish("a", "b"); got.Created != 2 || got.Refused != 0 {
-		t.Errorf("with room: %+v", got.EffectCounts)
-	}
-	if got := publish("a", "c", "b", "d"); got.Created != 0 || got.Kept != 2 || got.Refused != 2 {
-		t.Errorf("without room: %+v", got.EffectCounts)
-	}
-	letters := must[futurejobs.Page[futurejobs.DeadLetter]](t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Rule: w.rule.Name})).Items
-	if len(letters) != 2 || letters[0].Reason != access.ErrQuota.Error() || letters[0].Part != futurejobs.Triggers {
-		t.Errorf("dead letters %+v", letters)
-	}
-	if got := w.byHand(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.AlreadyPending) != 1 || got.Created != 0 {
-		t.Errorf("by hand: %+v", got)
-	}
-	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
-		t.Errorf("an end: %+v", got.EffectCounts)
-	}
-	if r.grown != 1 || r.refused != 3 || r.left != 1 || r.held != 0 {
-		t.Errorf("the quota counts %+v", *r)
-	}
-	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))
-	if diff := cmp.Diff(map[string]int64{w.rule.Name: 1}, pending); diff != "" {
-		t.Errorf("pending jobs (-want +got):\n%s", diff)
-	}
-	if none := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
-		t.Errorf("of no rule: %v", none)
-	}
-}
-
-// bytesOfJobsAreBounded checks that the bytes of jobs are counted as jobs are created, change and end, and that the
-// database counts the same. No job is created beyond the quota, even if it was not read before.
-func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
-	r := &room{left: 1000, bytes: true}
-	w.BoundBy(r)
-	seq := uint64(7)
-	play := func(key string, ask futurejobs.Action) futurejobs.ApplyResult {
-		t.Helper()
-		e := asking(w, w.rule, key, w.at, ask)
-		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq + 1, At: w.at, Data: []byte(`{}`)}
-		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
-		seq++
-		return must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
-	}
-	begin := func(key string, bytes int) futurejobs.ApplyResult {
-		start := w.starting(w.rule, key, w.slot()).Action.(futurejobs.Start)
-		start.Job.Event = []byte(`"` + strings.Repeat("x", bytes-2) + `"`)
-		return play(key, start)
-	}
-	same := func(want int64) {
-		t.Helper()
-		counted := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))[w.rule.Name]
-		if r.grown != want || counted != want {
-			t.Errorf("%d bytes are counted, and %d by the database; want %d", r.grown, counted, want)
-		}
-	}
-	begin("a", 700)
-	same(700)
-	play("a", futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return []byte(`{"é": 123}`), nil }})
-	same(711) // bytes, not characters
-	begin("b", 400)
-	same(1111)
-	if got := begin("c", 2); got.Created != 0 || got.Refused != 1 {
-		t.Errorf("without room: %+v", got.EffectCounts)
-	}
-	if got := begin("a", 300); got.Kept != 1 || got.Refused != 0 {
-		t.Errorf("a pending job: %+v", got.EffectCounts)
-	}
-	same(1111)
-	play("a", futurejobs.End{Outcome: "resolved"})
-	same(400)
-	if got := begin("c", 10); got.Created != 1 {
-		t.Errorf("with room again: %+v", got.EffectCounts)
-	}
-	same(410)
-	if none := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
-		t.Errorf("of no rule: %v", none)
 	}
 }
 
@@ -372,70 +249,6 @@ func tenantOf(rule string) string {
 		return tenant
 	}
 	return ""
-}
-
-// lettersAreCappedByTenant checks that a tenant with many rules does not displace the older bodies of another tenant.
-func lettersAreCappedByTenant(t *testing.T, w *fixture) {
-	b := batch(w, 7, 27)
-	letter := func(rule string, seq uint64, size int) {
-		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
-			Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad",
-		})
-	}
-	letter("quiet", 8, 5)
-	for i := range 12 {
-		letter(fmt.Sprintf("acme-%d", i%2), uint64(9+i), 10)
-	}
-	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
-	const much = 1 << 20
-	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, TenantLetters: much, Tenant: tenantOf}))
-	if c.Emptied != 9 || c.Removed != 0 {
-		t.Errorf("%+v", c)
-	}
-	var bodies int
-	for _, l := range pages(t, futurejobs.Filter{}, w.DeadLetters) {
-		if l.Rule == "quiet" && len(l.Event.Data) != 5 {
-			t.Error("the letter of another tenant lost its body")
-		}
-		bodies += len(l.Event.Data)
-	}
-	if bodies != 35 {
-		t.Errorf("%d bytes are left", bodies)
-	}
-}
-
-// bodiesOfLettersHaveRoom checks that one event that many rules refuse repeatedly fills the database no further than
-// the caps: letters beyond the capacity have no bodies, but the size of those.
-func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
-	const size = 250_000
-	data := bytes.Repeat([]byte("x"), size)
-	seq := uint64(7)
-	write := func(rule string, n int) {
-		b := batch(w, seq, seq+uint64(n))
-		for i := range n {
-			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
-				Event: futurejobs.Event{Stream: "ORDERS", Seq: seq + 1 + uint64(i), Data: data}, Rule: rule, Reason: "bad",
-			})
-		}
-		must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
-		seq += uint64(n)
-	}
-	for range 3 {
-		write("loud", 100)
-	}
-	write("quiet", 1)
-	whole := make(map[string]int)
-	for _, l := range pages(t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.DeadLetters) {
-		switch {
-		case l.Omitted: // it is large
-			whole[l.Rule]++
-		case l.Size != size:
-			t.Fatalf("letter %d has no body, and a size of %d", l.ID, l.Size)
-		}
-	}
-	if diff := cmp.Diff(map[string]int{"loud": int(store.DefaultLetterCaps.BodyBytes / size), "quiet": 1}, whole); diff != "" {
-		t.Errorf("letters with bodies (-want +got):\n%s", diff)
-	}
 }
 
 // earlyIsCappedByTenant checks that a tenant with many rules does not displace the early resolves of another.

@@ -18,22 +18,6 @@ type binding struct {
 	created     time.Time
 }
 
-func (w *fixture) binding() binding {
-	w.t.Helper()
-	b := binding{created: w.slot().Add(-time.Hour)}
-	_, err := w.Apply(w.ctx(), batch(w, 7, 30))
-	w.must(err)
-	w.must(w.MarkRead(w.ctx(), "ORDERS", 30, w.slot()))
-	stream(w, "ORDERS", b.created)
-	save := func(name string, reads ...rules.StreamBinding) rules.RuleVersion {
-		return must[rules.RuleVersion](w.t)(w.Save(w.ctx(), rules.RuleVersion{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
-	}
-	b.stays = save("stays", rules.StreamBinding{Subject: "a", Stream: "ORDERS", From: 31, At: w.slot().Add(time.Hour), CreatedAt: b.created})
-	save("goes", rules.StreamBinding{Subject: "b", Stream: "OLD", From: 3})
-	b.goes = save("goes", rules.StreamBinding{Subject: "b", Stream: "OLD", From: 5}, rules.StreamBinding{Subject: "c", Stream: "ORDERS", From: 30})
-	return b
-}
-
 // stream sets the creation time of a stream in its cursor.
 func stream(w *fixture, name string, created time.Time) {
 	w.t.Helper()

@@ -1,0 +1,107 @@
+package access
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// meter counts the use of a quota.
+type meter struct {
+	Quota
+	most    map[Limited]int64 // of all resources
+	jobs    *jobCount
+	used    [limits]atomic.Int64 // except jobs
+	refused [limits]atomic.Int64 // since the last Take
+	spent   [2]atomic.Int64      // alerts published, and their bytes, since the last Take
+	events  *rate.Limiter
+	bytes   *rate.Limiter // of event bytes
+}
+
+// limits is the number of Limits; the counters of a meter are in that order.
+const limits = 7
+
+// The indexes of a meter's counters.
+const (
+	atRules = iota
+	atJobs
+	atJobBytes
+	atEvents
+	atEventBytes
+	atAlerts
+	atBytes
+)
+
+// continueFrom takes over the counts of an earlier meter of the prefix.
+func (m *meter) continueFrom(known *meter) {
+	m.jobs = known.jobs
+	for i := range limits {
+		m.used[i].Store(known.used[i].Load())
+		m.refused[i].Add(known.refused[i].Swap(0))
+	}
+	for i := range m.spent {
+		m.spent[i].Add(known.spent[i].Swap(0))
+	}
+}
+
+// usedOf returns the use of a resource.
+func (m *meter) usedOf(at int) int64 {
+	if at == atJobs {
+		return m.jobs.Load()
+	}
+	return m.used[at].Load()
+}
+
+// learnSpent sets the published alerts to those of the database, and those of this node that the database does not have
+// yet. An alert published at the same moment may count twice until the next time, and never counts less than once.
+func (m *meter) learnSpent(saved Spent) {
+	for i, place := range [...]struct {
+		at    int
+		saved int64
+	}{{atAlerts, saved.Alerts}, {atBytes, saved.Bytes}} {
+		before := m.used[place.at].Load()
+		m.used[place.at].Add(place.saved + m.spent[i].Load() - before)
+	}
+}
+
+// largestEvent is larger than any event accepted by the API, with its headers: a full byte bucket always admits one.
+const largestEvent = 512 << 10
+
+// burstOf returns the burst of event bytes for a rate per second.
+func burstOf(most int64) int {
+	if most == 0 {
+		return 0
+	}
+	return int(max(2*most, largestEvent))
+}
+
+// mostWait is the longest retry delay of a scheduled event: a limit may be raised meanwhile.
+const mostWait = time.Minute
+
+// withdrawal takes an event from a bucket of a meter.
+type withdrawal struct {
+	*meter
+	what   Limited
+	at     int
+	bucket *rate.Limiter
+	n      int
+}
+
+// wait returns the time until the bucket suffices, in whole seconds.
+func (t withdrawal) wait(now time.Time) time.Duration {
+	lacks, perSecond := float64(t.n)-t.bucket.TokensAt(now), float64(t.bucket.Limit())
+	if perSecond == 0 || lacks > perSecond*mostWait.Seconds() {
+		return mostWait
+	}
+	return time.Duration(max(1, math.Ceil(lacks/perSecond))) * time.Second
+}
+
+// place returns the counter index of a limit of alerts.
+func place(what Limited) int {
+	if what == LimitAlertBytes {
+		return atBytes
+	}
+	return atAlerts
+}
