@@ -65,7 +65,7 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 	var said struct {
 		Items []struct{ ID, Step, Status string }
 	}
-	n.eventually("somebody is called three times", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) >= 3 })
+	n.eventually("three alerts are raised", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) >= 3 })
 	alert := said.Items[0].ID
 
 	answer, code := acknowledge(t, nc, alert, `{"note": "I am on it", "by": "ada"}`)
@@ -82,7 +82,7 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 	if status := n.ask(http.MethodDelete, "/api/v1/alerts/"+alert+"/ack", "", nil); status != http.StatusOK {
 		t.Fatalf("taken back: %d", status)
 	}
-	n.eventually("somebody is called again", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > before })
+	n.eventually("another alert is raised", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > before })
 	if status := n.ask(http.MethodPost, "/api/v1/alerts/"+alert+"/ack", `{"for": "1h"}`, nil); status != http.StatusOK {
 		t.Fatalf("for an hour: %d", status)
 	}
@@ -98,7 +98,7 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 			t.Errorf("%s: %+v, %s; want %s", body, answer, code, want)
 		}
 	}
-	if answer, _ := acknowledge(t, nc, "nobody", ""); answer.Status != http.StatusUnprocessableEntity {
+	if answer, _ := acknowledge(t, nc, "no-id", ""); answer.Status != http.StatusUnprocessableEntity {
 		t.Errorf("no id: %+v", answer)
 	}
 	if answer, _ := acknowledge(t, nc, "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {

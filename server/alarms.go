@@ -38,7 +38,7 @@ type alarms struct {
 	quotas  *access.Quotas
 	store   *store.Store
 	after   time.Duration // age at which unexplained overdue jobs raise an alert; alerts that explain them are raised earlier
-	remark  func(alerts.Alert, bool, error) error
+	record  func(alerts.Alert, bool, error) error
 	log     *slog.Logger
 }
 
@@ -76,7 +76,7 @@ func (a *alarms) round(ctx context.Context) error {
 		if !f.raise || slices.ContainsFunc(standing, f.is) {
 			continue
 		}
-		if err := a.remark(a.store.OpenSystemAlert(ctx, f.SystemAlert)); err != nil {
+		if err := a.record(a.store.OpenSystemAlert(ctx, f.SystemAlert)); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (a *alarms) round(ctx context.Context) error {
 			continue
 		}
 		r.Status, r.Severity, r.Text = alerts.Resolved, alerts.Error, over(r.Topic)
-		if err := a.remark(a.store.CloseSystemAlert(ctx, r)); err != nil {
+		if err := a.record(a.store.CloseSystemAlert(ctx, r)); err != nil {
 			return err
 		}
 	}
@@ -151,10 +151,10 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	}
 	progress, err := a.store.Progress(ctx)
 	for _, p := range progress {
-		stream, isIntake := strings.CutPrefix(p.Topic, intakeTopic)
+		stream, isIngest := strings.CutPrefix(p.Topic, ingestTopic)
 		switch {
 		case !p.Still:
-		case !isIntake:
+		case !isIngest:
 			s.blind = true
 		default:
 			for _, rule := range a.overdue.book.WaitingFor(stream) {

@@ -49,7 +49,7 @@ func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
 		}
 		w.pass(time.Minute)
 		said := w.said()
-		if len(said) != 1 || said[0].Key != sweepTopic || said[0].Step != blindStep || said[0].Count != 3 || !strings.Contains(said[0].Text, " of n") {
+		if len(said) != 1 || said[0].Key != sweepTopic || said[0].Step != gapStep || said[0].Count != 3 || !strings.Contains(said[0].Text, " of n") {
 			t.Fatalf("while nothing can be settled: %+v", said)
 		}
 		if late := w.overdueNow(); late.jobs() != 3 || late.more {

@@ -162,7 +162,7 @@ Mon 02 Mar 10:05  event    devices.a.serviced {"on": true}
 Mon 02 Mar 10:30  event    devices.a.beat {}
 Mon 02 Mar 10:45  event    devices.a.beat {}
 Mon 02 Mar 11:00  event    devices.a.serviced {"on": false}
-Mon 02 Mar 13:00  until    somebody looks
+Mon 02 Mar 13:00  until    the check
 `,
 			"Mon 02 Mar 11:12  alert    warning overdue: device a: no beat since 10:45:00 UTC, expected every 10m (grace 2m)\n",
 		},
@@ -171,7 +171,7 @@ Mon 02 Mar 13:00  until    somebody looks
 			`Mon 02 Mar 09:30  event    devices.a.beat {}
 Mon 02 Mar 09:40  event    devices.a.serviced {"on": true}
 Mon 02 Mar 11:30  event    devices.a.serviced {"on": false}
-Mon 02 Mar 13:00  until    somebody looks
+Mon 02 Mar 13:00  until    the check
 `,
 			"Mon 02 Mar 12:10  alert    warning overdue: device a: no beat since 09:30:00 UTC, expected after each tick of \"0 * * * *\" (grace 10m)\n",
 		},

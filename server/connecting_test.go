@@ -110,7 +110,7 @@ func (n *node) tail(word string) {
 // With a token on the embedded server, the node and its HTTP clients work as without.
 func TestTheWholeWayWithAToken(t *testing.T) {
 	t.Parallel()
-	token := write(t, t.TempDir(), "token", "a-token-that-nobody-guesses\n")
+	token := write(t, t.TempDir(), "token", "a-token-without-a-pattern\n")
 	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", NATSToken: token, Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"x"}`)
 	var said list

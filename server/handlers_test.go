@@ -350,7 +350,7 @@ func TestAHandlerIsTried(t *testing.T) {
 	}
 	for name, says := range map[string]string{
 		"panics": "the handler panicked: oh", "hangs": "ignored its timeout", "acts": "has side effects (at_most_once)", "careful": "has side effects (at_most_once)",
-		"nobody": "no service answers on deadman.handlers.nobody",
+		"absent": "no service answers on deadman.handlers.absent",
 	} {
 		if got := n.tries(name, `{}`); got.Answer != nil || !strings.Contains(got.Error, says) || got.Key != "test" {
 			t.Errorf("%s: %+v", name, got)

@@ -182,7 +182,7 @@ func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
 	n.eventually("it goes out again", func() bool { return strings.Contains(n.log.String(), "heartbeat recovered") })
 	r.CloseClientConnections()
 	r.Close()
-	n.eventually("it says that nobody is there", func() bool { return strings.Contains(n.log.String(), "connection refused") })
+	n.eventually("the refused connection is logged", func() bool { return strings.Contains(n.log.String(), "connection refused") })
 	if got := strings.Count(n.log.String(), "heartbeat failed, retrying"); got != 2 {
 		t.Errorf("it is said %d times, want twice", got)
 	}

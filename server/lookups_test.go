@@ -17,7 +17,7 @@ const overNATS = `entity: order
 slot: 1s
 trigger: {event: orders.created, key: event.id}
 while: state == nil or state.status == "UNSHIPPED"
-escalate: [{after: 1s, step: primary, text: "{{state.status ?? \"nobody\"}}"}]
+escalate: [{after: 1s, step: primary, text: "{{state.status ?? \"absent\"}}"}]
 guards: {attempts: 1}
 `
 
@@ -54,12 +54,12 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	}
 	n.put(http.StatusCreated, "", "name: asked\n"+overNATS+`lookup: {nats: {source: bus, subject: "shop.orders.{{key}}"}}`+"\n")
 	n.put(http.StatusCreated, "", "name: kept\n"+overNATS+"lookup: {kv: {source: bus, bucket: orders}}\n")
-	n.put(http.StatusCreated, "", "name: lonely\n"+overNATS+`lookup: {nats: {source: bus, subject: "nobody.{{key}}"}}`+"\n")
+	n.put(http.StatusCreated, "", "name: lonely\n"+overNATS+`lookup: {nats: {source: bus, subject: "absent.{{key}}"}}`+"\n")
 	for key := range orders {
 		n.sends(`{"id":"` + key + `"}`)
 	}
 	for _, rule := range []string{"asked", "kept"} {
-		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing nobody", "odd": "undetermined order odd: check undetermined"} {
+		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing absent", "odd": "undetermined order odd: check undetermined"} {
 			n.eventually(rule+" says of "+key+" "+want, func() bool {
 				var said struct {
 					Items []struct{ Status, Text string }
@@ -74,7 +74,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 			return len(ended.Items) == 1 && ended.Items[0].Outcome == "cleared"
 		})
 	}
-	n.eventually("that nobody answers is said once", func() bool {
+	n.eventually("one alert reports the missing responder", func() bool {
 		var said struct {
 			Items []struct{ Status, Text string }
 		}

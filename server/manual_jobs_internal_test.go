@@ -36,7 +36,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	}
 	var wrong rules.Problems
 	if _, err := n.jobs.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
-		t.Errorf("a job that nobody looks at any more: %v", err)
+		t.Errorf("a snooze beyond the last time of a check: %v", err)
 	}
 	// asked ends the job as read, after concurrent changes during the first attempts.
 	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {

@@ -99,7 +99,7 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	}
 	var job acknowledged
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
-		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
+		t.Errorf("an acknowledgement without the permission: %+v", job.Acknowledged)
 	}
 	if text := n.metrics(); strings.Contains(text, "\n"+`deadman_nats_refused_total{kind="permission"} 0`+"\n") {
 		t.Error("/metrics does not count what was not permitted")
@@ -228,7 +228,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	}
 	var job acknowledged
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
-		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
+		t.Errorf("an acknowledgement without the permission: %+v", job.Acknowledged)
 	}
 	// Followers skip the foreign message among the alerts.
 	n.tail(`"key":"2"`)

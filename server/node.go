@@ -169,7 +169,7 @@ func (n *node) wireAlerts() {
 	n.people = &notifications{path: n.Notify, store: n.store, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.witness = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
 	n.compare = &comparison{
-		store: n.store, stream: n.bus.AlertReader, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.witness.announce,
+		store: n.store, stream: n.bus.AlertReader, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.witness.announce,
 		raised: n.witness.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{
@@ -215,10 +215,10 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 	n.overdue = &overdue{store: n.store, book: n.book, now: n.clock.Now}
 	n.blind = &stallDetector{
 		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
-		after: stallAfter + n.Lease/3, remark: n.witness.announce, log: n.log,
+		after: stallAfter + n.Lease/3, announce: n.witness.announce, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, said: n.witness.observe, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, remark: n.witness.observe, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, record: n.witness.observe, log: n.log}
 	n.beats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
 		return &heartbeat{
 			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,

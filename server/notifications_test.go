@@ -152,7 +152,7 @@ func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestNobodyToTellIsSaid(t *testing.T) {
+func TestNodeWithoutChannelsIsNotReady(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
@@ -164,7 +164,7 @@ func TestNobodyToTellIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = serve(t, c)
-	n.eventually("it says that nobody is told", func() bool {
+	n.eventually("/readyz reports that no channel is configured", func() bool {
 		var ready struct {
 			Conditions []struct{ Name, Detail string }
 		}

@@ -48,16 +48,16 @@ type alertStream interface {
 //
 // A database without a mark is new, or from before the first mark: the whole stream is looked up.
 type comparison struct {
-	store  *store.Store
-	stream alertStream
-	book   *rules.Catalog
-	owner  *futurejobs.Owner
-	now    func() time.Time // the database's time
-	keep   time.Duration    // of alerts in the database; 0: for ever
-	remark func(context.Context, alerts.SystemAlert) error
-	raised func(alerts.Alert)
-	log    *slog.Logger
-	status *periodic.Status
+	store    *store.Store
+	stream   alertStream
+	book     *rules.Catalog
+	owner    *futurejobs.Owner
+	now      func() time.Time // the database's time
+	keep     time.Duration    // of alerts in the database; 0: for ever
+	announce func(context.Context, alerts.SystemAlert) error
+	raised   func(alerts.Alert)
+	log      *slog.Logger
+	status   *periodic.Status
 
 	seen alerts.Mark // the last one read or written by the node
 	own  bool        // written by the node
@@ -202,7 +202,7 @@ func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, l
 		if before.Since.Before(r.Since) {
 			r.Since = before.Since
 		}
-		if err := c.remark(ctx, before.SupersededAlert(r)); err != nil {
+		if err := c.announce(ctx, before.SupersededAlert(r)); err != nil {
 			return mark, err
 		}
 	}
@@ -258,7 +258,7 @@ func (c *comparison) see(mark alerts.Mark, own bool) { c.seen, c.own = mark, own
 //  3. Any other is closed, as no job is pending for it.
 func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) error {
 	r := *mark.Restore
-	if err := c.remark(ctx, r.FiringAlert()); err != nil {
+	if err := c.announce(ctx, r.FiringAlert()); err != nil {
 		return err
 	}
 	if read, err := c.isRead(ctx, r); !read || err != nil {
@@ -281,7 +281,7 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 		closed++
 		c.raised(*closing)
 	}
-	if err := c.remark(ctx, r.ResolvedAlert(given, closed)); err != nil {
+	if err := c.announce(ctx, r.ResolvedAlert(given, closed)); err != nil {
 		return err
 	}
 	c.log.Warn("open alerts that a restored database did not know are dealt with", "state_of", r.Since, "given_back", given, "closed", closed)

@@ -352,7 +352,7 @@ func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
 	} {
 		c.DataDir, c.Log = t.TempDir(), slog.New(slog.DiscardHandler)
 		if err := server.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
-			t.Errorf("%s where somebody listens already: %v", name, err)
+			t.Errorf("%s on a port that is in use: %v", name, err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var (
 
 // Words of a timeline in place of a source's value.
 const (
-	nobody   = "nothing" // no such entity
+	noEntity = "nothing" // no such entity
 	noAnswer = "no answer"
 )
 
@@ -34,7 +34,7 @@ func (s *shelf) put(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch text {
-	case nobody:
+	case noEntity:
 		s.found = checks.Finding{}
 	case noAnswer:
 		s.found = checks.Finding{Err: &checks.Outage{Source: "shop", Err: errors.New("connection refused")}}

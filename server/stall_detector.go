@@ -29,24 +29,24 @@ const progressShard = 0
 // The topics of progress. Each stream's intake has its own.
 const (
 	sweepTopic  = "sweep"
-	intakeTopic = "ingest/"
+	ingestTopic = "ingest/"
 )
 
-// blindStep is the step of alerts about monitoring gaps.
-const blindStep = "gap"
+// gapStep is the step of alerts about monitoring gaps.
+const gapStep = "gap"
 
 // stallDetector detects that the sweep or the intake of a stream stood still, and raises an alert: during the stall,
 // if a node is running, and after it. A row for each topic holds its progress and advances only to times without a
 // stall. Thus every node, even after a restart, reports the same beginning of a gap.
 type stallDetector struct {
-	store  *store.Store
-	book   *rules.Catalog
-	taps   func() []events.Status
-	now    func() time.Time // the database's time
-	after  time.Duration
-	remark func(context.Context, alerts.SystemAlert) error
-	log    *slog.Logger
-	looks  []time.Time // times up to which all shards were swept at the last rounds; used by Run alone
+	store    *store.Store
+	book     *rules.Catalog
+	taps     func() []events.Status
+	now      func() time.Time // the database's time
+	after    time.Duration
+	announce func(context.Context, alerts.SystemAlert) error
+	log      *slog.Logger
+	looks    []time.Time // times up to which all shards were swept at the last rounds; used by Run alone
 }
 
 // Run runs checks until ctx ends.
@@ -103,7 +103,7 @@ func (b *stallDetector) check(ctx context.Context) error {
 func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
 	for _, tap := range b.taps() {
-		reached[intakeTopic+tap.Stream] = tap.CaughtUp
+		reached[ingestTopic+tap.Stream] = tap.CaughtUp
 	}
 	through, whole, err := b.store.SweptByOthers(ctx, "")
 	if whole && err == nil {
@@ -141,9 +141,9 @@ func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 func (b *stallDetector) reportStalls(ctx context.Context, all []store.Progress, until time.Time) error {
 	now, reads := b.now(), b.book.SubjectsByStream()
 	for _, seen := range all {
-		stream, isIntake := strings.CutPrefix(seen.Topic, intakeTopic)
+		stream, isIngest := strings.CutPrefix(seen.Topic, ingestTopic)
 		switch {
-		case isIntake && reads[stream] == nil:
+		case isIngest && reads[stream] == nil:
 			if err := b.forget(ctx, seen); err != nil {
 				return err
 			}
@@ -173,7 +173,7 @@ func (b *stallDetector) markStalled(ctx context.Context, seen store.Progress, no
 			return noted, false, err
 		}
 	}
-	return noted, true, b.remark(ctx, r)
+	return noted, true, b.announce(ctx, r)
 }
 
 // named adds the shards that are behind at now, and their holders, to a text.
@@ -200,7 +200,7 @@ func (b *stallDetector) named(ctx context.Context, text string, now time.Time) (
 
 // waitingRules returns the rules with jobs that depend on a topic; nil means all rules.
 func (b *stallDetector) waitingRules(topic string) []int32 {
-	if stream, isIntake := strings.CutPrefix(topic, intakeTopic); isIntake {
+	if stream, isIngest := strings.CutPrefix(topic, ingestTopic); isIngest {
 		return b.book.WaitingFor(stream)
 	}
 	return nil
@@ -226,7 +226,7 @@ func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to tim
 		if err != nil || !ok {
 			return err
 		}
-		if err := b.remark(ctx, b.stallAlert(noted, alerts.Resolved, to)); err != nil {
+		if err := b.announce(ctx, b.stallAlert(noted, alerts.Resolved, to)); err != nil {
 			return err
 		}
 		seen = noted
@@ -238,7 +238,7 @@ func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to tim
 // forget removes a stream that no rule names.
 func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 	if seen.Still {
-		if err := b.remark(ctx, b.stallAlert(seen, alerts.Resolved, b.now())); err != nil {
+		if err := b.announce(ctx, b.stallAlert(seen, alerts.Resolved, b.now())); err != nil {
 			return err
 		}
 	}
@@ -248,13 +248,13 @@ func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 // stallAlert returns the alert about a topic that was stalled until the given time.
 func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, until time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{
-		Topic: seen.Topic, Step: blindStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.Late,
+		Topic: seen.Topic, Step: gapStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.Late,
 	}
 	if seen.Late > 0 {
 		r.Severity = alerts.Error
 	}
 	what, again := "due jobs of some shards were not decided", "jobs are decided again"
-	if stream, isIntake := strings.CutPrefix(seen.Topic, intakeTopic); isIntake {
+	if stream, isIngest := strings.CutPrefix(seen.Topic, ingestTopic); isIngest {
 		what, again = "the stream "+stream+" was not read to its end", "the stream "+stream+" is read again"
 		r.Source, r.Labels = stream, map[string]string{"stream": stream}
 	}

@@ -79,7 +79,7 @@ func (w *watched) open() {
 	w.blind = &stallDetector{
 		store: w.store, book: w.book, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: w.caughtUp()}} },
-		remark: func(ctx context.Context, r alerts.SystemAlert) error {
+		announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.store.WriteSystemAlert(ctx, r)
 			return err
 		},
@@ -87,7 +87,7 @@ func (w *watched) open() {
 	w.overdue = &overdue{store: w.store, book: w.book, now: w.clock.Now}
 	w.alarms = &alarms{
 		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
-		remark: func(_ alerts.Alert, _ bool, err error) error { return err },
+		record: func(_ alerts.Alert, _ bool, err error) error { return err },
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done = stop, nil

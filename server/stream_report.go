@@ -65,7 +65,7 @@ func (r *streamReport) loadStreamStatus(ctx context.Context, all []streamStatus)
 	for i := range all {
 		s := &all[i]
 		s.cursor, s.readBy = cursors[s.name], holders[futurejobs.ShardOf("stream", s.name, r.store.Shards())]
-		if at := slices.IndexFunc(progress, func(p store.Progress) bool { return p.Topic == intakeTopic+s.name }); at >= 0 {
+		if at := slices.IndexFunc(progress, func(p store.Progress) bool { return p.Topic == ingestTopic+s.name }); at >= 0 {
 			s.progress = progress[at]
 		}
 		if at := slices.IndexFunc(taps, func(t events.Status) bool { return t.Stream == s.name }); at >= 0 {

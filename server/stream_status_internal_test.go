@@ -27,7 +27,7 @@ func TestStandingOfAStream(t *testing.T) {
 		{"read to its end", streamStatus{cursor: cursor, readBy: "a", end: end(100)}, web.StreamUpToDate, 0, 0},
 		{"read elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamUpToDate, 30, 2 * time.Second},
 		{
-			"read here, what follows is for nobody",
+			"read here, no rule matches the rest",
 			streamStatus{cursor: cursor, readBy: "a", end: end(130), tap: &events.Status{CaughtUp: at(time.Second)}},
 			web.StreamUpToDate, 0, time.Second,
 		},
@@ -44,7 +44,7 @@ func TestStandingOfAStream(t *testing.T) {
 			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, Late: 7}},
 			web.StreamFailing, 1, 2 * time.Minute,
 		},
-		{"nobody reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnassigned, 0, 0},
+		{"no node reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnassigned, 0, 0},
 		{"it is gone", streamStatus{cursor: cursor, readBy: "a", gone: true}, web.StreamMissing, -1, 3 * time.Minute},
 	} {
 		got, behind := c.s.toAPI(now), -1

@@ -271,7 +271,7 @@ func (w *spread) eventsAreCounted(t *testing.T) {
 	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Limit == most })
 	began := time.Now()
 	answers := w.over(120, func(n *tenants, _ int) reply {
-		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...)
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "stranger"}`, n.acme...)
 	})
 	least, highest := int64(2*most), int64(2*most)+int64(most*time.Since(began).Seconds())+1
 	for i := range w.nodes {
@@ -281,18 +281,18 @@ func (w *spread) eventsAreCounted(t *testing.T) {
 	}
 	for range 40 {
 		for _, n := range w.nodes {
-			n.publish(http.StatusAccepted, "zenith.shipped", `{"id": "nobody"}`, n.zenith...)
+			n.publish(http.StatusAccepted, "zenith.shipped", `{"id": "stranger"}`, n.zenith...)
 		}
 	}
 	_, refused := w.counted(answers, http.StatusAccepted, http.StatusTooManyRequests)
 	w.agree("events", -1, refused)
 	w.quota(`{"events": 0}`)
 	w.onEach("no event is taken", func(n *tenants) bool {
-		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...).status == http.StatusTooManyRequests
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "stranger"}`, n.acme...).status == http.StatusTooManyRequests
 	})
 	w.quota(`{}`)
 	w.onEach("events are taken again", func(n *tenants) bool {
-		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...).status == http.StatusAccepted
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "stranger"}`, n.acme...).status == http.StatusAccepted
 	})
 }
 

@@ -262,7 +262,7 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 	w.quota(`{"events": 5}`)
 	refused := 0
 	for range 40 {
-		got := w.call(http.MethodPost, "/api/v1/events/acme.free", `{"id": "nobody"}`, w.acme...)
+		got := w.call(http.MethodPost, "/api/v1/events/acme.free", `{"id": "stranger"}`, w.acme...)
 		if got.status == http.StatusAccepted {
 			continue
 		}
@@ -276,7 +276,7 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 		t.Error("no event of acme was refused")
 	}
 	for i := range 40 {
-		w.publish(http.StatusAccepted, "zenith.shipped", fmt.Sprintf(`{"id": "nobody%d"}`, i), w.zenith...)
+		w.publish(http.StatusAccepted, "zenith.shipped", fmt.Sprintf(`{"id": "stranger%d"}`, i), w.zenith...)
 	}
 	w.quota(`{"events": 0}`)
 	w.put(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.ticks}}\n", w.acme...)
@@ -297,7 +297,7 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 // Large events use up a quota that small ones do not.
 func (w *tenants) eventBytesAreCounted(t *testing.T) {
 	w.quota(`{"event_bytes": 2000}`)
-	large := `{"id": "nobody", "text": "` + strings.Repeat("x", 255<<10) + `"}`
+	large := `{"id": "stranger", "text": "` + strings.Repeat("x", 255<<10) + `"}`
 	w.publish(http.StatusAccepted, "acme.free", large, w.acme...) // the bucket is full: any size is accepted
 	w.publish(http.StatusAccepted, "acme.free", large, w.acme...)
 	got := w.call(http.MethodPost, "/api/v1/events/acme.free", large, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
@@ -559,9 +559,9 @@ func (w *tenants) quotasAreNotSeen(t *testing.T) {
 		{http.MethodGet, "/metrics", ""},
 	} {
 		there := w.call(c.method, strings.Replace(c.path, "PREFIX", "acme", 1), c.body, asJSON...)
-		gone := w.call(c.method, strings.Replace(c.path, "PREFIX", "nobody", 1), c.body, asJSON...)
+		gone := w.call(c.method, strings.Replace(c.path, "PREFIX", "absent", 1), c.body, asJSON...)
 		if there.status != http.StatusForbidden || string(there.body) != string(gone.body) {
-			t.Errorf("%s %s: %d %s, and of nobody %s", c.method, c.path, there.status, there.body, gone.body)
+			t.Errorf("%s %s: %d %s, and of no tenant %s", c.method, c.path, there.status, there.body, gone.body)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestTicksOfANode(t *testing.T) {
 		"late.yaml": importLate, "due.yaml": importDue, "missing.yaml": importMissing,
 	})})
 	var said list
-	n.eventually("the emitted event began a wait, and nobody ended it", func() bool {
+	n.eventually("the emitted event starts a job, and its alert is raised", func() bool {
 		n.get("/api/v1/alerts?rule=import-late", &said)
 		return len(said.Items) > 0
 	})

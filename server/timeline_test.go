@@ -135,7 +135,7 @@ func (tl timeline) found() (found json.RawMessage, steady bool) {
 		case l.kind != finds:
 		case i > 0 || l.text == noAnswer:
 			return nil, false
-		case l.text == nobody:
+		case l.text == noEntity:
 			found = json.RawMessage("null")
 		default:
 			found = json.RawMessage(l.text)

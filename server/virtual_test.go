@@ -95,7 +95,7 @@ func (v *virtual) play(given timeline) {
 		}
 		v.settle()
 	}
-	v.t.Fatalf("after %d moments somebody still looks; write until", patience)
+	v.t.Fatalf("after %d moments a check is still pending; write until", patience)
 }
 
 // next returns the time of the next input or check.

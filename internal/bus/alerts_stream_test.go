@@ -191,7 +191,7 @@ func TestALookWithoutABroker(t *testing.T) {
 	b := connectURL(t, s.ClientURL())
 	s.Close()
 	if err := b.AlertsStream.Inspect(t.Context()); err == nil {
-		t.Fatal("nobody was asked, and it is well")
+		t.Fatal("Inspect returns no error without a broker")
 	}
 	if _, err := b.AlertsStream.Usage(); err == nil {
 		t.Error("how full it is is not known, and it is not said")

@@ -318,6 +318,6 @@ func TestPublishWithoutABroker(t *testing.T) {
 	s.Close()
 	sent, err := b.AlertPublisher.Publish(t.Context(), some(3))
 	if !errors.Is(err, bus.ErrUnreachable) || len(sent) > 0 {
-		t.Errorf("%d alerts were sent to nobody, %v", len(sent), err)
+		t.Errorf("%d alerts were sent without a broker, %v", len(sent), err)
 	}
 }

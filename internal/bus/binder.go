@@ -80,7 +80,7 @@ func (b *Binder) bind(ctx context.Context, subject string) ([]rules.StreamBindin
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("bind %s: it was added to %s and is not there; somebody else changes that stream", subject, EventsStream)
+	return nil, fmt.Errorf("bind %s: it was added to %s and is missing; another program changes that stream", subject, EventsStream)
 }
 
 // readsOf asks each stream for its last sequence, because the list of streams may be stale.

@@ -146,7 +146,7 @@ func TestBadAddress(t *testing.T) {
 func TestNotThereYet(t *testing.T) {
 	for _, url := range []string{"nats://127.0.0.1:1", "nats://nowhere.invalid:4222"} {
 		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) {
-			t.Errorf("nobody listens at %s: %v", url, err)
+			t.Errorf("no server listens at %s: %v", url, err)
 		}
 	}
 	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: bus.Identity{Creds: "no-such.creds"}, Log: quietly()})

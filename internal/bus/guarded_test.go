@@ -13,7 +13,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-const token = "a-token-that-nobody-guesses"
+const token = "a-token-without-a-pattern"
 
 // TestAServerWithAToken checks that a server with a token rejects clients without it, but accepts the node.
 func TestAServerWithAToken(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAServerWithAToken(t *testing.T) {
 	publish(t, connectBound(t, s), "orders.created")
 
 	url := strings.Replace(s.ClientURL(), "0.0.0.0", "127.0.0.1", 1)
-	for _, who := range []bus.Identity{{}, {Token: write(t, t.TempDir(), "other", "another-token-of-somebody")}} {
+	for _, who := range []bus.Identity{{}, {Token: write(t, t.TempDir(), "other", "another-token-of-a-client")}} {
 		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: who, Log: quietly()}); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "DEADMAN_NATS_TOKEN_FILE") {
 			t.Errorf("with %+v: %v", who, err)
 		}

@@ -117,7 +117,7 @@ func (o Options) tlsError(err error) string {
 	case errors.As(err, &authority) && o.Identity.CA == "":
 		return "name the file of who vouches for the broker's certificate with DEADMAN_NATS_CA"
 	case errors.As(err, &authority):
-		return "nobody in " + o.Identity.CA + " (DEADMAN_NATS_CA) vouches for the broker's certificate; add the certificate of its authority there"
+		return "no authority in " + o.Identity.CA + " (DEADMAN_NATS_CA) signed the broker's certificate; add the certificate of its authority there"
 	case errors.As(err, &host):
 		return "write a name into DEADMAN_NATS_URL that the broker's certificate has"
 	case errors.As(err, &invalid):

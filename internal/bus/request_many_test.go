@@ -64,7 +64,7 @@ func TestGather(t *testing.T) {
 		{"many", 2, time.Hour, time.Hour, "one one"},                      // ends at the limit
 		{"some", 10, 200 * time.Millisecond, time.Hour, "one one"},        // ends at the deadline
 		{"silent", 10, 100 * time.Millisecond, 10 * time.Millisecond, ""}, // without an error
-		{"nobody.there", 10, time.Hour, time.Hour, ""},                    // the broker reports it
+		{"absent.there", 10, time.Hour, time.Hour, ""},                    // the broker reports it
 	} {
 		if got, err := gather(t, b, c.subject, c.most, c.within, c.quiet); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.subject, got, err, c.want)
@@ -73,7 +73,7 @@ func TestGather(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := b.Messages.RequestMany(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits any more: %v", err)
+		t.Errorf("a cancelled request: %v", err)
 	}
 }
 
@@ -86,12 +86,12 @@ func TestGatherWithoutABroker(t *testing.T) {
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gather(t, b, "nobody.there", 1, 300*time.Millisecond, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := gather(t, b, "absent.there", 1, 300*time.Millisecond, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("silent: %v", err)
 	}
 	proxy.Stop()
 	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
-	if _, err := gather(t, b, "nobody.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := gather(t, b, "absent.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("away: %v", err)
 	}
 }

@@ -62,7 +62,7 @@ func TestUsersLogIn(t *testing.T) {
 		return strings.TrimSpace(string(data))
 	}
 	strangers := map[string][]nats.Option{
-		"nobody": nil, "an empty user": {nats.UserInfo("", "")}, "the node": {nats.UserInfo("node", "")}, "an empty token": {nats.Token("")},
+		"no user": nil, "an empty user": {nats.UserInfo("", "")}, "the node": {nats.UserInfo("node", "")}, "an empty token": {nats.Token("")},
 		"no secret": {nats.UserInfo(bus.UserAdmin, "")}, "a guess": {nats.UserInfo(bus.UserAdmin, "secret")},
 		"another's secret": {nats.UserInfo(bus.UserAdmin, secret(bus.UserEvents))}, "a secret as token": {nats.Token(secret(bus.UserAdmin))},
 		"a secret and more": {nats.UserInfo(bus.UserAdmin, secret(bus.UserAdmin)+"x")}, "a user that is none": {nats.UserInfo("root", secret(bus.UserAdmin))},

@@ -155,8 +155,8 @@ func (v *alertView) ahead(c client, j web.Job) error {
 	return nil
 }
 
-// deedWords maps actions of the audit log to words for people.
-var deedWords = map[string]string{
+// actionWords maps actions of the audit log to words for people.
+var actionWords = map[string]string{
 	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "checked", "job.cancel": "cancelled",
 	"alert.republish": "republished",
 }
@@ -185,7 +185,7 @@ func (v *alertView) fillActions(c client) error {
 			return err // nil: the node keeps no audit log
 		}
 		for _, e := range page.Items {
-			if word := deedWords[e.Action]; word != "" {
+			if word := actionWords[e.Action]; word != "" {
 				v.Story = append(v.Story, alertEntry{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor + detailOf(e)})
 			}
 		}

@@ -44,7 +44,7 @@ func TestDeadLetters(t *testing.T) {
 	for _, id := range []int64{missing.NewestID, missing.NewestID - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
-	b.click(".deeds button[value=drop]")
+	b.click(".actions button[value=drop]")
 	b.shows("Drop 2 dead letters?")
 	b.accessible("sure")
 	b.click("form a.button")
@@ -52,7 +52,7 @@ func TestDeadLetters(t *testing.T) {
 	for _, id := range []int64{missing.NewestID, missing.NewestID - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
-	b.click(".deeds button[value=drop]")
+	b.click(".actions button[value=drop]")
 	b.click("button.grave")
 	b.shows("2 dead letters were dropped.", "2 in total")
 

@@ -77,7 +77,7 @@ func (v *healthView) load(c client, now time.Time) error {
 	if v.Outages, err = (healthClient{c}).outages(now); err != nil {
 		return err
 	}
-	if v.Blind, err = (healthClient{c}).blindnesses(now); err != nil {
+	if v.Blind, err = (healthClient{c}).monitoringGaps(now); err != nil {
 		return err
 	}
 	v.Load, err = c.load(now)
@@ -224,8 +224,8 @@ type gapView struct {
 // gapSteps are the steps of system alerts that report a time in which jobs were not checked or events not read.
 var gapSteps = []string{"gap", "lost", "recreated"}
 
-// blindnesses returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
-func (c healthClient) blindnesses(now time.Time) (found []gapView, err error) {
+// monitoringGaps returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
+func (c healthClient) monitoringGaps(now time.Time) (found []gapView, err error) {
 	var said web.Page[web.Alert]
 	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &said); err != nil {
 		return nil, err

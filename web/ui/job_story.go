@@ -61,8 +61,8 @@ func storyOf(j web.Job, ended *web.EndedJob, said []web.Alert) jobStory {
 	return s
 }
 
-// deedsDone maps trail entries other than checks to words.
-var deedsDone = map[string]string{
+// trailWords maps trail entries other than checks to words.
+var trailWords = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved",
 	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged",
 }
@@ -75,7 +75,7 @@ func momentOf(e web.TrailEntry) storyEntry {
 	}
 	switch {
 	case e.Kind != "check":
-		m.Kind, m.Word = "noted", deedsDone[e.Kind]
+		m.Kind, m.Word = "noted", trailWords[e.Kind]
 		if e.By != "" {
 			m.Text = "by " + e.By
 		}

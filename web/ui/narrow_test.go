@@ -30,12 +30,12 @@ func TestNarrowWindow(t *testing.T) {
 			return at.right > innerWidth || document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) !== a; }).length`); unseen > 0 {
 			t.Errorf("%d pages of the navigation are not seen", unseen)
 		}
-		if evaluate[bool](b, `document.querySelector(".deeds").getBoundingClientRect().top < innerHeight`) {
-			t.Error("the deeds are over the rows, and nothing is chosen")
+		if evaluate[bool](b, `document.querySelector(".actions").getBoundingClientRect().top < innerHeight`) {
+			t.Error("the actions cover the rows, and no row is selected")
 		}
 		b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Select order order-00"]`)))
-		if evaluate[bool](b, `(() => { const at = document.querySelector(".deeds").getBoundingClientRect(); return at.bottom > innerHeight + 1 || at.height > 60; })()`) {
-			t.Error("the deeds for what is chosen are out of sight, or take more than a line")
+		if evaluate[bool](b, `(() => { const at = document.querySelector(".actions").getBoundingClientRect(); return at.bottom > innerHeight + 1 || at.height > 60; })()`) {
+			t.Error("the actions for the selected rows are out of sight, or take more than a line")
 		}
 		b.shot(name + "-chosen")
 		b.accessible(name)

@@ -51,7 +51,7 @@ const maxThen = 20
 func trialOf(r *http.Request) previewForm {
 	field := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	t := previewForm{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
-	subjects, afters, datas := r.PostForm["then_subject"], r.PostForm["then_after"], r.PostForm["then_data"]
+	subjects, afters, datas := r.PostForm["event_subject"], r.PostForm["event_after"], r.PostForm["event_data"]
 	for i := range min(len(subjects), len(afters), len(datas), maxThen) {
 		n := laterEvent{strings.TrimSpace(subjects[i]), strings.TrimSpace(afters[i]), datas[i]}
 		if n.Subject != "" || n.After != "" || strings.TrimSpace(n.Data) != "" {

@@ -183,7 +183,7 @@ func TestTrial(t *testing.T) {
 		b.finds(`document.querySelector(".axis.roomy .cut, .axis.tight .cut") !== null`)
 		b.shoot("rules-ahead" + strings.ReplaceAll(path, "/", "-"))
 		evaluate[any](b, `document.querySelector("details:has(#at)").open = true; 0`)
-		b.do(chromedp.SendKeys(chromedp.CSS("[name=then_subject]"), "provider.refunds.rejected"), chromedp.SendKeys(chromedp.CSS("[name=then_after]"), "5h"))
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=event_subject]"), "provider.refunds.rejected"), chromedp.SendKeys(chromedp.CSS("[name=event_after]"), "5h"))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
 		b.shows("Outcome: rejected", "resolved")
 	}

@@ -241,7 +241,7 @@ func tokensAreTouchedForward(t *testing.T, w *fixture) {
 			t.Errorf("touched at %s: last used %s, want %s", touch.at, got.LastUsedAt, touch.want)
 		}
 	}
-	w.must(w.TouchToken(w.ctx(), "nobody", w.at)) // it was pruned meanwhile
+	w.must(w.TouchToken(w.ctx(), "pruned", w.at)) // it was pruned meanwhile
 	if n := len(tokenAudit(w)); n != 1 {
 		t.Errorf("a use is audited: %d entries", n)
 	}

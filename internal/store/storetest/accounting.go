@@ -31,5 +31,5 @@ func account() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("postgres does not run as root, and there is nobody else: %w", missing)
+	return nil, fmt.Errorf("postgres does not run as root, and no other account exists: %w", missing)
 }

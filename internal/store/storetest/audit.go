@@ -33,13 +33,13 @@ func audited(w *fixture, f access.AuditFilter) []string {
 	return lines
 }
 
-func deedsAreAudited(t *testing.T, w *fixture) {
+func actionsAreAudited(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
-	by := func(deed string, effects ...futurejobs.Effect) {
+	by := func(action string, effects ...futurejobs.Effect) {
 		t.Helper()
-		must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: deed}))
+		must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: action}))
 	}
-	w.start(w.slot(), "nobody's deed")
+	w.start(w.slot(), "unaudited")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
 	by("job.create", w.starting(w.rule, "a", w.slot())) // it exists
 	by("job.snooze", asking(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
@@ -47,7 +47,7 @@ func deedsAreAudited(t *testing.T, w *fixture) {
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // it no longer exists
 	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
 	if _, err := w.Apply(ctx, stale); err == nil {
-		t.Fatal("a deed under old rules was done")
+		t.Fatal("an action under old rules was applied")
 	}
 	w.must(w.Note(ctx, "job.check", "job/order-unshipped/b\x00", "still\x00 waiting"))
 	want := []string{
@@ -71,14 +71,14 @@ func unknownActionsAreRefused(t *testing.T, w *fixture) {
 	for _, bulk := range []bool{false, true} {
 		b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{effect}, AuditAction: "job.forget", Bulk: bulk}
 		if _, err := w.Apply(ctx, b); err == nil || !strings.Contains(err.Error(), `"job.forget"`) {
-			t.Errorf("bulk %v: an unknown deed is done: %v", bulk, err)
+			t.Errorf("bulk %v: an unknown action is applied: %v", bulk, err)
 		}
 	}
 	if err := w.Note(ctx, "job.forget", "job/order-unshipped/a", ""); err == nil || !strings.Contains(err.Error(), "access.Actions") {
 		t.Errorf("an unknown action is noted: %v", err)
 	}
 	if _, err := w.Job(ctx, w.rule.Name, "a"); !errors.Is(err, futurejobs.ErrNotFound) {
-		t.Errorf("the job of a refused deed: %v", err)
+		t.Errorf("the job of a refused action: %v", err)
 	}
 	if got := audited(w, access.AuditFilter{Actor: "ada"}); len(got) != 0 {
 		t.Errorf("audited: %q", got)

@@ -24,7 +24,7 @@ func lettersKeepTheirBytes(t *testing.T, w *fixture) {
 			},
 			Rule: w.rule.Name, Part: futurejobs.Resolves, Size: 1 << 20, Reason: "cannot read \"\xff\x00\"",
 		},
-		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 9}, Reason: "nobody's fault"},
+		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 9}, Reason: "no rule matches"},
 	}
 	b := batch(w, 7, 9)
 	b.DeadLetters = sent

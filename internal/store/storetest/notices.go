@@ -62,7 +62,7 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 	w.must(w.Notify(w.ctx(), false))
 	listening(false)
 	if left := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10)); len(left) != 0 {
-		t.Errorf("%d alerts are news for nobody", len(left))
+		t.Errorf("%d alerts are not routed", len(left))
 	}
 }
 

@@ -82,7 +82,7 @@ func progressStandsStill(t *testing.T, w *fixture) {
 		}
 	}
 	if must[bool](t)(w.Advance(w.ctx(), seen, w.slot().Add(time.Minute))) {
-		t.Error("it went on, and nobody saw that it stood still")
+		t.Error("it advanced past an unreported stall")
 	}
 	seen, _ = progress(w, "sweep")
 	if !must[bool](t)(w.Advance(w.ctx(), seen, w.slot().Add(time.Minute))) {

@@ -106,10 +106,10 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 		{Subject: "b", Stream: "NEW", From: 50, At: w.slot(), CreatedAt: b.created},
 	}}))
 	if c := cursor(w, "OLD"); c.LastSeq != 40 || !c.StreamCreatedAt.Equal(b.created) {
-		t.Errorf("a stream that nobody read any more: %+v", c)
+		t.Errorf("a stream that no rule reads any more: %+v", c)
 	}
 	if c := cursor(w, "NEW"); c.LastSeq != 50 {
-		t.Errorf("a stream that nobody ever read: %+v", c)
+		t.Errorf("a stream that no rule ever read: %+v", c)
 	}
 }
 

@@ -89,7 +89,7 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 		func(f futurejobs.Filter) error { _, err := w.Republish(w.ctx(), f); return err },
 		func(f futurejobs.Filter) error { _, err := w.Republishable(w.ctx(), f); return err },
 	} {
-		if err := ask(futurejobs.Filter{After: since, Rule: "nobody"}); !errors.Is(err, futurejobs.ErrNotFound) {
+		if err := ask(futurejobs.Filter{After: since, Rule: "missing"}); !errors.Is(err, futurejobs.ErrNotFound) {
 			t.Errorf("of a rule that never was: %v", err)
 		}
 	}

@@ -96,7 +96,7 @@ func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
 func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	since := w.slot()
 	w.start(since, "younger") // it started after the alert was raised
-	for _, key := range []string{"nobody", "younger"} {
+	for _, key := range []string{"absent", "younger"} {
 		strange := strange(w, key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
 		closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since}))
 		if closing == nil || closing.Status != alerts.Resolved || closing.Rule != w.rule.Name || closing.Key != key || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {

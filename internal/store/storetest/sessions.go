@@ -125,7 +125,7 @@ func sessionsAreTouchedForward(t *testing.T, w *fixture) {
 			t.Errorf("touched at %s: last used %s, want %s", touch.at, got.LastUsedAt, touch.want)
 		}
 	}
-	w.must(w.TouchSession(w.ctx(), "nobody", w.at)) // it was ended meanwhile
+	w.must(w.TouchSession(w.ctx(), "ended", w.at)) // it was ended meanwhile
 }
 
 func sessionsAreForgotten(t *testing.T, w *fixture) {

@@ -67,7 +67,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"apply/beats":           beatsOfASlotAreOneWrite,
 	"apply/set":             setsGather,
 	"apply/letter":          newsThatFailAreLetters,
-	"apply/deed":            deedsAreAudited,
+	"apply/action":          actionsAreAudited,
 	"quota/keep":            quotasAreKept,
 	"quota/rules":           rulesAreCounted,
 	"quota/jobs":            jobsAreBounded,
