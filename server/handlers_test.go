@@ -357,7 +357,7 @@ func TestAHandlerIsTried(t *testing.T) {
 		}
 	}
 	for key, says := range map[string]string{
-		"broken": `invalid answer on deadman.handlers.shipping: unknown field "nxt"`, "past": "which is not after the slot", "far": "guards.horizon", "done": "",
+		"broken": `invalid answer on deadman.handlers.shipping: unknown field "nxt"`, "past": "which is not after the checked slot", "far": "guards.horizon", "done": "",
 	} {
 		got := n.tries("shipping", fmt.Sprintf(`{"key": %q}`, key))
 		if got.Rule != "late" || (got.Error == "") != (says == "") || !strings.Contains(got.Error, says) || (got.Answer == nil) != (key == "broken") {
