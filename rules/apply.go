@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -211,18 +210,6 @@ func (a *bundleApply) say(problems ...Problem) {
 	for _, p := range problems {
 		a.Log.Error("rule refused", "problem", p.Error())
 	}
-}
-
-// problem returns a problem with a field of the document.
-func (d parsedDocument) problem(file, pointer, message string) Problem {
-	at := d.places[pointer]
-	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
-}
-
-// same reports whether saving t after s would change nothing. It ignores the streams that the subjects are read from:
-// Rebind follows them without missing an event, while a version that is saved receives only events after the save.
-func (s RuleVersion) same(t RuleVersion) bool {
-	return s.Bundle == t.Bundle && s.Bounds.Equal(t.Bounds) && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
 }
 
 // subjectsOf returns the subjects of reads, sorted.

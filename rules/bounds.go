@@ -110,15 +110,6 @@ func patternOf(template string) string {
 	}
 }
 
-// within refuses a document that exceeds the bounds, at the places of its text.
-func (d parsedDocument) within(b *access.Bounds) error {
-	problems := d.outOf(b)
-	for i, p := range problems {
-		problems[i] = d.nearest(p.Pointer, p.Message)
-	}
-	return problems.orNil()
-}
-
 // rebound returns an error text if the bounds of a rule change; empty: they do not.
 func rebound(before *ListedRule, b *access.Bounds) string {
 	if before == nil || before.Bounds.Equal(b) {

@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // budget is the limit, in rounds, of all expressions of a rule together: on one event, at one check, or in one preview.
 // It counts evaluation and not time, so that the result is the same on every machine. It is not safe for concurrent
@@ -66,21 +63,3 @@ func (b *budget) leave(given, left int) {
 
 // isCostly reports whether an evaluation ended because it would have cost too much.
 func isCostly(err error) bool { return errors.Is(err, errTooExpensive) || errors.Is(err, errSpent) }
-
-// purse returns the budget of all evaluations of the rule, if it has one, or that of an event or a check.
-func (r *Rule) purse(own *budget) *budget {
-	if r.spend != nil {
-		return r.spend
-	}
-	return own
-}
-
-// onBudget returns the rule with one budget for all its evaluations, as long as ctx lasts.
-func (r *Rule) onBudget(ctx context.Context) *Rule {
-	own := *r
-	own.spend = &budget{left: previewBudget, ended: ctx.Done()}
-	if _, is := r.engine.Handler.(handler); is {
-		own.engine.Handler = handler{&own}
-	}
-	return &own
-}

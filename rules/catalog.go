@@ -269,16 +269,6 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	return m.effects, m.refusals
 }
 
-// matchAgain matches the event of a dead letter against the newest version of a rule.
-func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
-	newest := r.versions[0]
-	if r.halted {
-		m.refuse(newest.saved.Name, part, errCostly)
-		return
-	}
-	m.matchRule(r, newest)
-}
-
 // SubjectsByStream returns the subjects to read, by stream. It includes those of older versions, since events that came
 // before the newest version may be unread.
 func (b *Catalog) SubjectsByStream() map[string][]string { return clone(b.current.Load().reads) }
@@ -301,7 +291,7 @@ func (b *Catalog) FinestGrids() map[string]futurejobs.Grid {
 func (b *Catalog) WaitingFor(stream string) []int32 {
 	e, waiting := b.current.Load(), []int32{}
 	for which, v := range e.versions {
-		if slices.Contains(union(v.document.waitsFor(v.saved.Reads), e.ending[which.rule]), stream) {
+		if slices.Contains(union(v.streams().changing(), e.ending[which.rule]), stream) {
 			waiting = append(waiting, which.rule)
 		}
 	}

@@ -137,26 +137,27 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	c.names(d)
 	events := subscriptionCompiler{c}
 	r.trigger = events.trigger(d.Trigger)
-	r.beats = c.beats
 	r.ticking = c.ticking
 	r.updates = events.watches("/update", d.Update, "changes the state")
 	r.resolves = events.resolves(d)
 	r.pauses = events.pauses(d)
 	r.question = lookupCompiler{c}.lookup(d.Lookup)
 	r.while = c.expression("/while", d.While, c.over(inWhile))
-	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
+	recheck := c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
-	r.steps = stepCompiler{c}.steps(d)
-	heartbeatCompiler{events}.checkBeatSource(d, r.steps)
+	steps := stepCompiler{c}.steps(d)
+	heartbeatCompiler{events}.checkBeatSource(d, steps)
 	grid := c.times(d)
 	c.spread(d)
-	c.guards(d)
-	r.labels = c.labels(d.Labels)
+	guardCompiler{c}.guards()
+	labels := c.labels(d.Labels)
 	c.shapes(d)
 	c.problems = append(c.problems, d.outOf(c.bounds)...)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	r.escalation = newEscalation(d, grid, escalation{beats: c.beats, steps: steps, recheck: recheck})
+	r.alertWriter = newAlertWriter(&r.document, r.escalation, labels)
 	r.newEngineRule(saved, grid, c.environment)
 	r.weight = c.weight + weightOfRule + weightOfStep*len(r.steps) + weightOfPattern*(maxRulePatterns-c.patterns)
 	return r, nil
@@ -356,3 +357,6 @@ func (c *compiler) spread(d Document) {
 		c.problem("/spread", "%s has no two slots of %s to spread over; write %s or more, or a finer slot", d.Spread, d.Slot, 2*d.Slot)
 	}
 }
+
+// maxSpread bounds the intentional delay of a step.
+const maxSpread = Duration(futurejobs.Day)

@@ -38,18 +38,3 @@ func (d Document) sentence(key, after, step string) string {
 	}
 	return fmt.Sprintf("%s %s: %s have passed (%s)", d.Entity, key, after, step)
 }
-
-// IntervalText returns the interval of the heartbeat as texts show it: every 10m (grace 2m).
-func (h Heartbeat) IntervalText() string {
-	text := "every " + h.Every.String()
-	if h.Schedule != "" {
-		text = fmt.Sprintf("after each tick of %q", h.Schedule)
-		if h.Zone != "" {
-			text += " " + h.Zone
-		}
-	}
-	if h.Grace > 0 {
-		text += fmt.Sprintf(" (grace %s)", h.Grace)
-	}
-	return text
-}

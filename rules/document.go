@@ -5,6 +5,7 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -270,4 +271,135 @@ func (d Document) Subjects() []string {
 		}
 	}
 	return once
+}
+
+// IntervalText returns the interval of the heartbeat as texts show it: every 10m (grace 2m).
+func (h Heartbeat) IntervalText() string {
+	text := "every " + h.Every.String()
+	if h.Schedule != "" {
+		text = fmt.Sprintf("after each tick of %q", h.Schedule)
+		if h.Zone != "" {
+			text += " " + h.Zone
+		}
+	}
+	if h.Grace > 0 {
+		text += fmt.Sprintf(" (grace %s)", h.Grace)
+	}
+	return text
+}
+
+// expected returns the keys that a rule names for its heartbeat, or for its schedule.
+func (d Document) expected() []string {
+	if d.Trigger.Heartbeat == nil {
+		return d.Trigger.Keys
+	}
+	return d.Trigger.Heartbeat.Keys
+}
+
+// expects returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
+// created by its ticks.
+func (d Document) expects() []string {
+	if !d.Enabled || d.Trigger.Heartbeat == nil {
+		return nil
+	}
+	return d.expected()
+}
+
+// checks returns the default of guards.max_checks.
+func (d Document) checks() int { return d.stepCount() + SpareChecks }
+
+// again returns the default of again: a tick restarts the job of the tick before it.
+func (d Document) again() Again {
+	if d.Trigger.Schedule != "" {
+		return Restart
+	}
+	return Keep
+}
+
+// catchUp returns the default of catch_up.after.
+func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }
+
+// stepCount returns the number of steps, with each repetition of every counted.
+func (d Document) stepCount() int {
+	if d.hasNoText() {
+		return 1
+	}
+	n := 0
+	for i := range d.Escalate {
+		n += d.repeatCount(i)
+	}
+	return n
+}
+
+// repeatCount returns how often the i-th step is taken, unless a user acknowledges.
+func (d Document) repeatCount(i int) int {
+	if d.Escalate[i].Until != "" {
+		return d.ackRepeatCount(i)
+	}
+	return max(1, min(d.Escalate[i].Times, MaxTurns))
+}
+
+// ackRepeatCount returns how often the i-th step is taken if it is repeated until a user acknowledges: at most as often
+// as all steps together may be, and no further ahead than the horizon, as far as the times are literal.
+func (d Document) ackRepeatCount(i int) int {
+	most := MaxTurns
+	var before Duration
+	for j, s := range d.Escalate {
+		if s.Until == "" {
+			most -= d.repeatCount(j)
+		}
+		if j < i {
+			before = max(before, s.After.Fixed)
+		}
+	}
+	if every := d.Escalate[i].Every; every > 0 {
+		most = int(min(Duration(most), (d.Guards.Horizon-before)/every))
+	}
+	return max(1, most)
+}
+
+// subject returns the subject of the event that creates a job; "" for a schedule.
+func (t Trigger) subject() string {
+	if t.Heartbeat != nil {
+		return t.Heartbeat.Event
+	}
+	return t.Event
+}
+
+// keyed returns the key of the event that creates a job.
+func (t Trigger) keyed() string {
+	if t.Heartbeat != nil {
+		return t.Heartbeat.Key
+	}
+	return t.Key
+}
+
+// Asks returns the name of the lookup's source; empty: none.
+func (l *Lookup) Asks() string {
+	switch {
+	case l == nil:
+		return ""
+	case l.SQL != nil:
+		return l.SQL.Source
+	case l.HTTP != nil:
+		return l.HTTP.Source
+	case l.NATS != nil:
+		return l.NATS.Source
+	case l.KV != nil:
+		return l.KV.Source
+	}
+	return ""
+}
+
+// sourceAt returns the pointer to the name of the source.
+func (l *Lookup) sourceAt() string {
+	switch {
+	case l.SQL != nil:
+		return "/lookup/sql/source"
+	case l.HTTP != nil:
+		return "/lookup/http/source"
+	case l.NATS != nil:
+		return "/lookup/nats/source"
+	}
+	return "/lookup/kv/source"
 }

@@ -2,248 +2,341 @@ package rules
 
 import (
 	"fmt"
-	"maps"
-	"math"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
-	"deadman/internal/calendars"
-	"deadman/internal/configfile"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 )
 
-// stepCompiler compiles the steps of a rule.
-type stepCompiler struct{ *compiler }
+// escalation computes when the steps of a job are due, and when it is checked in between. It is safe for concurrent use.
+type escalation struct {
+	rule    string // the rule's name
+	grid    futurejobs.Grid
+	horizon time.Duration
+	beats   *heartbeat  // nil: another trigger
+	steps   []step      // each repetition of a step is one
+	recheck *expression // nil: no check in between
 
-// steps compiles the escalation, with each repetition of a step as a step.
-func (c stepCompiler) steps(d Document) []step {
-	switch turns := d.stepCount(); {
-	case d.hasNoText():
-		d.Escalate = d.Steps()
-	case d.Trigger.Emit != nil: // an emitted event replaces the steps
-		return nil
-	case len(d.Escalate) == 0 && d.Handler == "":
-		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
-	case len(d.Escalate) > MaxSteps:
-		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
-		return nil
-	case turns > MaxTurns:
-		c.problem("/escalate", "%d steps with all turns of those with every, the most is %d; lower times", turns, MaxTurns)
+	conditional bool // a condition resolves the jobs
+	rising      bool // the steps are taken in the order of the document, except those repeated until a user acknowledges
+	spread      int  // over how many slots the steps of different keys are spread; 1: they are not
+	// offsets are the offsets of the steps of a heartbeat within a slot; nil: they are not literal.
+	offsets []time.Duration
+}
+
+// newEscalation completes the compiled steps of a document.
+func newEscalation(d Document, grid futurejobs.Grid, e escalation) *escalation {
+	e.rule, e.grid, e.horizon = d.Name, grid, time.Duration(d.Guards.Horizon)
+	e.conditional = d.While != ""
+	e.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
+	e.rising = e.hasLiteralTimes()
+	if e.beats != nil {
+		e.offsets = e.offsetsOf()
+	}
+	return &e
+}
+
+// stepTime is a step with the time when it is due.
+type stepTime struct {
+	*step
+	at time.Time
+}
+
+// timeline returns when each step is due, in this order: computed steps may come before others that are written before
+// them. The result is the same at each check, except for pauses since the last, and for monitoring gaps.
+func (e *escalation) timeline(w waitContext) ([]stepTime, error) {
+	return e.timelineOf(w, len(e.steps))
+}
+
+// timelineTo returns the timeline up to the step at an index; further, if a later step may come before it. A heartbeat
+// needs the first of a thousand.
+func (e *escalation) timelineTo(w waitContext, place int) ([]stepTime, error) {
+	n := min(place+1, len(e.steps))
+	again := func(s step) bool { return s.nags && s.turn > 1 } // a step written after it may come between its repetitions
+	if !e.rising || slices.ContainsFunc(e.steps[:n], again) {
+		n = len(e.steps)
+	}
+	return e.timelineOf(w, n)
+}
+
+// timelineOf returns the timeline of the first n steps. A first step that was postponed too often by monitoring gaps
+// is taken.
+func (e *escalation) timelineOf(w waitContext, n int) ([]stepTime, error) {
+	w.from = e.begins(w)
+	line, err := e.stepTimes(w, n)
+	if err != nil || !e.beats.gapLimitReached(w) || e.due(line, w.slot) == 0 {
+		return line, err
+	}
+	// The first step was postponed and is taken now, and the steps after it are counted from it.
+	w.said = w.slot
+	w.from = e.begins(w)
+	line, err = e.stepTimes(w, n)
+	if err == nil {
+		line[0].at = earliest(line[0].at, w.slot)
+	}
+	return line, err
+}
+
+// stepTimes returns the timeline of the first n steps, counted from w.from.
+func (e *escalation) stepTimes(w waitContext, n int) ([]stepTime, error) {
+	line := make([]stepTime, 0, n)
+	before := w.from
+	for i := range e.steps[:n] {
+		s := &e.steps[i]
+		at, err := s.when(w, before)
+		if err != nil {
+			return nil, fmt.Errorf("escalate, step %s: %w", s.name, err)
+		}
+		before = at
+		line = append(line, stepTime{s, e.spreadSlot(w, s, s.within.Next(at))})
+	}
+	slices.SortStableFunc(line, func(a, b stepTime) int { return a.at.Compare(b.at) })
+	return line, nil
+}
+
+// begins returns from when the steps of a job are counted: from its beginning; for a heartbeat, from when it is
+// overdue.
+func (e *escalation) begins(w waitContext) time.Time {
+	if e.beats == nil {
+		return w.since
+	}
+	return e.deadline(w)
+}
+
+// firstCheck returns the slot of the first check. A step further ahead of the event, or of the time when a heartbeat is
+// overdue, than the horizon is refused: no user would notice that the job is never checked.
+func (e *escalation) firstCheck(w waitContext, at time.Time) (time.Time, error) {
+	begins := e.begins(w)
+	line, err := e.timelineTo(w, 0)
+	if err != nil || len(line) == 0 {
+		return e.grid.Up(begins), err
+	}
+	horizon := e.horizon
+	if last := lastPlanned(line); !e.rising && last.at.After(latest(at, begins).Add(horizon)) {
+		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
+			last.name, last.at.Format(time.RFC3339), Duration(horizon))
+	}
+	return e.earlierRecheck(w.scope, latest(at, w.since), e.grid.Up(line[0].at)), nil
+}
+
+// lastPlanned returns the last step of a timeline, with only the first repetition of a step that is repeated until a
+// user acknowledges: an acknowledgement is expected long before its last.
+func lastPlanned(line []stepTime) stepTime {
+	last := len(line) - 1
+	for last > 0 && line[last].nags && line[last].turn > 1 {
+		last--
+	}
+	return line[last]
+}
+
+// earlierRecheck returns the slot of the rule's recheck between two times; to, if it has none.
+func (e *escalation) earlierRecheck(s scope, from, to time.Time) time.Time {
+	look, err := e.between(s, from, to)
+	if err != nil {
+		return to // the check reports the error
+	}
+	return look
+}
+
+// between returns the slot of the rule's recheck between two times; to, if it has none. A recheck outside of the two
+// times changes nothing.
+func (e *escalation) between(s scope, from, to time.Time) (time.Time, error) {
+	if e.recheck == nil {
+		return to, nil
+	}
+	look, err := e.recheck.instantOrNone(s)
+	if err != nil {
+		return to, fmt.Errorf("recheck: %w", err)
+	}
+	if look = e.grid.Up(look); look.After(from) && look.Before(to) {
+		return look, nil
+	}
+	return to, nil
+}
+
+// hasLiteralTimes reports whether the times of all steps are literal, so that they were compared with each other, and with the
+// horizon, when the rule was saved.
+func (e *escalation) hasLiteralTimes() bool {
+	return !slices.ContainsFunc(e.steps, func(s step) bool {
+		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
+	})
+}
+
+// upcoming returns the slot of the next possible alert, given the number of steps taken and the time until when the
+// alert is acknowledged; the zero time if none is possible. A step that is due by at and suppressed raises its alert
+// once the acknowledgement is over. The job is checked at later steps all the same, because the condition may not hold
+// any more by then. Without a condition, steps that are repeated until a user acknowledges are skipped if the
+// acknowledgement is permanent.
+func (e *escalation) upcoming(line []stepTime, step int, at, ackedUntil time.Time) time.Time {
+	if step >= len(line) {
+		return time.Time{}
+	}
+	good := ackedUntil.Equal(checks.Forever)
+	held := at.Before(ackedUntil) && !e.grid.Up(line[step].at).After(at)
+	var next time.Time
+	if held && !good {
+		next = e.grid.Up(ackedUntil)
+	}
+	for _, m := range line[step:] {
+		slot := e.grid.Up(m.at)
+		if good && m.nags && !e.conditional || held && !slot.After(at) {
+			continue
+		}
+		if next.IsZero() || slot.Before(next) {
+			return slot
+		}
+		break
+	}
+	return next
+}
+
+// upcomingOf returns upcoming for a job; also the zero time if the timeline is undetermined.
+func (e *escalation) upcomingOf(j futurejobs.Job, now time.Time) time.Time {
+	line, err := e.timeline(waitOf(j))
+	if err != nil {
+		return time.Time{} // the check reports the error
+	}
+	return e.upcoming(line, j.Step, now, j.AckedUntil)
+}
+
+// stepsMove reports whether a step has another slot after a heartbeat than before, so that the heartbeat has to be
+// written although the next check stays. The first step is that check, unless the rule has a recheck before it.
+func (e *escalation) stepsMove(was, now futurejobs.Job) (bool, error) {
+	if len(e.steps) == 0 || len(e.steps) == 1 && e.recheck == nil {
+		return false, nil
+	}
+	if e.offsets != nil && len(now.Pauses) == 0 {
+		before, after := e.begins(waitOf(was)), e.begins(waitOf(now))
+		return slices.ContainsFunc(e.offsets, func(offset time.Duration) bool {
+			return !e.grid.Up(before.Add(offset)).Equal(e.grid.Up(after.Add(offset)))
+		}), nil
+	}
+	before, err := e.timeline(waitOf(was))
+	if err != nil {
+		return false, err
+	}
+	after, err := e.timeline(waitOf(now))
+	if err != nil {
+		return false, err
+	}
+	return !slices.EqualFunc(before, after, func(a, b stepTime) bool {
+		return a.step == b.step && e.grid.Up(a.at).Equal(e.grid.Up(b.at))
+	}), nil
+}
+
+// offsetsOf returns the offsets of the steps within a slot, each once, counted from the time of a first step without
+// delay; nil if their times are not all literal.
+func (e *escalation) offsetsOf() (offsets []time.Duration) {
+	if !e.hasLiteralTimes() {
 		return nil
 	}
-	var list []step
-	before := stepBounds{start: true, known: true}
-	for i, s := range d.Escalate {
-		p := item("/escalate", i)
-		c.step(p, d, i)
-		compiled := c.when(p, s)
-		compiled.of, compiled.within = c.calendar(p+"/of", s.Of), c.calendar(p+"/within", s.Within)
-		compiled.name, compiled.severity = s.Name, s.Severity
-		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
-		before = c.checkOrder(p, s, before)
-		compiled.turns, compiled.nags = d.repeatCount(i), s.Until != ""
-		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
-			list = append(list, compiled)
+	var at time.Duration
+	for _, s := range e.steps {
+		if s.every {
+			at += s.after
+		} else {
+			at = s.after
+		}
+		if offset := at % time.Duration(e.grid); !slices.Contains(offsets, offset) {
+			offsets = append(offsets, offset)
 		}
 	}
-	return list
+	return offsets
 }
 
-func (c stepCompiler) step(pointer string, d Document, i int) {
-	s := d.Escalate[i]
-	if !namePattern.MatchString(s.Name) {
-		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
-	}
-	before := d.Escalate[:i]
-	if j := slices.IndexFunc(before, func(b Step) bool { return b.Name == s.Name }); j >= 0 {
-		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
-	}
-	c.choice(pointer+"/severity", "a severity", string(s.Severity), severities)
-	c.until(pointer, s, before)
-}
+// slotOf returns the slot from when a job is overdue.
+func (e *escalation) slotOf(j futurejobs.Job) time.Time { return e.grid.Up(e.begins(waitOf(j))) }
 
-// until checks the fields of a step that is repeated until a user acknowledges.
-func (c stepCompiler) until(pointer string, s Step, before []Step) {
-	if s.Until != "" {
-		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
-	}
-	again := slices.IndexFunc(before, func(b Step) bool { return b.Until != "" })
-	switch {
-	case again < 0 && s.Until == "":
-	case s.Until != "" && s.Times > 0:
-		c.problem(pointer+"/until", "the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until")
-	case s.Until != "" && s.Every == 0:
-		c.problem(pointer+"/until", "only a step with every is repeated; write every: 15m, or leave until out")
-	case again >= 0 && (s.Until != "" || s.Every > 0):
-		c.problem(pointer+"/every", "step %d is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:", again+1)
-	}
-}
-
-var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
-
-// when compiles the time of a step, given by exactly one field.
-func (c stepCompiler) when(pointer string, s Step) step {
-	after := s.After != Delay{}
-	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
-		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
-	}
-	switch said := countOf(after, s.At != "", s.Every > 0); {
-	case said == 0 && s.Times > 0:
-		c.problem(pointer+"/every", "the step says how often, and not how far apart; write every: 24h, or leave times out")
-	case said == 0:
-		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
-	case said > 1:
-		c.problem(pointer, "a step is taken after a time, at a time or every so often; keep one of after, at and every")
-		return step{}
-	case s.Every > 0 && s.Times == 0 && s.Until == "":
-		c.problem(pointer+"/times", "say how often: times: 3, or until: acknowledged")
-	case s.Every == 0 && s.Times > 0:
-		c.problem(pointer+"/times", "only a step with every is taken several times; write every: in the place of %s", saidBy(after))
-	case s.Times > MaxTurns:
-		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, MaxTurns)
-	}
-	compiled := step{after: time.Duration(s.After.Fixed), every: s.Every > 0}
-	if compiled.every {
-		compiled.after = time.Duration(s.Every)
-	}
-	compiled.computed = c.after(pointer+"/after", s.After.Computed, c.over(inAfter))
-	compiled.at = c.at(pointer+"/at", s.At, c.over(inAt))
-	if c.ticking != nil && timeOfDay.MatchString(s.At) {
-		compiled.clock = &clock{s.At, c.ticking.zone}
-	}
-	if s.At != "" && s.Of != "" {
-		c.problem(pointer+"/of", "a calendar counts a span, and at is an instant; write within, or after in the place of at")
-	}
-	return compiled
-}
-
-// countOf returns how many of the values are true.
-func countOf(all ...bool) int {
+// due returns how many steps have had their slot.
+func (e *escalation) due(line []stepTime, at time.Time) int {
 	n := 0
-	for _, is := range all {
-		if is {
-			n++
-		}
+	for n < len(line) && !e.grid.Up(line[n].at).After(at) {
+		n++
 	}
 	return n
 }
 
-func saidBy(after bool) string {
-	if after {
-		return "after"
+// deadline returns when a heartbeat is overdue. If deadman did not receive heartbeats while one was due, the deadline
+// is later.
+func (e *escalation) deadline(w waitContext) time.Time {
+	at, since := e.beats.noGapSince(w)
+	if !w.heard.After(since) {
+		return at
 	}
-	return "at"
+	return e.deadlineAfterGap(w, at)
 }
 
-var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
-
-// after compiles a computed span.
-func (c stepCompiler) after(pointer, source string, d exprEnv) *expression {
-	if stepNamePattern.MatchString(source) && d.names[source] == nil {
-		_, err := ParseDuration(source)
-		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
-		return nil
-	}
-	return c.expression(pointer, source, d)
-}
-
-// at compiles an instant. The instant of a schedule is a time of day.
-func (c stepCompiler) at(pointer, source string, d exprEnv) *expression {
-	scheduled := c.document.Trigger.Schedule != ""
-	switch is := timeOfDay.MatchString(source); {
-	case source == "" || scheduled && is:
-		return nil
-	case scheduled:
-		c.problem(pointer, `%q is not a time of day; a step of a schedule is taken at one such as at: "09:00"`, clip(source, 40))
-		return nil
-	case is:
-		c.problem(pointer, `%q is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`, source)
-		return nil
-	}
-	return c.expression(pointer, source, d)
-}
-
-// calendar returns the named calendar; nil for no name, and if the defined calendars are unknown.
-func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
-	if name == "" {
-		return nil
-	}
-	if !namePattern.MatchString(name) {
-		c.name(pointer, name, "office")
-		return nil
-	}
-	found := c.calendars[name]
-	if found == nil && c.calendars != nil {
-		c.problem(pointer, "%s", c.noCalendar(name))
-	}
-	return found
-}
-
-func (c stepCompiler) noCalendar(name string) string {
-	known := slices.Sorted(maps.Keys(c.calendars))
-	switch near := configfile.Suggest(name, known); {
-	case near != "":
-		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
-	case len(known) == 0:
-		return fmt.Sprintf("there is no calendar %q, and no other; name a file of calendars with --calendars, or leave this out", name)
-	}
-	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
-}
-
-// stepBounds is the time of a step, as far as it is known when the rule is saved.
-type stepBounds struct {
-	start bool
-	at    Duration // since the job began, at least
-	known bool     // exactly, in the time that of counts
-	of    string
-}
-
-// errNoCalendar is the time of a computed step: it may be before any other.
-const errNoCalendar = Duration(math.MinInt64 / 2)
-
-// checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
-// literal. It records how close they are to each other.
-func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
-	here := stepBounds{at: errNoCalendar, of: s.Of}
-	counted := before.start || before.of == s.Of // in the same time
+// deadlineAfterGap returns when a heartbeat due at the given time is overdue, if one before it may have been missed in
+// a monitoring gap:
+//
+//  1. The interval restarts at the end of the gap: the next heartbeat may be a whole interval away.
+//  2. An alert that was raised stays, and the following steps are counted from it.
+//  3. A job that was restarted too often is not postponed any more.
+func (e *escalation) deadlineAfterGap(w waitContext, at time.Time) time.Time {
 	switch {
-	case s.After.AtOnce && s.Every == 0:
-		here.at, here.known = 0, true
-		if !before.start {
-			c.problem(pointer+"/after", "0s is not after the step before; steps have to rise")
-		}
-	case s.After.Fixed > 0 && s.Every == 0:
-		here.at, here.known = s.After.Fixed, true
-		pointer += "/after"
-		if before.at > 0 && here.at <= before.at && (s.Of == "" || before.known && counted) {
-			c.problem(pointer, "%s is not after the step before, %s; steps have to rise", here.at, before.at)
-		} else if before.known && counted && !before.start {
-			c.checkSpacing(here.at - before.at)
-		}
-	case s.Every > 0 && s.After == Delay{}:
-		here.at, here.known = before.at+repeated(s.Every, s.Times), before.known && counted
-		pointer += "/every"
-		c.checkSpacing(s.Every)
+	case !w.said.IsZero():
+		return latest(at, w.said.Add(-e.lead(w)))
+	case w.count >= e.beats.maxGapRestarts(w):
+		return at
 	}
-	if horizon := c.document.Guards.Horizon; here.at > horizon && horizon > 0 {
-		c.problem(pointer, "%s is beyond the horizon, %s; raise guards.horizon or shorten it", lasting(s, here.at), horizon)
-	}
-	return here
+	return latest(at, e.beats.restartDeadline(w))
 }
 
-// lasting returns how long it takes until the last repetition of a step.
-func lasting(s Step, at Duration) string {
-	if s.Times > 1 {
-		return fmt.Sprintf("the last of %d turns comes after %s, which", s.Times, atMost(at))
+// lead returns how long after the deadline the first step of a key is due, unless a calendar counts it.
+func (e *escalation) lead(w waitContext) time.Duration {
+	if len(e.steps) == 0 {
+		return 0
 	}
-	return atMost(at)
+	later := e.later(w.key)
+	if first := &e.steps[0]; first.at == nil && first.of == nil {
+		if span, err := first.span(w.scope); err == nil { // otherwise the check reports the error
+			return span + later
+		}
+	}
+	return later
 }
 
-// repeated returns n times the span, or a little more than the longest span that is allowed.
-func repeated(span Duration, n int) Duration {
-	if n = max(1, min(n, MaxTurns)); span > longest/Duration(n) {
-		return longest + 1
+// slotAfter returns the slot of a check that is due at a time, for the job of a tick: a check that is due by the tick
+// itself comes a slot later.
+func (e *escalation) slotAfter(tick, at time.Time) time.Time {
+	return latest(e.grid.Up(at), e.grid.After(tick))
+}
+
+// nextOf returns the time of a job's next check: the slot of its next step, or an earlier recheck of the rule; the zero
+// time if no step is left or the times are undetermined.
+func (e *escalation) nextOf(j futurejobs.Job) time.Time {
+	w := waitOf(j)
+	line, err := e.timelineTo(w, j.Step)
+	if err != nil || j.Step >= len(line) {
+		return time.Time{}
 	}
-	return span * Duration(n)
+	from := j.Since
+	if n := len(j.Pauses); n > 0 {
+		from = j.Pauses[n-1].To
+	}
+	return e.earlierRecheck(w.scope, from, e.grid.Up(line[j.Step].at))
+}
+
+// spreadSlot returns the slot of a key for a step that is due at the given time for all keys. If the step's calendar
+// has closed by then, the slot is when it opens.
+func (e *escalation) spreadSlot(w waitContext, s *step, at time.Time) time.Time {
+	if later := e.later(w.key); later > 0 {
+		return s.within.Next(at.Add(later))
+	}
+	return at
+}
+
+// later returns the delay of the steps of a key against those of the first: a whole number of slots, so that each slot
+// of the spread has about as many keys as any other.
+func (e *escalation) later(key string) time.Duration {
+	return time.Duration(e.spreadIndex(key)) * time.Duration(e.grid)
+}
+
+// spreadIndex returns by how many slots the steps of a key are later.
+func (e *escalation) spreadIndex(key string) int {
+	if e.spread <= 1 {
+		return 0
+	}
+	return futurejobs.SpreadIndex(e.rule, key, e.spread)
 }

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"deadman/alerts"
-	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -44,24 +41,6 @@ type expectedUpdate struct {
 type expectedDone struct {
 	version int32
 	paused  bool
-}
-
-// expected reports whether a version of the rule names keys that it expects, or has a heartbeat while the newest has
-// none.
-func (r *rule) expected() bool {
-	beats := r.versions[0].document.Trigger.Heartbeat != nil
-	return slices.ContainsFunc(r.versions, func(v *version) bool {
-		return v.document.expected() != nil || v.document.Trigger.Heartbeat != nil && !beats
-	})
-}
-
-// expected is rule.expected of the saved document and the one before.
-func (c Change) expected() bool {
-	versions := []*version{{document: c.Document}}
-	if c.Before != nil {
-		versions = append(versions, &version{document: c.Before.Document})
-	}
-	return (&rule{versions: versions}).expected()
 }
 
 // isSynced reports whether a version is known to be synced, without asking the store.
@@ -213,47 +192,4 @@ func (r *Registry) documentOf(ctx context.Context, ruleID, version int32) (Docum
 		return Document{}, err
 	}
 	return v.document, nil
-}
-
-// expected returns the keys that a rule names for its heartbeat, or for its schedule.
-func (d Document) expected() []string {
-	if d.Trigger.Heartbeat == nil {
-		return d.Trigger.Keys
-	}
-	return d.Trigger.Heartbeat.Keys
-}
-
-// expects returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
-// created by its ticks.
-func (d Document) expects() []string {
-	if !d.Enabled || d.Trigger.Heartbeat == nil {
-		return nil
-	}
-	return d.expected()
-}
-
-// startExpected returns the start of a job for the first heartbeat of an entity.
-func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
-	now = now.UTC().Truncate(time.Microsecond)
-	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
-	if start.Job.State, err = (heartbeatState{Kind: Expected}).mergeInto(nil, nil); err != nil {
-		return start, err
-	}
-	start.Job.FirstCheckAt, err = r.firstCheck(waitOf(start.Job.Of(key)), now)
-	return start, err
-}
-
-// endExpected ends the job of an entity that is no longer expected.
-func (r *Rule) endExpected() futurejobs.End {
-	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
-	if r.beats == nil {
-		reason, text = "the rule no longer names its key", "%s %s is no longer waited for"
-	}
-	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
-	if !r.document.Quiet {
-		end.Close = func(j futurejobs.Job) alerts.Draft {
-			return r.engine.Closing(j, fmt.Sprintf(text, r.engine.Entity, j.Key))
-		}
-	}
-	return end
 }

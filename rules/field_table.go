@@ -242,17 +242,3 @@ func (g *Guards) fields() mapping {
 		},
 	}
 }
-
-// checks returns the default of guards.max_checks.
-func (d Document) checks() int { return d.stepCount() + SpareChecks }
-
-// again returns the default of again: a tick restarts the job of the tick before it.
-func (d Document) again() Again {
-	if d.Trigger.Schedule != "" {
-		return Restart
-	}
-	return Keep
-}
-
-// catchUp returns the default of catch_up.after.
-func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }

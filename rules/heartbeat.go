@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -122,16 +123,6 @@ func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
 	c.beats.ticks = ticks
 }
 
-// deadline returns when a heartbeat is overdue. If deadman did not receive heartbeats while one was due, the deadline
-// is later.
-func (r *Rule) deadline(w waitContext) time.Time {
-	at, since := r.noGapSince(w)
-	if !w.heard.After(since) {
-		return at
-	}
-	return r.deadlineAfterGap(w, at)
-}
-
 // noGapSince returns when a heartbeat is overdue, provided that all heartbeats after since were received.
 //
 //  1. It is overdue already, since a known time: a run failed, or the next one began after that.
@@ -140,8 +131,8 @@ func (r *Rule) deadline(w waitContext) time.Time {
 //
 // In a pause time is suspended. A heartbeat may come at any time; one that follows a schedule comes after the tick. A
 // failure that was received stays, regardless of later gaps.
-func (r *Rule) noGapSince(w waitContext) (at, since time.Time) {
-	h, p := r.beats, pulseOf(w.own)
+func (h *heartbeat) noGapSince(w waitContext) (at, since time.Time) {
+	p := pulseOf(w.own)
 	at, since = p.OverdueAt, w.since
 	switch begun, going := h.longest(p); {
 	case !at.IsZero():
@@ -217,15 +208,6 @@ func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 	return since
 }
 
-// missed returns the default text of a step for an overdue heartbeat.
-func (r *Rule) missed(m stepTime, s scope) string {
-	text := r.engine.Entity + " " + s.key + ": " + r.beats.explain(pulseOf(s.own), s.since, m.at)
-	if m.nags || m.turns > 1 {
-		text += " (" + m.called() + ")"
-	}
-	return text
-}
-
 // explain returns why a heartbeat is overdue at a time.
 func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	var text string
@@ -256,4 +238,52 @@ func durationText(t, now time.Time) string {
 		return t.UTC().Format("15:04:05 UTC")
 	}
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// runOf returns the run that a heartbeat belongs to; empty if it names none.
+func (h *heartbeat) runOf(s scope) (string, error) {
+	if h.run == nil {
+		return "", nil
+	}
+	v, err := h.run.run(s)
+	if absent := (absentError{}); v == nil && err == nil || errors.As(err, &absent) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return h.run.keyOf(s)
+}
+
+// The limits of consecutive restarts because of monitoring gaps. After them the step that is due raises its alert:
+// never to know is as bad as a false alert. A job with an interval of a day or more is postponed only once.
+const (
+	maxGapRestartsDefault = 3
+	longInterval          = futurejobs.Day
+)
+
+// maxGapRestarts returns how often the interval may restart.
+func (h *heartbeat) maxGapRestarts(w waitContext) int {
+	if h.restartDeadline(w).Sub(w.heard) >= longInterval {
+		return 1
+	}
+	return maxGapRestartsDefault
+}
+
+// gapLimitReached reports whether a job without an alert is not postponed any more, although a heartbeat may have been
+// missed in a gap.
+func (h *heartbeat) gapLimitReached(w waitContext) bool {
+	if h == nil || w.count == 0 || w.heard.IsZero() || !w.said.IsZero() {
+		return false
+	}
+	_, since := h.noGapSince(w)
+	return w.heard.After(since) && w.count >= h.maxGapRestarts(w)
+}
+
+// restartDeadline returns when a heartbeat is overdue if the interval begins at the end of the gap.
+func (h *heartbeat) restartDeadline(w waitContext) time.Time {
+	if h.ticks == nil {
+		return passed(nil, w.heard, h.every+h.grace, w.pauses)
+	}
+	return passed(nil, h.tick(w.heard), h.grace, w.pauses)
 }

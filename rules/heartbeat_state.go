@@ -131,3 +131,33 @@ func (p heartbeatState) mergeInto(own, event json.RawMessage) (json.RawMessage, 
 	}
 	return json.Marshal(fields)
 }
+
+// shiftPulse moves the times in the state of a heartbeat. A state of another form is left as it is.
+func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if state == nil || json.Unmarshal(state, &fields) != nil || fields[heartbeatField] == nil {
+		return state
+	}
+	p := pulseOf(state)
+	shift := func(t *time.Time) {
+		if !t.IsZero() {
+			*t = t.Add(by)
+		}
+	}
+	shift(&p.At)
+	shift(&p.OverdueAt)
+	p.Runs = slices.Clone(p.Runs)
+	for i := range p.Runs {
+		shift(&p.Runs[i].At)
+		shift(&p.Runs[i].Again)
+	}
+	var err error
+	if fields[heartbeatField], err = json.Marshal(p); err != nil {
+		return state
+	}
+	moved, err := json.Marshal(fields)
+	if err != nil {
+		return state
+	}
+	return moved
+}

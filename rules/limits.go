@@ -1,11 +1,13 @@
 package rules
 
-import (
-	"time"
-)
+import "time"
+
+// guardCompiler checks the limits of the checks.
+type guardCompiler struct{ *compiler }
 
 // guards checks the limits of the checks.
-func (c *compiler) guards(d Document) {
+func (c guardCompiler) guards() {
+	d := c.document
 	g := d.Guards
 	if g.Timeout <= 0 || g.Timeout > longestCheck {
 		c.problem("/guards/timeout", "%s is not between 1ms and %s", g.Timeout, longestCheck)
@@ -32,26 +34,27 @@ func (c *compiler) guards(d Document) {
 	case g.MaxChecks < need:
 		c.problem("/guards/max_checks", "%d checks are fewer than the %d that the steps%s take; write %d or more", g.MaxChecks, need, why, need)
 	}
-	c.retries(d)
+	c.retries()
 }
 
 // retries refuses attempts that may take longer than the time between two checks: no check would get an answer before
 // the next one.
-func (c *compiler) retries(d Document) {
-	if h := d.Trigger.Heartbeat; h != nil && h.Every > 0 {
+func (c guardCompiler) retries() {
+	if h := c.document.Trigger.Heartbeat; h != nil && h.Every > 0 {
 		c.checkSpacing(h.Every)
 	}
-	worst := d.retries()
+	worst := c.longestCheck()
 	if c.closest == 0 || worst < c.closest {
 		return
 	}
 	c.problem("/guards", "%d attempts may take %s, and it is %s from one look to the next; lower attempts, interval, jitter or timeout",
-		d.Guards.Attempts, atMost(worst), c.closest)
+		c.document.Guards.Attempts, atMost(worst), c.closest)
 }
 
-// retries returns the longest time that all attempts of one check may take: the intervals between them, each twice the
+// longestCheck returns the longest time that all attempts of one check may take: the intervals between them, each twice the
 // one before, and, for a lookup or a handler, their timeouts and the time until the full second of the next attempt.
-func (d Document) retries() Duration {
+func (c guardCompiler) longestCheck() Duration {
+	d := c.document
 	g := d.Guards
 	var worst, each, up Duration
 	if d.Lookup != nil || d.Handler != "" {

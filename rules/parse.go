@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"deadman/internal/access"
 	"deadman/internal/calendars"
 	"deadman/internal/configfile"
 )
@@ -133,4 +136,55 @@ func (r *reader) nearestPlace(pointer string) place {
 		}
 		pointer = pointer[:max(strings.LastIndexByte(pointer, '/'), 0)]
 	}
+}
+
+// problem returns a problem with a field of the document.
+func (d parsedDocument) problem(file, pointer, message string) Problem {
+	at := d.places[pointer]
+	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
+}
+
+// within refuses a document that exceeds the bounds, at the places of its text.
+func (d parsedDocument) within(b *access.Bounds) error {
+	problems := d.outOf(b)
+	for i, p := range problems {
+		problems[i] = d.nearest(p.Pointer, p.Message)
+	}
+	return problems.orNil()
+}
+
+// bindEmitted ensures that a stream stores the events that the rule's ticks publish.
+func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
+	emit := d.Trigger.Emit
+	if emit == nil {
+		return nil
+	}
+	_, err := bind(ctx, []string{emit.Subject})
+	if errors.Is(err, ErrSubject) {
+		return Problems{d.problem("", "/trigger/emit/subject", err.Error())}
+	}
+	return wrapErr("bind "+d.Name, err)
+}
+
+// replaces refuses a document that cannot be saved over the existing rule, at a version, or within the bounds.
+func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
+	switch {
+	case o.Version == 0 && before != nil:
+		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
+	case o.Version != AnyVersion && o.Version != at:
+		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
+	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
+		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
+	case before != nil && before.Entity != d.Entity:
+		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+	}
+	return d.within(b)
+}
+
+// nearest returns a problem at the place of a field, or of the nearest element around it.
+func (d parsedDocument) nearest(pointer, message string) Problem {
+	p := d.problem("", pointer, message)
+	at := (&reader{places: d.places}).nearestPlace(pointer)
+	p.Line, p.Column = at.line, at.column
+	return p
 }

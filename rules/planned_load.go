@@ -35,15 +35,15 @@ type load struct {
 
 // add adds the jobs of a rule. Keys with the same offset are checked together.
 func (l *load) add(r *Rule, s schedules.Schedule) {
-	turns := r.turnsOfKeys()
-	even, spend := *r, budget{left: previewBudget}
+	turns := turnsOfKeys(r)
+	even, spend := *r.escalation, budget{left: previewBudget}
 	even.spread = 1
-	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-r.ahead()))) {
+	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-leadTime(r)))) {
 		body, err := tickEvent{Tick: tick}.json()
 		if err != nil {
 			continue // the tick reports the error
 		}
-		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body})
+		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.ticking.keysAt(tick)[0]}, Since: tick, Event: body})
 		w.spend = &spend
 		line, err := even.timeline(w)
 		if err != nil {
@@ -95,7 +95,7 @@ func (l *load) ticks(s schedules.Schedule, after time.Time) iter.Seq2[time.Time,
 
 // turnsOfKeys returns how many keys have each offset of the spread. Ticks that are keys themselves have an offset each,
 // and are all counted with the middle one.
-func (r *Rule) turnsOfKeys() map[int]int {
+func turnsOfKeys(r *Rule) map[int]int {
 	keys := r.document.Trigger.Keys
 	if len(keys) == 0 {
 		return map[int]int{r.spread / 2: 1}
@@ -107,8 +107,8 @@ func (r *Rule) turnsOfKeys() map[int]int {
 	return turns
 }
 
-// ahead returns how long before its first check a job may begin.
-func (r *Rule) ahead() time.Duration {
+// leadTime returns how long before its first check a job may begin.
+func leadTime(r *Rule) time.Duration {
 	late := time.Duration(r.document.Spread) + time.Duration(r.engine.Grid)
 	switch {
 	case r.rising && len(r.steps) > 0:

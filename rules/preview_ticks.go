@@ -25,56 +25,67 @@ type PreviewStep struct {
 	At   time.Time `json:"at" doc:"Slot of the step; the first one if it is repeated."`
 }
 
+// tickPreview is a preview of a rule's ticks, from the time of the first event.
+type tickPreview struct {
+	previewing
+	from   time.Time
+	events []PreviewEvent // after it, not played yet
+	once   bool           // it ends with the first job
+}
+
 // previewTicks plays the ticks of a rule from the time of the first event, and the events after that. It follows the
 // job of the next tick, for the first of the rule's keys, to its end, or as far as until.
-func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
-	from, events := events[0], events[1:]
-	if from.Subject != "" || len(from.Data) > 0 {
+func previewTicks(ctx context.Context, r *Rule, events []PreviewEvent, until time.Time) (Preview, error) {
+	first := events[0]
+	if first.Subject != "" || len(first.Data) > 0 {
 		return Preview{}, fmt.Errorf("%w: a schedule begins the wait and no event; leave the event out, or give the time alone from which it ticks", ErrPreview)
 	}
-	p := previewing{
-		Rule: r, out: r.nothingYet(),
-		early: make(map[futurejobs.Ref]futurejobs.EarlyEvent), once: until.IsZero(),
-	}
+	p := tickPreview{previewing: newPreviewing(r), from: first.At, events: events[1:], once: until.IsZero()}
+	p.single = p.once
 	p.out.Zone = cmp.Or(r.document.Trigger.Zone, "UTC")
 	if until.IsZero() {
 		until = futurejobs.FarFuture
 	}
-	tick, ticks := r.ticking.schedule.Next(from.At)
+	p.play(ctx, until)
+	p.explainEnd()
+	p.out.Ticks = p.nextTicks()
+	return p.out, nil
+}
+
+// play plays the ticks, and the events and checks between them.
+func (p *tickPreview) play(ctx context.Context, until time.Time) {
+	tick, ticks := p.ticking.schedule.Next(p.from)
 	for range maxPreview {
 		switch {
-		case len(events) > 0 && (!ticks || events[0].At.Before(tick)) && events[0].At.Before(until):
-			p.looks(ctx, events[0].At.Add(-time.Microsecond))
-			p.event(events[0])
-			events = events[1:]
+		case len(p.events) > 0 && (!ticks || p.events[0].At.Before(tick)) && p.events[0].At.Before(until):
+			p.looks(ctx, p.events[0].At.Add(-time.Microsecond))
+			p.event(p.events[0])
+			p.events = p.events[1:]
 		case ticks && tick.Before(until):
 			p.looks(ctx, tick.Add(-time.Microsecond))
 			p.tick(tick)
-			tick, ticks = r.ticking.schedule.Next(tick)
+			tick, ticks = p.ticking.schedule.Next(tick)
 		default:
 			p.over = true
 		}
-		if p.enough(ctx, len(events)) {
+		if p.isDone(ctx) {
 			break
 		}
 	}
 	p.looks(ctx, until.Add(-time.Microsecond))
-	p.close()
-	p.out.Ticks = r.ticksFrom(from.At)
-	return p.out, nil
 }
 
-// enough reports whether nothing more is to be played, with the given number of events left.
-func (p *previewing) enough(ctx context.Context, events int) bool {
+// isDone reports whether no tick or event is left to be played.
+func (p *tickPreview) isDone(ctx context.Context) bool {
 	ended := p.out.Key != "" && p.job == nil || p.document.Handler != ""
-	return p.over || p.once && ended && events == 0 || p.isCut(ctx)
+	return p.over || p.once && ended && len(p.events) == 0 || p.isCut(ctx)
 }
 
 // tick plays a tick.
-func (p *previewing) tick(at time.Time) {
+func (p *tickPreview) tick(at time.Time) {
 	p.seq++
 	d := futurejobs.DueTicks{At: at}
-	p.Rule.tick(&p.engine, at, 1, &d)
+	(&tickRun{p.Rule, &p.engine, at, 1, &d}).compute()
 	for _, remark := range d.Alerts {
 		p.out.Refusals = append(p.out.Refusals, remark.Text)
 	}
@@ -86,8 +97,8 @@ func (p *previewing) tick(at time.Time) {
 	}
 }
 
-// close explains why no job is pending, or no more is known.
-func (p *previewing) close() {
+// explainEnd explains why no job is pending, or no more is known.
+func (p *tickPreview) explainEnd() {
 	switch {
 	case p.document.Handler != "" && p.job != nil:
 		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
@@ -96,27 +107,21 @@ func (p *previewing) close() {
 	}
 }
 
-// slotAfter returns the slot of a check that is due at a time, for the job of a tick: a check that is due by the tick
-// itself comes a slot later.
-func (r *Rule) slotAfter(tick, at time.Time) time.Time {
-	return latest(r.engine.Grid.Up(at), r.engine.Grid.After(tick))
-}
-
-// ticksFrom returns the next ticks after a time, with the slots of their steps. A step that cannot be computed without
+// nextTicks returns the next ticks after the first event, with the slots of their steps. A step that cannot be computed without
 // its job is left out.
-func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
+func (p *tickPreview) nextTicks() []PreviewTick {
 	all := []PreviewTick{}
-	tick, ok := r.ticking.schedule.Next(from)
-	for ; ok && len(all) < ticksShown; tick, ok = r.ticking.schedule.Next(tick) {
+	tick, ok := p.ticking.schedule.Next(p.from)
+	for ; ok && len(all) < ticksShown; tick, ok = p.ticking.schedule.Next(tick) {
 		t := PreviewTick{At: tick}
-		if emit := r.document.Trigger.Emit; emit != nil {
+		if emit := p.document.Trigger.Emit; emit != nil {
 			t.Emits = emit.Subject
 		}
 		if body, err := (tickEvent{Tick: tick}).json(); err == nil {
-			line, _ := r.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body}))
+			line, _ := p.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: p.ticking.keysAt(tick)[0]}, Since: tick, Event: body}))
 			for _, m := range line {
 				if m.turn == 1 {
-					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: r.slotAfter(tick, m.at)})
+					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: p.slotAfter(tick, m.at)})
 				}
 			}
 		}

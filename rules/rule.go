@@ -1,8 +1,12 @@
 package rules
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +14,6 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/guards"
-	"deadman/internal/calendars"
 )
 
 // Rule is one version of a rule, compiled. It is safe for concurrent use.
@@ -18,26 +21,19 @@ type Rule struct {
 	document Document
 	engine   futurejobs.Rule
 	trigger  subscription
-	beats    *heartbeat // nil: another trigger
-	ticking  *ticking   // nil: it does not tick
+	*escalation
+	*alertWriter
+	ticking  *ticking // nil: it does not tick
 	updates  []subscription
 	resolves []subscription
 	pauses   []subscription
-	while    *expression       // nil: the job is not resolved
-	recheck  *expression       // nil: no check in between
-	question *lookupQuery      // nil: no source is queried
-	steps    []step            // each repetition of a step is one
-	labels   []label           // by name
-	said     map[string]string // the labels, if they are the same for every job
+	while    *expression  // nil: the job is not resolved
+	question *lookupQuery // nil: no source is queried
 
 	starts    []string // the streams of the trigger
 	remembers bool     // an end may come before its trigger
 	orders    bool     // events that change or end its jobs come from other streams than the trigger's, too
 	scattered bool     // its pauses come from several streams
-
-	spread int // over how many slots the steps of different keys are spread; 1: they are not
-	// offsets are the offsets of the steps of a heartbeat within a slot; nil: they are not literal.
-	offsets []time.Duration
 
 	spend *budget // the budget of all expressions together; nil: one for each event or check
 
@@ -46,59 +42,12 @@ type Rule struct {
 	own *atomic.Pointer[ownEngine] // the last one that was requested
 
 	weight int // the approximate memory of the rule, in bytes
-
-	rising bool // the steps are taken in the order of the document, except those repeated until a user acknowledges
 }
 
 // ownEngine is the engine's view of a rule whose jobs can be ended by the streams of the newest version, too.
 type ownEngine struct {
 	ending []string // those streams
 	engine *futurejobs.Rule
-}
-
-// subscription is an event that a rule listens to.
-type subscription struct {
-	subject string
-	key     *expression
-	cond    *expression // nil: every event
-	since   *expression // nil: when the stream stored the event
-	outcome checks.Outcome
-	wild    bool // it reads the tokens that the wildcards of its subject match
-
-	distinct *expression // nil: it is no set
-	need     *expression // how many members the set has; nil if distinct is
-}
-
-// step is one repetition of a step. It is due a span after the job began or, with every, after the step before; or at
-// an instant.
-type step struct {
-	after    time.Duration
-	every    bool
-	computed *expression // yields the span, replaces after; nil: after
-	at       *expression // yields an instant; nil: a span
-	clock    *clock      // names an instant; nil: a span
-
-	of     *calendars.Calendar // counts the span; nil: all time counts
-	within *calendars.Calendar // while it is closed the step is postponed until it opens; nil: always open
-
-	name     string
-	severity alerts.Severity
-	text     *template // nil: a default sentence made from the rule
-	turn     int       // from 1, of turns; both 1 for a step that is not repeated
-	turns    int
-	nags     bool // it is repeated until a user acknowledges
-}
-
-// clock is a time of day in a zone, after a tick.
-type clock struct {
-	shows string // such as 09:00
-	zone  *time.Location
-}
-
-// label is a label that alerts carry.
-type label struct {
-	name string
-	text *template
 }
 
 // Document returns the source of the rule.
@@ -110,32 +59,28 @@ func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 // newEngineRule prepares the rule for the engine, once all of it is compiled.
 func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world environment) {
 	d := r.document
-	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
-	r.rising, r.said = r.written(), constant(r.labels)
-	r.starts = d.startsBy(saved.Reads)
+	streams := streamRoles{d, saved.Reads}
+	r.starts = streams.starting()
 	for _, read := range saved.Reads {
 		r.remembers = r.remembers || r.early(read.Stream) > 0
 	}
-	r.orders, r.scattered = r.ordersEvents(saved.Reads), len(d.streamsOf(saved.Reads, pauseSubjects(d))) > 1
+	r.orders, r.scattered = r.ordersEvents(streams), len(streams.pausing()) > 1
 	r.remembers = r.remembers || r.orders && d.Early > 0
 	r.own = new(atomic.Pointer[ownEngine])
 	r.engine = futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
-		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, MaxSeverity: loudest(d.Escalate),
+		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, MaxSeverity: r.loudest,
 		Limits: guards.Limits{
 			Timeout: time.Duration(d.Guards.Timeout), Attempts: d.Guards.Attempts, MaxChecks: d.Guards.MaxChecks,
 			Interval: time.Duration(d.Guards.Interval), Jitter: time.Duration(d.Guards.Jitter),
 			Horizon: time.Duration(d.Guards.Horizon), End: d.Guards.End,
 		},
 		CatchUp:     futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
-		Streams:     d.waitsFor(saved.Reads),
-		BeatStreams: d.hears(saved.Reads),
+		Streams:     streams.changing(),
+		BeatStreams: streams.beating(),
 	}
 	if r.orders {
 		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
-	}
-	if r.beats != nil {
-		r.offsets = r.offsetsOf()
 	}
 	if r.allowance = world.checkAllowance(saved); r.allowance != nil {
 		r.engine.Allowance = r.allowance
@@ -157,123 +102,17 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 
 var late = map[Late]futurejobs.LateAction{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
 
-// constant returns labels that are the same for every job; nil if one is not.
-func constant(labels []label) map[string]string {
-	said := make(map[string]string, len(labels))
-	for _, l := range labels {
-		text, is := l.text.constant()
-		if !is {
-			return nil
-		}
-		said[l.name] = text
-	}
-	return said
-}
-
-// loudest returns the highest severity of the steps, and the default for a handler.
-func loudest(steps []Step) alerts.Severity {
-	if len(steps) == 0 {
-		return DefaultSeverity
-	}
-	order := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
-	at := 0
-	for _, s := range steps {
-		at = max(at, slices.Index(order, s.Severity))
-	}
-	return order[at]
-}
-
-// waitsFor returns the streams whose events can change, end or restart a job of the rule, each once, sorted.
-func (d Document) waitsFor(reads []StreamBinding) []string {
-	changing := make(map[string]bool)
-	if h := d.Trigger.Heartbeat; h != nil && h.Event != "" {
-		changing[h.Event] = true
-	}
-	if d.Again == Restart && d.Trigger.Event != "" {
-		changing[d.Trigger.Event] = true
-	}
-	for _, r := range d.Resolve {
-		changing[r.Event] = true
-	}
-	for _, w := range slices.Concat(d.Update, d.Pause) {
-		changing[w.Event] = true
-	}
-	return d.streamsOf(reads, changing)
-}
-
-// startsBy returns the streams of the trigger, sorted.
-func (d Document) startsBy(reads []StreamBinding) []string {
-	if d.Trigger.Event == "" {
-		return nil
-	}
-	return d.streamsOf(reads, map[string]bool{d.Trigger.Event: true})
-}
-
-// streamsOf returns the streams that subjects are read from, each once, sorted.
-func (Document) streamsOf(reads []StreamBinding, subjects map[string]bool) []string {
-	var streams []string
-	for _, read := range reads {
-		if subjects[read.Subject] {
-			streams = append(streams, read.Stream)
-		}
-	}
-	slices.Sort(streams)
-	return slices.Compact(streams)
-}
-
-func pauseSubjects(d Document) map[string]bool {
-	subjects := make(map[string]bool)
-	for _, w := range d.Pause {
-		subjects[w.Event] = true
-	}
-	return subjects
-}
-
 // ordersEvents reports whether the jobs of the rule have to remember the order of events: the events that trigger,
 // change or end them come from more than one stream.
-func (r *Rule) ordersEvents(reads []StreamBinding) bool {
+func (r *Rule) ordersEvents(streams streamRoles) bool {
 	if r.beats != nil || len(r.starts) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(r.document.waitsFor(reads), func(stream string) bool { return !only(r.starts, stream) })
-}
-
-// hears returns the streams of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
-// without a heartbeat. Pings to a rule with heartbeat events are heartbeats too, but its jobs must not restart for each
-// restart of deadman that missed no event.
-func (d Document) hears(reads []StreamBinding) []string {
-	h := d.Trigger.Heartbeat
-	switch {
-	case h == nil:
-		return nil
-	case h.Event == "":
-		return []string{""}
-	}
-	var topics []string
-	for _, read := range reads {
-		if read.Subject == h.Event {
-			topics = append(topics, read.Stream)
-		}
-	}
-	slices.Sort(topics)
-	return slices.Compact(topics)
+	return slices.ContainsFunc(streams.changing(), func(stream string) bool { return !only(r.starts, stream) })
 }
 
 func (r *Rule) ref(key string, shards int) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(r.engine.Entity, key, shards), RuleID: r.engine.ID, Key: key}
-}
-
-// closeAlert drafts the alert that closes the alerts of a job: with the severity of the last one, so that everyone who
-// was notified is notified again. step is how many steps were taken.
-func (r *Rule) closeAlert(w waitContext, step int, text string) alerts.Draft {
-	d := alerts.Draft{
-		Status: alerts.Resolved, Severity: r.engine.MaxSeverity, Text: text, Labels: r.label(w.scope),
-	}
-	line, err := r.timeline(w)
-	if at := min(step, len(line)) - 1; err == nil && at >= 0 {
-		d.Severity, d.Step, d.StepIndex = line[at].severity, line[at].name, at
-	}
-	return d
 }
 
 func wrapErr(operation string, err error) error {
@@ -281,4 +120,248 @@ func wrapErr(operation string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// ErrNoHeartbeat means that the rule has no heartbeat.
+var ErrNoHeartbeat = errors.New("the rule waits for no beats; give its trigger a heartbeat")
+
+// TakesBeats returns why the rule would refuse every ping of a key; nil: it would not. The error is ErrNoHeartbeat or
+// Problems.
+func (r *Rule) TakesBeats(key string) error {
+	if r.beats == nil {
+		return fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
+	}
+	if err := checkKey(key); err != nil {
+		return Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	return nil
+}
+
+// Beat is the effect of a ping. The error is ErrNoHeartbeat or Problems.
+func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
+	if err := r.TakesBeats(b.Key); err != nil {
+		return futurejobs.Effect{}, err
+	}
+	said := string(b.Kind)
+	if b.Exit != nil {
+		said = strconv.Itoa(*b.Exit)
+	}
+	kind, _, err := signalOf(said)
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	if err := checkRun(b.Run); err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	b.Kind, b.At = kind, b.At.UTC().Truncate(time.Microsecond)
+	event := func(p heartbeatState) (json.RawMessage, error) {
+		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
+	}
+	ask, err := beatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Rule: r.engine.Name, Message: err.Error()}}
+	}
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Action: ask}, nil
+}
+
+// purse returns the budget of all evaluations of the rule, if it has one, or that of an event or a check.
+func (r *Rule) purse(own *budget) *budget {
+	if r.spend != nil {
+		return r.spend
+	}
+	return own
+}
+
+// onBudget returns the rule with one budget for all its evaluations, as long as ctx lasts.
+func (r *Rule) onBudget(ctx context.Context) *Rule {
+	own := *r
+	own.spend = &budget{left: previewBudget, ended: ctx.Done()}
+	if _, is := r.engine.Handler.(handler); is {
+		own.engine.Handler = handler{&own}
+	}
+	return &own
+}
+
+// Steps returns the largest number of steps that the rule takes; 0: a handler decides that, or a step repeats until a
+// user acknowledges.
+func (r *Rule) Steps() int {
+	if slices.ContainsFunc(r.steps, func(s step) bool { return s.nags }) {
+		return 0
+	}
+	return len(r.steps)
+}
+
+// HeldForever reports whether a check of a job at next is irrelevant: it only ends the hold of a missing heartbeat,
+// which is unlimited. It is for jobs whose first step was taken: every other check of those is within the horizon.
+func (r *Rule) HeldForever(next, now time.Time) bool {
+	return r.beats != nil && r.document.Hold == longest && next.Sub(now) > r.engine.Limits.Horizon
+}
+
+// startExpected returns the start of a job for the first heartbeat of an entity.
+func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
+	now = now.UTC().Truncate(time.Microsecond)
+	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
+	if start.Job.State, err = (heartbeatState{Kind: Expected}).mergeInto(nil, nil); err != nil {
+		return start, err
+	}
+	start.Job.FirstCheckAt, err = r.firstCheck(waitOf(start.Job.Of(key)), now)
+	return start, err
+}
+
+// endExpected ends the job of an entity that is no longer expected.
+func (r *Rule) endExpected() futurejobs.End {
+	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
+	if r.beats == nil {
+		reason, text = "the rule no longer names its key", "%s %s is no longer waited for"
+	}
+	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
+	if !r.document.Quiet {
+		end.Close = func(j futurejobs.Job) alerts.Draft {
+			return r.engine.Closing(j, fmt.Sprintf(text, r.engine.Entity, j.Key))
+		}
+	}
+	return end
+}
+
+// isApart reports whether a stream's events are ordered by their times: it is not the only stream of the triggers of
+// all versions. A heartbeat is compared with the last one by itself.
+func (r *Rule) isApart(starts []string, stream string) bool {
+	return r.beats == nil && len(starts) > 0 && !only(starts, stream)
+}
+
+// since returns when the job began.
+func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
+	if r.trigger.since == nil {
+		return at, nil
+	}
+	return r.trigger.since.instant(s)
+}
+
+// start returns the start of a job. A since so far ahead that the first check would be beyond the horizon is refused:
+// no user would notice that the job is never checked.
+func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
+	start := futurejobs.Start{
+		Job:           futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
+		Restart:       r.document.Again == Restart,
+		Early:         r.remembers,
+		OrderedByTime: r.orders,
+	}
+	if r.orders { // only then is a change read before its trigger
+		start.Merge = func(known json.RawMessage) futurejobs.Merging { return newMerging(known) }
+		start.Next = r.nextOf
+	}
+	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
+		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
+	}
+	first, err := r.firstCheck(waitContext{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
+	if err != nil {
+		return start, err
+	}
+	start.Job.FirstCheckAt = first
+	if start.Restart && !r.document.Quiet {
+		start.Close = func(j futurejobs.Job) alerts.Draft {
+			return r.engine.Closing(j, fmt.Sprintf("%s %s: the wait began anew", r.engine.Entity, j.Key))
+		}
+	}
+	start.Sets = r.sets(func(checks.Outcome) futurejobs.CloseAlert { return nil })
+	return start, nil
+}
+
+// sets returns the rule's sets, with the end of a job for a complete set.
+func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []futurejobs.AddMember {
+	var sets []futurejobs.AddMember
+	for i := range r.resolves {
+		if w := &r.resolves[i]; w.distinct != nil {
+			sets = append(sets, futurejobs.AddMember{
+				Set: uint8(i), Need: r.requiredMembers(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
+			})
+		}
+	}
+	return sets
+}
+
+// Start returns the effect of a job that a person creates, at now. event replaces the body of its trigger; nil: none. A
+// zero since is now.
+func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
+	if r.document.Trigger.Emit != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and waits for nothing; begin the wait of a rule that listens to them"}}
+	}
+	if len(r.steps) == 0 && r.document.Handler == "" {
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule is stored and not run yet by this version, so nobody would look"}}
+	}
+	if err := checkKey(key); err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	b := newBody(event)
+	if err := b.check(); event != nil && err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/event", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	if since.IsZero() {
+		since = now
+	}
+	spend := budgetFor(b.size())
+	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b, &spend)
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	start.Restart, start.Early, start.OrderedByTime = false, false, false // the answer to a person names the existing job
+	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, nil
+}
+
+// requiredMembers returns a function for the size of the i-th resolve's set. s holds the values of the event at hand.
+func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error) {
+	return func(j futurejobs.Job) (int, error) {
+		w := waitOf(j)
+		if s.event != nil {
+			w.event, w.wild = s.event, s.wild
+		}
+		n, err := r.resolves[i].need.whole(w.scope)
+		if absent := (absentError{}); errors.As(err, &absent) {
+			return 0, nil // an update may supply it
+		}
+		return n, wrapErr("need", err)
+	}
+}
+
+// early returns how long an end is remembered that comes from a stream before its trigger. On a single stream the order
+// is known, and it is not remembered, unless the trigger sets since itself.
+func (r *Rule) early(stream string) time.Duration {
+	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && only(r.starts, stream) {
+		return 0
+	}
+	return time.Duration(r.document.Early)
+}
+
+// shifts tells the engine the times of a job that move when the database's clock is set: times relative to the
+// beginning of the job, and the times of a heartbeat. A wall-clock time is computed again.
+func (r *Rule) shifts() {
+	r.engine.NamesSince = r.trigger.since != nil
+	r.engine.NamesTimes = r.engine.NamesSince || r.beats != nil && r.beats.ticks != nil || slices.ContainsFunc(r.steps, func(s step) bool {
+		return s.at != nil || s.clock != nil || s.of != nil || s.within != nil
+	})
+	if r.beats != nil {
+		r.engine.ShiftState = shiftPulse
+	}
+}
+
+// Preview plays events and the checks between them through the engine itself. The events are in the order of their
+// times. It follows the first job that is created, for its key.
+func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
+	switch {
+	case len(events) == 0:
+		return Preview{}, fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
+	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
+		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
+	}
+	r = r.onBudget(ctx)
+	if r.ticking != nil {
+		return previewTicks(ctx, r, events, until)
+	}
+	if until.IsZero() {
+		until = futurejobs.FarFuture
+	}
+	p := newPreviewing(r)
+	err := p.play(ctx, events, until)
+	return p.out, err
 }

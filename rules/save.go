@@ -187,19 +187,6 @@ func (c Change) recurs() bool {
 	return now.Heartbeat != nil && before.Heartbeat != nil || (now.Heartbeat != nil || now.Schedule != "") && before.Schedule != ""
 }
 
-// bindEmitted ensures that a stream stores the events that the rule's ticks publish.
-func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
-	emit := d.Trigger.Emit
-	if emit == nil {
-		return nil
-	}
-	_, err := bind(ctx, []string{emit.Subject})
-	if errors.Is(err, ErrSubject) {
-		return Problems{d.problem("", "/trigger/emit/subject", err.Error())}
-	}
-	return wrapErr("bind "+d.Name, err)
-}
-
 // partly returns those of the subjects that no stream stores as a whole, and warnings of streams that may lose events.
 func (r *Registry) partly(ctx context.Context, subjects []string) (partly []SubjectRoute, warnings []string, err error) {
 	if len(subjects) == 0 {
@@ -212,21 +199,6 @@ func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Subj
 		}
 	}
 	return slices.DeleteFunc(roads, func(road SubjectRoute) bool { return road.Takes == nil }), warnings, err
-}
-
-// replaces refuses a document that cannot be saved over the existing rule, at a version, or within the bounds.
-func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
-	switch {
-	case o.Version == 0 && before != nil:
-		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
-	case o.Version != AnyVersion && o.Version != at:
-		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
-	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
-		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
-	case before != nil && before.Entity != d.Entity:
-		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
-	}
-	return d.within(b)
 }
 
 // pastOf plays the events before a change, if requested, and counts the jobs; nil if not requested.
@@ -256,4 +228,13 @@ func diffOf(before *ListedRule, after RuleVersion) string {
 		old, from = textOf(before.RuleVersion), fmt.Sprintf("%s version %d", before.Name, before.Version)
 	}
 	return udiff.Unified(from, after.Name, old, textOf(after))
+}
+
+// expected is rule.expected of the saved document and the one before.
+func (c Change) expected() bool {
+	versions := []*version{{document: c.Document}}
+	if c.Before != nil {
+		versions = append(versions, &version{document: c.Before.Document})
+	}
+	return (&rule{versions: versions}).expected()
 }

@@ -12,6 +12,15 @@ import (
 type ticking struct {
 	schedule schedules.Schedule // @every counts from 1970: a rule's own beginning is not known here
 	zone     *time.Location
+	keys     []string // of the jobs that each tick creates; nil: the tick is the key
+}
+
+// keysAt returns the keys of the jobs that a tick creates.
+func (t *ticking) keysAt(tick time.Time) []string {
+	if len(t.keys) > 0 {
+		return t.keys
+	}
+	return []string{tick.UTC().Format(time.RFC3339)}
 }
 
 // scheduleCompiler compiles a schedule trigger.
@@ -25,7 +34,7 @@ func (c scheduleCompiler) schedule(t Trigger) {
 	if schedule == nil {
 		return
 	}
-	c.ticking = &ticking{schedule, zone}
+	c.ticking = &ticking{schedule, zone, t.Keys}
 	c.checkTickRate(t)
 	if t.Emit != nil {
 		c.emit(t)

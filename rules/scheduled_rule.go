@@ -132,6 +132,7 @@ func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) er
 	if r.allowance != nil && r.allowance.IsUsedUp(now) {
 		return futurejobs.ErrPutOff
 	}
-	r.tick(s.edition.engineRule(id{r.engine.ID, r.engine.Version}, r), now, s.shards, d)
+	jobs := s.edition.engineRule(id{r.engine.ID, r.engine.Version}, r)
+	(&tickRun{r, jobs, now, s.shards, d}).compute()
 	return nil
 }

@@ -202,13 +202,13 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world en
 func (e *snapshot) add(r *rule) {
 	seen := make(map[string]bool)
 	newest := r.versions[0]
-	ending := newest.document.waitsFor(newest.saved.Reads)
+	ending := newest.streams().changing()
 	e.ending[newest.saved.RuleID] = ending
 	if slices.ContainsFunc(r.versions, func(v *version) bool { return v.schedule != nil }) {
 		e.ticking = append(e.ticking, r)
 	}
 	for _, v := range r.versions {
-		r.starts = union(r.starts, v.document.startsBy(v.saved.Reads))
+		r.starts = union(r.starts, v.streams().starting())
 		for _, read := range v.saved.Reads {
 			e.reads[read.Stream] = append(e.reads[read.Stream], read.Subject)
 			e.readers[read.Stream] = append(e.readers[read.Stream], newest.saved.Name)
@@ -224,7 +224,7 @@ func (e *snapshot) add(r *rule) {
 		if !slices.Contains(e.grids, grid) {
 			e.grids = append(e.grids, grid)
 		}
-		for _, stream := range union(v.document.waitsFor(v.saved.Reads), ending) {
+		for _, stream := range union(v.streams().changing(), ending) {
 			if finest, ok := e.finest[stream]; !ok || grid < finest {
 				e.finest[stream] = grid
 			}

@@ -8,22 +8,6 @@ import (
 	"deadman/internal/subjects"
 )
 
-// subject returns the subject of the event that creates a job; "" for a schedule.
-func (t Trigger) subject() string {
-	if t.Heartbeat != nil {
-		return t.Heartbeat.Event
-	}
-	return t.Event
-}
-
-// keyed returns the key of the event that creates a job.
-func (t Trigger) keyed() string {
-	if t.Heartbeat != nil {
-		return t.Heartbeat.Key
-	}
-	return t.Key
-}
-
 // subscriptionCompiler compiles the trigger and the other subscriptions of a rule.
 type subscriptionCompiler struct{ *compiler }
 
@@ -214,4 +198,25 @@ func (c subscriptionCompiler) keys(pointer string, keys []string) {
 		}
 		seen[key] = i
 	}
+}
+
+// subscription is an event that a rule listens to.
+type subscription struct {
+	subject string
+	key     *expression
+	cond    *expression // nil: every event
+	since   *expression // nil: when the stream stored the event
+	outcome checks.Outcome
+	wild    bool // it reads the tokens that the wildcards of its subject match
+
+	distinct *expression // nil: it is no set
+	need     *expression // how many members the set has; nil if distinct is
+}
+
+// holds reports whether the watch's condition holds.
+func (w *subscription) holds(s scope) (bool, error) {
+	if w.cond == nil {
+		return true, nil
+	}
+	return w.cond.holds(s)
 }

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -146,31 +145,4 @@ func (a turnedAway) refusal() futurejobs.Refusal {
 		return futurejobs.Refusal{Rule: a.rules[0], Reason: a.first.Error()}
 	}
 	return futurejobs.Refusal{Rule: a.prefix + futurejobs.Several, Rules: a.rules, Reason: a.why.Error()}
-}
-
-// matchForTenant matches the event against a rule with bounds, within the limits of its tenant.
-func (h *ruleMatch) matchForTenant(of RuleVersion) {
-	t := h.tenants.tab(of, h.spend.left, h.body.size())
-	given, before := t.lower(h.spend), h.place()
-	h.match()
-	cost, writes := given-h.spend.left, h.place().since(before)
-	if h.over == nil && !t.affords(cost+writes*roundsToWrite) {
-		h.over = errUsedUp
-		h.refuseAll(before)
-	}
-	if errors.Is(h.over, errUsedUp) {
-		writes, h.refusals = 0, h.refusals[:before.refusals]
-		h.tenants.turnAway(t.tenant, of.Name, errUsedUp, h.over)
-	}
-	h.tenants.pay(t, cost, writes)
-}
-
-// matchPlace is how many effects and refusals the rules before a rule had.
-type matchPlace struct{ effects, refusals int }
-
-func (m *matcher) place() matchPlace { return matchPlace{len(m.effects), len(m.refusals)} }
-
-// since returns the number of effects and refusals since a place.
-func (p matchPlace) since(before matchPlace) int {
-	return p.effects - before.effects + p.refusals - before.refusals
 }

@@ -18,56 +18,66 @@ type tickEvent struct {
 
 func (t tickEvent) json() (json.RawMessage, error) { return json.Marshal(t) }
 
-// tick computes the result of a tick that is found at now. engine is the engine's view of the rule's jobs.
+// tickRun computes the result of one tick of a rule.
+type tickRun struct {
+	*Rule
+	jobs   *futurejobs.Rule // the engine's view of the rule's jobs
+	now    time.Time        // when the tick was found
+	shards int
+	due    *futurejobs.DueTicks
+}
+
+// compute fills in the result of the tick.
 //
 //  1. A tick that is found too late is skipped, or its jobs expire, if the rule is configured so. Either raises an
 //     alert.
 //  2. It emits an event, or creates a job for each of the rule's keys. Without keys the tick is the key.
 //  3. A job that cannot be created raises an alert: otherwise no user would notice.
 //  4. What the tick of a tenant's rule costs is drawn from the tenant's allowance for checks.
-func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.DueTicks) {
-	late, reason := r.tickExpired(*d, now)
+func (t *tickRun) compute() {
+	d := t.due
+	late, reason := t.expired()
 	if late == Skip {
 		d.Outcome = futurejobs.TickSkipped
-		skipped := r.remark("tick", alerts.Expired, d.At, reason+"; it is skipped")
+		skipped := t.remark("tick", alerts.Expired, reason+"; it is skipped")
 		skipped.Severity = alerts.Info // as the rule requests
 		d.Alerts = append(d.Alerts, skipped)
 		return
 	}
 	body, err := tickEvent{d.At, d.Missed}.json()
 	if err != nil {
-		d.Alerts = append(d.Alerts, r.remark("tick", alerts.Firing, d.At, err.Error()))
+		d.Alerts = append(d.Alerts, t.remark("tick", alerts.Firing, err.Error()))
 		return
 	}
 	d.Outcome = futurejobs.TickStarted
 	if late == Expire {
 		d.Outcome = futurejobs.TickExpired
-		d.Alerts = append(d.Alerts, r.remark("tick", alerts.Expired, d.At, reason))
+		d.Alerts = append(d.Alerts, t.remark("tick", alerts.Expired, reason))
 	}
-	if emit := r.document.Trigger.Emit; emit != nil {
+	if emit := t.document.Trigger.Emit; emit != nil {
 		if late != Expire {
-			d.Outcome, d.Emit = futurejobs.TickEmitted, r.emission(emit, body, *d)
+			d.Outcome, d.Emit = futurejobs.TickEmitted, t.emission(emit, body)
 		}
 		return
 	}
 	var refused []error
 	all := tickBudget(len(body))
-	for _, key := range r.keysAt(d.At) {
-		start, err := r.startAt(key, d.At, body, &all)
+	for _, key := range t.ticking.keysAt(d.At) {
+		start, err := t.startAt(key, body, &all)
 		if err != nil {
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue
 		}
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
-		start.ExpiredAlert, start.Named = r.expiredAlert(now), len(r.document.Trigger.Keys) > 0
+		start.ExpiredAlert, start.Named = t.expiredAlert(t.now), len(t.document.Trigger.Keys) > 0
 		var ask futurejobs.Action = start
 		if late == Expire {
 			ask = futurejobs.StartExpired{Start: start, Reason: reason}
 		}
-		d.Effects = append(d.Effects, futurejobs.Effect{Rule: engine, Ref: r.ref(key, shards), Action: ask})
+		d.Effects = append(d.Effects, futurejobs.Effect{Rule: t.jobs, Ref: t.ref(key, t.shards), Action: ask})
 	}
 	if len(refused) > 0 {
-		d.Alerts = append(d.Alerts, r.remark("refused", alerts.Firing, d.At,
+		d.Alerts = append(d.Alerts, t.remark("refused", alerts.Firing,
 			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
 	}
 }
@@ -80,40 +90,24 @@ func tickBudget(bytes int) budget {
 }
 
 // startAt returns the start of the job of a key at a tick. A tenant's rule pays for it, within the budget of all keys.
-func (r *Rule) startAt(key string, tick time.Time, body json.RawMessage, all *budget) (futurejobs.Start, error) {
+func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (futurejobs.Start, error) {
 	spend := budgetFor(len(body))
-	if r.allowance == nil {
-		return r.start(key, tick, tick, keptBody(body), r.purse(&spend))
+	if t.allowance == nil {
+		return t.start(key, t.due.At, t.due.At, keptBody(body), t.purse(&spend))
 	}
 	given := min(spend.left, all.left)
 	spend.left = given
-	start, err := r.start(key, tick, tick, keptBody(body), &spend)
+	start, err := t.start(key, t.due.At, t.due.At, keptBody(body), &spend)
 	cost := given - spend.left
 	all.left -= cost
-	r.allowance.pay(cost, len(body))
+	t.allowance.pay(cost, len(body))
 	return start, err
 }
 
-// expiredAlert returns the alert for an overdue job that a tick found at now restarts.
-func (r *Rule) expiredAlert(now time.Time) futurejobs.CloseAlert {
-	return func(j futurejobs.Job) alerts.Draft {
-		w := waitOf(j)
-		w.rule = r.engine.Name
-		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.MaxSeverity, StepIndex: j.Step, Labels: r.label(w.scope)}
-		d.Text = fmt.Sprintf("%s %s: checked too late: the next tick restarted the job", r.engine.Entity, j.Key)
-		line, err := r.timeline(w)
-		if n := r.due(line, now); err == nil && n > j.Step {
-			m := line[n-1]
-			d.Severity, d.Step, d.StepIndex = m.severity, m.name, n-1
-			d.Text += fmt.Sprintf("; %s was due at %s", m.name, m.at.UTC().Format(time.RFC3339))
-		}
-		return d
-	}
-}
-
-// tickExpired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
-func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) {
-	c, late := r.document.CatchUp, Duration(now.Sub(d.At).Truncate(time.Second))
+// expired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
+func (t *tickRun) expired() (Late, string) {
+	d := t.due
+	c, late := t.document.CatchUp, Duration(t.now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == Run {
 		return Run, ""
 	}
@@ -128,30 +122,23 @@ func (r *Rule) tickExpired(d futurejobs.DueTicks, now time.Time) (Late, string) 
 	return c.Do, reason
 }
 
-// keysAt returns the keys of the jobs that a tick creates.
-func (r *Rule) keysAt(tick time.Time) []string {
-	if keys := r.document.Trigger.Keys; len(keys) > 0 {
-		return keys
-	}
-	return []string{tick.UTC().Format(time.RFC3339)}
-}
-
 // emission returns the event that a tick publishes. Its id is the same for the same rule and tick.
-func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.DueTicks) *futurejobs.Emission {
+func (t *tickRun) emission(e *Emit, body json.RawMessage) *futurejobs.Emission {
 	if len(e.Data) > 0 {
 		body = e.Data
 	}
+	d := t.due
 	return &futurejobs.Emission{
-		Rule: r.engine.Name, Subject: e.Subject, ID: r.engine.Name + "-" + strconv.FormatInt(d.At.Unix(), 10),
+		Rule: t.engine.Name, Subject: e.Subject, ID: t.engine.Name + "-" + strconv.FormatInt(d.At.Unix(), 10),
 		Data: body, At: d.At, Missed: d.Missed,
 	}
 }
 
 // remark returns a system alert about a tick of the rule.
-func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.SystemAlert {
+func (t *tickRun) remark(step string, status alerts.Status, text string) alerts.SystemAlert {
 	return alerts.SystemAlert{
-		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.MaxSeverity, Since: tick,
-		Text:   fmt.Sprintf("rule %s, tick at %s: %s", r.engine.Name, tick.UTC().Format(time.RFC3339), text),
-		Labels: map[string]string{"rule": r.engine.Name},
+		Topic: "rule/" + t.engine.Name, Step: step, Status: status, Severity: t.engine.MaxSeverity, Since: t.due.At,
+		Text:   fmt.Sprintf("rule %s, tick at %s: %s", t.engine.Name, t.due.At.UTC().Format(time.RFC3339), text),
+		Labels: map[string]string{"rule": t.engine.Name},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,9 @@ func newVersion(s RuleVersion, world environment) *version {
 	v.schedule = v.document.schedule()
 	return v
 }
+
+// streams returns the roles of the streams that the version reads.
+func (v *version) streams() streamRoles { return streamRoles{v.document, v.saved.Reads} }
 
 // compiled returns the rule of the version. The caller must not keep it longer than one operation takes: the memory of
 // rules that are kept is not bounded.
@@ -160,4 +164,13 @@ func (r *rule) of(number int32) *version {
 		}
 	}
 	return r.versions[0]
+}
+
+// expected reports whether a version of the rule names keys that it expects, or has a heartbeat while the newest has
+// none.
+func (r *rule) expected() bool {
+	beats := r.versions[0].document.Trigger.Heartbeat != nil
+	return slices.ContainsFunc(r.versions, func(v *version) bool {
+		return v.document.expected() != nil || v.document.Trigger.Heartbeat != nil && !beats
+	})
 }

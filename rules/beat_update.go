@@ -1,0 +1,227 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// beatUpdate is a heartbeat that a rule processes.
+type beatUpdate struct {
+	*Rule
+	Beat
+	ping  bool                                          // it came as a ping
+	event func(heartbeatState) (json.RawMessage, error) // the data of the heartbeat
+	made  func(futurejobs.Job) *Rule                    // the version that made a job
+}
+
+// ask returns the action of the heartbeat on the job of its key. A reason that would prevent a new job is an error.
+func (a beatUpdate) ask() (futurejobs.Beat, error) {
+	a.Paused = a.Paused || !a.document.Enabled
+	if a.Kind == Log {
+		return futurejobs.Beat{Play: a.apply}, nil
+	}
+	if _, err := a.newJob(nil); err != nil {
+		return futurejobs.Beat{}, err
+	}
+	return futurejobs.Beat{Play: a.apply}, nil
+}
+
+// apply applies the heartbeat to the job that waits for it.
+//
+//  1. A log changes nothing, and neither does a heartbeat of a stream that is older than the last one. Pings count in
+//     the order in which they are committed: each node has a clock of its own, and every ping answered with OK counts.
+//  2. A start opens a run. A job that has alerted or failed stays overdue.
+//  3. A failure, or a run that ends too soon, is overdue at once, if it was not before.
+//  4. A success postpones the job, unless another run failed that no alert reports yet. If an alert was raised, the job
+//     ends, and a new one begins.
+func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
+	if a.Kind == Log {
+		return futurejobs.BeatResult{}, nil
+	}
+	if j == nil {
+		if a.Paused {
+			return futurejobs.BeatResult{}, nil
+		}
+		begun, err := a.newJob(nil)
+		return futurejobs.BeatResult{Begin: begun}, err
+	}
+	before := pulseOf(j.State)
+	if last := latest(j.Since, before.At); before.Kind != Expected && a.At.Before(last) {
+		if !a.ping {
+			return futurejobs.BeatResult{}, nil
+		}
+		a.At = last
+	}
+	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // an alert was raised, or a run failed
+	if len(j.Alerts) > 0 {
+		before.Failed = nil // an alert reports them
+	}
+	after := a.pulse(before, a.overdue(*j, known))
+	switch {
+	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
+		next, err := a.stillFailed(*j, after)
+		return futurejobs.BeatResult{Job: &next, News: true}, err
+	case after.Kind == Success && len(j.Alerts) > 0:
+		return a.resolve(*j, before, after)
+	case after.Kind == Success || !known:
+		return a.postpone(*j, before, after)
+	}
+	next, err := a.recordBeat(*j, after)
+	return futurejobs.BeatResult{Job: &next, News: true}, err
+}
+
+// overdue returns since when a job is overdue at the time of the heartbeat; the zero time if it is not. If that is not
+// known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or kept, or a
+// pause that continues.
+func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
+	at := a.made(j).begins(waitOf(j))
+	if known || a.Kind != Begun && !at.After(a.At) {
+		return at
+	}
+	return time.Time{}
+}
+
+// pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue.
+func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
+	p := heartbeatState{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
+	if a.Kind == Begun {
+		p.begin(a.Run, a.At)
+		p.OverdueAt, p.Reason = overdue, before.Reason
+		return p
+	}
+	if begun := p.end(a.Run); !begun.IsZero() {
+		took := max(a.At.Sub(begun), 0)
+		p.Seconds = new(took.Seconds())
+		if a.Kind == Success && took < a.beats.min {
+			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", Duration(took), Duration(a.beats.min))
+		}
+	}
+	if p.Kind == Success {
+		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
+		if len(p.Failed) > 0 { // a failed run is reported, even if another run succeeds
+			before.Runs, before.Failed, before.Kind = p.Runs, p.Failed, Failure
+			return before
+		}
+		p.Failed = nil
+		p.Runs, p.Dropped = runsWithin(p.Runs, a.beats.isOld(), a.At), 0
+		return p
+	}
+	p.fail(a.Run)
+	p.OverdueAt = a.At
+	if !overdue.IsZero() {
+		p.OverdueAt = overdue
+	}
+	if p.Reason == "" {
+		p.Reason = failed(a.Exit)
+	}
+	return p
+}
+
+func failed(exit *int) string {
+	if exit == nil {
+		return "failed"
+	}
+	return fmt.Sprintf("failed with exit status %d", *exit)
+}
+
+// newJob returns the job that the heartbeat creates; runs are those that continue in it.
+func (a beatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
+	p := a.pulse(heartbeatState{Runs: runs}, time.Time{})
+	return a.started(p)
+}
+
+// started returns a job that begins with a heartbeat.
+func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
+	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
+	var err error
+	if j.Event, err = a.event(p); err != nil {
+		return nil, err
+	}
+	if j.State, err = p.mergeInto(nil, j.Event); err != nil {
+		return nil, err
+	}
+	j.FirstCheckAt, err = a.firstCheck(waitOf(j.Of(a.Key)), a.At)
+	return &j, err
+}
+
+// postpone returns a job that the heartbeat postpones, or brings forward. If the next check stays and nothing else is
+// new, nothing is written: heartbeats of one slot count once.
+func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
+	j, err := a.recordBeat(was, after)
+	if err != nil {
+		return futurejobs.BeatResult{}, err
+	}
+	if after.Kind == Success {
+		j.Since = a.At
+		j.Step, j.Undecided, j.CheckCount = 0, 0, 0
+	}
+	overdue := a.slotOf(j)
+	moved := !overdue.Equal(a.made(was).slotOf(was))
+	var next time.Time
+	switch {
+	case after.Kind == Begun && !moved: // as without max: the check stays, and may be forgiven
+	case len(a.steps) == 0: // the handler decides the alerts
+		next = overdue
+	default:
+		next = a.nextOf(j)
+	}
+	if !moved {
+		if moved, err = a.made(j).stepsMove(was, j); err != nil {
+			return futurejobs.BeatResult{}, err
+		}
+	}
+	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version
+	return futurejobs.BeatResult{Job: &j, Next: next, News: news}, nil
+}
+
+// stillFailed returns a job after the success of one run while another run has failed: the job continues as it was.
+func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
+	own := j.State
+	if len(a.updates) == 0 {
+		own = nil
+	}
+	j.State, err = after.mergeInto(own, j.Event)
+	return j, err
+}
+
+// recordBeat returns a job that includes the heartbeat, and belongs to the current rule.
+func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
+	j.Version = max(j.Version, a.engine.Version)
+	if j.Event, err = a.event(after); err != nil {
+		return j, err
+	}
+	own := j.State
+	if len(a.updates) == 0 {
+		own = nil
+	}
+	j.State, err = after.mergeInto(own, j.Event)
+	return j, err
+}
+
+// resolve ends a job because the overdue heartbeat came.
+func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
+	begun, err := a.started(after)
+	if err != nil {
+		return futurejobs.BeatResult{}, err
+	}
+	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
+	silent := "is back after " + Duration(missed.Truncate(time.Second)).String()
+	if before.Kind == Expected {
+		silent = "reports for the first time"
+	}
+	end := &futurejobs.End{Outcome: checks.Resolved, Reason: "it " + silent}
+	if !a.document.Quiet {
+		end.Close = func(j futurejobs.Job) alerts.Draft {
+			w := waitOf(j)
+			w.rule = a.engine.Name
+			return a.made(j).closeAlert(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
+		}
+	}
+	return futurejobs.BeatResult{End: end, Begin: begun}, nil
+}

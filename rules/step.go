@@ -1,0 +1,316 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/calendars"
+	"deadman/internal/configfile"
+	"deadman/internal/schedules"
+)
+
+// stepCompiler compiles the steps of a rule.
+type stepCompiler struct{ *compiler }
+
+// steps compiles the escalation, with each repetition of a step as a step.
+func (c stepCompiler) steps(d Document) []step {
+	switch turns := d.stepCount(); {
+	case d.hasNoText():
+		d.Escalate = d.Steps()
+	case d.Trigger.Emit != nil: // an emitted event replaces the steps
+		return nil
+	case len(d.Escalate) == 0 && d.Handler == "":
+		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
+	case len(d.Escalate) > MaxSteps:
+		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
+		return nil
+	case turns > MaxTurns:
+		c.problem("/escalate", "%d steps with all turns of those with every, the most is %d; lower times", turns, MaxTurns)
+		return nil
+	}
+	var list []step
+	before := stepBounds{start: true, known: true}
+	for i, s := range d.Escalate {
+		p := item("/escalate", i)
+		c.step(p, d, i)
+		compiled := c.when(p, s)
+		compiled.of, compiled.within = c.calendar(p+"/of", s.Of), c.calendar(p+"/within", s.Within)
+		compiled.name, compiled.severity = s.Name, s.Severity
+		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
+		before = c.checkOrder(p, s, before)
+		compiled.turns, compiled.nags = d.repeatCount(i), s.Until != ""
+		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
+			list = append(list, compiled)
+		}
+	}
+	return list
+}
+
+func (c stepCompiler) step(pointer string, d Document, i int) {
+	s := d.Escalate[i]
+	if !namePattern.MatchString(s.Name) {
+		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
+	}
+	before := d.Escalate[:i]
+	if j := slices.IndexFunc(before, func(b Step) bool { return b.Name == s.Name }); j >= 0 {
+		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
+	}
+	c.choice(pointer+"/severity", "a severity", string(s.Severity), severities)
+	c.until(pointer, s, before)
+}
+
+// until checks the fields of a step that is repeated until a user acknowledges.
+func (c stepCompiler) until(pointer string, s Step, before []Step) {
+	if s.Until != "" {
+		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
+	}
+	again := slices.IndexFunc(before, func(b Step) bool { return b.Until != "" })
+	switch {
+	case again < 0 && s.Until == "":
+	case s.Until != "" && s.Times > 0:
+		c.problem(pointer+"/until", "the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until")
+	case s.Until != "" && s.Every == 0:
+		c.problem(pointer+"/until", "only a step with every is repeated; write every: 15m, or leave until out")
+	case again >= 0 && (s.Until != "" || s.Every > 0):
+		c.problem(pointer+"/every", "step %d is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:", again+1)
+	}
+}
+
+var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
+
+// when compiles the time of a step, given by exactly one field.
+func (c stepCompiler) when(pointer string, s Step) step {
+	after := s.After != Delay{}
+	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
+		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
+	}
+	switch said := countOf(after, s.At != "", s.Every > 0); {
+	case said == 0 && s.Times > 0:
+		c.problem(pointer+"/every", "the step says how often, and not how far apart; write every: 24h, or leave times out")
+	case said == 0:
+		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
+	case said > 1:
+		c.problem(pointer, "a step is taken after a time, at a time or every so often; keep one of after, at and every")
+		return step{}
+	case s.Every > 0 && s.Times == 0 && s.Until == "":
+		c.problem(pointer+"/times", "say how often: times: 3, or until: acknowledged")
+	case s.Every == 0 && s.Times > 0:
+		c.problem(pointer+"/times", "only a step with every is taken several times; write every: in the place of %s", saidBy(after))
+	case s.Times > MaxTurns:
+		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, MaxTurns)
+	}
+	compiled := step{after: time.Duration(s.After.Fixed), every: s.Every > 0}
+	if compiled.every {
+		compiled.after = time.Duration(s.Every)
+	}
+	compiled.computed = c.after(pointer+"/after", s.After.Computed, c.over(inAfter))
+	compiled.at = c.at(pointer+"/at", s.At, c.over(inAt))
+	if c.ticking != nil && timeOfDay.MatchString(s.At) {
+		compiled.clock = &clock{s.At, c.ticking.zone}
+	}
+	if s.At != "" && s.Of != "" {
+		c.problem(pointer+"/of", "a calendar counts a span, and at is an instant; write within, or after in the place of at")
+	}
+	return compiled
+}
+
+// countOf returns how many of the values are true.
+func countOf(all ...bool) int {
+	n := 0
+	for _, is := range all {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+func saidBy(after bool) string {
+	if after {
+		return "after"
+	}
+	return "at"
+}
+
+var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
+
+// after compiles a computed span.
+func (c stepCompiler) after(pointer, source string, d exprEnv) *expression {
+	if stepNamePattern.MatchString(source) && d.names[source] == nil {
+		_, err := ParseDuration(source)
+		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
+		return nil
+	}
+	return c.expression(pointer, source, d)
+}
+
+// at compiles an instant. The instant of a schedule is a time of day.
+func (c stepCompiler) at(pointer, source string, d exprEnv) *expression {
+	scheduled := c.document.Trigger.Schedule != ""
+	switch is := timeOfDay.MatchString(source); {
+	case source == "" || scheduled && is:
+		return nil
+	case scheduled:
+		c.problem(pointer, `%q is not a time of day; a step of a schedule is taken at one such as at: "09:00"`, clip(source, 40))
+		return nil
+	case is:
+		c.problem(pointer, `%q is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`, source)
+		return nil
+	}
+	return c.expression(pointer, source, d)
+}
+
+// calendar returns the named calendar; nil for no name, and if the defined calendars are unknown.
+func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
+	if name == "" {
+		return nil
+	}
+	if !namePattern.MatchString(name) {
+		c.name(pointer, name, "office")
+		return nil
+	}
+	found := c.calendars[name]
+	if found == nil && c.calendars != nil {
+		c.problem(pointer, "%s", c.noCalendar(name))
+	}
+	return found
+}
+
+func (c stepCompiler) noCalendar(name string) string {
+	known := slices.Sorted(maps.Keys(c.calendars))
+	switch near := configfile.Suggest(name, known); {
+	case near != "":
+		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
+	case len(known) == 0:
+		return fmt.Sprintf("there is no calendar %q, and no other; name a file of calendars with --calendars, or leave this out", name)
+	}
+	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
+}
+
+// stepBounds is the time of a step, as far as it is known when the rule is saved.
+type stepBounds struct {
+	start bool
+	at    Duration // since the job began, at least
+	known bool     // exactly, in the time that of counts
+	of    string
+}
+
+// errNoCalendar is the time of a computed step: it may be before any other.
+const errNoCalendar = Duration(math.MinInt64 / 2)
+
+// checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
+// literal. It records how close they are to each other.
+func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
+	here := stepBounds{at: errNoCalendar, of: s.Of}
+	counted := before.start || before.of == s.Of // in the same time
+	switch {
+	case s.After.AtOnce && s.Every == 0:
+		here.at, here.known = 0, true
+		if !before.start {
+			c.problem(pointer+"/after", "0s is not after the step before; steps have to rise")
+		}
+	case s.After.Fixed > 0 && s.Every == 0:
+		here.at, here.known = s.After.Fixed, true
+		pointer += "/after"
+		if before.at > 0 && here.at <= before.at && (s.Of == "" || before.known && counted) {
+			c.problem(pointer, "%s is not after the step before, %s; steps have to rise", here.at, before.at)
+		} else if before.known && counted && !before.start {
+			c.checkSpacing(here.at - before.at)
+		}
+	case s.Every > 0 && s.After == Delay{}:
+		here.at, here.known = before.at+repeated(s.Every, s.Times), before.known && counted
+		pointer += "/every"
+		c.checkSpacing(s.Every)
+	}
+	if horizon := c.document.Guards.Horizon; here.at > horizon && horizon > 0 {
+		c.problem(pointer, "%s is beyond the horizon, %s; raise guards.horizon or shorten it", lasting(s, here.at), horizon)
+	}
+	return here
+}
+
+// lasting returns how long it takes until the last repetition of a step.
+func lasting(s Step, at Duration) string {
+	if s.Times > 1 {
+		return fmt.Sprintf("the last of %d turns comes after %s, which", s.Times, atMost(at))
+	}
+	return atMost(at)
+}
+
+// repeated returns n times the span, or a little more than the longest span that is allowed.
+func repeated(span Duration, n int) Duration {
+	if n = max(1, min(n, MaxTurns)); span > longest/Duration(n) {
+		return longest + 1
+	}
+	return span * Duration(n)
+}
+
+// when returns when the step is due, whether or not its calendar is open then. before is the time of the step before
+// it.
+func (s *step) when(w waitContext, before time.Time) (time.Time, error) {
+	switch {
+	case s.at != nil:
+		return s.at.instant(w.scope)
+	case s.clock != nil:
+		return schedules.TimeOfDay(w.since, s.clock.shows, s.clock.zone)
+	}
+	span, err := s.span(w.scope)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if s.every {
+		return passed(s.of, before, span, w.pauses), nil
+	}
+	return passed(s.of, w.from, span, w.pauses), nil
+}
+
+// span returns how long after the step before the step is due.
+func (s *step) span(in scope) (time.Duration, error) {
+	if s.computed == nil {
+		return s.after, nil
+	}
+	return s.computed.span(in)
+}
+
+// called returns the step's name with its repetition, if it has several. The total is left out for a step that is
+// repeated until a user acknowledges.
+func (m stepTime) called() string {
+	switch {
+	case m.nags:
+		return fmt.Sprintf("%s %d", m.name, m.turn)
+	case m.turns > 1:
+		return fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
+	}
+	return m.name
+}
+
+// step is one repetition of a step. It is due a span after the job began or, with every, after the step before; or at
+// an instant.
+type step struct {
+	after    time.Duration
+	every    bool
+	computed *expression // yields the span, replaces after; nil: after
+	at       *expression // yields an instant; nil: a span
+	clock    *clock      // names an instant; nil: a span
+
+	of     *calendars.Calendar // counts the span; nil: all time counts
+	within *calendars.Calendar // while it is closed the step is postponed until it opens; nil: always open
+
+	name     string
+	severity alerts.Severity
+	text     *template // nil: a default sentence made from the rule
+	turn     int       // from 1, of turns; both 1 for a step that is not repeated
+	turns    int
+	nags     bool // it is repeated until a user acknowledges
+}
+
+// clock is a time of day in a zone, after a tick.
+type clock struct {
+	shows string // such as 09:00
+	zone  *time.Location
+}

@@ -1,0 +1,89 @@
+package rules
+
+import (
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
+)
+
+// waitContext holds the times that a rule's steps are counted from.
+type waitContext struct {
+	scope
+	from   time.Time // from when steps are counted; set by timeline
+	slot   time.Time // of the check
+	said   time.Time // the slot of the first alert; zero: none
+	heard  time.Time // since when heartbeats have been received without a gap; zero: no relevant gap
+	pauses []checks.Pause
+}
+
+// waitOfCheck returns the context of a check.
+func waitOfCheck(c checks.Check) waitContext {
+	event := keptBody(c.Event)
+	state := event
+	var own []byte
+	if c.State != nil && !sameBytes(c.State, c.Event) {
+		own, state = c.State, keptBody(c.State)
+	}
+	if c.Asked {
+		state = state.mergeFound(c.Found)
+	}
+	size := event.size()
+	if state != event {
+		size += state.size()
+	}
+	event.spend = budgetFor(size)
+	return waitContext{
+		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
+		slot:   c.Slot,
+		said:   c.FirstAlertAt,
+		heard:  c.ReceivingSince,
+		pauses: c.Pauses,
+	}
+}
+
+// waitOf returns the context of a job.
+func waitOf(j futurejobs.Job) waitContext {
+	return waitOfCheck(checks.Check{
+		Key: j.Key, Event: j.Event, State: j.Known(), Since: j.Since, Count: j.CheckCount, Pauses: j.Pauses,
+	})
+}
+
+// sameBytes reports whether two bodies share their memory, to avoid decoding it twice.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// passed returns the time when a span of a calendar's time has passed since the given time. In a pause time is
+// suspended.
+func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses []checks.Pause) time.Time {
+	for _, p := range pauses {
+		if !p.To.After(since) {
+			continue
+		}
+		if p.From.After(since) {
+			open := of.Between(since, p.From)
+			if open >= span {
+				break
+			}
+			span -= open
+		}
+		since = p.To
+	}
+	return of.Add(since, span)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
