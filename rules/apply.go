@@ -23,37 +23,6 @@ type Report struct {
 	Others []string
 }
 
-// ApplyDir applies the rule files of a folder and of its subfolders: *.yaml, *.yml and *.json, in the order of their
-// paths. Errors in a file are in the report, and the other files are applied all the same. Only changed rules are
-// saved. The returned error is of the store, the binder or the folder; rules saved before it stay saved.
-func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
-	files, err := ruleFiles(dir)
-	if err != nil {
-		return Report{}, wrapErr("rules folder", err)
-	}
-	before, err := r.List(ctx)
-	if err != nil {
-		return Report{}, wrapErr("apply rules", err)
-	}
-	a := bundleApply{
-		Registry: r, bundle: BundleOf(dir), before: make(map[string]*ListedRule),
-		from: make(map[string]string), refused: make(map[string]bool),
-	}
-	if r.As != nil {
-		ctx = r.As(ctx, a.bundle)
-	}
-	for i := range before {
-		a.before[before[i].Name] = &before[i]
-	}
-	for _, file := range files {
-		if err := a.file(ctx, file); err != nil {
-			return a.report, wrapErr("apply "+file, err)
-		}
-	}
-	a.report.Others = a.others()
-	return a.report, nil
-}
-
 // others returns the rules that were in force before and are in none of the files, refused files included.
 func (a *bundleApply) others() []string {
 	if a.unread {
@@ -103,16 +72,6 @@ func ruleFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-func newestOf(saved []RuleVersion) map[string]RuleVersion {
-	newest := make(map[string]RuleVersion)
-	for _, s := range saved {
-		if s.Version > newest[s.Name].Version {
-			newest[s.Name] = s
-		}
-	}
-	return newest
-}
-
 // bundleApply applies one folder.
 type bundleApply struct {
 	*Registry
@@ -144,7 +103,7 @@ func (a *bundleApply) file(ctx context.Context, file string) error {
 }
 
 // parseFile parses a file. Its errors are Problems, also if the file cannot be read.
-func (r *Registry) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
+func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -155,7 +114,7 @@ func (r *Registry) parseFile(ctx context.Context, path string) ([]parsedDocument
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
 	}
-	return r.parse(ctx, data, path)
+	return a.parse(ctx, data, path)
 }
 
 // document saves the rule if it changed.
@@ -165,7 +124,8 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 		return nil
 	}
 	a.from[d.Name] = file
-	c, err := a.save(ctx, d, a.before[d.Name], SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true, Folder: a.As != nil})
+	o := SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true, Folder: a.As != nil}
+	c, err := (&saving{Registry: a.Registry, document: d, before: a.before[d.Name], options: o}).run(ctx)
 	var problems Problems
 	for _, warning := range c.Warnings {
 		a.Log.Warn("rule not checked in full", "rule", d.Name, "file", file, "warning", warning)

@@ -34,7 +34,7 @@ type backfill struct {
 }
 
 // newBackfill plays to a rule, in memory, the events up to its save that its streams still have.
-func (r *Registry) newBackfill(ctx context.Context, s RuleVersion, since time.Time) (*backfill, error) {
+func newBackfill(ctx context.Context, r *Registry, s RuleVersion, since time.Time) (*backfill, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil {
 		return nil, err

@@ -31,24 +31,3 @@ func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
 	work()
 	return ctx.Err()
 }
-
-// parse parses a text in its lane.
-func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
-	ended := r.parsing.do(ctx, parsingAtOnce, func() {
-		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
-	})
-	if ended != nil {
-		return nil, ended
-	}
-	return documents, err
-}
-
-// compile compiles a document in its lane.
-func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
-	world := r.outside()
-	world.ended = ctx.Done()
-	if ended := r.parsing.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
-		return nil, ended
-	}
-	return rule, err
-}

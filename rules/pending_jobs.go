@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -10,46 +11,21 @@ import (
 // pageMost is how many jobs are changed at a time, if the database is fast enough for that.
 const pageMost = 500
 
-// move moves the pending jobs of a rule to a version, and returns how many. Jobs that moved before are skipped, so that
-// move can be repeated after an error.
-func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
-	rule, err := newVersion(to, r.outside()).compiled()
-	if err != nil {
-		return 0, err
-	}
-	n, err := r.each(ctx, to.RuleID, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
-	})
-	if err == nil {
-		r.moved.Store(to.RuleID, to.Version)
-	}
-	return n, err
-}
-
-// hasMoved reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
-// nothing does not read each. A move that failed is repeated.
-func (r *Registry) hasMoved(to RuleVersion) bool {
-	version, known := r.moved.Load(to.RuleID)
-	return known && version == to.Version
-}
-
-// Purge ends the pending jobs of a deleted rule, and returns how many. It does not need the rule's document: that may
-// be unreadable.
-func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
-	deleted := &futurejobs.Rule{ID: ruleID, Deleted: true}
-	return r.each(ctx, ruleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Purge(deleted, j.Ref), true
-	})
+// pendingJobs changes the pending jobs of one rule, a page at a time.
+type pendingJobs struct {
+	jobs   Jobs
+	book   *Catalog
+	ruleID int32
 }
 
 // each applies an effect to the pending jobs of a rule. If the database takes too long, the page is halved, down to one
 // job.
-func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
+func (p pendingJobs) each(ctx context.Context, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
 	var after futurejobs.Ref
 	most := pageMost
 	for {
-		b := futurejobs.EffectBatch{RuleSet: r.Book.Revision(), AuditAction: deed}
-		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, most)
+		b := futurejobs.EffectBatch{RuleSet: p.book.Revision(), AuditAction: deed}
+		jobs, err := p.jobs.JobsOf(ctx, p.ruleID, after, most)
 		if err != nil || len(jobs) == 0 {
 			return n, err
 		}
@@ -58,9 +34,9 @@ func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect f
 				b.Effects = append(b.Effects, e)
 			}
 		}
-		applied, err := r.Jobs.Apply(ctx, b)
+		applied, err := p.jobs.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
-			if err := r.Book.Refresh(ctx); err != nil {
+			if err := p.book.Refresh(ctx); err != nil {
 				return n, err
 			}
 			continue
@@ -75,4 +51,18 @@ func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect f
 		n += applied.Ended + applied.Changed
 		after = jobs[len(jobs)-1].Ref
 	}
+}
+
+// Jobs accesses the pending jobs of rules, and the cursors of streams.
+type Jobs interface {
+	// Cursor is futurejobs.EffectStore.Cursor.
+	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
+	// JobsOf is futurejobs.EffectStore.JobsOf.
+	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
+	// Apply is futurejobs.EffectStore.Apply.
+	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
+	// OpenCursor is futurejobs.EffectStore.OpenCursor.
+	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
+	// Now returns the database's time.
+	Now(ctx context.Context) (time.Time, error)
 }

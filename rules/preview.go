@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 )
@@ -99,39 +97,13 @@ const (
 	Ends   PreviewKind = "ends"   // the job ends
 )
 
-// Preview plays events and the checks between them through the engine itself, in a time of its own. The error is
-// Problems, futurejobs.ErrNotFound or of the store.
-func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
-	rule, began, err := r.previewed(ctx, ask)
-	if err != nil {
-		return Preview{}, err
-	}
-	if ask.Unasked == "" {
-		ask.Unasked = rule.document.refusesLookup(access.BoundsOf(ctx))
-	}
-	f, err := newPreviewLookup(rule, ask.Found, ask.Unasked)
-	if err != nil {
-		return Preview{}, err
-	}
-	if rule.ticking != nil && len(ask.Events) > 0 {
-		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, ask.Events[0].At))
-	}
-	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
-	defer cancel()
-	p, err := rule.Preview(ctx, ask.Events, ask.Until)
-	if err == nil && f != nil {
-		p.Lookup, err = f.said()
-	}
-	return p, err
-}
-
 // previewTime bounds a preview.
 const previewTime = 3 * time.Second
 
-// previewed returns the requested rule, and when it began; zero: it is not saved.
-func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rule, began time.Time, err error) {
-	if ask.Text != nil {
-		documents, err := r.parse(ctx, ask.Text, "")
+// rule returns the requested rule, and when it began; zero: it is not saved.
+func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, began time.Time, err error) {
+	if q.Text != nil {
+		documents, err := r.parse(ctx, q.Text, "")
 		if err != nil {
 			return nil, began, err
 		}
@@ -144,16 +116,16 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 		})
 		return rule, began, err
 	}
-	versions, err := r.Versions(ctx, ask.Name)
+	versions, err := r.Versions(ctx, q.Name)
 	if err != nil {
 		return nil, began, err
 	}
 	at := 0
-	if ask.Version != 0 {
-		at = slices.IndexFunc(versions, func(s RuleVersion) bool { return s.Version == ask.Version })
+	if q.Version != 0 {
+		at = slices.IndexFunc(versions, func(s RuleVersion) bool { return s.Version == q.Version })
 	}
 	if at < 0 {
-		return nil, began, fmt.Errorf("rule %s has no version %d: %w", ask.Name, ask.Version, futurejobs.ErrNotFound)
+		return nil, began, fmt.Errorf("rule %s has no version %d: %w", q.Name, q.Version, futurejobs.ErrNotFound)
 	}
 	document, err := decodeDocument(versions[at].Document)
 	if err != nil {

@@ -1,13 +1,13 @@
 package rules
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,53 +16,10 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/internal/calendars"
-)
-
-// Binder finds the streams that store the subjects of a rule, and creates one if necessary. The bus implements it.
-type Binder interface {
-	// Bind returns the reads for the subjects. A subject that cannot be read, for example one of a work queue, is
-	// ErrSubject, with the remedy.
-	Bind(ctx context.Context, subjects []string) ([]StreamBinding, error)
-	// Find is Bind without creating streams: subjects that no stream stores are left out.
-	Find(ctx context.Context, subjects []string) ([]StreamBinding, error)
-	// Replay returns the events of a stream on the subjects that it stored at or after since, up to a sequence. After
-	// an error it ends.
-	Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
-	// Routes returns the routes of subjects, in their order.
-	Routes(ctx context.Context, subjects []string) ([]SubjectRoute, error)
-	// Pending returns the backlog of a stream on a subject after a sequence.
-	Pending(ctx context.Context, stream, subject string, after uint64) (StreamBacklog, error)
-	// ReadFrom returns the read of a subject from a stream, from its first event after a time.
-	ReadFrom(ctx context.Context, subject, stream string, after time.Time) (StreamBinding, error)
-}
-
-// SubjectRoute is the set of streams that store a subject.
-type SubjectRoute struct {
-	Subject string
-	Streams []string // sorted
-	Takes   []string // the parts of it that the streams store; nil: all of it
-	Risks   []string // why a stream may lose single events before they are read, according to its settings
-	Capture bool     // Bind would capture it, in part or as a whole
-	Err     error    // ErrSubject, with the remedy; nil: it can be read
-}
-
-// StreamBacklog is the backlog of a stream on a subject.
-type StreamBacklog struct {
-	Gone      bool // the stream does not exist
-	CreatedAt time.Time
-	Unread    bool       // the stream has events after the sequence
-	LastAt    time.Time  // of the last event on the subject; zero: none
-	CopyOf    CopiedFrom // the original of the last event, if it is a copy; without a stream: it is none
-}
-
-// The errors of changes that the registry refuses.
-var (
-	// ErrSubject means that events of a subject cannot be read, even after a retry.
-	ErrSubject = errors.New("the subject can't be listened to")
-	// ErrBundle means that a rule belongs to a bundle of files, and has to be changed there.
-	ErrBundle = errors.New("the rule belongs to a bundle of files")
 )
 
 // Registry reads and changes rules. Its changes are in force once the nodes' catalogs are refreshed, within about a
@@ -90,49 +47,12 @@ type Registry struct {
 	moved     sync.Map // by rule, the version that all pending jobs moved to
 }
 
-// Jobs accesses the pending jobs of rules, and the cursors of streams.
-type Jobs interface {
-	// Cursor is futurejobs.EffectStore.Cursor.
-	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
-	// JobsOf is futurejobs.EffectStore.JobsOf.
-	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
-	// Apply is futurejobs.EffectStore.Apply.
-	Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error)
-	// OpenCursor is futurejobs.EffectStore.OpenCursor.
-	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
-	// Now returns the database's time.
-	Now(ctx context.Context) (time.Time, error)
-}
-
-// ListedRule is a rule as users see it, at its newest version.
-type ListedRule struct {
-	RuleVersion
-	Document Document
-	Err      error     // why its document cannot be read, or is out of its bounds; nil: it can be run
-	BeganAt  time.Time // when its first version was saved
-}
-
-// NextTick returns the first tick of the rule's schedule after now; ticks is false if it has no schedule, and at is
-// zero if the schedule is over.
-func (l ListedRule) NextTick(now time.Time) (at time.Time, ticks bool) {
-	s := l.Document.schedule()
-	if s == nil || l.Err != nil {
-		return at, false
-	}
-	at, _ = s.From(l.BeganAt).Next(latest(now, l.SavedAt))
-	return at, true
-}
+// pending returns the pending jobs of a rule.
+func (r *Registry) pending(ruleID int32) pendingJobs { return pendingJobs{r.Jobs, r.Book, ruleID} }
 
 // outside returns the environment of the rules.
 func (r *Registry) outside() environment {
 	return environment{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
-}
-
-// ruleListCache holds the rules of a revision.
-type ruleListCache struct {
-	revision int64
-	saved    []RuleVersion // all versions, by rule and version
-	rules    []ListedRule
 }
 
 // List returns the rules that are not deleted, by name. Changes are read once a revision, and shared: callers must not
@@ -156,42 +76,6 @@ func (r *Registry) List(ctx context.Context) ([]ListedRule, error) {
 	now := known.with(changes)
 	r.listed.Store(now)
 	return now.rules, nil
-}
-
-// with returns the list after changes. Documents that did not change are not decoded again.
-func (l *ruleListCache) with(changes Changes) *ruleListCache {
-	saved := changes.Saved
-	if !changes.All {
-		saved = mergeSaved(l.saved, changes.Saved)
-	}
-	before := make(map[id]ListedRule, len(l.rules))
-	for _, r := range l.rules {
-		before[id{r.RuleID, r.Version}] = r
-	}
-	began := make(map[int32]time.Time)
-	for _, s := range slices.Backward(saved) { // by rule and version
-		began[s.RuleID] = s.SavedAt
-	}
-	next := &ruleListCache{revision: changes.Revision, saved: saved}
-	for _, s := range newestOf(saved) {
-		now, isKnown := before[id{s.RuleID, s.Version}]
-		if isKnown {
-			now.RuleVersion, now.BeganAt = s, began[s.RuleID]
-		} else {
-			now = listing(s, began[s.RuleID])
-		}
-		next.rules = append(next.rules, now)
-	}
-	slices.SortFunc(next.rules, func(a, b ListedRule) int { return strings.Compare(a.Name, b.Name) })
-	return next
-}
-
-func listing(s RuleVersion, began time.Time) ListedRule {
-	d, err := decodeDocument(s.Document)
-	if err == nil {
-		err = d.outOf(s.Bounds).orNil()
-	}
-	return ListedRule{RuleVersion: s, Document: d, Err: err, BeganAt: began}
 }
 
 // Get returns a rule, or futurejobs.ErrNotFound.
@@ -243,16 +127,6 @@ func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (strin
 	return udiff.Unified(fmt.Sprintf("%s version %d", name, from), fmt.Sprintf("%s version %d", name, to), texts[0], texts[1]), nil
 }
 
-// textOf returns a version as authors write it; as it is stored if it cannot be read.
-func textOf(s RuleVersion) string {
-	if d, err := decodeDocument(s.Document); err == nil {
-		if text, err := d.YAML(); err == nil {
-			return string(text)
-		}
-	}
-	return string(s.Document) + "\n"
-}
-
 // Delete deletes a rule. No further alert of it is raised; its pending jobs end, in the background if they are many.
 // bundle is the bundle of files of the request.
 func (r *Registry) Delete(ctx context.Context, name string, version int32, bundle string) error {
@@ -288,4 +162,239 @@ func (r *Registry) EndJobsOfDeletedRules(ctx context.Context) (int, error) {
 		}
 	}
 	return total, nil
+}
+
+// ApplyDir applies the rule files of a folder and of its subfolders: *.yaml, *.yml and *.json, in the order of their
+// paths. Errors in a file are in the report, and the other files are applied all the same. Only changed rules are
+// saved. The returned error is of the store, the binder or the folder; rules saved before it stay saved.
+func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
+	files, err := ruleFiles(dir)
+	if err != nil {
+		return Report{}, wrapErr("rules folder", err)
+	}
+	before, err := r.List(ctx)
+	if err != nil {
+		return Report{}, wrapErr("apply rules", err)
+	}
+	a := bundleApply{
+		Registry: r, bundle: BundleOf(dir), before: make(map[string]*ListedRule),
+		from: make(map[string]string), refused: make(map[string]bool),
+	}
+	if r.As != nil {
+		ctx = r.As(ctx, a.bundle)
+	}
+	for i := range before {
+		a.before[before[i].Name] = &before[i]
+	}
+	for _, file := range files {
+		if err := a.file(ctx, file); err != nil {
+			return a.report, wrapErr("apply "+file, err)
+		}
+	}
+	a.report.Others = a.others()
+	return a.report, nil
+}
+
+// SyncExpectedKeys creates the jobs of the entities that rules expect heartbeats from, and ends the jobs of entities
+// that a rule no longer expects: all of them, if it has no heartbeat any more. It returns how many jobs began and
+// ended. Each version is synced once by all nodes together. Errors of one rule are returned after the others are done.
+func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
+	var errs []error
+	for _, rule := range r.Book.current.Load().names {
+		s := expectedUpdate{r, rule.versions[0].saved, rule.paused}
+		if !rule.expected() || s.isSynced() {
+			continue
+		}
+		done, err := s.sync(ctx)
+		n += done
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// expectSaved syncs a version that was saved. Upkeep completes the remainder, also once a paused rule is resumed.
+func (r *Registry) expectSaved(ctx context.Context, c Change) error {
+	if !c.expected() {
+		return nil
+	}
+	_, err := expectedUpdate{r, c.After, !c.After.PausedAt.IsZero()}.sync(ctx)
+	return err
+}
+
+// parse parses a text in its lane.
+func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
+	ended := r.parsing.do(ctx, parsingAtOnce, func() {
+		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
+	})
+	if ended != nil {
+		return nil, ended
+	}
+	return documents, err
+}
+
+// compile compiles a document in its lane.
+func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
+	world := r.outside()
+	world.ended = ctx.Done()
+	if ended := r.parsing.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
+		return nil, ended
+	}
+	return rule, err
+}
+
+// move moves the pending jobs of a rule to a version, and returns how many. Jobs that moved before are skipped, so that
+// move can be repeated after an error.
+func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
+	rule, err := newVersion(to, r.outside()).compiled()
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.pending(to.RuleID).each(ctx, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
+	})
+	if err == nil {
+		r.moved.Store(to.RuleID, to.Version)
+	}
+	return n, err
+}
+
+// hasMoved reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
+// nothing does not read each. A move that failed is repeated.
+func (r *Registry) hasMoved(to RuleVersion) bool {
+	version, known := r.moved.Load(to.RuleID)
+	return known && version == to.Version
+}
+
+// Purge ends the pending jobs of a deleted rule, and returns how many. It does not need the rule's document: that may
+// be unreadable.
+func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
+	deleted := &futurejobs.Rule{ID: ruleID, Deleted: true}
+	return r.pending(ruleID).each(ctx, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Purge(deleted, j.Ref), true
+	})
+}
+
+// Preview plays events and the checks between them through the engine itself, in a time of its own. The error is
+// Problems, futurejobs.ErrNotFound or of the store.
+func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
+	rule, began, err := ask.rule(ctx, r)
+	if err != nil {
+		return Preview{}, err
+	}
+	if ask.Unasked == "" {
+		ask.Unasked = rule.document.refusesLookup(access.BoundsOf(ctx))
+	}
+	f, err := newPreviewLookup(rule, ask.Found, ask.Unasked)
+	if err != nil {
+		return Preview{}, err
+	}
+	if rule.ticking != nil && len(ask.Events) > 0 {
+		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, ask.Events[0].At))
+	}
+	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
+	defer cancel()
+	p, err := rule.Preview(ctx, ask.Events, ask.Until)
+	if err == nil && f != nil {
+		p.Lookup, err = f.said()
+	}
+	return p, err
+}
+
+// Save saves the one rule of a text, YAML or JSON. name is its required name; empty: any. Nothing is written if nothing
+// would change. The error is Problems, ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the
+// binder.
+func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
+	documents, err := r.parse(ctx, text, "")
+	if err != nil {
+		return Change{}, err
+	}
+	if err := o.allow(documents); err != nil {
+		return Change{}, err
+	}
+	if len(documents) > 1 {
+		return Change{}, Problems{documents[1].problem("", "", "one rule at a time; the text has several")}
+	}
+	d := documents[0]
+	if name != "" && d.Name != name {
+		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
+	}
+	for tries := 1; ; tries++ {
+		before, err := r.before(ctx, d.Name)
+		if err != nil {
+			return Change{}, err
+		}
+		c, err := (&saving{Registry: r, document: d, before: before, options: o}).run(ctx)
+		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
+			continue // no version was requested, so the last save wins
+		}
+		return c, err
+	}
+}
+
+// Wanted returns the names of handlers that rules name in their newest versions, and the rules of each.
+func (r *Registry) Wanted(ctx context.Context) (map[string][]string, error) {
+	all, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := make(map[string][]string)
+	for _, l := range all {
+		if name := l.Document.Handler; name != "" {
+			wanted[name] = append(wanted[name], l.Name)
+		}
+	}
+	return wanted, nil
+}
+
+// TryHandler calls a handler once about an entity, with a check at the last slot before now of a rule that names it, or
+// of a made-up rule. Its answer is not applied. The error is Problems or of the store.
+func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.RawMessage, now time.Time) (Trial, error) {
+	body := newBody(event)
+	if !namePattern.MatchString(name) {
+		return Trial{}, Problems{{Pointer: "/name", Message: fmt.Sprintf("%q is not a name; write %s", clip(name, 80), nameForm)}}
+	}
+	if err := checkKey(key); err != nil {
+		return Trial{}, Problems{{Pointer: "/key", Message: err.Error()}}
+	}
+	if err := body.check(); err != nil {
+		return Trial{}, Problems{{Pointer: "/event", Message: err.Error()}}
+	}
+	if err := access.BoundsOf(ctx).MayCall(name); err != nil {
+		return Trial{}, Problems{{Pointer: "/name", Message: err.Error()}}
+	}
+	rule, named, err := ruleNaming(ctx, r, name)
+	if err != nil {
+		return Trial{}, err
+	}
+	slot := rule.engine.Grid.Up(now.Add(-time.Duration(rule.engine.Grid)))
+	trial := rule.engine.Try(ctx, futurejobs.Job{
+		Ref: futurejobs.Ref{RuleID: rule.engine.ID, Key: key}, Version: rule.engine.Version,
+		Since: slot, FirstCheckAt: slot, NextCheckAt: slot, Event: body.valid(),
+	}, now)
+	return Trial{Trial: trial, Rule: named}, nil
+}
+
+// VerifyText asks sources whether they accept the lookups of the rules of a text, as saving does. A source that could
+// not be queried is a warning, and an error is Problems. For a text that is invalid by itself, no source is queried.
+func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (warnings []string, err error) {
+	documents, err := r.parse(ctx, data, file)
+	if err != nil {
+		return nil, err
+	}
+	var found Problems
+	for _, d := range documents {
+		said, err := lookupVerification{r, d}.run(ctx)
+		var wrong Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return nil, err
+		}
+		for _, p := range wrong {
+			p.File = file
+			found = append(found, p)
+		}
+		for _, warning := range said {
+			warnings = append(warnings, d.Name+": "+warning)
+		}
+	}
+	return warnings, found.orNil()
 }

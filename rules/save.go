@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,37 +42,6 @@ type Change struct {
 	Warnings []string       // checks that could not be made, and why; and that the rule never ticks
 }
 
-// Save saves the one rule of a text, YAML or JSON. name is its required name; empty: any. Nothing is written if nothing
-// would change. The error is Problems, ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the
-// binder.
-func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
-	documents, err := r.parse(ctx, text, "")
-	if err != nil {
-		return Change{}, err
-	}
-	if err := o.allow(documents); err != nil {
-		return Change{}, err
-	}
-	if len(documents) > 1 {
-		return Change{}, Problems{documents[1].problem("", "", "one rule at a time; the text has several")}
-	}
-	d := documents[0]
-	if name != "" && d.Name != name {
-		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
-	}
-	for tries := 1; ; tries++ {
-		before, err := r.before(ctx, d.Name)
-		if err != nil {
-			return Change{}, err
-		}
-		c, err := r.save(ctx, d, before, o)
-		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
-			continue // no version was requested, so the last save wins
-		}
-		return c, err
-	}
-}
-
 // allow refuses documents that may not be saved.
 func (o SaveOptions) allow(documents []parsedDocument) error {
 	if o.May == nil {
@@ -88,84 +58,110 @@ func (o SaveOptions) allow(documents []parsedDocument) error {
 // saveTries bounds how often a rule is compared and saved again because of concurrent saves.
 const saveTries = 20
 
-// save saves a document over the existing rule.
-func (r *Registry) save(ctx context.Context, d parsedDocument, before *ListedRule, o SaveOptions) (Change, error) {
-	at := int32(0)
-	if before != nil {
-		at = before.Version
-	}
-	bounds := access.BoundsOf(ctx)
-	if err := d.replaces(before, at, o, bounds); err != nil {
+// saving saves one document over the existing rule.
+type saving struct {
+	*Registry
+	document parsedDocument
+	before   *ListedRule // nil: a new rule
+	options  SaveOptions
+}
+
+// run compares the document with the existing rule, and saves it unless it is a dry run.
+func (s *saving) run(ctx context.Context) (Change, error) {
+	if err := s.document.replaces(s.before, s.at(), s.options, access.BoundsOf(ctx)); err != nil {
 		return Change{}, err
 	}
+	c, err := s.compare(ctx)
+	if err != nil {
+		return c, err
+	}
+	p, err := s.backfill(ctx, &c)
+	if p != nil {
+		defer func() { p.giveBack(p.places) }()
+	}
+	if err != nil || s.options.DryRun {
+		return c, err
+	}
+	return s.keep(ctx, c, p)
+}
+
+// at returns the version of the existing rule; 0: there is none.
+func (s *saving) at() int32 {
+	if s.before == nil {
+		return 0
+	}
+	return s.before.Version
+}
+
+// compare returns the change that saving the document makes.
+func (s *saving) compare(ctx context.Context) (Change, error) {
+	d, before, bounds := s.document, s.before, access.BoundsOf(ctx)
 	canonical, err := d.Canonical()
 	if err != nil {
 		return Change{}, err
 	}
-	var warnings []string
-	if !o.DryRun || !o.Unasked {
-		if warnings, err = r.verify(ctx, d, before, canonical); err != nil {
-			return Change{}, err
-		}
+	warnings, err := s.verify(ctx, canonical)
+	if err != nil {
+		return Change{}, err
 	}
-	reads, err := r.bind(ctx, d, o)
+	reads, err := s.bind(ctx)
 	if err != nil {
 		return Change{}, err
 	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: RuleVersion{
-		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle, Bounds: bounds,
+		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: s.options.Bundle, Bounds: bounds,
 	}}
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
 	}
-	c.Changed = before == nil || !before.same(c.After) || o.Folder && !before.IsOfFolder()
-	if c.Changed && r.Now != nil {
-		c.Warnings = append(c.Warnings, d.IsOver(r.Now())...)
+	c.Changed = before == nil || !before.same(c.After) || s.options.Folder && !before.IsOfFolder()
+	if c.Changed && s.Now != nil {
+		c.Warnings = append(c.Warnings, d.IsOver(s.Now())...)
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
 	}
 	c.Diff = diffOf(before, c.After)
-	partly, risks, err := r.partly(ctx, d.Subjects())
-	if err != nil {
-		return c, wrapErr("bind "+d.Name, err)
-	}
+	partly, risks, err := s.routes(ctx)
 	c.Partly, c.Warnings = partly, append(c.Warnings, risks...)
-	p, err := r.pastOf(ctx, &c, o)
-	if p != nil {
-		defer func() { p.giveBack(p.places) }()
+	return c, wrapErr("bind "+d.Name, err)
+}
+
+// verify asks the source of the document's lookup whether it accepts it, unless the document is saved already.
+func (s *saving) verify(ctx context.Context, canonical []byte) (warnings []string, err error) {
+	unchanged := s.before != nil && bytes.Equal(s.before.RuleVersion.Document, canonical)
+	if unchanged || s.options.DryRun && s.options.Unasked {
+		return nil, nil
 	}
-	if err != nil || o.DryRun {
-		return c, err
-	}
-	return r.keep(ctx, c, p, at, o)
+	return lookupVerification{s.Registry, s.document}.run(ctx)
 }
 
 // keep saves a change of the version that was compared, and applies its consequences. It returns the completed change.
-func (r *Registry) keep(ctx context.Context, c Change, p *backfill, at int32, o SaveOptions) (_ Change, err error) {
+func (s *saving) keep(ctx context.Context, c Change, p *backfill) (_ Change, err error) {
 	if c.Changed {
-		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
+		if c.After, err = s.Store.Save(ctx, c.After, s.at()); err != nil {
 			return c, err
 		}
 	} else {
 		c.After = c.Before.RuleVersion
 	}
-	if o.Pending || c.recurs() && !r.hasMoved(c.After) {
-		if c.Moved, err = r.move(ctx, c.After); err != nil {
+	if s.options.Pending || c.recurs() && !s.hasMoved(c.After) {
+		if c.Moved, err = s.move(ctx, c.After); err != nil {
 			return c, err
 		}
 	}
 	if p != nil {
 		c.Past, err = p.startJobs(ctx, c.After)
 	}
-	return c, errors.Join(err, r.expectSaved(ctx, c))
+	return c, errors.Join(err, s.expectSaved(ctx, c))
 }
 
 // bind returns the reads for the subjects of a document, and ensures that a stream stores its emitted events.
-func (r *Registry) bind(ctx context.Context, d parsedDocument, o SaveOptions) ([]StreamBinding, error) {
-	bind := r.Binder.Bind
-	if o.DryRun {
-		bind = r.Binder.Find
+func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
+	d := s.document
+	bind := s.Binder.Bind
+	if s.options.DryRun {
+		bind = s.Binder.Find
 	}
 	reads, err := bind(ctx, d.Subjects())
 	if errors.Is(err, ErrSubject) {
@@ -187,12 +183,13 @@ func (c Change) recurs() bool {
 	return now.Heartbeat != nil && before.Heartbeat != nil || (now.Heartbeat != nil || now.Schedule != "") && before.Schedule != ""
 }
 
-// partly returns those of the subjects that no stream stores as a whole, and warnings of streams that may lose events.
-func (r *Registry) partly(ctx context.Context, subjects []string) (partly []SubjectRoute, warnings []string, err error) {
+// routes returns those of the subjects that no stream stores as a whole, and warnings of streams that may lose events.
+func (s *saving) routes(ctx context.Context) (partly []SubjectRoute, warnings []string, err error) {
+	subjects := s.document.Subjects()
 	if len(subjects) == 0 {
 		return nil, nil, nil
 	}
-	roads, err := r.Binder.Routes(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
+	roads, err := s.Binder.Routes(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
 	for _, road := range roads {
 		for _, risk := range road.Risks {
 			warnings = append(warnings, fmt.Sprintf("%s: %s; an event that goes before it is read is lost, and alerted: set the stream to keep events until they are read", road.Subject, risk))
@@ -201,9 +198,9 @@ func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Subj
 	return slices.DeleteFunc(roads, func(road SubjectRoute) bool { return road.Takes == nil }), warnings, err
 }
 
-// pastOf plays the events before a change, if requested, and counts the jobs; nil if not requested.
-func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*backfill, error) {
-	if o.Since.IsZero() {
+// backfill plays the events before a change, if requested, and counts the jobs; nil if not requested.
+func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
+	if s.options.Since.IsZero() {
 		return nil, nil
 	}
 	saved := c.After
@@ -212,7 +209,7 @@ func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*backf
 	}
 	var p *backfill
 	var err error
-	if ended := r.replays.do(ctx, replaysAtOnce, func() { p, err = r.newBackfill(ctx, saved, o.Since) }); ended != nil {
+	if ended := s.replays.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options.Since) }); ended != nil {
 		return nil, wrapErr("replay the past", ended)
 	}
 	if err == nil {
