@@ -89,7 +89,7 @@ func TestAcknowledged(t *testing.T) {
 		story []does
 		want  []string
 	}{
-		"by nobody":                       {of(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"not acknowledged":                {of(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
 		"for a while":                     {of(doneResolves, three), "9h", []does{{"1h10m", "2h30m"}}, []string{"1h one", "2h held", "2h30m two", "3h three", "4h exhausted"}},
 		"for a while over the last":       {of(doneResolves, three), "9h", []does{{"1h10m", "5h"}}, []string{"1h one", "2h held", "3h held", "5h three instead of 1", "6h exhausted"}},
 		"for a while without a step":      {of(doneResolves, three), "9h", []does{{"1h10m", "1h50m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
@@ -104,7 +104,7 @@ func TestAcknowledged(t *testing.T) {
 		"taken back in the hold":          {of(doneResolves, three), "9h", []does{{"1h10m", forGood}, {"3h10m", takeBack}}, []string{"1h one", "2h held", "3h held", "3h15m three instead of 1", "4h15m exhausted"}},
 		"the condition clears meanwhile":  {of(`while: since > date("2026-03-02T09:00:00Z") and event.n == 2`, `recheck: date("2026-03-02T11:30:00Z")`, three), "9h", []does{{"1h10m", "5h"}}, []string{"1h one", "1h30m", "2h held", "3h held", "5h three instead of 1 exhausted"}},
 		"in the hold":                     {of(doneResolves, three), "9h", []does{{"3h10m", "3h30m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"nagging, by nobody":              {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"nagging, not acknowledged":       {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
 		"nagging, for good":               {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
 		"nagging, for a while":            {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
 		"nagging, for good and no more":   {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"2h10m", forGood}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},

@@ -47,16 +47,20 @@ func (a *alertWriter) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	}
 }
 
-// text returns the text of a step: its own, or a default sentence of the rule.
+// text returns the text of a step: its own, or the default text of the rule.
 func (a *alertWriter) text(m stepTime, s scope) string {
 	if m.text != nil {
 		return m.text.say(s)
 	}
 	if a.beats != nil {
-		return a.missed(m, s)
+		return a.document.signed(s.key, a.beats.explain(pulseOf(s.own), s.since, m.at), m.called())
+	}
+	start := a.document.startText()
+	if s.event == nil || len(s.event.data) == 0 {
+		start = "the start of the job" // a user created it, without an event
 	}
 	after := Duration(m.at.Sub(s.since).Truncate(time.Second))
-	return a.document.sentence(s.key, after.String(), m.called())
+	return a.document.defaultText(s.key, after.String(), start, m.called())
 }
 
 // label evaluates the labels.
@@ -76,31 +80,22 @@ func (a *alertWriter) label(s scope) map[string]string {
 
 // labelsOf returns the labels of an alert that the engine makes.
 func (a *alertWriter) labelsOf(j futurejobs.Job) map[string]string {
-	w := waitOf(j)
+	w := contextOf(j)
 	w.rule = a.document.Name
 	return a.label(w.scope)
 }
 
-// missed returns the default text of a step for an overdue heartbeat.
-func (a *alertWriter) missed(m stepTime, s scope) string {
-	text := a.document.Entity + " " + s.key + ": " + a.beats.explain(pulseOf(s.own), s.since, m.at)
-	if m.nags || m.turns > 1 {
-		text += " (" + m.called() + ")"
-	}
-	return text
-}
-
 // constant returns labels that are the same for every job; nil if one is not.
 func constant(labels []label) map[string]string {
-	said := make(map[string]string, len(labels))
+	texts := make(map[string]string, len(labels))
 	for _, l := range labels {
 		text, is := l.text.constant()
 		if !is {
 			return nil
 		}
-		said[l.name] = text
+		texts[l.name] = text
 	}
-	return said
+	return texts
 }
 
 // loudest returns the highest severity of the steps, and the default for a handler.
@@ -118,7 +113,7 @@ func loudest(steps []Step) alerts.Severity {
 
 // closeAlert drafts the alert that closes the alerts of a job: with the severity of the last one, so that everyone who
 // was notified is notified again. step is how many steps were taken.
-func (a *alertWriter) closeAlert(w waitContext, step int, text string) alerts.Draft {
+func (a *alertWriter) closeAlert(w jobContext, step int, text string) alerts.Draft {
 	d := alerts.Draft{
 		Status: alerts.Resolved, Severity: a.loudest, Text: text, Labels: a.label(w.scope),
 	}
@@ -132,10 +127,10 @@ func (a *alertWriter) closeAlert(w waitContext, step int, text string) alerts.Dr
 // expiredAlert returns the alert for an overdue job that a tick found at now restarts.
 func (a *alertWriter) expiredAlert(now time.Time) futurejobs.CloseAlert {
 	return func(j futurejobs.Job) alerts.Draft {
-		w := waitOf(j)
+		w := contextOf(j)
 		w.rule = a.document.Name
 		d := alerts.Draft{Status: alerts.Expired, Severity: a.loudest, StepIndex: j.Step, Labels: a.label(w.scope)}
-		d.Text = fmt.Sprintf("%s %s: checked too late: the next tick restarted the job", a.document.Entity, j.Key)
+		d.Text = fmt.Sprintf("%s %s: not checked in time, and restarted by the next tick", a.document.Entity, j.Key)
 		line, err := a.timeline(w)
 		if n := a.due(line, now); err == nil && n > j.Step {
 			m := line[n-1]

@@ -90,7 +90,7 @@ func TestVirtualAllTenantsTogetherAreBounded(t *testing.T) {
 }
 
 // What was drawn while nothing was left takes the free part away, until it is paid back to a reserve.
-func TestATenantThatOwesHasNoFreePart(t *testing.T) {
+func TestATenantInDebtHasNoFreePart(t *testing.T) {
 	var a allowances
 	now, acme := tenPast(0), tenant{prefix: "acme-"}
 	a.has(t, acme, now, tenantAllowance)

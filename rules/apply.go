@@ -120,7 +120,7 @@ func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocum
 // document saves the rule if it changed.
 func (a *bundleApply) document(ctx context.Context, file string, d parsedDocument) error {
 	if other, taken := a.from[d.Name]; taken {
-		a.refuse(d.problem(file, "/name", fmt.Sprintf("the name is taken by the rule in %s; names are unique", other)))
+		a.refuse(d.problem(file, "/name", fmt.Sprintf("the name is already used by the rule in %s; names are unique", other)))
 		return nil
 	}
 	a.from[d.Name] = file

@@ -95,7 +95,7 @@ func TestApplyDir(t *testing.T) {
 		`empty.yaml:1:1: there is no rule here; one begins with "name:"`,
 		`large.yaml:1:1: a file of rules may hold 262144 bytes, and this one holds more; split it`,
 		`worse.yaml:1:7: not YAML: sequence end token ']' not found`,
-		`z-again.yaml:1:7: a: name: the name is taken by the rule in a.yaml; names are unique`,
+		`z-again.yaml:1:7: a: name: the name is already used by the rule in a.yaml; names are unique`,
 	}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
@@ -199,7 +199,7 @@ func TestApplyOthers(t *testing.T) {
 	}
 	put(t, filepath.Join(dir, "worse.yaml"), "name: [")
 	if report := apply(); report.Others != nil {
-		t.Errorf("others %v, where nobody knows", report.Others)
+		t.Errorf("others %v, although they are unknown", report.Others)
 	}
 }
 

@@ -77,13 +77,13 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 			p.played[e.Stream] = e
 		}
 		if p.costly >= costlyMost {
-			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d events of before; make them simpler, or take in what is newer", p.costly)}}
+			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d past events; simplify them, or use a later since", p.costly)}}
 		}
 		if len(p.known.Early) > maxPast {
 			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.EarlyEvent) bool { return !early.Until.After(e.At) })
 		}
 		if max(len(p.known.Pending), len(p.known.Early)) > maxPast {
-			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("what was before comes to more than %d waits at a time; take in what is newer", maxPast)}}
+			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create more than %d jobs at a time; use a later since", maxPast)}}
 		}
 	}
 	return nil
@@ -179,7 +179,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 				return n, err
 			}
 		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= pastTries:
-			return n, wrapErr("take in what was before", err)
+			return n, wrapErr("create jobs of past events", err)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (p *backfill) reserve() error {
 	for _, q := range p.Quotas.OfJobs(p.saved.Name) {
 		if !q.Reserve(jobs) {
 			p.giveBack(p.places)
-			return fmt.Errorf("what was before comes to %d jobs: %w", jobs, q.Refusal(p.saved.Name))
+			return fmt.Errorf("past events create %d jobs: %w", jobs, q.Refusal(p.saved.Name))
 		}
 		p.room, p.places = append(p.room, q), jobs
 	}
@@ -254,7 +254,7 @@ func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error)
 	now := e.names[s.Name]
 	switch {
 	case !v.saved.DeletedAt.IsZero(), now != nil && now.versions[0].saved.Version > s.Version:
-		return nil, fmt.Errorf("rule %s: not all of what was before was taken in: %w", s.Name, ErrConflict)
+		return nil, fmt.Errorf("rule %s: not all past events were processed: %w", s.Name, ErrConflict)
 	case now != nil && now.paused:
 		return nil, nil
 	}

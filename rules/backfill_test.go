@@ -121,7 +121,7 @@ func (b *before) keys() string {
 	return text
 }
 
-func TestThePastIsTakenIn(t *testing.T) {
+func TestBackfill(t *testing.T) {
 	b := newBefore(t)
 	for i := range 4 {
 		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
@@ -142,7 +142,7 @@ func TestThePastIsTakenIn(t *testing.T) {
 }
 
 // A job that ended after the save is not created again when the past is processed again.
-func TestThePastDoesNotBringBackWhatEnded(t *testing.T) {
+func TestBackfillKeepsEndedJobsEnded(t *testing.T) {
 	b := newBefore(t)
 	b.publish("parcels.sent", `{"id":1}`)
 	b.publish("parcels.sent", `{"id":2}`)
@@ -155,7 +155,7 @@ func TestThePastDoesNotBringBackWhatEnded(t *testing.T) {
 }
 
 // Events that ingest applies between the save and the creation of the jobs of the past count.
-func TestThePastIsEndedByWhatComesMeanwhile(t *testing.T) {
+func TestLaterEventsEndBackfilledJobs(t *testing.T) {
 	b := newBefore(t)
 	for i := range 3 {
 		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
@@ -170,7 +170,7 @@ func TestThePastIsEndedByWhatComesMeanwhile(t *testing.T) {
 	}
 }
 
-func TestThePastOfAPausedRuleBeginsNothing(t *testing.T) {
+func TestBackfillOfAPausedRule(t *testing.T) {
 	b := newBefore(t)
 	b.since(0)
 	b.publish("parcels.sent", `{"id":1}`)
@@ -187,7 +187,7 @@ func TestThePastOfAPausedRuleBeginsNothing(t *testing.T) {
 }
 
 // No job is created, and no alert raised, for a rule that is deleted while its past is processed.
-func TestThePastOfARuleThatIsDeletedMeanwhile(t *testing.T) {
+func TestBackfillOfADeletedRule(t *testing.T) {
 	b := newBefore(t)
 	b.publish("parcels.sent", `{"id":1}`)
 	b.store.meddle = func() {
@@ -221,7 +221,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 
 // A trigger that the past kept out leaves its job to the version that processed the past, once an end is read that is
 // older.
-func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
+func TestBackfillAdaptsKeptTriggers(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		server, b := broker(t)
 		js := bustest.JetStream(t, server.ClientURL())

@@ -60,7 +60,7 @@ var badDocuments = []struct {
 		"unknown field in trigger",
 		edited("trigger: {evnt: orders.created, key: event.id}"),
 		[]string{
-			"3:1 /trigger/event: the event is missing; name the subject that begins the wait, such as orders.created",
+			"3:1 /trigger/event: the event is missing; write the subject that triggers a job, such as orders.created",
 			`3:11 /trigger/evnt: unknown field "evnt"; did you mean "event"?`,
 		},
 	},
@@ -82,22 +82,22 @@ var badDocuments = []struct {
 	{
 		"field without a value",
 		edited("while:"),
-		[]string{"7:1 /while: the field has no value; give it one or leave it out"},
+		[]string{"7:1 /while: the field has no value; set one or remove the field"},
 	},
 	{
 		"field with null",
 		edited("hold: ~"),
-		[]string{"7:1 /hold: the field has no value; give it one or leave it out"},
+		[]string{"7:1 /hold: the field has no value; set one or remove the field"},
 	},
 	{
 		"trigger without a value",
 		edited("trigger:"),
-		[]string{"3:1 /trigger: the field has no value; give it one or leave it out"},
+		[]string{"3:1 /trigger: the field has no value; set one or remove the field"},
 	},
 	{
 		"guard without a value",
 		edited("guards: {timeout: }"),
-		[]string{"7:10 /guards/timeout: the field has no value; give it one or leave it out"},
+		[]string{"7:10 /guards/timeout: the field has no value; set one or remove the field"},
 	},
 	{
 		"field twice",
@@ -128,7 +128,7 @@ entity: parcel`),
 	{
 		"resolve empty",
 		edited("resolve: []"),
-		[]string{"4:1 /resolve: an empty list resolves nothing; leave the field out"},
+		[]string{"4:1 /resolve: an empty list resolves nothing; remove the field"},
 	},
 	{
 		"escalate as mapping",
@@ -193,7 +193,7 @@ entity: parcel`),
 	{
 		"the node's own name",
 		edited("name: deadman"),
-		[]string{`1:7 /name: "deadman" is what the node's own alerts are under; take another name`},
+		[]string{`1:7 /name: "deadman" is reserved for deadman's own alerts; use another name`},
 	},
 	{
 		"name with capitals",
@@ -213,7 +213,7 @@ entity: parcel`),
 	{
 		"no entity",
 		without("entity"),
-		[]string{"1:1 /entity: the rule has no entity; name the kind of thing it watches, such as entity: order"},
+		[]string{"1:1 /entity: the rule has no entity; write the kind of its entities, such as entity: order"},
 	},
 	{
 		"entity with a space",
@@ -233,12 +233,12 @@ entity: parcel`),
 	{
 		"no event",
 		edited("trigger: {key: event.id}"),
-		[]string{"3:1 /trigger/event: the event is missing; name the subject that begins the wait, such as orders.created"},
+		[]string{"3:1 /trigger/event: the event is missing; write the subject that triggers a job, such as orders.created"},
 	},
 	{
 		"no key",
 		edited("trigger: {event: orders.created}"),
-		[]string{"3:1 /trigger/key: the key is missing; say which entity the event is about, such as key: event.id"},
+		[]string{"3:1 /trigger/key: the key is missing; write an expression for the entity of the event, such as key: event.id"},
 	},
 	{
 		"subject with an empty token",
@@ -284,15 +284,15 @@ entity: parcel`),
 		"emitted data that JSON has no number for",
 		emitting("{subject: imports.due, data: {n: .inf, m: [0x1F]}}"),
 		[]string{
-			`3:71 /trigger/emit/data/n: .inf is no number that JSON has; write its digits, such as 1000 or 0.5, or quote it: ".inf"`,
-			`3:84 /trigger/emit/data/m/0: 0x1F is no number that JSON has; write its digits, such as 1000 or 0.5, or quote it: "0x1F"`,
+			`3:71 /trigger/emit/data/n: .inf is not a JSON number; write its digits, such as 1000 or 0.5, or quote it: ".inf"`,
+			`3:84 /trigger/emit/data/m/0: 0x1F is not a JSON number; write its digits, such as 1000 or 0.5, or quote it: "0x1F"`,
 		},
 	},
 	{
 		"heartbeat trigger",
 		edited("trigger: {heartbeat: {event: a, key: event.id}}"),
 		[]string{
-			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
+			`3:11 /trigger/heartbeat/every: the interval of the heartbeat is missing; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 		},
 	},
 	{
@@ -303,7 +303,7 @@ entity: parcel`),
 	{
 		"pause",
 		edited("pause: {event: orders.changed, key: event.id}"),
-		[]string{`7:1 /pause: time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`},
+		[]string{`7:1 /pause: the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`},
 	},
 	{
 		"lookup",
@@ -316,23 +316,23 @@ entity: parcel`),
 		"handler",
 		edited("handler: mine"),
 		[]string{
-			"5:1 /escalate: the rule has a handler, which answers in the place of escalate; leave one of the two out",
+			"5:1 /escalate: the rule has a handler, which replaces escalate; remove one of the two",
 		},
 	},
 	{
 		"step at",
 		edited(`escalate: [{at: "09:00", after: 1h}]`),
-		[]string{"5:12 /escalate/0: a step is taken after a time, at a time or every so often; keep one of after, at and every"},
+		[]string{"5:12 /escalate/0: after, at and every exclude each other; keep one of them"},
 	},
 	{
 		"step every",
 		edited("escalate: [{after: 1h}, {every: 24h}]"),
-		[]string{"5:25 /escalate/1/times: say how often: times: 3, or until: acknowledged"},
+		[]string{"5:25 /escalate/1/times: every needs times or until; write times: 3, or until: acknowledged"},
 	},
 	{
 		"resolve need",
 		edited("resolve: {event: a, key: event.id, need: 3}"),
-		[]string{"4:42 /resolve/need: need counts the members of a set; say what tells them apart, such as distinct: event.parcel"},
+		[]string{"4:42 /resolve/need: need requires distinct; write an expression that identifies each member, such as distinct: event.parcel"},
 	},
 	{
 		"key is a number",
@@ -403,12 +403,12 @@ while: {{state.x}}`),
 	{
 		"flow list",
 		edited("while: [state.a]"),
-		[]string{`7:1 /while: YAML made a list of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`},
+		[]string{`7:1 /while: YAML read this as a list; quote the whole expression if it contains ": " or " #", or begins with "{" or "["`},
 	},
 	{
 		"empty expression",
 		edited(`while: ""`),
-		[]string{"7:8 /while: the expression is empty; write one or leave the field out"},
+		[]string{"7:8 /while: the expression is empty; write one or remove the field"},
 	},
 	{
 		"unknown name",
@@ -558,22 +558,22 @@ while: {{state.x}}`),
 	{
 		"no steps",
 		without("escalate"),
-		[]string{"1:1 /escalate: there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]"},
+		[]string{"1:1 /escalate: the rule has no steps, so it never alerts; write escalate: [{after: 3h, step: primary}]"},
 	},
 	{
 		"no steps in the list",
 		edited("escalate: []"),
-		[]string{"5:1 /escalate: there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]"},
+		[]string{"5:1 /escalate: the rule has no steps, so it never alerts; write escalate: [{after: 3h, step: primary}]"},
 	},
 	{
 		"step without after",
 		edited("escalate: [{step: primary}]"),
-		[]string{"5:12 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h"},
+		[]string{"5:12 /escalate/0/after: the step has no time; write after, at or every, such as after: 3h"},
 	},
 	{
 		"after zero",
 		edited("escalate: [{after: 0s}]"),
-		[]string{"5:20 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h"},
+		[]string{"5:20 /escalate/0/after: the step has no time; write after, at or every, such as after: 3h"},
 	},
 	{
 		"after without a unit",
@@ -598,12 +598,12 @@ while: {{state.x}}`),
 	{
 		"steps fall",
 		edited("escalate: [{after: 3h}, {after: 2h}]"),
-		[]string{"5:33 /escalate/1/after: 2h is not after the step before, 3h; steps have to rise"},
+		[]string{"5:33 /escalate/1/after: 2h is not after the step before, 3h; order the steps by their times"},
 	},
 	{
 		"steps equal",
 		edited("escalate: [{after: 3h}, {after: 180m}]"),
-		[]string{"5:33 /escalate/1/after: 3h is not after the step before, 3h; steps have to rise"},
+		[]string{"5:33 /escalate/1/after: 3h is not after the step before, 3h; order the steps by their times"},
 	},
 	{
 		"step beyond the horizon",
@@ -648,12 +648,12 @@ while: {{state.x}}`),
 	{
 		"as reserved",
 		edited("resolve: {event: a, key: event.id, as: exhausted}"),
-		[]string{`4:40 /resolve/as: "exhausted" is reserved for what happens without an event; write another word, such as done`},
+		[]string{`4:40 /resolve/as: "exhausted" is reserved for outcomes without an event; write another word, such as done`},
 	},
 	{
 		"as guard",
 		edited("resolve: {event: a, key: event.id, as: guard_past}"),
-		[]string{`4:40 /resolve/as: "guard_past" is reserved for what happens without an event; write another word, such as done`},
+		[]string{`4:40 /resolve/as: "guard_past" is reserved for outcomes without an event; write another word, such as done`},
 	},
 	{
 		"as pattern",
@@ -663,12 +663,12 @@ while: {{state.x}}`),
 	{
 		"resolve without key",
 		edited("resolve: [{event: a}]"),
-		[]string{"4:11 /resolve/0/key: the key is missing; say which entity the event is about, such as key: event.id"},
+		[]string{"4:11 /resolve/0/key: the key is missing; write an expression for the entity of the event, such as key: event.id"},
 	},
 	{
 		"ends what it begins",
 		edited("resolve: {event: orders.*, key: event.id}"),
-		[]string{"4:18 /resolve/event: every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if"},
+		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve"},
 	},
 	{
 		"slot does not divide",
@@ -738,7 +738,7 @@ while: {{state.x}}`),
 	{
 		"max_checks too few",
 		edited("guards: {max_checks: 1}"),
-		[]string{"7:22 /guards/max_checks: 1 checks are fewer than the 2 that the steps and the one that ends the hold take; write 2 or more"},
+		[]string{"7:22 /guards/max_checks: 1 checks are fewer than the 2 that the steps and the end of the hold take; write 2 or more"},
 	},
 	{
 		"max_checks too many",
@@ -817,7 +817,7 @@ entity: order
 trigger: {event: a, key: event.id}
 escalate: [{after: 3h}]
 `,
-		[]string{"6:1 /name: the name is taken by the rule on line 1; names are unique"},
+		[]string{"6:1 /name: the name is already used by the rule on line 1; names are unique"},
 	},
 	{
 		"JSON",
@@ -834,7 +834,7 @@ escalate: [{after: 3h}]
 		"JSON twice",
 		`{"name": "late", "name": "b", "entity": "order",
  "trigger": {"event": "a", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
-		[]string{"1:18 /name: the field is here twice; keep one"},
+		[]string{"1:18 /name: the field is duplicated; keep one"},
 	},
 	{
 		"JSON deep",

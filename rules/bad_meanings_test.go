@@ -9,31 +9,31 @@ var badMeanings = []struct {
 	{
 		"a schedule that outruns its steps",
 		edited(`trigger: {schedule: "@every 1h", keys: [a]}`),
-		[]string{"1:1 /again: a tick comes 1h after the one before and begins the wait anew, and the first step is not taken before that (slot 15m), so nothing is ever said; write again: keep, or let the steps come sooner"},
+		[]string{"1:1 /again: a tick comes 1h after the previous one and restarts the job before the first step is due (slot15m), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"a crontab that outruns its steps because of the slot",
 		edited(`trigger: {schedule: "* * * * *", keys: [a]}`, "escalate: [{after: 30s}]"),
-		[]string{"1:1 /again: a tick comes 1m after the one before and begins the wait anew, and the first step is not taken before that (slot 15m), so nothing is ever said; write again: keep, or let the steps come sooner"},
+		[]string{"1:1 /again: a tick comes 1m after the previous one and restarts the job before the first step is due (slot15m), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"a schedule that outruns some of its keys, because they are spread",
 		edited(`trigger: {schedule: "@every 10s", keys: [a, b]}`, "escalate: [{after: 5s}]", "slot: 1s", "spread: 10s"),
-		[]string{"1:1 /again: a tick comes 10s after the one before and begins the wait anew, and the first step is not taken before that (slot 1s), so nothing is ever said; write again: keep, or let the steps come sooner"},
+		[]string{"1:1 /again: a tick comes 10s after the previous one and restarts the job before the first step is due (slot1s), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"an emission that waits",
 		edited(`trigger: {schedule: "@daily", keys: [a], emit: {subject: imports.due}}`),
 		[]string{
-			"3:31 /trigger/keys: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
-			"4:1 /resolve: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
-			"5:1 /escalate: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
+			"3:31 /trigger/keys: a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: imports.due",
+			"4:1 /resolve: a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: imports.due",
+			"5:1 /escalate: a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: imports.due",
 		},
 	},
 	{
 		"an emission on many subjects",
 		emitting("{subject: imports.*}"),
-		[]string{`3:51 /trigger/emit/subject: "imports.*" has wildcards, and an event is published on one subject; name one, such as imports.due`},
+		[]string{`3:51 /trigger/emit/subject: "imports.*" has wildcards, but an event is published on one subject; write one, such as imports.due`},
 	},
 	{
 		"an emission on our own subject",
@@ -43,47 +43,47 @@ var badMeanings = []struct {
 	{
 		"an emission without a subject",
 		emitting("{data: 1}"),
-		[]string{"3:35 /trigger/emit/subject: the subject is missing; name the one that the event is published on, such as imports.due"},
+		[]string{"3:35 /trigger/emit/subject: the subject is missing; write the subject to publish the event on, such as imports.due"},
 	},
 	{
 		"a heartbeat that emits",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m}, emit: {subject: imports.due}}"),
-		[]string{`3:65 /trigger/emit: a trigger by heartbeat has no "emit"; leave it out`},
+		[]string{`3:65 /trigger/emit: a trigger by heartbeat has no field "emit"; remove it`},
 	},
 	{
 		"an event that emits",
 		edited("trigger: {event: orders.created, key: event.id, emit: {subject: imports.due}}"),
-		[]string{`3:49 /trigger/emit: a trigger by event has no "emit"; leave it out`},
+		[]string{`3:49 /trigger/emit: a trigger by event has no field "emit"; remove it`},
 	},
 	{
 		"a heartbeat of pings that says what only an event says",
 		edited("trigger: {heartbeat: {if: event.ok == true, kind: event.kind, run: event.run, shape: {ok: boolean}, every: 10m}}"),
 		[]string{
-			"3:27 /trigger/heartbeat/if: without an event pings alone are beats, and they say this themselves; name the event, or leave if out",
-			"3:51 /trigger/heartbeat/kind: without an event pings alone are beats, and they say this themselves; name the event, or leave kind out",
-			"3:68 /trigger/heartbeat/run: without an event pings alone are beats, and they say this themselves; name the event, or leave run out",
-			"3:79 /trigger/heartbeat/shape: without an event pings alone are beats, and they say this themselves; name the event, or leave shape out",
+			"3:27 /trigger/heartbeat/if: the field does not apply to pings; add event, or remove if",
+			"3:51 /trigger/heartbeat/kind: the field does not apply to pings; add event, or remove kind",
+			"3:68 /trigger/heartbeat/run: the field does not apply to pings; add event, or remove run",
+			"3:79 /trigger/heartbeat/shape: the field does not apply to pings; add event, or remove shape",
 		},
 	},
 	{
 		"a heartbeat with a key and no event",
 		edited("trigger: {heartbeat: {key: event.id, every: 10m}}"),
-		[]string{"3:11 /trigger/heartbeat/event: the event is missing; name the subject that has to come again and again, such as orders.created"},
+		[]string{"3:11 /trigger/heartbeat/event: the event is missing; write the subject that carries the heartbeat, such as orders.created"},
 	},
 	{
 		"a heartbeat both every so often and by a schedule",
 		edited("trigger: {heartbeat: {every: 10m, schedule: '@daily'}}"),
-		[]string{"3:11 /trigger/heartbeat: a beat has to come every so often or after each tick of a schedule; keep one of every and schedule"},
+		[]string{"3:11 /trigger/heartbeat: a heartbeat has an interval or a schedule, not both; keep one of every and schedule"},
 	},
 	{
 		"a heartbeat that is expected once",
 		edited("trigger: {heartbeat: {schedule: '@at 1763735945'}}"),
-		[]string{"3:33 /trigger/heartbeat/schedule: @at 1763735945 ticks once, and a heartbeat has to come again and again; write a crontab, or @every"},
+		[]string{"3:33 /trigger/heartbeat/schedule: @at 1763735945 ticks only once, but a heartbeat recurs; write a crontab, or @every"},
 	},
 	{
 		"a heartbeat with a zone and no schedule",
 		edited("trigger: {heartbeat: {every: 1d, zone: Europe/Berlin}}"),
-		[]string{"3:40 /trigger/heartbeat/zone: only a schedule has a zone; leave it out"},
+		[]string{"3:40 /trigger/heartbeat/zone: zone needs a schedule; remove it"},
 	},
 	{
 		"a heartbeat of a zone that is none",
@@ -111,17 +111,17 @@ var badMeanings = []struct {
 	{
 		"a heartbeat that begins anew",
 		edited("trigger: {heartbeat: {every: 10m}}", "again: restart"),
-		[]string{"7:8 /again: each beat puts the wait off; leave again out"},
+		[]string{"7:8 /again: again does not apply to a heartbeat, because each one postpones the job; remove again"},
 	},
 	{
 		"keys expected without what a step needs",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m, keys: [a]}}", "escalate: [{after: hours(event.n), step: late}]"),
-		[]string{"3:64 /trigger/heartbeat/keys: step late is taken at a time that follows from event, and who never beat has none; write the time out, or leave keys out"},
+		[]string{"3:64 /trigger/heartbeat/keys: step late depends on event, but an entity that never sent a heartbeat has no event; write a fixed time, or remove keys"},
 	},
 	{
 		"two steps at once",
 		edited("trigger: {heartbeat: {every: 10m}}", `escalate: [{after: 0s}, {after: 0s}]`),
-		[]string{"5:33 /escalate/1/after: 0s is not after the step before; steps have to rise"},
+		[]string{"5:33 /escalate/1/after: 0s is not after the step before; order the steps by their times"},
 	},
 	{
 		"until whenever",
@@ -131,17 +131,17 @@ var badMeanings = []struct {
 	{
 		"so many times, and until acknowledged",
 		edited("escalate: [{after: 1h}, {every: 15m, times: 3, until: acknowledged}]"),
-		[]string{"5:55 /escalate/1/until: the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until"},
+		[]string{"5:55 /escalate/1/until: times and until exclude each other; keep one of them"},
 	},
 	{
 		"once, until acknowledged",
 		edited("escalate: [{after: 1h, until: acknowledged}]"),
-		[]string{"5:31 /escalate/0/until: only a step with every is repeated; write every: 15m, or leave until out"},
+		[]string{"5:31 /escalate/0/until: until needs every; write every: 15m, or remove until"},
 	},
 	{
-		"so long after nobody knows when",
+		"a repeated step after one that is repeated until acknowledged",
 		edited("escalate: [{every: 15m, until: acknowledged}, {every: 1h, times: 2}]"),
-		[]string{"5:55 /escalate/1/every: step 1 is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:"},
+		[]string{"5:55 /escalate/1/every: step 1 is repeated until it is acknowledged, so that no later step can count from it; write after: instead of every:"},
 	},
 	{
 		"the first of many beyond the horizon",
@@ -156,12 +156,12 @@ var badMeanings = []struct {
 	{
 		"spread over one slot",
 		edited("spread: 20m"),
-		[]string{"7:9 /spread: 20m has no two slots of 15m to spread over; write 30m or more, or a finer slot"},
+		[]string{"7:9 /spread: 20m is less than two slots of 15m; write 30m or more, or a smaller slot"},
 	},
 	{
 		"a handler that is spread",
 		replaced(without("escalate")+"handler: mine\n", "spread: 1h"),
-		[]string{"7:9 /spread: the rule has a handler, which says itself when to look; leave spread out"},
+		[]string{"7:9 /spread: the rule has a handler, which decides the times of its checks; remove spread"},
 	},
 	{
 		"a lookup beside a handler",
@@ -171,7 +171,7 @@ trigger: {event: orders.created, key: event.id}
 lookup: {kv: {source: shop, bucket: orders}}
 handler: mine
 `,
-		[]string{"4:1 /lookup: the rule has a handler, which finds out by itself what it needs; leave one of the two out"},
+		[]string{"4:1 /lookup: the rule has a handler, which queries its own data; remove one of the two"},
 	},
 	{
 		"a path that leads elsewhere",
@@ -226,63 +226,63 @@ handler: mine
 	{
 		"event and schedule",
 		edited(`trigger: {event: orders.created, key: event.id, schedule: "@daily"}`, "enabled: false"),
-		[]string{"3:1 /trigger: a wait begins by an event, by a schedule or by a heartbeat; keep one of them"},
+		[]string{"3:1 /trigger: event, schedule and heartbeat exclude each other; keep one of them"},
 	},
 	{
 		"event and heartbeat",
 		edited("trigger: {event: a, heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
-		[]string{"3:1 /trigger: a wait begins by an event, by a schedule or by a heartbeat; keep one of them"},
+		[]string{"3:1 /trigger: event, schedule and heartbeat exclude each other; keep one of them"},
 	},
 	{
 		"event with a zone",
 		edited("trigger: {event: orders.created, key: event.id, zone: UTC}"),
-		[]string{`3:55 /trigger/zone: a trigger by event has no "zone"; leave it out`},
+		[]string{`3:55 /trigger/zone: a trigger by event has no field "zone"; remove it`},
 	},
 	{
 		"event with keys",
 		edited("trigger: {event: orders.created, key: event.id, keys: [a]}"),
-		[]string{`3:49 /trigger/keys: a trigger by event has no "keys"; leave it out`},
+		[]string{`3:49 /trigger/keys: a trigger by event has no field "keys"; remove it`},
 	},
 	{
 		"schedule with a key",
 		edited(`trigger: {schedule: "@daily", key: event.id}`, "enabled: false"),
-		[]string{`3:36 /trigger/key: a trigger by schedule has no "key"; leave it out`},
+		[]string{`3:36 /trigger/key: a trigger by schedule has no field "key"; remove it`},
 	},
 	{
 		"schedule with an if and a since",
 		edited(`trigger: {schedule: "@daily", if: event.a, since: event.b}`, "enabled: false"),
 		[]string{
-			`3:35 /trigger/if: a trigger by schedule has no "if"; leave it out`,
-			`3:51 /trigger/since: a trigger by schedule has no "since"; leave it out`,
+			`3:35 /trigger/if: a trigger by schedule has no field "if"; remove it`,
+			`3:51 /trigger/since: a trigger by schedule has no field "since"; remove it`,
 		},
 	},
 	{
 		"schedule with a shape",
 		edited(`trigger: {schedule: "@daily", shape: {a: text}}`, "enabled: false"),
-		[]string{`3:31 /trigger/shape: a trigger by schedule has no "shape"; leave it out`},
+		[]string{`3:31 /trigger/shape: a trigger by schedule has no field "shape"; remove it`},
 	},
 	{
 		"heartbeat with a key beside it",
 		edited("trigger: {key: event.id, heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
-		[]string{`3:16 /trigger/key: "key" of a heartbeat is written inside of it; write heartbeat: {key: …}`},
+		[]string{`3:16 /trigger/key: "key" belongs inside heartbeat; write heartbeat: {key: …}`},
 	},
 	{
 		"heartbeat with a zone and keys beside it",
 		edited("trigger: {zone: UTC, keys: [a], heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
 		[]string{
-			`3:17 /trigger/zone: a trigger by heartbeat has no "zone"; leave it out`,
-			`3:22 /trigger/keys: "keys" of a heartbeat is written inside of it; write heartbeat: {keys: …}`,
+			`3:17 /trigger/zone: a trigger by heartbeat has no field "zone"; remove it`,
+			`3:22 /trigger/keys: "keys" belongs inside heartbeat; write heartbeat: {keys: …}`,
 		},
 	},
 	{
 		"every beside a trigger",
 		edited("trigger: {event: orders.created, key: event.id, every: 10m}"),
-		[]string{`3:49 /trigger/every: "every" belongs into a heartbeat; for a schedule write schedule: "@every 1h"`},
+		[]string{`3:49 /trigger/every: "every" belongs inside heartbeat; for a schedule write schedule: "@every 1h"`},
 	},
 	{
 		"grace beside a trigger",
 		edited("trigger: {event: orders.created, key: event.id, grace: 10m}"),
-		[]string{`3:49 /trigger/grace: "grace" belongs into a heartbeat`},
+		[]string{`3:49 /trigger/grace: "grace" belongs inside heartbeat`},
 	},
 	{
 		"empty trigger",
@@ -292,7 +292,7 @@ handler: mine
 	{
 		"empty event",
 		edited(`trigger: {event: "", key: event.id}`),
-		[]string{"3:18 /trigger/event: the text is empty; write one or leave the field out"},
+		[]string{"3:18 /trigger/event: the text is empty; write one or remove the field"},
 	},
 	{
 		"crontab of four fields",
@@ -472,12 +472,12 @@ handler: mine
 	{
 		"keys empty",
 		edited(`trigger: {schedule: "@daily", keys: []}`, "enabled: false"),
-		[]string{"3:31 /trigger/keys: the list is empty; leave the field out"},
+		[]string{"3:31 /trigger/keys: the list is empty; remove the field"},
 	},
 	{
 		"keys twice",
 		edited(`trigger: {schedule: "@daily", keys: [a, b, a]}`, "enabled: false"),
-		[]string{`3:44 /trigger/keys/2: "a" is here twice, at trigger.keys[0] too; keys are unique`},
+		[]string{`3:44 /trigger/keys/2: "a" is a duplicate of trigger.keys[0]; keys are unique`},
 	},
 	{
 		"keys of numbers",
@@ -487,7 +487,7 @@ handler: mine
 	{
 		"keys with an empty one",
 		edited(`trigger: {schedule: "@daily", keys: ["", a]}`, "enabled: false"),
-		[]string{"3:38 /trigger/keys/0: the text is empty; write one or leave the field out"},
+		[]string{"3:38 /trigger/keys/0: the text is empty; write one or remove the field"},
 	},
 	{
 		"schedule reads an event",
@@ -502,7 +502,7 @@ handler: mine
 	{
 		"schedule at an instant",
 		edited(`trigger: {schedule: "@daily"}`, "enabled: false", "escalate: [{at: since + hours(9)}]"),
-		[]string{`5:17 /escalate/0/at: "since + hours(9)" is not a time of day; a step of a schedule is taken at one such as at: "09:00"`},
+		[]string{`5:17 /escalate/0/at: "since + hours(9)" is not a time of day; in a rule with a schedule, at is a time of day, such as at: "09:00"`},
 	},
 	{
 		"heartbeat as text",
@@ -513,7 +513,7 @@ handler: mine
 		"heartbeat of nothing",
 		edited("trigger: {heartbeat: {}}", "enabled: false"),
 		[]string{
-			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
+			`3:11 /trigger/heartbeat/every: the interval of the heartbeat is missing; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 		},
 	},
 	{
@@ -525,7 +525,7 @@ handler: mine
 		"heartbeat unknown field",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, evry: 10m}}", "enabled: false"),
 		[]string{
-			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
+			`3:11 /trigger/heartbeat/every: the interval of the heartbeat is missing; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 			`3:52 /trigger/heartbeat/evry: unknown field "evry"; did you mean "every"?`,
 		},
 	},
@@ -542,12 +542,12 @@ handler: mine
 	{
 		"heartbeat keys",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 1m, keys: [a, a]}}", "enabled: false"),
-		[]string{`3:73 /trigger/heartbeat/keys/1: "a" is here twice, at trigger.heartbeat.keys[0] too; keys are unique`},
+		[]string{`3:73 /trigger/heartbeat/keys/1: "a" is a duplicate of trigger.heartbeat.keys[0]; keys are unique`},
 	},
 	{
 		"heartbeat with retries",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 1m}}", "enabled: false", "guards: {interval: 1m}"),
-		[]string{"8:1 /guards: 3 attempts may take 3m, and it is 1m from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"8:1 /guards: 3 attempts may take 3m, but checks are only 1m apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"update as text",
@@ -557,14 +557,14 @@ handler: mine
 	{
 		"update empty",
 		edited("update: []"),
-		[]string{"7:1 /update: an empty list updates nothing; leave the field out"},
+		[]string{"7:1 /update: an empty list updates nothing; remove the field"},
 	},
 	{
 		"update without event and key",
 		edited("update: {if: event.a == 1}"),
 		[]string{
-			"7:1 /update/event: the event is missing; name the subject that changes the state, such as orders.created",
-			"7:1 /update/key: the key is missing; say which entity the event is about, such as key: event.id",
+			"7:1 /update/event: the event is missing; write the subject that updates the state, such as orders.created",
+			"7:1 /update/key: the key is missing; write an expression for the entity of the event, such as key: event.id",
 		},
 	},
 	{
@@ -585,17 +585,17 @@ handler: mine
 	{
 		"pause empty",
 		edited("pause: []"),
-		[]string{"7:1 /pause: an empty list pauses nothing; leave the field out"},
+		[]string{"7:1 /pause: an empty list pauses nothing; remove the field"},
 	},
 	{
 		"pause for good",
 		edited("pause: [{event: a, key: event.id}, {event: b, key: event.id}]"),
-		[]string{`7:9 /pause/0: time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`},
+		[]string{`7:9 /pause/0: the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`},
 	},
 	{
 		"pause without key",
 		edited("pause: {event: a, if: event.x == 1}"),
-		[]string{"7:1 /pause/key: the key is missing; say which entity the event is about, such as key: event.id"},
+		[]string{"7:1 /pause/key: the key is missing; write an expression for the entity of the event, such as key: event.id"},
 	},
 	{
 		"too many updates",
@@ -610,27 +610,27 @@ handler: mine
 	{
 		"resolve never reached",
 		edited(`resolve: [{event: "a.*", key: event.id}, {event: a.b, key: event.id, if: event.x == 1, as: cancelled}]`),
-		[]string{"4:50 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+		[]string{"4:50 /resolve/1/event: resolve[0] already resolves the job on every such event, so this entry is never reached; put the entry with the narrower if first"},
 	},
 	{
 		"resolve twice under the same if",
 		edited("resolve: [{event: a, key: event.id, if: event.x == 1}, {event: a, key: event.id, if: event.x == 1, as: done}]"),
-		[]string{"4:64 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+		[]string{"4:64 /resolve/1/event: resolve[0] already resolves the job on every such event, so this entry is never reached; put the entry with the narrower if first"},
 	},
 	{
 		"resolve twice",
 		edited("resolve: [{event: a, key: event.id}, {event: a, key: event.id}]"),
-		[]string{"4:46 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+		[]string{"4:46 /resolve/1/event: resolve[0] already resolves the job on every such event, so this entry is never reached; put the entry with the narrower if first"},
 	},
 	{
 		"ends what it begins under the same if",
 		edited("trigger: {event: orders.created, key: event.id, if: event.total > 0}", "resolve: {event: orders.created, key: event.id, if: event.total > 0}"),
-		[]string{"4:18 /resolve/event: every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if"},
+		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve"},
 	},
 	{
 		"distinct without need",
 		edited("resolve: {event: a, key: event.id, distinct: event.parcel}"),
-		[]string{"4:46 /resolve/distinct: the set has no size; say how many members end the wait, such as need: 3"},
+		[]string{"4:46 /resolve/distinct: distinct requires need; write how many members resolve the job, such as need: 3"},
 	},
 	{
 		"need zero",
@@ -660,7 +660,7 @@ handler: mine
 	{
 		"need a list",
 		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: [3]}"),
-		[]string{`4:60 /resolve/need: YAML made a list of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`},
+		[]string{`4:60 /resolve/need: YAML read this as a list; quote the whole expression if it contains ": " or " #", or begins with "{" or "["`},
 	},
 	{
 		"distinct is a condition",
@@ -675,17 +675,17 @@ handler: mine
 	{
 		"as in a list",
 		edited("resolve: [{event: a, key: event.id, as: undetermined}]"),
-		[]string{`4:41 /resolve/0/as: "undetermined" is reserved for what happens without an event; write another word, such as done`},
+		[]string{`4:41 /resolve/0/as: "undetermined" is reserved for outcomes without an event; write another word, such as done`},
 	},
 	{
 		"as expired",
 		edited("resolve: {event: a, key: event.id, as: expired}"),
-		[]string{`4:40 /resolve/as: "expired" is reserved for what happens without an event; write another word, such as done`},
+		[]string{`4:40 /resolve/as: "expired" is reserved for outcomes without an event; write another word, such as done`},
 	},
 	{
 		"as restarted",
 		edited("resolve: {event: a, key: event.id, as: restarted}"),
-		[]string{`4:40 /resolve/as: "restarted" is reserved for what happens without an event; write another word, such as done`},
+		[]string{`4:40 /resolve/as: "restarted" is reserved for outcomes without an event; write another word, such as done`},
 	},
 	{
 		"wildcard of no wildcards",
@@ -745,12 +745,12 @@ handler: mine
 	{
 		"lookup of nothing",
 		edited("lookup: {}", "enabled: false"),
-		[]string{"7:1 /lookup: a lookup asks one source: write one of sql, http, nats and kv"},
+		[]string{"7:1 /lookup: a lookup queries one source; write one of sql, http, nats and kv"},
 	},
 	{
 		"lookup of two",
 		edited("lookup: {nats: {source: shop, subject: a}, kv: {source: shop, bucket: a}}", "enabled: false"),
-		[]string{"7:1 /lookup: a lookup asks one source: write one of sql, http, nats and kv"},
+		[]string{"7:1 /lookup: a lookup queries one source; write one of sql, http, nats and kv"},
 	},
 	{
 		"lookup unknown",
@@ -760,7 +760,7 @@ handler: mine
 	{
 		"lookup without a source",
 		edited("lookup: {sql: {query: select 1}}", "enabled: false"),
-		[]string{"7:10 /lookup/sql/source: the source is missing; name the one that is asked, such as source: shop"},
+		[]string{"7:10 /lookup/sql/source: the source is missing; write the name of a configured source, such as source: shop"},
 	},
 	{
 		"lookup source",
@@ -805,7 +805,7 @@ handler: mine
 	{
 		"lookup absent",
 		edited("lookup: {http: {source: shop, path: /a, absent: [404, 200]}}", "enabled: false"),
-		[]string{"7:55 /lookup/http/absent/1: 200 is not between 400 and 599; no other status means that there is no such entity"},
+		[]string{"7:55 /lookup/http/absent/1: 200 is not between 400 and 599; only such a status can mean that the entity does not exist"},
 	},
 	{
 		"lookup absent as number",
@@ -845,15 +845,15 @@ enabled: false
 	{
 		"at most once without a handler",
 		edited("at_most_once: true"),
-		[]string{"7:15 /at_most_once: the rule has no handler, and without one a look has no effects; name a handler, or leave at_most_once out"},
+		[]string{"7:15 /at_most_once: at_most_once needs a handler, because checks without one have no effects; add handler, or remove at_most_once"},
 	},
 	{
 		"handler and the rest",
 		edited("handler: mine", "while: state.a == 1", "recheck: date(state.eta)", "enabled: false"),
 		[]string{
-			"5:1 /escalate: the rule has a handler, which answers in the place of escalate; leave one of the two out",
-			"8:8 /while: the rule has a handler, which answers in the place of while; leave one of the two out",
-			"9:10 /recheck: the rule has a handler, which answers in the place of recheck; leave one of the two out",
+			"5:1 /escalate: the rule has a handler, which replaces escalate; remove one of the two",
+			"8:8 /while: the rule has a handler, which replaces while; remove one of the two",
+			"9:10 /recheck: the rule has a handler, which replaces recheck; remove one of the two",
 		},
 	},
 	{
@@ -889,17 +889,17 @@ enabled: false
 	{
 		"false written out",
 		edited("while: state.a == 1 and false"),
-		[]string{"7:8 /while: the condition is never true; leave out what is written as false"},
+		[]string{"7:8 /while: the condition is never true; remove the literal false"},
 	},
 	{
 		"true written out",
 		edited("resolve: {event: a, key: event.id, if: event.a == 1 or true}"),
-		[]string{"4:40 /resolve/if: the condition is always true; leave out what is written as true"},
+		[]string{"4:40 /resolve/if: the condition is always true; remove the literal true"},
 	},
 	{
 		"not true written out",
 		edited("while: not (state.a == 1 or true)"),
-		[]string{"7:8 /while: the condition is never true; leave out what is written as false"},
+		[]string{"7:8 /while: the condition is never true; remove the literal false"},
 	},
 	{
 		"field never a time",
@@ -949,7 +949,7 @@ enabled: false
 	{
 		"recheck empty",
 		edited(`recheck: " "`),
-		[]string{"7:10 /recheck: the expression is empty; write one or leave the field out"},
+		[]string{"7:10 /recheck: the expression is empty; write one or remove the field"},
 	},
 	{
 		"since is a number",
@@ -1034,7 +1034,7 @@ enabled: false
 	{
 		"after without a value",
 		edited("escalate: [{after: }]"),
-		[]string{"5:13 /escalate/0/after: the field has no value; give it one or leave it out"},
+		[]string{"5:13 /escalate/0/after: the field has no value; set one or remove the field"},
 	},
 	{
 		"at reads the state",
@@ -1049,7 +1049,7 @@ enabled: false
 	{
 		"at is a time of day",
 		edited(`escalate: [{at: "09:00"}]`),
-		[]string{`5:17 /escalate/0/at: "09:00" is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`},
+		[]string{`5:17 /escalate/0/at: "09:00" is a time of day, which only a rule with a schedule can use; write an instant such as date(event.due_at) - hours(1)`},
 	},
 	{
 		"at is a number",
@@ -1059,32 +1059,32 @@ enabled: false
 	{
 		"at empty",
 		edited(`escalate: [{at: ""}]`),
-		[]string{"5:17 /escalate/0/at: the expression is empty; write one or leave the field out"},
+		[]string{"5:17 /escalate/0/at: the expression is empty; write one or remove the field"},
 	},
 	{
 		"at of a calendar",
 		edited("escalate: [{at: date(event.due), of: office}]"),
-		[]string{"5:38 /escalate/0/of: a calendar counts a span, and at is an instant; write within, or after in the place of at"},
+		[]string{"5:38 /escalate/0/of: of counts a span, but at is an instant; write within, or after instead of at"},
 	},
 	{
 		"after and every",
 		edited("escalate: [{after: 3h, every: 1h, times: 3}]"),
-		[]string{"5:12 /escalate/0: a step is taken after a time, at a time or every so often; keep one of after, at and every"},
+		[]string{"5:12 /escalate/0: after, at and every exclude each other; keep one of them"},
 	},
 	{
 		"times without every",
 		edited("escalate: [{after: 3h, times: 3}]"),
-		[]string{"5:31 /escalate/0/times: only a step with every is taken several times; write every: in the place of after"},
+		[]string{"5:31 /escalate/0/times: times needs every; write every: instead of after"},
 	},
 	{
 		"times without anything",
 		edited("escalate: [{times: 3}]"),
-		[]string{"5:12 /escalate/0/every: the step says how often, and not how far apart; write every: 24h, or leave times out"},
+		[]string{"5:12 /escalate/0/every: times needs every; write every: 24h, or remove times"},
 	},
 	{
 		"times of at",
 		edited("escalate: [{at: date(event.due), times: 3}]"),
-		[]string{"5:41 /escalate/0/times: only a step with every is taken several times; write every: in the place of at"},
+		[]string{"5:41 /escalate/0/times: times needs every; write every: instead of at"},
 	},
 	{
 		"times zero",
@@ -1099,12 +1099,12 @@ enabled: false
 	{
 		"turns too many",
 		edited("escalate: [{every: 1m, times: 600}, {every: 1m, times: 600}]"),
-		[]string{"5:1 /escalate: 1200 steps with all turns of those with every, the most is 1000; lower times"},
+		[]string{"5:1 /escalate: 1200 steps including repetitions, the most is 1000; lower times"},
 	},
 	{
 		"every of zero",
 		edited("escalate: [{after: 1h}, {every: 0s, times: 3}]"),
-		[]string{"5:33 /escalate/1/every: the step says how often, and not how far apart; write every: 24h, or leave times out"},
+		[]string{"5:33 /escalate/1/every: times needs every; write every: 24h, or remove times"},
 	},
 	{
 		"every without a unit",
@@ -1129,24 +1129,24 @@ enabled: false
 	{
 		"every past the next",
 		edited("escalate: [{after: 1h}, {every: 24h, times: 3}, {after: 2d}]"),
-		[]string{"5:57 /escalate/2/after: 2d is not after the step before, 3d1h; steps have to rise"},
+		[]string{"5:57 /escalate/2/after: 2d is not after the step before, 3d1h; order the steps by their times"},
 	},
 	{
 		"every of a calendar past the next",
 		edited("escalate: [{after: 8h, of: office}, {after: 4h, of: office}]"),
-		[]string{"5:45 /escalate/1/after: 4h is not after the step before, 8h; steps have to rise"},
+		[]string{"5:45 /escalate/1/after: 4h is not after the step before, 8h; order the steps by their times"},
 	},
 	{
 		"office hours past the next",
 		edited("escalate: [{after: 8h, of: office}, {after: 8h}]"),
-		[]string{"5:45 /escalate/1/after: 8h is not after the step before, 8h; steps have to rise"},
+		[]string{"5:45 /escalate/1/after: 8h is not after the step before, 8h; order the steps by their times"},
 	},
 	{
 		"calendar name",
 		edited(`escalate: [{after: 3h, of: The Office, within: ""}]`),
 		[]string{
 			`5:28 /escalate/0/of: "The Office" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as office`,
-			"5:48 /escalate/0/within: the text is empty; write one or leave the field out",
+			"5:48 /escalate/0/within: the text is empty; write one or remove the field",
 		},
 	},
 	{
@@ -1176,7 +1176,7 @@ enabled: false
 		"step unknown",
 		edited("escalate: [{afer: 3h}]"),
 		[]string{
-			"5:12 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h",
+			"5:12 /escalate/0/after: the step has no time; write after, at or every, such as after: 3h",
 			`5:13 /escalate/0/afer: unknown field "afer"; did you mean "after"?`,
 		},
 	},
@@ -1258,32 +1258,32 @@ enabled: false
 	{
 		"retries longer than a step",
 		edited("escalate: [{after: 1h}, {after: 90m}]", "guards: {interval: 10m, attempts: 4}"),
-		[]string{"7:1 /guards: 4 attempts may take 1h10m, and it is 30m from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"7:1 /guards: 4 attempts may take 1h10m, but checks are only 30m apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"retries with jitter",
 		edited("escalate: [{after: 1h}, {every: 10m, times: 3}]", "guards: {interval: 1m, attempts: 3, jitter: 4m}"),
-		[]string{"7:1 /guards: 3 attempts may take 11m, and it is 10m from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"7:1 /guards: 3 attempts may take 11m, but checks are only 10m apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"retries of a lookup",
 		edited("escalate: [{after: 10s}, {after: 20s}]", "lookup: {kv: {source: shop, bucket: orders}}", "enabled: false"),
-		[]string{"1:1 /guards: 3 attempts may take 17s, and it is 10s from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"1:1 /guards: 3 attempts may take 17s, but checks are only 10s apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"retries just as long as a step",
 		edited("escalate: [{after: 1h}, {after: 70m}]", "guards: {interval: 10m, attempts: 2}"),
-		[]string{"7:1 /guards: 2 attempts may take 10m, and it is 10m from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"7:1 /guards: 2 attempts may take 10m, but checks are only 10m apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"retries without end",
 		edited("escalate: [{after: 1h}, {after: 2h}]", "guards: {interval: 1h, attempts: 100}"),
-		[]string{"7:1 /guards: 100 attempts may take more than 3650d, and it is 1h from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"7:1 /guards: 100 attempts may take more than 3650d, but checks are only 1h apart; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"max_checks for turns",
 		edited("escalate: [{after: 1h}, {every: 24h, times: 20}]", "guards: {max_checks: 21}"),
-		[]string{"7:22 /guards/max_checks: 21 checks are fewer than the 22 that the steps and the one that ends the hold take; write 22 or more"},
+		[]string{"7:22 /guards/max_checks: 21 checks are fewer than the 22 that the steps and the end of the hold take; write 22 or more"},
 	},
 	{
 		"max_checks not a number",
@@ -1293,7 +1293,7 @@ enabled: false
 	{
 		"shape as text",
 		edited("trigger: {event: orders.created, key: event.id, shape: text}"),
-		[]string{"3:56 /trigger/shape: expected a mapping of fields to what they hold, not text; write: shape: {id: text, total: number}"},
+		[]string{"3:56 /trigger/shape: expected a mapping of field names to kinds, not text; write: shape: {id: text, total: number}"},
 	},
 	{
 		"shape kind",
@@ -1313,17 +1313,17 @@ enabled: false
 	{
 		"shape kind nothing",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: }}"),
-		[]string{"3:57 /trigger/shape/id: the field has no value; give it one or leave it out"},
+		[]string{"3:57 /trigger/shape/id: the field has no value; set one or remove the field"},
 	},
 	{
 		"shape list of two",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, items: [text, number]}}"),
-		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, which says what each holds; write [text], or list for a list of anything"},
+		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, the kind of its items; write [text], or list for items of any kind"},
 	},
 	{
 		"shape list of none",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, items: []}}"),
-		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, which says what each holds; write [text], or list for a list of anything"},
+		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, the kind of its items; write [text], or list for items of any kind"},
 	},
 	{
 		"shape nested kind",
@@ -1333,12 +1333,12 @@ enabled: false
 	{
 		"shape empty",
 		edited("trigger: {event: orders.created, key: event.id, shape: {}}"),
-		[]string{"3:49 /trigger/shape: an empty shape says nothing; leave it out, or write object for an object with any fields"},
+		[]string{"3:49 /trigger/shape: the shape is empty; remove it, or write object for an object with any fields"},
 	},
 	{
 		"shape of an empty object",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, customer: {}}}"),
-		[]string{"3:67 /trigger/shape/customer: an empty shape says nothing; leave it out, or write object for an object with any fields"},
+		[]string{"3:67 /trigger/shape/customer: the shape is empty; remove it, or write object for an object with any fields"},
 	},
 	{
 		"shape twice",
@@ -1368,37 +1368,37 @@ enabled: false
 	{
 		"shape text with number",
 		edited("trigger: {event: orders.created, key: event.id, if: event.total > 0, shape: {id: text, total: text}}"),
-		[]string{"3:53 /trigger/if: event.total is taken for a number here, and trigger.shape says that it is text"},
+		[]string{"3:53 /trigger/if: event.total is used as a number here, but trigger.shape declares text"},
 	},
 	{
 		"shape number with text",
 		edited(`trigger: {event: orders.created, key: event.id, if: event.total == "0", shape: {id: text, total: number}}`),
-		[]string{"3:53 /trigger/if: event.total is taken for text here, and trigger.shape says that it is a number"},
+		[]string{"3:53 /trigger/if: event.total is used as text here, but trigger.shape declares a number"},
 	},
 	{
 		"shape boolean counted",
 		edited("trigger: {event: orders.created, key: event.id, if: event.paid > 0, shape: {id: text, paid: boolean}}"),
-		[]string{"3:53 /trigger/if: event.paid is taken for a number here, and trigger.shape says that it is true or false"},
+		[]string{"3:53 /trigger/if: event.paid is used as a number here, but trigger.shape declares true or false"},
 	},
 	{
 		"shape list as object",
 		edited("trigger: {event: orders.created, key: event.items.id, shape: {items: list}}"),
-		[]string{"3:39 /trigger/key: event.items is taken for an object here, and trigger.shape says that it is a list"},
+		[]string{"3:39 /trigger/key: event.items is used as an object here, but trigger.shape declares a list"},
 	},
 	{
 		"shape object as list",
 		edited(`trigger: {event: orders.created, key: "event.customer[0]", shape: {customer: object}}`),
-		[]string{"3:39 /trigger/key: event.customer is taken for a list here, and trigger.shape says that it is an object"},
+		[]string{"3:39 /trigger/key: event.customer is used as a list here, but trigger.shape declares an object"},
 	},
 	{
 		"shape text as date",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, due: boolean}}", "escalate: [{at: date(event.due)}]"),
-		[]string{"5:17 /escalate/0/at: event.due is taken for a time here, and trigger.shape says that it is true or false"},
+		[]string{"5:17 /escalate/0/at: event.due is used as a time here, but trigger.shape declares true or false"},
 	},
 	{
 		"shape of the state",
 		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, status: text}}", "while: state.status == 5"),
-		[]string{"7:8 /while: state.status is taken for a number here, and trigger.shape says that it is text"},
+		[]string{"7:8 /while: state.status is used as a number here, but trigger.shape declares text"},
 	},
 	{
 		"shape of the state with updates",
@@ -1413,7 +1413,7 @@ enabled: false
 	{
 		"shape in a resolve",
 		edited(`resolve: {event: a, key: event.id, if: event.x == "1", shape: {id: text, x: number}}`),
-		[]string{"4:40 /resolve/if: event.x is taken for text here, and resolve.shape says that it is a number"},
+		[]string{"4:40 /resolve/if: event.x is used as text here, but resolve.shape declares a number"},
 	},
 	{
 		"text here and number there",

@@ -35,19 +35,19 @@ const (
 var signals = []string{string(Success), string(Begun), string(Failure), string(Log)}
 
 // signalOf parses a signal from a word or an exit status.
-func signalOf(said string) (Signal, *int, error) {
-	if status, err := strconv.Atoi(said); err == nil {
+func signalOf(text string) (Signal, *int, error) {
+	if status, err := strconv.Atoi(text); err == nil {
 		if status < 0 || status > 255 {
-			return "", nil, fmt.Errorf("%d is no exit status; they are 0 to 255", status)
+			return "", nil, fmt.Errorf("%d is not an exit status, which is 0 to 255", status)
 		}
 		return signalOfExit(status), &status, nil
 	}
 	for _, word := range signals {
-		if said == word {
-			return Signal(said), nil, nil
+		if text == word {
+			return Signal(text), nil, nil
 		}
 	}
-	return "", nil, errors.New(notOneOf("a kind of beat", said, append(slices.Clone(signals), "or an exit status")))
+	return "", nil, errors.New(notOneOf("a kind of heartbeat", text, append(slices.Clone(signals), "or an exit status")))
 }
 
 func signalOfExit(status int) Signal {

@@ -128,7 +128,7 @@ trigger: {heartbeat: {every: 10m, grace: 2m}}
 
 func exit(status int) rules.Beat { return rules.Beat{Exit: &status} }
 
-func TestABeatPutsTheWaitOff(t *testing.T) {
+func TestAHeartbeatPostponesTheJob(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{})
 	d.due("10:12:00")
@@ -138,16 +138,16 @@ func TestABeatPutsTheWaitOff(t *testing.T) {
 	d.due("10:28:00")
 	d.expect()
 	d.look("12:00:00")
-	d.expect("10:28:00 warning firing: device pump-7: no beat since 10:15:30 UTC, expected every 10m (grace 2m)")
+	d.expect("10:28:00 warning firing: device pump-7: no heartbeat since 10:15:30 UTC, expected every 10m, grace 2m (rule device-silent, step overdue)")
 	d.beat("12:00:30", rules.Beat{})
 	d.expect(
-		"12:00:30 warning resolved: device pump-7 is back after 1h45m",
-		"12:00:30 resolved: it is back after 1h45m",
+		"12:00:30 warning resolved: device pump-7 recovered after 1h45m",
+		"12:00:30 resolved: it recovered after 1h45m",
 	)
 	d.due("12:13:00")
 }
 
-func TestBeatsOfASlotAreOneWrite(t *testing.T) {
+func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
 	d := newDevice(t, everyTen)
 	for second := range 60 {
 		d.beat(fmt.Sprintf("10:00:%02d", second), rules.Beat{})
@@ -172,10 +172,10 @@ func TestAFailureIsOverdueAtOnce(t *testing.T) {
 	d.due("11:06:00") // another failure does not restart the escalation
 	d.beat("11:10:00", exit(0))
 	d.expect(
-		"10:06:00 error firing: device pump-7: failed with exit status 3",
-		"11:06:00 critical firing: device pump-7: failed",
-		"11:10:00 critical resolved: device pump-7 is back after 1h4m50s",
-		"11:10:00 resolved: it is back after 1h4m50s",
+		"10:06:00 error firing: device pump-7: failed with exit status 3 (rule device-silent, step step-1)",
+		"11:06:00 critical firing: device pump-7: failed (rule device-silent, step still)",
+		"11:10:00 critical resolved: device pump-7 recovered after 1h4m50s",
+		"11:10:00 resolved: it recovered after 1h4m50s",
 	)
 	d.due("11:22:00")
 }
@@ -216,9 +216,9 @@ func TestRuns(t *testing.T) {
 				d.beat("01:00:00", run(rules.Begun, "a"))
 				d.beat("03:30:00", run(rules.Success, "a"))
 			}, []string{
-				"03:00:00 warning firing: job pump-7: the run a has been going for over 2h",
-				"03:30:00 warning resolved: job pump-7 is back after 2h30m",
-				"03:30:00 resolved: it is back after 2h30m",
+				"03:00:00 warning firing: job pump-7: run a has not finished after 2h (rule nightly, step overdue)",
+				"03:30:00 warning resolved: job pump-7 recovered after 2h30m",
+				"03:30:00 resolved: it recovered after 2h30m",
 			}, "",
 		},
 		"too short": {
@@ -226,14 +226,14 @@ func TestRuns(t *testing.T) {
 				d.beat("01:00:00", run(rules.Begun, ""))
 				d.beat("01:00:03", run(rules.Success, ""))
 				d.look("02:00:00")
-			}, []string{"01:01:00 warning firing: job pump-7: took 3s, less than 10s"}, "",
+			}, []string{"01:01:00 warning firing: job pump-7: took 3s, less than 10s (rule nightly, step overdue)"}, "",
 		},
 		"a failed run": {
 			func(d *device) {
 				d.beat("01:00:00", run(rules.Begun, "a"))
 				d.beat("01:20:00", rules.Beat{Exit: new(7), Run: "a"})
 				d.look("02:00:00")
-			}, []string{"01:21:00 warning firing: job pump-7: the run a failed with exit status 7"}, "",
+			}, []string{"01:21:00 warning firing: job pump-7: run a failed with exit status 7 (rule nightly, step overdue)"}, "",
 		},
 		"two at a time": {
 			func(d *device) {
@@ -244,7 +244,7 @@ func TestRuns(t *testing.T) {
 				d.due("04:00:00")
 				d.beat("05:00:00", run(rules.Begun, "c")) // an overdue job stays overdue
 				d.look("06:00:00")
-			}, []string{"04:00:00 warning firing: job pump-7: the run b has been going for over 2h"}, "",
+			}, []string{"04:00:00 warning firing: job pump-7: run b has not finished after 2h (rule nightly, step overdue)"}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,14 +262,14 @@ func (d *device) due2(want string) {
 	}
 }
 
-func TestTooManyRunsAreSaid(t *testing.T) {
+func TestDroppedRunsAreCounted(t *testing.T) {
 	d := newDevice(t, nightly)
 	for i := range 20 {
 		d.beat(fmt.Sprintf("01:%02d:00", i), rules.Beat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
 	}
 	d.due("03:00:00") // the oldest is not dropped
 	d.look("03:00:00")
-	d.expect("03:00:00 warning firing: job pump-7: the run r0 has been going for over 2h (4 more runs that have not ended are not followed any more)")
+	d.expect("03:00:00 warning firing: job pump-7: run r0 has not finished after 2h (4 more unfinished runs are no longer tracked) (rule nightly, step overdue)")
 }
 
 // A sender that keeps beginning runs without ending them is reported, whether or not the runs have names.
@@ -298,11 +298,11 @@ func TestARunThatBeganAgain(t *testing.T) {
 	d.due("03:00:00")
 	d.beat("02:00:03", rules.Beat{})
 	d.look("03:30:00")
-	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s")
+	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s (rule nightly, step overdue)")
 }
 
 // An aborted run is not tracked for ever: heartbeats of a slot are one write again.
-func TestARunThatBrokeOffIsForgotten(t *testing.T) {
+func TestAnAbortedRunIsDropped(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{Kind: rules.Begun, Run: "r"})
 	d.beat("10:10:00", rules.Beat{})
@@ -318,7 +318,7 @@ func TestARunThatBrokeOffIsForgotten(t *testing.T) {
 
 // A start fixes no deadline that may be void: the deadline may seem to have passed because of a monitoring gap, a
 // heartbeat that was not kept, or a pause.
-func TestAStartPinsNothing(t *testing.T) {
+func TestAStartDoesNotMakeTheJobOverdue(t *testing.T) {
 	late := rules.Beat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
 	t.Run("after an outage", func(t *testing.T) {
 		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
@@ -326,7 +326,7 @@ func TestAStartPinsNothing(t *testing.T) {
 		d.late("11:05:00", late)
 		d.due("13:05:00")
 		d.look("13:05:00")
-		d.expect("13:05:00 warning firing: device pump-7: a run has been going for over 2h")
+		d.expect("13:05:00 warning firing: device pump-7: a run has not finished after 2h (rule device-silent, step overdue)")
 	})
 	t.Run("without max it is no news", func(t *testing.T) {
 		d := newDevice(t, everyTen)
@@ -403,7 +403,7 @@ func TestPingsOfTwoClocks(t *testing.T) {
 	d.due2("2026-03-03 11:01:00")
 }
 
-func TestPausedRulesBeginNoWaits(t *testing.T) {
+func TestPausedRulesCreateNoJobs(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{Paused: true})
 	if d.job != nil {
@@ -414,16 +414,16 @@ func TestPausedRulesBeginNoWaits(t *testing.T) {
 	d.due("10:15:00")
 }
 
-func TestWhatIsNoBeat(t *testing.T) {
+func TestInvalidHeartbeats(t *testing.T) {
 	heartbeat, event := compiled(t, everyTen), compiled(t, base)
 	for name, c := range map[string]struct {
 		rule *rules.Rule
 		beat rules.Beat
 		want string
 	}{
-		"no heartbeat":   {event, rules.Beat{Key: "a", Kind: rules.Success}, "the rule waits for no beats; give its trigger a heartbeat"},
-		"no kind":        {heartbeat, rules.Beat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of beat; did you mean "success"?`},
-		"an exit status": {heartbeat, rules.Beat{Key: "a", Exit: new(256)}, "256 is no exit status; they are 0 to 255"},
+		"no heartbeat":   {event, rules.Beat{Key: "a", Kind: rules.Success}, "the rule has no heartbeat; add one to its trigger"},
+		"no kind":        {heartbeat, rules.Beat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of heartbeat; did you mean "success"?`},
+		"an exit status": {heartbeat, rules.Beat{Key: "a", Exit: new(256)}, "256 is not an exit status, which is 0 to 255"},
 		"no key":         {heartbeat, rules.Beat{Kind: rules.Success}, "the key is empty"},
 		"a long run":     {heartbeat, rules.Beat{Key: "a", Kind: rules.Success, Run: strings.Repeat("a", 513)}, "the key has 513 bytes"},
 	} {
@@ -433,7 +433,7 @@ func TestWhatIsNoBeat(t *testing.T) {
 	}
 }
 
-func TestWhatAPingCarries(t *testing.T) {
+func TestPingData(t *testing.T) {
 	d := newDevice(t, nightly)
 	d.beat("01:00:00", rules.Beat{Kind: rules.Begun, Run: "a"})
 	d.beat("01:00:30", rules.Beat{Exit: new(0), Run: "a", Body: "42 files"})
@@ -457,12 +457,12 @@ func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 	d.due("15:00:00")
 	d.look("15:00:00")
 	d.expect(
-		"10:12:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m)",
-		"15:00:00 warning firing: device pump-7: failed with exit status 1",
+		"10:12:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m (rule device-silent, step step-1)",
+		"15:00:00 warning firing: device pump-7: failed with exit status 1 (rule device-silent, step still)",
 	)
 }
 
-func TestASnoozeHoldsWhateverBeats(t *testing.T) {
+func TestHeartbeatsKeepASnooze(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{})
 	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("11:00:00")}})
@@ -471,21 +471,21 @@ func TestASnoozeHoldsWhateverBeats(t *testing.T) {
 	d.beat("10:55:00", rules.Beat{})
 	d.due("11:07:00")
 	d.look("11:07:00")
-	d.expect("11:07:00 warning firing: device pump-7: no beat since 10:55:00 UTC, expected every 10m (grace 2m)")
+	d.expect("11:07:00 warning firing: device pump-7: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m (rule device-silent, step overdue)")
 }
 
-func TestWhatIsRepeatedUntilSomebodyAcknowledgesHasNoNumber(t *testing.T) {
+func TestStepsUntilAcknowledgedHaveNoTotal(t *testing.T) {
 	d := newDevice(t, everyTen+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
 	d.beat("10:00:00", rules.Beat{})
 	d.look("10:22:00")
 	d.look("10:32:00")
 	d.expect(
-		"10:22:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m) (nag 1)",
-		"10:32:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m) (nag 2)",
+		"10:22:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m (rule device-silent, step nag 1)",
+		"10:32:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m (rule device-silent, step nag 2)",
 	)
 }
 
-func TestBeatsPutAHandlerOff(t *testing.T) {
+func TestHeartbeatsPostponeAHandler(t *testing.T) {
 	d := newDevice(t, everyTen+"handler: pumps\n")
 	d.beat("10:00:00", rules.Beat{})
 	d.due("10:12:00")
@@ -521,7 +521,7 @@ slot: 1m
 `
 
 // The signal of a stream's heartbeat is in its event.
-func TestBeatsOfAStream(t *testing.T) {
+func TestHeartbeatsOfAStream(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
 	b := refreshed(t, s)
@@ -541,11 +541,11 @@ func TestBeatsOfAStream(t *testing.T) {
 	for i, c := range []struct{ body, job, refused string }{
 		{`{"status": "log"}`, "", ""},
 		{`{"status": "success", "test": true}`, "", ""},
-		{`{"status": "sucess"}`, "", `trigger: kind: "sucess" is not a kind of beat; did you mean "success"?`},
-		{`{"status": "green"}`, "", `trigger: kind: "green" is not a kind of beat; write one of success, start, fail, log, or an exit status`},
-		{`{"status": 256}`, "", "trigger: kind: 256 is no exit status; they are 0 to 255"},
-		{`{"state": 1}`, "", "trigger: kind: event.status: has to be text or a number, and is a missing value"},
-		{`{"status": 0, "run": true}`, "", "trigger: run: key event.run: has to be text or a number, and is true or false"},
+		{`{"status": "sucess"}`, "", `trigger: kind: "sucess" is not a kind of heartbeat; did you mean "success"?`},
+		{`{"status": "green"}`, "", `trigger: kind: "green" is not a kind of heartbeat; write one of success, start, fail, log, or an exit status`},
+		{`{"status": 256}`, "", "trigger: kind: 256 is not an exit status, which is 0 to 255"},
+		{`{"state": 1}`, "", "trigger: kind: event.status: expected text or a number, not a missing value"},
+		{`{"status": 0, "run": true}`, "", "trigger: run: key event.run: expected text or a number, not true or false"},
 		{`{"status": 0}`, "crm 2026-03-02 12:01:00 ", ""},
 	} {
 		job, refused := hear(uint64(i+1), c.body)
@@ -556,7 +556,7 @@ func TestBeatsOfAStream(t *testing.T) {
 }
 
 // A heartbeat that is read late, once the rule has no heartbeat any more, creates no job.
-func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
+func TestALateHeartbeatOfARemovedTrigger(t *testing.T) {
 	s := opened(t)
 	const head = "name: silent\nentity: device\n"
 	saved(t, s, 0, head+"trigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
@@ -577,7 +577,7 @@ func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
 }
 
 // No entity is reported missing before the stream of the heartbeats is read past the slot.
-func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
+func TestChecksWaitForTheHeartbeatStream(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, "name: silent\nentity: device\ntrigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
 	rule, err := refreshed(t, s).Newest("silent")

@@ -80,7 +80,7 @@ func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 // known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or kept, or a
 // pause that continues.
 func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
-	at := a.made(j).begins(waitOf(j))
+	at := a.made(j).begins(contextOf(j))
 	if known || a.Kind != Begun && !at.After(a.At) {
 		return at
 	}
@@ -146,7 +146,7 @@ func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 	if j.State, err = p.mergeInto(nil, j.Event); err != nil {
 		return nil, err
 	}
-	j.FirstCheckAt, err = a.firstCheck(waitOf(j.Of(a.Key)), a.At)
+	j.FirstCheckAt, err = a.firstCheck(contextOf(j.Of(a.Key)), a.At)
 	return &j, err
 }
 
@@ -211,14 +211,14 @@ func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (fut
 		return futurejobs.BeatResult{}, err
 	}
 	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
-	silent := "is back after " + Duration(missed.Truncate(time.Second)).String()
+	silent := "recovered after " + Duration(missed.Truncate(time.Second)).String()
 	if before.Kind == Expected {
-		silent = "reports for the first time"
+		silent = "sent its first heartbeat"
 	}
 	end := &futurejobs.End{Outcome: checks.Resolved, Reason: "it " + silent}
 	if !a.document.Quiet {
 		end.Close = func(j futurejobs.Job) alerts.Draft {
-			w := waitOf(j)
+			w := contextOf(j)
 			w.rule = a.engine.Name
 			return a.made(j).closeAlert(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
 		}

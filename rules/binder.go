@@ -49,7 +49,7 @@ type StreamBacklog struct {
 // The errors of changes that the registry refuses.
 var (
 	// ErrSubject means that events of a subject cannot be read, even after a retry.
-	ErrSubject = errors.New("the subject can't be listened to")
+	ErrSubject = errors.New("the subject cannot be subscribed to")
 	// ErrBundle means that a rule belongs to a bundle of files, and has to be changed there.
 	ErrBundle = errors.New("the rule belongs to a bundle of files")
 )

@@ -56,7 +56,7 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 }
 
 // A handler is called for a trial only with a token that may call it.
-func TestAHandlerIsTriedWithinBounds(t *testing.T) {
+func TestTryHandlerStaysWithinBounds(t *testing.T) {
 	called := 0
 	h := &checks.Handlers{}
 	if err := h.Register("shipping", checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {

@@ -9,7 +9,7 @@ import (
 	"deadman/internal/access"
 )
 
-func TestWhatADocumentUsesOutOfBounds(t *testing.T) {
+func TestBoundsRefuseUses(t *testing.T) {
 	bounds := &access.Bounds{
 		Token: "acme", Subjects: []string{"acme.>"}, Publish: []string{"acme.>"}, Sources: []string{"acme-*"}, Handlers: []string{"acme-*"},
 	}

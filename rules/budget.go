@@ -22,7 +22,7 @@ const (
 
 var (
 	errSpent = errors.New("the expressions of the rule take too long together")
-	errEnded = errors.New("nobody waits for the answer any more")
+	errEnded = errors.New("the caller is gone")
 )
 
 // budgetFor returns the budget of expressions that read the given number of bytes.

@@ -199,13 +199,13 @@ func TestTheExpressionsOfARuleHaveOneBudget(t *testing.T) {
 }
 
 // A check has one budget, too: its texts cost no more than that in any number.
-func TestALookHasOneBudget(t *testing.T) {
+func TestACheckHasOneBudget(t *testing.T) {
 	x, err := compileExpression(`count(event.list, # == 1) > 0`, inText)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := bulky(t, 20_000, 10)
-	w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data})
+	w := contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data})
 	spent := 0
 	for range 100 {
 		if _, err := x.run(w.scope); err != nil {
@@ -218,7 +218,7 @@ func TestALookHasOneBudget(t *testing.T) {
 	if spent < 50 || spent == 100 {
 		t.Errorf("%d of 100 are beyond the budget", spent)
 	}
-	if _, err := x.run(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data}).scope); err != nil {
+	if _, err := x.run(contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data}).scope); err != nil {
 		t.Errorf("the next look: %v", err)
 	}
 }
@@ -228,7 +228,7 @@ func TestAPreviewHasOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nwhile: 'count(event.list, # == 1) < 30000'\nslot: 1s\n" +
 		"escalate: [{every: 1m, times: 900}]\nguards: {max_checks: 1000}\n"
 	p, err := compiledRule(t, text).Preview(t.Context(), []PreviewEvent{{At: time.Unix(1_800_000_000, 0), Data: bulky(t, 20_000, 10)}}, time.Time{})
-	if err != nil || len(p.Lines) < 10 || len(p.Lines) > 900 || !strings.Contains(p.Reason, "cost more than those of a preview may") {
+	if err != nil || len(p.Lines) < 10 || len(p.Lines) > 900 || !strings.Contains(p.Reason, "cost more than a preview allows") {
 		t.Errorf("%d lines, %q, %v", len(p.Lines), p.Reason, err)
 	}
 }

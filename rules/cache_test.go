@@ -129,7 +129,7 @@ func TestRuleCacheIsBounded(t *testing.T) {
 }
 
 // A rule that exceeds the whole limit is compiled, and evicted with the next one.
-func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
+func TestRuleCacheHoldsAnOversizedRule(t *testing.T) {
 	cache := &ruleCache{most: 1}
 	world := environment{calendars: calendars.Set{}, cache: cache}
 	for n := range int32(3) {

@@ -264,7 +264,7 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 		}
 	}
 	if !isThere {
-		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
+		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s no longer exists; drop the dead letter", l.Rule))
 	}
 	return m.effects, m.refusals
 }

@@ -138,18 +138,18 @@ func TestMatch(t *testing.T) {
 	expect(t, b, event(1, "parcels.created", `{"id": 1, "total": 5}`))
 
 	expect(t, b, event(1, "orders.created", `{"id": 1}`), "refuse late: trigger: event.total > 0: invalid operation: a missing value > a number")
-	expect(t, b, event(1, "orders.created", `{"total": 5}`), "refuse late: trigger: key event.id: has to be text or a number, and is a missing value")
+	expect(t, b, event(1, "orders.created", `{"total": 5}`), "refuse late: trigger: key event.id: expected text or a number, not a missing value")
 	expect(t, b, event(1, "orders.created", `hello`), "refuse late: trigger: the body is not JSON")
 	expect(t, b, event(1, "orders.created", `[1]`), "refuse late: trigger: event.total > 0: the body is a list, not an object")
 	expect(t, b, event(1, "orders.created", `"total"`), "refuse late: trigger: event.total > 0: the body is text, not an object")
 	expect(t, b, event(1, "orders.created", `7`), "refuse late: trigger: event.total > 0: the body is a number, not an object")
 	expect(t, b, event(1, "orders.shipped", `[1]`), "refuse late: resolve[0]: event.id: the body is a list, not an object")
 	expect(t, b, event(1, "orders.shipped", ``), "refuse late: resolve[0]: the event has no body")
-	expect(t, b, event(1, "orders.changed", `{"status": 1}`), "refuse late: resolve[1]: event.status == \"CANCELLED\": a number and text are compared, which are never equal; convert one with int(), float() or string()")
+	expect(t, b, event(1, "orders.changed", `{"status": 1}`), "refuse late: resolve[1]: event.status == \"CANCELLED\": a number and text are never equal; convert one with int(), float() or string()")
 	expect(t, b, event(1, "orders.created", `{"id": 1, "total": 5, "at": "2026-03-01"}`),
 		"refuse late: trigger: since is 2026-03-01T00:00:00Z, further ahead of the event than the horizon, 30d")
 	expect(t, b, event(1, "orders.created", `{"id": 1, "total": 5, "at": 1767261600000}`),
-		`refuse late: trigger: since event.at ?? "2026-01-01T10:05:00Z": has to be an instant as text, and is a number; for seconds since 1970 write date(…)`)
+		`refuse late: trigger: since event.at ?? "2026-01-01T10:05:00Z": expected an instant as text, not a number; for seconds since 1970 write date(…)`)
 }
 
 func TestStartedJob(t *testing.T) {
@@ -287,7 +287,7 @@ escalate: [{after: 3h}]
 	}
 }
 
-func TestRuleOfABook(t *testing.T) {
+func TestCatalogRule(t *testing.T) {
 	s := opened(t)
 	v1 := saved(t, s, 0, orders)
 	saved(t, s, 0, strings.Replace(orders, "15m", "1m", 1))

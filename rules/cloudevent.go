@@ -26,16 +26,16 @@ func openEvent(e futurejobs.Event) (futurejobs.Event, error) {
 	switch envelopeType(e.Header) {
 	case structuredType:
 	case batchType:
-		return e, fmt.Errorf("a batch of CloudEvents is not taken in; send them one by one, as %s", structuredType)
+		return e, fmt.Errorf("batches of CloudEvents are not supported; send the events one by one, as %s", structuredType)
 	default:
 		return e, nil
 	}
 	var envelope cloudevents.Event
 	if err := json.Unmarshal(e.Data, &envelope); err != nil {
-		return e, fmt.Errorf("not a CloudEvent, though its Content-Type says so: %w", err)
+		return e, fmt.Errorf("not a valid CloudEvent, although the Content-Type is that of one: %w", err)
 	}
 	if err := envelope.Validate(); err != nil {
-		return e, fmt.Errorf("not a CloudEvent, though its Content-Type says so: %s", strings.Join(strings.Fields(err.Error()), " "))
+		return e, fmt.Errorf("not a valid CloudEvent, although the Content-Type is that of one: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	e.ID, e.Data, e.Header = envelope.ID(), envelope.Data(), attributes(e.Header, envelope)
 	return e, nil

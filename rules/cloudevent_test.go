@@ -56,18 +56,18 @@ func TestAttributesAreHeaders(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEnvelope(t *testing.T) {
+func TestInvalidEnvelopes(t *testing.T) {
 	for envelope, reason := range map[string]string{
-		`{"id":`:  "not a CloudEvent",
-		``:        "not a CloudEvent",
-		`[]`:      "not a CloudEvent",
-		`{"a":1}`: "not a CloudEvent",
+		`{"id":`:  "not a valid CloudEvent",
+		``:        "not a valid CloudEvent",
+		`[]`:      "not a valid CloudEvent",
+		`{"a":1}`: "not a valid CloudEvent",
 		`{"specversion":"1.0","id":"1","type":"t","data":{}}`:                                                 "source: REQUIRED",
-		`{"specversion":"9.0","id":"1","type":"t","source":"/s","data":{}}`:                                   "not a CloudEvent",
-		`{"specversion":"1.0","id":"1","type":"t","source":"/s","data_base64":"%"}`:                           "not a CloudEvent",
-		`{"specversion":"1.0","id":"1","type":"t","source":"/s","time":"now"}`:                                "not a CloudEvent",
-		`{"specversion":"1.0","id":"1","type":"t","source":"/s","data":` + strings.Repeat("[", 100_000) + `}`: "not a CloudEvent",
-		`{"specversion":"1.0","id":"1","type":"t","source":"/s","x":` + strings.Repeat(`{"x":`, 50_000) + `}`: "not a CloudEvent",
+		`{"specversion":"9.0","id":"1","type":"t","source":"/s","data":{}}`:                                   "not a valid CloudEvent",
+		`{"specversion":"1.0","id":"1","type":"t","source":"/s","data_base64":"%"}`:                           "not a valid CloudEvent",
+		`{"specversion":"1.0","id":"1","type":"t","source":"/s","time":"now"}`:                                "not a valid CloudEvent",
+		`{"specversion":"1.0","id":"1","type":"t","source":"/s","data":` + strings.Repeat("[", 100_000) + `}`: "not a valid CloudEvent",
+		`{"specversion":"1.0","id":"1","type":"t","source":"/s","x":` + strings.Repeat(`{"x":`, 50_000) + `}`: "not a valid CloudEvent",
 	} {
 		_, err := openEvent(futurejobs.Event{Header: map[string][]string{"content-type": {structuredType}}, Data: []byte(envelope)})
 		if err == nil || !strings.Contains(err.Error(), reason) || len(err.Error()) > 500 {

@@ -12,7 +12,7 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-var errMissing = errors.New(`a value is missing or null; say what it counts as, as in (state.status ?? "")`)
+var errMissing = errors.New(`a value is missing or null; write a default, such as (state.status ?? "")`)
 
 // equal is strict: it never compares values of different kinds, since "false" would hide a mistake.
 func equal(a, b any, lenient bool) (bool, error) {
@@ -31,7 +31,7 @@ func equal(a, b any, lenient bool) (bool, error) {
 	case ka == "a long number" && isInt(b), kb == "a long number" && isInt(a):
 		return false, nil // an int would not have been read as a long one
 	}
-	return false, fmt.Errorf("%s and %s are compared, which are never equal; convert one with int(), float() or string()", ka, kb)
+	return false, fmt.Errorf("%s and %s are never equal; convert one with int(), float() or string()", ka, kb)
 }
 
 // composite names the side that is a list or an object.
@@ -132,7 +132,7 @@ func add(m *costMeter, a, b any) (any, error) {
 	t, both := b.(string)
 	switch {
 	case isText && both && len(s)+len(t) > maxJoined:
-		return nil, fmt.Errorf("a text of more than %d bytes is put together", maxJoined)
+		return nil, fmt.Errorf("the joined text has more than %d bytes", maxJoined)
 	case isText && both:
 		if err := m.charge((len(s) + len(t)) / cheap); err != nil {
 			return nil, err

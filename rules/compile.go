@@ -138,7 +138,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	events := subscriptionCompiler{c}
 	r.trigger = events.trigger(d.Trigger)
 	r.ticking = c.ticking
-	r.updates = events.watches("/update", d.Update, "changes the state")
+	r.updates = events.watches("/update", d.Update, "updates the state")
 	r.resolves = events.resolves(d)
 	r.pauses = events.pauses(d)
 	r.question = lookupCompiler{c}.lookup(d.Lookup)
@@ -168,13 +168,13 @@ func (c *compiler) names(d Document) {
 	case d.Name == "":
 		c.problem("/name", "the rule has no name; write name: and %s", nameHint)
 	case d.Name == alerts.SystemRule:
-		c.problem("/name", "%q is what the node's own alerts are under; take another name", d.Name)
+		c.problem("/name", "%q is reserved for deadman's own alerts; use another name", d.Name)
 	case !namePattern.MatchString(d.Name):
 		c.problem("/name", "%q is not a name; write %s", clip(d.Name, 80), nameHint)
 	}
 	switch {
 	case d.Entity == "":
-		c.problem("/entity", "the rule has no entity; name the kind of thing it watches, such as entity: order")
+		c.problem("/entity", "the rule has no entity; write the kind of its entities, such as entity: order")
 	case !entityPattern.MatchString(d.Entity):
 		c.problem("/entity", "%q is not an entity; write 1 to 63 letters, digits, dots, _ and -, such as order", clip(d.Entity, 80))
 	}
@@ -264,7 +264,7 @@ var severities = []string{string(alerts.Info), string(alerts.Warning), string(al
 func (c *compiler) handler(d Document) {
 	if d.Handler == "" {
 		if d.AtMostOnce {
-			c.problem("/at_most_once", "the rule has no handler, and without one a look has no effects; name a handler, or leave at_most_once out")
+			c.problem("/at_most_once", "at_most_once needs a handler, because checks without one have no effects; add handler, or remove at_most_once")
 		}
 		return
 	}
@@ -274,7 +274,7 @@ func (c *compiler) handler(d Document) {
 		written bool
 	}{{"while", d.While != ""}, {"escalate", len(d.Escalate) > 0}, {"recheck", d.Recheck != ""}} {
 		if field.written {
-			c.problem("/"+field.name, "the rule has a handler, which answers in the place of %s; leave one of the two out", field.name)
+			c.problem("/"+field.name, "the rule has a handler, which replaces %s; remove one of the two", field.name)
 		}
 	}
 }
@@ -313,11 +313,11 @@ func (c *compiler) labels(labels map[string]string) []label {
 		case len(value) > maxLabel:
 			c.problem(p, "the label has %d bytes, the most is %d", len(value), maxLabel)
 		}
-		said := c.template(p, value, c.over(inLabel))
-		if said == nil {
-			said = &template{}
+		compiled := c.template(p, value, c.over(inLabel))
+		if compiled == nil {
+			compiled = &template{}
 		}
-		list = append(list, label{name, said})
+		list = append(list, label{name, compiled})
 	}
 	return list
 }
@@ -352,9 +352,9 @@ func (c *compiler) spread(d Document) {
 	case d.Spread < 0 || d.Spread > maxSpread:
 		c.problem("/spread", "%s is not between 0 and %s", d.Spread, maxSpread)
 	case d.Handler != "":
-		c.problem("/spread", "the rule has a handler, which says itself when to look; leave spread out")
+		c.problem("/spread", "the rule has a handler, which decides the times of its checks; remove spread")
 	case d.Spread < 2*d.Slot:
-		c.problem("/spread", "%s has no two slots of %s to spread over; write %s or more, or a finer slot", d.Spread, d.Slot, 2*d.Slot)
+		c.problem("/spread", "%s is less than two slots of %s; write %s or more, or a smaller slot", d.Spread, d.Slot, 2*d.Slot)
 	}
 }
 

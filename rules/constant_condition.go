@@ -18,9 +18,9 @@ func checkConstant(root ast.Node) error {
 	case v.known && v.reason != "":
 		return fmt.Errorf(`the condition is never true: %s; did you mean "or"?`, v.reason)
 	case v.known && v.value:
-		return errors.New("the condition is always true; leave out what is written as true")
+		return errors.New("the condition is always true; remove the literal true")
 	case v.known:
-		return errors.New("the condition is never true; leave out what is written as false")
+		return errors.New("the condition is never true; remove the literal false")
 	}
 	return nil
 }

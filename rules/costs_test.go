@@ -30,7 +30,7 @@ escalate: [{after: 1h}]
 
 // A rule that costs too much on five events is not evaluated any more, and the others are. The events that it misses
 // are kept.
-func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
+func TestACostlyRuleIsHalted(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, slow)
 	saved(t, s, 0, quick)
@@ -103,7 +103,7 @@ func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
 }
 
 // A rule that was saved again is judged by its new version.
-func TestACostlyRuleThatWasChangedIsAskedAgain(t *testing.T) {
+func TestAChangedCostlyRuleIsEvaluatedAgain(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, slow)
 	b := refreshed(t, s)

@@ -58,7 +58,7 @@ func (r *reader) mapping(n node, pointer string, m mapping) {
 		case i < 0:
 			r.problem(p, "%s", configfile.UnknownName("field", f.name, m.names()))
 		case f.value.kind == aNull:
-			r.problem(p, "the field has no value; give it one or leave it out")
+			r.problem(p, "the field has no value; set one or remove the field")
 		default:
 			if f.value.kind != aMapping && f.value.kind != aSequence {
 				r.places[p] = f.value.place
@@ -75,7 +75,7 @@ func (r *reader) each(n node, pointer string, use func(f field, p string)) {
 		p := under(pointer, f.name)
 		r.places[p] = f.place
 		if seen[f.name] {
-			r.problem(p, "the field is here twice; keep one")
+			r.problem(p, "the field is duplicated; keep one")
 			continue
 		}
 		seen[f.name] = true
@@ -89,7 +89,7 @@ func (r *reader) items(n node, pointer string, use func(n node, p string)) {
 	case n.kind != aSequence:
 		r.problem(pointer, "expected a list, not %s; write it in brackets, also where there is only one: [a]", n.kind)
 	case len(n.items) == 0:
-		r.problem(pointer, "the list is empty; leave the field out")
+		r.problem(pointer, "the list is empty; remove the field")
 	}
 	for i, v := range n.items {
 		use(v, r.item(pointer, i, v))

@@ -1,40 +1,91 @@
 package rules
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
-// unknown replaces a value in a sentence that is known only once a job continues.
+// unknown replaces a value in a default text that is known only for a job.
 const unknown = "…"
 
-// StepText returns the text of a step: its own, or the default sentence of the rule, with the key as a placeholder as
-// in a template.
+// maxNamedEvents bounds how many events a default text names.
+const maxNamedEvents = 3
+
+// StepText returns the text of a step: its own, or the default text of the rule, with the key as a placeholder as in a
+// template.
 func (d Document) StepText(s Step) string {
 	const key = "{{key}}"
-	switch h := d.Trigger.Heartbeat; {
-	case s.Text != "":
-		return s.Text
-	case h != nil:
-		return fmt.Sprintf("%s %s: no beat since %s, expected %s", d.Entity, key, unknown, h.IntervalText())
-	}
-	after, called := unknown, s.Name
-	if s.After.Fixed > 0 {
-		after = s.After.Fixed.String()
-	}
+	called := s.Name
 	switch {
 	case s.Until != "":
 		called += " " + unknown
 	case s.Times > 1:
 		called += fmt.Sprintf(" %s of %d", unknown, s.Times)
 	}
-	return d.sentence(key, after, called)
+	switch h := d.Trigger.Heartbeat; {
+	case s.Text != "":
+		return s.Text
+	case h != nil:
+		return d.signed(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), called)
+	}
+	after := unknown
+	if s.After.Fixed > 0 {
+		after = s.After.Fixed.String()
+	}
+	return d.defaultText(key, after, d.startText(), called)
 }
 
-// sentence returns the default text of a step, once the given time has passed.
-func (d Document) sentence(key, after, step string) string {
+// defaultText returns the text of a step that is due a time after the start: what was expected until then.
+func (d Document) defaultText(key, after, start, step string) string {
+	var missing string
 	switch {
 	case len(d.Resolve) > 0:
-		return fmt.Sprintf("%s %s: not resolved after %s (%s)", d.Entity, key, after, step)
+		missing = d.missingText() + " " + after + " after " + start
 	case d.While != "":
-		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", d.Entity, key, after, step)
+		missing = fmt.Sprintf("%s still holds %s after %s", clip(d.While, 80), after, start)
+	default:
+		missing = after + " passed since " + start
 	}
-	return fmt.Sprintf("%s %s: %s have passed (%s)", d.Entity, key, after, step)
+	return d.signed(key, missing, step)
+}
+
+// signed returns a text about an entity, with the rule and the step.
+func (d Document) signed(key, text, step string) string {
+	return fmt.Sprintf("%s %s: %s (rule %s, step %s)", d.Entity, key, text, d.Name, step)
+}
+
+// missingText names the events of which one resolves a job.
+func (d Document) missingText() string {
+	var events []string
+	anySet, anyIf := false, false
+	for _, r := range d.Resolve {
+		anySet, anyIf = anySet || r.Distinct != "", anyIf || r.If != ""
+		if !slices.Contains(events, r.Event) {
+			events = append(events, r.Event)
+		}
+	}
+	switch {
+	case len(events) > maxNamedEvents:
+		return "no resolving event"
+	case anySet && len(events) == 1:
+		return "not all " + events[0]
+	case anySet:
+		return "not resolved by " + strings.Join(events, " or ")
+	case anyIf:
+		return "no matching " + strings.Join(events, " or ")
+	}
+	return "no " + strings.Join(events, " or ")
+}
+
+// startText names what the steps of a job are counted from.
+func (d Document) startText() string {
+	switch t := d.Trigger; {
+	case t.Since != "":
+		return clip(t.Since, 80)
+	case t.Schedule != "":
+		return "the tick"
+	default:
+		return t.Event
+	}
 }

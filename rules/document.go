@@ -273,7 +273,7 @@ func (d Document) Subjects() []string {
 	return once
 }
 
-// IntervalText returns the interval of the heartbeat as texts show it: every 10m (grace 2m).
+// IntervalText returns the interval of the heartbeat as texts show it: every 10m, grace 2m.
 func (h Heartbeat) IntervalText() string {
 	text := "every " + h.Every.String()
 	if h.Schedule != "" {
@@ -283,7 +283,7 @@ func (h Heartbeat) IntervalText() string {
 		}
 	}
 	if h.Grace > 0 {
-		text += fmt.Sprintf(" (grace %s)", h.Grace)
+		text += fmt.Sprintf(", grace %s", h.Grace)
 	}
 	return text
 }

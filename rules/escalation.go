@@ -45,13 +45,13 @@ type stepTime struct {
 
 // timeline returns when each step is due, in this order: computed steps may come before others that are written before
 // them. The result is the same at each check, except for pauses since the last, and for monitoring gaps.
-func (e *escalation) timeline(w waitContext) ([]stepTime, error) {
+func (e *escalation) timeline(w jobContext) ([]stepTime, error) {
 	return e.timelineOf(w, len(e.steps))
 }
 
 // timelineTo returns the timeline up to the step at an index; further, if a later step may come before it. A heartbeat
 // needs the first of a thousand.
-func (e *escalation) timelineTo(w waitContext, place int) ([]stepTime, error) {
+func (e *escalation) timelineTo(w jobContext, place int) ([]stepTime, error) {
 	n := min(place+1, len(e.steps))
 	again := func(s step) bool { return s.nags && s.turn > 1 } // a step written after it may come between its repetitions
 	if !e.rising || slices.ContainsFunc(e.steps[:n], again) {
@@ -62,14 +62,14 @@ func (e *escalation) timelineTo(w waitContext, place int) ([]stepTime, error) {
 
 // timelineOf returns the timeline of the first n steps. A first step that was postponed too often by monitoring gaps
 // is taken.
-func (e *escalation) timelineOf(w waitContext, n int) ([]stepTime, error) {
+func (e *escalation) timelineOf(w jobContext, n int) ([]stepTime, error) {
 	w.from = e.begins(w)
 	line, err := e.stepTimes(w, n)
 	if err != nil || !e.beats.gapLimitReached(w) || e.due(line, w.slot) == 0 {
 		return line, err
 	}
 	// The first step was postponed and is taken now, and the steps after it are counted from it.
-	w.said = w.slot
+	w.alertedAt = w.slot
 	w.from = e.begins(w)
 	line, err = e.stepTimes(w, n)
 	if err == nil {
@@ -79,7 +79,7 @@ func (e *escalation) timelineOf(w waitContext, n int) ([]stepTime, error) {
 }
 
 // stepTimes returns the timeline of the first n steps, counted from w.from.
-func (e *escalation) stepTimes(w waitContext, n int) ([]stepTime, error) {
+func (e *escalation) stepTimes(w jobContext, n int) ([]stepTime, error) {
 	line := make([]stepTime, 0, n)
 	before := w.from
 	for i := range e.steps[:n] {
@@ -97,7 +97,7 @@ func (e *escalation) stepTimes(w waitContext, n int) ([]stepTime, error) {
 
 // begins returns from when the steps of a job are counted: from its beginning; for a heartbeat, from when it is
 // overdue.
-func (e *escalation) begins(w waitContext) time.Time {
+func (e *escalation) begins(w jobContext) time.Time {
 	if e.beats == nil {
 		return w.since
 	}
@@ -106,7 +106,7 @@ func (e *escalation) begins(w waitContext) time.Time {
 
 // firstCheck returns the slot of the first check. A step further ahead of the event, or of the time when a heartbeat is
 // overdue, than the horizon is refused: no user would notice that the job is never checked.
-func (e *escalation) firstCheck(w waitContext, at time.Time) (time.Time, error) {
+func (e *escalation) firstCheck(w jobContext, at time.Time) (time.Time, error) {
 	begins := e.begins(w)
 	line, err := e.timelineTo(w, 0)
 	if err != nil || len(line) == 0 {
@@ -193,7 +193,7 @@ func (e *escalation) upcoming(line []stepTime, step int, at, ackedUntil time.Tim
 
 // upcomingOf returns upcoming for a job; also the zero time if the timeline is undetermined.
 func (e *escalation) upcomingOf(j futurejobs.Job, now time.Time) time.Time {
-	line, err := e.timeline(waitOf(j))
+	line, err := e.timeline(contextOf(j))
 	if err != nil {
 		return time.Time{} // the check reports the error
 	}
@@ -207,16 +207,16 @@ func (e *escalation) stepsMove(was, now futurejobs.Job) (bool, error) {
 		return false, nil
 	}
 	if e.offsets != nil && len(now.Pauses) == 0 {
-		before, after := e.begins(waitOf(was)), e.begins(waitOf(now))
+		before, after := e.begins(contextOf(was)), e.begins(contextOf(now))
 		return slices.ContainsFunc(e.offsets, func(offset time.Duration) bool {
 			return !e.grid.Up(before.Add(offset)).Equal(e.grid.Up(after.Add(offset)))
 		}), nil
 	}
-	before, err := e.timeline(waitOf(was))
+	before, err := e.timeline(contextOf(was))
 	if err != nil {
 		return false, err
 	}
-	after, err := e.timeline(waitOf(now))
+	after, err := e.timeline(contextOf(now))
 	if err != nil {
 		return false, err
 	}
@@ -246,7 +246,7 @@ func (e *escalation) offsetsOf() (offsets []time.Duration) {
 }
 
 // slotOf returns the slot from when a job is overdue.
-func (e *escalation) slotOf(j futurejobs.Job) time.Time { return e.grid.Up(e.begins(waitOf(j))) }
+func (e *escalation) slotOf(j futurejobs.Job) time.Time { return e.grid.Up(e.begins(contextOf(j))) }
 
 // due returns how many steps have had their slot.
 func (e *escalation) due(line []stepTime, at time.Time) int {
@@ -259,9 +259,9 @@ func (e *escalation) due(line []stepTime, at time.Time) int {
 
 // deadline returns when a heartbeat is overdue. If deadman did not receive heartbeats while one was due, the deadline
 // is later.
-func (e *escalation) deadline(w waitContext) time.Time {
+func (e *escalation) deadline(w jobContext) time.Time {
 	at, since := e.beats.noGapSince(w)
-	if !w.heard.After(since) {
+	if !w.receivingSince.After(since) {
 		return at
 	}
 	return e.deadlineAfterGap(w, at)
@@ -273,10 +273,10 @@ func (e *escalation) deadline(w waitContext) time.Time {
 //  1. The interval restarts at the end of the gap: the next heartbeat may be a whole interval away.
 //  2. An alert that was raised stays, and the following steps are counted from it.
 //  3. A job that was restarted too often is not postponed any more.
-func (e *escalation) deadlineAfterGap(w waitContext, at time.Time) time.Time {
+func (e *escalation) deadlineAfterGap(w jobContext, at time.Time) time.Time {
 	switch {
-	case !w.said.IsZero():
-		return latest(at, w.said.Add(-e.lead(w)))
+	case !w.alertedAt.IsZero():
+		return latest(at, w.alertedAt.Add(-e.lead(w)))
 	case w.count >= e.beats.maxGapRestarts(w):
 		return at
 	}
@@ -284,7 +284,7 @@ func (e *escalation) deadlineAfterGap(w waitContext, at time.Time) time.Time {
 }
 
 // lead returns how long after the deadline the first step of a key is due, unless a calendar counts it.
-func (e *escalation) lead(w waitContext) time.Duration {
+func (e *escalation) lead(w jobContext) time.Duration {
 	if len(e.steps) == 0 {
 		return 0
 	}
@@ -306,7 +306,7 @@ func (e *escalation) slotAfter(tick, at time.Time) time.Time {
 // nextOf returns the time of a job's next check: the slot of its next step, or an earlier recheck of the rule; the zero
 // time if no step is left or the times are undetermined.
 func (e *escalation) nextOf(j futurejobs.Job) time.Time {
-	w := waitOf(j)
+	w := contextOf(j)
 	line, err := e.timelineTo(w, j.Step)
 	if err != nil || j.Step >= len(line) {
 		return time.Time{}
@@ -320,7 +320,7 @@ func (e *escalation) nextOf(j futurejobs.Job) time.Time {
 
 // spreadSlot returns the slot of a key for a step that is due at the given time for all keys. If the step's calendar
 // has closed by then, the slot is when it opens.
-func (e *escalation) spreadSlot(w waitContext, s *step, at time.Time) time.Time {
+func (e *escalation) spreadSlot(w jobContext, s *step, at time.Time) time.Time {
 	if later := e.later(w.key); later > 0 {
 		return s.within.Next(at.Add(later))
 	}

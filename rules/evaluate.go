@@ -202,7 +202,7 @@ func (x *expression) holds(s scope) (bool, error) {
 	}
 	is, ok := v.(bool)
 	if !ok {
-		return false, fmt.Errorf("%s: has to be true or false, and is %s", clip(x.source, 120), naming(v))
+		return false, fmt.Errorf("%s: expected true or false, not %s", clip(x.source, 120), naming(v))
 	}
 	return is, nil
 }
@@ -232,7 +232,7 @@ func (x *expression) wordOf(s scope, what string) (string, error) {
 	case int:
 		return strconv.Itoa(v), nil
 	}
-	return "", fmt.Errorf("%s%s: has to be text or a number, and is %s", what, clip(x.source, 120), naming(v))
+	return "", fmt.Errorf("%s%s: expected text or a number, not %s", what, clip(x.source, 120), naming(v))
 }
 
 func checkKey(key string) error {
@@ -278,7 +278,7 @@ func (x *expression) toInstant(v any) (time.Time, error) {
 	case string:
 		return parseDate(v)
 	}
-	return time.Time{}, fmt.Errorf("%s %s: has to be an instant as text, and is %s; for seconds since 1970 write date(…)",
+	return time.Time{}, fmt.Errorf("%s %s: expected an instant as text, not %s; for seconds since 1970 write date(…)",
 		x.dialect.place, clip(x.source, 120), naming(v))
 }
 
@@ -290,7 +290,7 @@ func (x *expression) span(s scope) (time.Duration, error) {
 	}
 	d, ok := v.(time.Duration)
 	if !ok {
-		return 0, fmt.Errorf("%s %s: has to be a duration, and is %s; write hours(…) or duration(…)", x.dialect.place, clip(x.source, 120), naming(v))
+		return 0, fmt.Errorf("%s %s: expected a duration, not %s; write hours(…) or duration(…)", x.dialect.place, clip(x.source, 120), naming(v))
 	}
 	return d, nil
 }
@@ -314,9 +314,9 @@ func (x *expression) whole(s scope) (int, error) {
 		}
 		n = int(v)
 	case nil:
-		return 0, absentError{fmt.Errorf("%s %s: has to be a number, and is a missing value", x.dialect.place, clip(x.source, 120))}
+		return 0, absentError{fmt.Errorf("%s %s: expected a number, not a missing value", x.dialect.place, clip(x.source, 120))}
 	default:
-		return 0, fmt.Errorf("%s %s: has to be a number, and is %s", x.dialect.place, clip(x.source, 120), naming(v))
+		return 0, fmt.Errorf("%s %s: expected a number, not %s", x.dialect.place, clip(x.source, 120), naming(v))
 	}
 	if n < 1 || n > MaxNeed {
 		return 0, fmt.Errorf("%s %s: %d is not between 1 and %d", x.dialect.place, clip(x.source, 120), n, MaxNeed)

@@ -56,7 +56,7 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 				return n, err
 			}
 		}
-		ended, err := u.endOrphanedWaits(ctx)
+		ended, err := u.endOrphanedJobs(ctx)
 		n += ended
 		if err != nil {
 			return n, err
@@ -78,14 +78,14 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 				return n, err
 			}
 		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= saveTries:
-			return n, wrapErr("expect the beats of rule "+u.version.Name, err)
+			return n, wrapErr("sync the expected keys of rule "+u.version.Name, err)
 		}
 	}
 }
 
-// endOrphanedWaits ends the jobs of older versions if a version has no heartbeat any more: no sender could postpone
+// endOrphanedJobs ends the jobs of older versions if a version has no heartbeat any more: no sender could postpone
 // these jobs.
-func (u expectedUpdate) endOrphanedWaits(ctx context.Context) (int, error) {
+func (u expectedUpdate) endOrphanedJobs(ctx context.Context) (int, error) {
 	rule, err := newVersion(u.version, u.outside()).compiled()
 	if err != nil || rule.beats != nil {
 		return 0, err

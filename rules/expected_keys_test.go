@@ -32,7 +32,7 @@ func waitedFor(t *testing.T, s *store.Store) string {
 	return strings.Join(keys, " ")
 }
 
-func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
+func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
 	r := registry(b, s)
@@ -59,7 +59,7 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 	save(expecting("import, report"))
 	want("import report")
 	ended, err := s.History(t.Context(), futurejobs.Filter{})
-	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer expects its beats" {
+	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer expects its heartbeats" {
 		t.Errorf("history %+v, %v", ended.Items, err)
 	}
 
@@ -80,7 +80,7 @@ func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
 }
 
 // Upkeep completes the sync that a node did not finish after a save, or could not while the rule was paused.
-func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
+func TestUpkeepSyncsExpectedKeys(t *testing.T) {
 	s := opened(t)
 	rule := saved(t, s, 0, string(expecting("backup, import")))
 	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
@@ -108,7 +108,7 @@ func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
 
 // A paused rule ends the jobs of keys that it names no more, and creates the others once it is resumed: also for a key
 // that it named again meanwhile.
-func TestAPausedRuleExpectsNobodyMore(t *testing.T) {
+func TestAPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 	for name, saves := range map[string]func(text []byte, r *rules.Registry, s *store.Store){
 		"by the save": func(text []byte, r *rules.Registry, _ *store.Store) {
 			if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
@@ -169,7 +169,7 @@ func expected(t *testing.T, r *rules.Registry) int {
 
 // A rule without a heartbeat any more reports no missing one. The jobs that move to the new version continue, except
 // for the keys that it does not name any more.
-func TestAHeartbeatThatIsNoneAnyMore(t *testing.T) {
+func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 	beaten := func(r *rules.Registry, s *store.Store) {
 		t.Helper()
 		if err := r.Book.Refresh(t.Context()); err != nil {
@@ -215,7 +215,7 @@ func TestAHeartbeatThatIsNoneAnyMore(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and nobody came to it", func(t *testing.T) {
+	t.Run("and no node finished it", func(t *testing.T) {
 		s := opened(t)
 		saved(t, s, 0, string(expecting("backup")))
 		r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
@@ -247,14 +247,14 @@ func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
 	d.look("23:00:00")
 	d.beat("23:10:00", rules.Beat{})
 	d.expect(
-		"23:00:00 warning firing: device pump-7: has never reported, expected every 10m (grace 2m)",
-		"23:10:00 warning resolved: device pump-7 reports for the first time",
-		"23:10:00 resolved: it reports for the first time",
+		"23:00:00 warning firing: device pump-7: no heartbeat yet, expected every 10m, grace 2m (rule device-silent, step overdue)",
+		"23:10:00 warning resolved: device pump-7 sent its first heartbeat",
+		"23:10:00 resolved: it sent its first heartbeat",
 	)
 }
 
 // A version with another interval applies to pending jobs, from the last heartbeat.
-func TestAnotherTimeMovesWhoIsWaitedFor(t *testing.T) {
+func TestASavedChangeMovesExpectedJobs(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
 	r := registry(b, s)
@@ -288,7 +288,7 @@ func (w *walked) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref,
 
 // A save that changes nothing reads no job; but if the one before failed before all jobs moved to the new version, it
 // moves the rest.
-func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
+func TestAnUnchangedSaveReadsNoJobs(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
 	jobs := &walked{Store: s}
@@ -318,7 +318,7 @@ func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
 }
 
 // A key that a schedule no longer names has no job any more.
-func TestKeysThatAScheduleDropsAreNotWaitedFor(t *testing.T) {
+func TestDroppedKeysOfAScheduleEndTheirJobs(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
 	r := registry(b, s)

@@ -9,9 +9,9 @@ import (
 	"deadman/checks"
 )
 
-// TestWhatAConditionSaw checks that the values of the condition are reported for a check that leaves the job pending,
+// TestConditionExplanations checks that the values of the condition are reported for a check that leaves the job pending,
 // or raises no alert.
-func TestWhatAConditionSaw(t *testing.T) {
+func TestConditionExplanations(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "total": 12.50, "paid": false, "eta": null, "lines": [{"n": 1}, {"n": 2}], "address": {"city": "Ulm", "floor": 3}}`
 	for _, c := range []struct {
 		name  string
@@ -58,8 +58,8 @@ func TestWhatAConditionSaw(t *testing.T) {
 	}
 }
 
-// TestWhatAnAlertTellsIsNotSaidTwice checks that a check that ends the job with an alert reports no values.
-func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
+// TestAnAlertedFailureIsNotRepeated checks that a check that ends the job with an alert reports no values.
+func TestAnAlertedFailureIsNotRepeated(t *testing.T) {
 	once := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
 	for _, c := range []struct {
 		name  string

@@ -37,18 +37,18 @@ func TestConditions(t *testing.T) {
 		`event.beyond53 == 9007199254740992`:         {"-"},
 		`event.long == event.long`:                   {"+"},
 		`event.long == event.int`:                    {"-"},
-		`event.long == 1.5`:                          {"a long number and a number are compared"},
+		`event.long == 1.5`:                          {"a long number and a number are never equal"},
 		`event.long > 1`:                             {"a long number > a number"},
 		`event.yes`:                                  {"+"},
 		`!event.yes`:                                 {"-"},
 		`event.yes and event.int > 4`:                {"+"},
 		`event.no or event.int > 5`:                  {"-"},
-		`event.missing`:                              {"is a missing value"},
-		`event.null`:                                 {"is a missing value"},
+		`event.missing`:                              {"not a missing value"},
+		`event.null`:                                 {"not a missing value"},
 		`!event.missing`:                             {"missing or null"},
 		`event.missing and event.yes`:                {"missing or null"},
-		`event.text`:                                 {"is text"},
-		`event.int`:                                  {"is a number"},
+		`event.text`:                                 {"not text"},
+		`event.int`:                                  {"not a number"},
 		`event.missing == "x"`:                       {"missing or null", "-"},
 		`event.missing != "x"`:                       {"missing or null", "+"},
 		`event.null == "x"`:                          {"missing or null", "-"},
@@ -62,15 +62,15 @@ func TestConditions(t *testing.T) {
 		`event.missing?.deeper == nil`:               {"+"},
 		`event.deep.er.est == "z"`:                   {"+"},
 		`event["odd name"] == 1`:                     {"+"},
-		`event.int == "5"`:                           {"a number and text are compared"},
-		`"5" != event.int`:                           {"text and a number are compared"},
-		`event.yes == "true"`:                        {"true or false and text are compared"},
+		`event.int == "5"`:                           {"a number and text are never equal"},
+		`"5" != event.int`:                           {"text and a number are never equal"},
+		`event.yes == "true"`:                        {"true or false and text are never equal"},
 		`event.int < "6"`:                            {"a number < text"},
 		`event.text in ["SHIPPED", "UNSHIPPED"]`:     {"+"},
 		`event.text not in ["SHIPPED", "UNSHIPPED"]`: {"-"},
 		`event.int in [1, 2]`:                        {"-"},
-		`event.int in ["1"]`:                         {"a number and text are compared"},
-		`event.text in [1, 2]`:                       {"text and a number are compared"},
+		`event.int in ["1"]`:                         {"a number and text are never equal"},
+		`event.text in [1, 2]`:                       {"text and a number are never equal"},
 		`"x" in event.tags`:                          {"+"},
 		`"text" in event`:                            {"+"},
 		`"x" in event.missing`:                       {"missing or null"},
@@ -161,10 +161,10 @@ func TestKeys(t *testing.T) {
 		{`event.id`, `{"id": "` + strings.Repeat("x", MaxKey) + `"}`, strings.Repeat("x", MaxKey)},
 
 		{`event.id`, `{"id": "` + strings.Repeat("x", MaxKey+1) + `"}`, "! the key has 513 bytes, the most is 512"},
-		{`event.id`, `{}`, "! key event.id: has to be text or a number, and is a missing value"},
-		{`event.id`, `{"id": null}`, "! key event.id: has to be text or a number, and is a missing value"},
-		{`event.id`, `{"id": true}`, "! key event.id: has to be text or a number, and is true or false"},
-		{`event.id`, `{"id": {"a": 1}}`, "! key event.id: has to be text or a number, and is an object"},
+		{`event.id`, `{}`, "! key event.id: expected text or a number, not a missing value"},
+		{`event.id`, `{"id": null}`, "! key event.id: expected text or a number, not a missing value"},
+		{`event.id`, `{"id": true}`, "! key event.id: expected text or a number, not true or false"},
+		{`event.id`, `{"id": {"a": 1}}`, "! key event.id: expected text or a number, not an object"},
 		{`event.id`, `{"id": ""}`, "! the key is empty"},
 		{`event.id`, `{"id": "a\u0000"}`, `! the key holds a NUL character ("\u0000")`},
 		{`event.id`, `{"id": "\ud800"}`, "! the key holds a character that can't be read (U+FFFD)"},
@@ -218,7 +218,7 @@ func TestInstants(t *testing.T) {
 		`"1969-01-01"`:                     "not between 1970 and 9999",
 		`event.ms`:                         "for seconds since 1970 write date(…)",
 		`date(event.ms)`:                   "milliseconds",
-		`event.missing`:                    "is a missing value",
+		`event.missing`:                    "not a missing value",
 		`date("9999-12-31") + days(36500)`: "not between 1970 and 9999",
 	} {
 		x, err := compileExpression(source, inSince)
@@ -308,7 +308,7 @@ func TestSpans(t *testing.T) {
 		`since - date(event.seconds) - hours(1)`:     -time.Hour,
 		`key == "k" ? hours(1) : hours(2)`:           time.Hour,
 		`hours(event.missing)`:                       "a number is wanted, not a missing value",
-		`event.no ? hours(1) : nil`:                  "after event.no ? hours(1) : nil: has to be a duration, and is a missing value",
+		`event.no ? hours(1) : nil`:                  "after event.no ? hours(1) : nil: expected a duration, not a missing value",
 		`duration(event.text)`:                       "is not a duration",
 	} {
 		x, err := compileExpression(source, inAfter)
@@ -338,7 +338,7 @@ func TestRecheck(t *testing.T) {
 		`state.missing == nil ? nil : date(state.missing)`: time.Time{},
 		`state.missing`: time.Time{},
 		`state.text`:    "is not an instant",
-		`state.int`:     "recheck state.int: has to be an instant as text, and is a number",
+		`state.int`:     "recheck state.int: expected an instant as text, not a number",
 	} {
 		x, err := compileExpression(source, inRecheck)
 		var got time.Time
@@ -365,8 +365,8 @@ func TestNeeds(t *testing.T) {
 		`event.int - 5`:        "0 is not between 1 and 10000",
 		`event.beyond53`:       "is not between 1 and 10000",
 		`event.exponent * 1e9`: "is not a whole number between 1 and 10000",
-		`event.text`:           "need event.text: has to be a number, and is text",
-		`event.missing`:        "need event.missing: has to be a number, and is a missing value",
+		`event.text`:           "need event.text: expected a number, not text",
+		`event.missing`:        "need event.missing: expected a number, not a missing value",
 	} {
 		x, err := compileExpression(source, inNeed)
 		var got int
@@ -478,8 +478,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestManyRoads checks that a value that may come from many fields is not followed to all of them.
-func TestManyRoads(t *testing.T) {
+// TestManyRoutes checks that a value that may come from many fields is not followed to all of them.
+func TestManyRoutes(t *testing.T) {
 	const levels = 16
 	source := "any(event.a, " + strings.Repeat("any(event.z ? #.x : #.y, ", levels) + "true" + strings.Repeat(")", levels+1)
 	x, err := compileExpression(source, inWhile)

@@ -30,12 +30,12 @@ func (v text) read(r *reader, n node, p string) {
 	case aText:
 		*v.to = n.text
 		if n.text == "" && !v.empty {
-			r.problem(p, "the text is empty; write one or leave the field out")
+			r.problem(p, "the text is empty; write one or remove the field")
 		}
 	case aNumber, aBoolean:
 		r.problem(p, "expected text, not %s; quote it: %q", n.kind, n.text)
 	case aNull:
-		r.problem(p, "the field has no value; give it one or leave it out")
+		r.problem(p, "the field has no value; set one or remove the field")
 	default:
 		r.problem(p, "expected text, not %s", n.kind)
 	}
@@ -74,14 +74,14 @@ func (v source) read(r *reader, n node, p string) {
 		*v.to = n.text
 		if strings.TrimSpace(n.text) == "" {
 			*v.to = unread
-			r.problem(p, "the expression is empty; write one or leave the field out")
+			r.problem(p, "the expression is empty; write one or remove the field")
 		}
 	case aNumber, aBoolean:
 		*v.to = unread
 		r.problem(p, "%s is %s here, not an expression; quote the whole expression: %q", n.text, n.kind, n.text)
 	default:
 		*v.to = unread
-		r.problem(p, `YAML made %s of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`, n.kind)
+		r.problem(p, `YAML read this as %s; quote the whole expression if it contains ": " or " #", or begins with "{" or "["`, n.kind)
 	}
 }
 

@@ -18,12 +18,12 @@ func (d *Document) fields() mapping {
 			{"entity", "Entity type that the rule monitors. It cannot be changed.", text{to: &d.Entity, pattern: entityPattern.String()}},
 			{"enabled", "If false, no new jobs are created. Pending jobs continue.", boolean{&d.Enabled}},
 			{"trigger", "What creates a job: an event, a schedule or a heartbeat.", d.Trigger.fields()},
-			{"update", "Events whose bodies are merged into the state.", watches(&d.Update, "update", "an empty list updates nothing; leave the field out")},
+			{"update", "Events whose bodies are merged into the state.", watches(&d.Update, "update", "an empty list updates nothing; remove the field")},
 			{"resolve", "Events that resolve a job.", list[Resolve]{
 				to: &d.Resolve, of: (*Resolve).fields, single: true, most: MaxResolves,
-				empty: "an empty list resolves nothing; leave the field out",
+				empty: "an empty list resolves nothing; remove the field",
 			}},
-			{"pause", "Events that pause a job while their condition is true, and resume it when it is false.", watches(&d.Pause, "pause", "an empty list pauses nothing; leave the field out")},
+			{"pause", "Events that pause a job while their condition is true, and resume it when it is false.", watches(&d.Pause, "pause", "an empty list pauses nothing; remove the field")},
 			{"lookup", "Query to a source at each check. The result is merged into the state.", optionalMapping[Lookup]{&d.Lookup, (*Lookup).fields}},
 			{"while", "Condition over event, state, key and since. While it is true, the job stays pending; when it is false, the job ends.", source{&d.While}},
 			{"escalate", "Escalation steps: when to raise an alert, and its severity and text.", list[Step]{
@@ -58,8 +58,8 @@ func (t *Trigger) fields() mapping {
 		name: "trigger", either: []string{"event", "schedule", "heartbeat"},
 		reserved: map[string]string{
 			"query": `"query" is reserved for a later version; write an event, a schedule or a heartbeat`,
-			"every": `"every" belongs into a heartbeat; for a schedule write schedule: "@every 1h"`,
-			"grace": `"grace" belongs into a heartbeat`,
+			"every": `"every" belongs inside heartbeat; for a schedule write schedule: "@every 1h"`,
+			"grace": `"grace" belongs inside heartbeat`,
 		},
 		entries: []entry{
 			{"event", "NATS subject that creates a job. * matches one token, > at the end all further tokens.", subjectOf(&t.Event)},

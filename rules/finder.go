@@ -33,7 +33,7 @@ func (f *finder) Find(ctx context.Context, all []checks.Check) []checks.Finding 
 	found := make([]checks.Finding, len(all))
 	asks, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))
 	for i, c := range all {
-		ask, err := f.question.ask(waitOfCheck(c).scope)
+		ask, err := f.question.ask(contextOfCheck(c).scope)
 		if err != nil {
 			found[i].Err = fmt.Errorf("lookup: %w", err)
 			continue

@@ -106,9 +106,9 @@ func TestCalendars(t *testing.T) {
 		want     string
 	}{
 		{"office", known, ""},
-		{"ofice", known, `late: escalate[0].of: there is no calendar "ofice"; did you mean "office"?`},
-		{"elsewhere", known, `late: escalate[0].of: there is no calendar "elsewhere"; there are office`},
-		{"office", calendars.Set{}, `late: escalate[0].of: there is no calendar "office", and no other; name a file of calendars with --calendars, or leave this out`},
+		{"ofice", known, `late: escalate[0].of: unknown calendar "ofice"; did you mean "office"?`},
+		{"elsewhere", known, `late: escalate[0].of: unknown calendar "elsewhere"; defined are office`},
+		{"office", calendars.Set{}, `late: escalate[0].of: unknown calendar "office", and no calendar is configured; set a file of calendars with --calendars, or remove this field`},
 		{"elsewhere", nil, ""},
 	} {
 		documents, err := rules.Parse([]byte(edited("escalate: [{after: 3h, of: "+c.calendar+"}]")), "")

@@ -32,7 +32,7 @@ func (h handler) Inline() {}
 //
 // An expression that cannot be evaluated is an error: the check is undetermined. A manual check takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
-	w := waitOfCheck(c)
+	w := contextOfCheck(c)
 	w.spend = h.purse(w.spend)
 	if h.allowance != nil {
 		given := w.spend.left
@@ -54,7 +54,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 	if err != nil {
 		return checks.Answer{}, err
 	}
-	at := lookedAt(c)
+	at := checkedAt(c)
 	answer := h.takeSteps(c, w, line, at)
 	step := h.upcoming(line, answer.Step, c.AsOf(), c.AckedUntil)
 	switch {
@@ -83,7 +83,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 }
 
 // explain returns the values that the condition read, for a check without an alert.
-func (h handler) explain(w waitContext) string {
+func (h handler) explain(w jobContext) string {
 	if h.while == nil {
 		return ""
 	}
@@ -91,7 +91,7 @@ func (h handler) explain(w waitContext) string {
 }
 
 // takeSteps takes the steps that are due, unless the open alert is acknowledged at the given time.
-func (h handler) takeSteps(c checks.Check, w waitContext, line []stepTime, at time.Time) checks.Answer {
+func (h handler) takeSteps(c checks.Check, w jobContext, line []stepTime, at time.Time) checks.Answer {
 	due := max(h.due(line, c.AsOf()), c.Step)
 	if due == c.Step || at.Before(c.AckedUntil) {
 		return checks.Answer{Step: c.Step, Held: due > c.Step}
@@ -106,7 +106,7 @@ func (h handler) takeSteps(c checks.Check, w waitContext, line []stepTime, at ti
 
 // withState adds the data that the source found to an answer with an alert, and to one that a guard ends the job with.
 // Merging is too expensive for all other answers.
-func (h handler) withState(c checks.Check, w waitContext, answer checks.Answer) (checks.Answer, error) {
+func (h handler) withState(c checks.Check, w jobContext, answer checks.Answer) (checks.Answer, error) {
 	last := h.engine.Limits.MaxChecks
 	if !c.Asked || len(answer.Alerts) == 0 && (last == 0 || c.Count+1 < last) {
 		return answer, nil
@@ -116,7 +116,7 @@ func (h handler) withState(c checks.Check, w waitContext, answer checks.Answer) 
 	return answer, err
 }
 
-func (h handler) cleared(c checks.Check, w waitContext) checks.Answer {
+func (h handler) cleared(c checks.Check, w jobContext) checks.Answer {
 	answer := checks.Answer{Outcome: checks.Cleared, Step: c.Step}
 	if c.AlertCount > 0 && !h.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", h.engine.Entity, c.Key)
@@ -127,8 +127,8 @@ func (h handler) cleared(c checks.Check, w waitContext) checks.Answer {
 	return answer
 }
 
-// lookedAt returns the time of the check: its slot, or later if deadman was late.
-func lookedAt(c checks.Check) time.Time {
+// checkedAt returns the time of the check: its slot, or later if deadman was late.
+func checkedAt(c checks.Check) time.Time {
 	if c.At.After(c.Slot) {
 		return c.At
 	}

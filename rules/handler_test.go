@@ -52,9 +52,9 @@ func clock(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minu
 
 func TestCheck(t *testing.T) {
 	team := map[string]string{"team": "x"}
-	first := alerts.Draft{Status: alerts.Firing, Severity: alerts.Info, Step: "first", Text: "order 1: not resolved after 1h (first)", Labels: team}
+	first := alerts.Draft{Status: alerts.Firing, Severity: alerts.Info, Step: "first", Text: "order 1: no orders.shipped 1h after the start of the job (rule late, step first)", Labels: team}
 	second := alerts.Draft{Status: alerts.Firing, Severity: alerts.Critical, Step: "second", StepIndex: 1, Text: "second 1 OPEN", Labels: team}
-	third := alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "third", StepIndex: 2, Text: "order 1: not resolved after 3h (third)", Labels: team}
+	third := alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "third", StepIndex: 2, Text: "order 1: no orders.shipped 3h after the start of the job (rule late, step third)", Labels: team}
 	quiet := strings.Replace(resolvable, "labels:", "quiet: true\nlabels:", 1)
 	unheld := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
 	alone := strings.Replace(resolvable, "resolve: {event: orders.shipped, key: event.id}\n", "", 1)
@@ -123,7 +123,7 @@ func TestCheck(t *testing.T) {
 		{
 			"no resolve: the last step ends", alone,
 			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
-			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{reworded(third, "order 1: the condition still holds after 3h (third)")}},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{reworded(third, "order 1: state.status == \"OPEN\" still holds 3h after the start of the job (rule late, step third)")}},
 		},
 		{
 			"cleared before anything was said", resolvable,
@@ -139,7 +139,7 @@ func TestCheck(t *testing.T) {
 			}}},
 		},
 		{
-			"cleared after nobody could tell for a while", resolvable,
+			"cleared after undetermined checks", resolvable,
 			checks.Check{Slot: clock(11, 15), State: shut, AlertCount: 1},
 			checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{{
 				Status: alerts.Resolved, Severity: alerts.Critical, Text: "order 1: the condition no longer holds", Labels: team,
@@ -162,7 +162,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got.Values = "" // see TestWhatAConditionSaw
+			got.Values = "" // see TestConditionExplanations
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -180,8 +180,8 @@ func reworded(d alerts.Draft, text string) alerts.Draft {
 	return d
 }
 
-// TestNobodyKnows checks that an expression that cannot be evaluated is an error, never "fine".
-func TestNobodyKnows(t *testing.T) {
+// TestUndeterminedChecks checks that an expression that cannot be evaluated is an error, never "fine".
+func TestUndeterminedChecks(t *testing.T) {
 	r := compiled(t, resolvable)
 	for name, state := range map[string][]byte{
 		"a missing field": none, "null": []byte(`{"status": null}`), "a number": []byte(`{"status": 1}`),
@@ -211,8 +211,8 @@ escalate: [{after: 1h, text: "{{key}} of {{event.customer.name}}"}]
 	}
 }
 
-// TestAWholeWait checks that from check to check every step raises one alert, in order, and the job ends.
-func TestAWholeWait(t *testing.T) {
+// TestTheCourseOfAJob checks that from check to check every step raises one alert, in order, and the job ends.
+func TestTheCourseOfAJob(t *testing.T) {
 	r := compiled(t, resolvable)
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15), State: open}
 	var said []string

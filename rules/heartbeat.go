@@ -20,7 +20,7 @@ type heartbeat struct {
 	max   time.Duration // 0: the length of a run is unlimited
 	min   time.Duration
 
-	expects string // as texts show it: every 10m (grace 2m)
+	expects string // as texts show it: every 10m, grace 2m
 }
 
 // heartbeatCompiler compiles a heartbeat trigger.
@@ -33,7 +33,7 @@ func (c heartbeatCompiler) heartbeat(t Trigger) subscription {
 	const p = "/trigger/heartbeat"
 	w := subscription{}
 	if h.Event != "" || h.Key != "" {
-		w = c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "has to come again and again")
+		w = c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "carries the heartbeat")
 		c.watched[len(c.watched)-1].merged = true
 	} else {
 		c.checkPingFields(p, h)
@@ -59,7 +59,7 @@ func (c heartbeatCompiler) heartbeat(t Trigger) subscription {
 	}
 	c.keys(p+"/keys", h.Keys)
 	if c.document.Again == Restart {
-		c.problem("/again", "each beat puts the wait off; leave again out")
+		c.problem("/again", "again does not apply to a heartbeat, because each one postpones the job; remove again")
 	}
 	return w
 }
@@ -71,7 +71,7 @@ func (c heartbeatCompiler) checkPingFields(pointer string, h *Heartbeat) {
 		written bool
 	}{{"if", h.If != ""}, {"kind", h.Kind != ""}, {"run", h.Run != ""}, {"shape", h.Shape != nil}} {
 		if field.written {
-			c.problem(pointer+"/"+field.name, "without an event pings alone are beats, and they say this themselves; name the event, or leave %s out", field.name)
+			c.problem(pointer+"/"+field.name, "the field does not apply to pings; add event, or remove %s", field.name)
 		}
 	}
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
@@ -85,7 +85,7 @@ func (c heartbeatCompiler) checkBeatSource(d Document, steps []step) {
 	for _, s := range steps {
 		for _, x := range []*expression{s.computed, s.at} {
 			if x != nil && x.event.any {
-				c.problem("/trigger/heartbeat/keys", "step %s is taken at a time that follows from event, and who never beat has none; write the time out, or leave keys out", s.name)
+				c.problem("/trigger/heartbeat/keys", "step %s depends on event, but an entity that never sent a heartbeat has no event; write a fixed time, or remove keys", s.name)
 				return
 			}
 		}
@@ -96,9 +96,9 @@ func (c heartbeatCompiler) checkBeatSource(d Document, steps []step) {
 func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
 	switch {
 	case h.Every == 0 && h.Schedule == "":
-		c.problem(pointer+"/every", "it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: \"0 2 * * *\"")
+		c.problem(pointer+"/every", "the interval of the heartbeat is missing; write every: 10m, or a crontab as schedule: \"0 2 * * *\"")
 	case h.Every != 0 && h.Schedule != "":
-		c.problem(pointer, "a beat has to come every so often or after each tick of a schedule; keep one of every and schedule")
+		c.problem(pointer, "a heartbeat has an interval or a schedule, not both; keep one of every and schedule")
 	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
 		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, longest)
 	}
@@ -106,7 +106,7 @@ func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
 	if h.Schedule != "" {
 		c.follows(pointer, h)
 	} else if h.Zone != "" {
-		c.problem(pointer+"/zone", "only a schedule has a zone; leave it out")
+		c.problem(pointer+"/zone", "zone needs a schedule; remove it")
 	}
 }
 
@@ -117,7 +117,7 @@ func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
 		return
 	}
 	if ticks.Shortest() == 0 {
-		c.problem(pointer+"/schedule", "%s ticks once, and a heartbeat has to come again and again; write a crontab, or @every", clip(h.Schedule, 80))
+		c.problem(pointer+"/schedule", "%s ticks only once, but a heartbeat recurs; write a crontab, or @every", clip(h.Schedule, 80))
 	}
 	c.checkSpacing(Duration(ticks.Shortest()))
 	c.beats.ticks = ticks
@@ -131,7 +131,7 @@ func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
 //
 // In a pause time is suspended. A heartbeat may come at any time; one that follows a schedule comes after the tick. A
 // failure that was received stays, regardless of later gaps.
-func (h *heartbeat) noGapSince(w waitContext) (at, since time.Time) {
+func (h *heartbeat) noGapSince(w jobContext) (at, since time.Time) {
 	p := pulseOf(w.own)
 	at, since = p.OverdueAt, w.since
 	switch begun, going := h.longest(p); {
@@ -172,7 +172,7 @@ func (h *heartbeat) isOld() time.Duration {
 
 // expected returns when the time for the next heartbeat is over. A tick in a pause is left out; the first one after the
 // pause counts.
-func (h *heartbeat) expected(w waitContext) time.Time {
+func (h *heartbeat) expected(w jobContext) time.Time {
 	if h.ticks == nil {
 		return passed(nil, w.since, h.every+h.grace, w.pauses)
 	}
@@ -213,21 +213,21 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	var text string
 	switch {
 	case p.Kind == Failure && p.Run != "":
-		text = "the run " + p.Run + " " + p.Reason
+		text = "run " + p.Run + " " + p.Reason
 	case p.Reason != "":
 		text = p.Reason
 	case h.max > 0 && len(p.Runs) > 0 && !p.Runs[0].At.Add(h.max).After(at):
-		text = "the run " + p.Runs[0].Name + " has been going for over " + Duration(h.max).String()
+		text = "run " + p.Runs[0].Name + " has not finished after " + Duration(h.max).String()
 		if p.Runs[0].Name == "" {
-			text = "a run has been going for over " + Duration(h.max).String()
+			text = "a run has not finished after " + Duration(h.max).String()
 		}
 	case p.Kind == Expected:
-		text = "has never reported, expected " + h.expects
+		text = "no heartbeat yet, expected " + h.expects
 	default:
-		text = "no beat since " + durationText(since, at) + ", expected " + h.expects
+		text = "no heartbeat since " + durationText(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
-		text += fmt.Sprintf(" (%d more runs that have not ended are not followed any more)", p.Dropped)
+		text += fmt.Sprintf(" (%d more unfinished runs are no longer tracked)", p.Dropped)
 	}
 	return text
 }
@@ -263,8 +263,8 @@ const (
 )
 
 // maxGapRestarts returns how often the interval may restart.
-func (h *heartbeat) maxGapRestarts(w waitContext) int {
-	if h.restartDeadline(w).Sub(w.heard) >= longInterval {
+func (h *heartbeat) maxGapRestarts(w jobContext) int {
+	if h.restartDeadline(w).Sub(w.receivingSince) >= longInterval {
 		return 1
 	}
 	return maxGapRestartsDefault
@@ -272,18 +272,18 @@ func (h *heartbeat) maxGapRestarts(w waitContext) int {
 
 // gapLimitReached reports whether a job without an alert is not postponed any more, although a heartbeat may have been
 // missed in a gap.
-func (h *heartbeat) gapLimitReached(w waitContext) bool {
-	if h == nil || w.count == 0 || w.heard.IsZero() || !w.said.IsZero() {
+func (h *heartbeat) gapLimitReached(w jobContext) bool {
+	if h == nil || w.count == 0 || w.receivingSince.IsZero() || !w.alertedAt.IsZero() {
 		return false
 	}
 	_, since := h.noGapSince(w)
-	return w.heard.After(since) && w.count >= h.maxGapRestarts(w)
+	return w.receivingSince.After(since) && w.count >= h.maxGapRestarts(w)
 }
 
 // restartDeadline returns when a heartbeat is overdue if the interval begins at the end of the gap.
-func (h *heartbeat) restartDeadline(w waitContext) time.Time {
+func (h *heartbeat) restartDeadline(w jobContext) time.Time {
 	if h.ticks == nil {
-		return passed(nil, w.heard, h.every+h.grace, w.pauses)
+		return passed(nil, w.receivingSince, h.every+h.grace, w.pauses)
 	}
-	return passed(nil, h.tick(w.heard), h.grace, w.pauses)
+	return passed(nil, h.tick(w.receivingSince), h.grace, w.pauses)
 }

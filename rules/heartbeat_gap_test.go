@@ -31,8 +31,8 @@ escalate: [{after: 10m, step: call}]
 `
 )
 
-// TestAmnesty shows when a job restarts because a heartbeat may have been missed in a monitoring gap.
-func TestAmnesty(t *testing.T) {
+// TestGapRestarts shows when a job restarts because a heartbeat may have been missed in a monitoring gap.
+func TestGapRestarts(t *testing.T) {
 	for _, c := range []struct {
 		name, rule          string
 		slot, heard, saidAt string // after the last heartbeat, at 10:00
@@ -85,9 +85,9 @@ func TestAmnesty(t *testing.T) {
 	}
 }
 
-// TestPutOffTooOften shows that a job that was restarted as often as allowed raises its alert at the next check, and
+// TestPostponedTooOften shows that a job that was restarted as often as allowed raises its alert at the next check, and
 // that the following step keeps its time.
-func TestPutOffTooOften(t *testing.T) {
+func TestPostponedTooOften(t *testing.T) {
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-sun, hours: \"01:00-23:00\"}\n"), "")
 	if err != nil {
 		t.Fatal(err)

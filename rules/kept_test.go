@@ -7,7 +7,7 @@ import (
 )
 
 // A row that an operator changed by hand is an error of that check; it neither ends the node nor takes for ever.
-func TestBodyThatIsNoJSONAnyMore(t *testing.T) {
+func TestStoredBodyThatIsNotJSON(t *testing.T) {
 	whole := `{"a":[1,{"b":"c\"d"},true,null,-1.5e3],"status":"OPEN","n":12}`
 	bodies := []string{`x`, `[x]`, `{"a":x}`, `{x}`, `[1,,x`, `{"status"`, `"`, `\`, `{"a":}`, `[-]`}
 	for i := range whole {

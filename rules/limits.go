@@ -26,7 +26,7 @@ func (c guardCompiler) guards() {
 	}
 	need, why := d.stepCount(), ""
 	if d.isHeld() {
-		need, why = need+1, " and the one that ends the hold"
+		need, why = need+1, " and the end of the hold"
 	}
 	switch {
 	case g.MaxChecks > maxChecks:
@@ -47,7 +47,7 @@ func (c guardCompiler) retries() {
 	if c.closest == 0 || worst < c.closest {
 		return
 	}
-	c.problem("/guards", "%d attempts may take %s, and it is %s from one look to the next; lower attempts, interval, jitter or timeout",
+	c.problem("/guards", "%d attempts may take %s, but checks are only %s apart; lower attempts, interval, jitter or timeout",
 		c.document.Guards.Attempts, atMost(worst), c.closest)
 }
 

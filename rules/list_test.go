@@ -135,7 +135,7 @@ func seen(t *testing.T, list []rules.ListedRule) []string {
 // A node that reads the changes since its last read has the same rules, after every change, as one that reads all
 // rules, and reuses each entry that did not change. A change between reading the revision and reading the changes is
 // returned once.
-func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
+func TestRefreshReadsOnlyChanges(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		seed := uint64(time.Now().UnixNano())
 		c := &clerk{T: t, store: s, deals: rand.New(rand.NewPCG(seed, 54))} //nolint:gosec // it deals cards
@@ -209,7 +209,7 @@ func TestWhatChangedSinceTheLastLookIsAllThatChanged(t *testing.T) {
 }
 
 // While clients save rules concurrently, a node that reads changes gets each version once, and only rules that changed.
-func TestEachVersionIsHandedOutOnce(t *testing.T) {
+func TestEachVersionHasOneEngineRule(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		const clients, saves = 4, 15
 		still := saved(t, s, 0, fmt.Sprintf(numbered, clients, "created", 1, "error"))

@@ -31,10 +31,10 @@ func (c lookupCompiler) lookup(l *Lookup) *lookupQuery {
 		}
 	}
 	if asked != 1 {
-		c.problem(p, "a lookup asks one source: write one of sql, http, nats and kv")
+		c.problem(p, "a lookup queries one source; write one of sql, http, nats and kv")
 	}
 	if c.document.Handler != "" {
-		c.problem(p, "the rule has a handler, which finds out by itself what it needs; leave one of the two out")
+		c.problem(p, "the rule has a handler, which queries its own data; remove one of the two")
 	}
 	d := c.over(inLookup)
 	switch {
@@ -52,7 +52,7 @@ func (c lookupCompiler) lookup(l *Lookup) *lookupQuery {
 
 func (c lookupCompiler) source(pointer, name string) {
 	if name == "" {
-		c.problem(pointer+"/source", "the source is missing; name the one that is asked, such as source: shop")
+		c.problem(pointer+"/source", "the source is missing; write the name of a configured source, such as source: shop")
 		return
 	}
 	c.name(pointer+"/source", name, "shop")
@@ -102,7 +102,7 @@ func (c lookupCompiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQu
 	t := c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d, checkPath)
 	for i, status := range l.Absent {
 		if status < 400 || status > 599 {
-			c.problem(item(p+"/absent", i), "%d is not between 400 and 599; no other status means that there is no such entity", status)
+			c.problem(item(p+"/absent", i), "%d is not between 400 and 599; only such a status can mean that the entity does not exist", status)
 		}
 	}
 	return &lookupQuery{

@@ -29,9 +29,9 @@ type lookupQuery struct {
 func written(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
-		return "", errors.New(`a value is missing; say what it counts as, as in (event.region ?? "none")`)
+		return "", errors.New(`a value is missing; write a default, such as (event.region ?? "none")`)
 	case []any, []string, []int, map[string]any, time.Duration:
-		return "", fmt.Errorf("%s can't be part of a question, only text, a number, true or false, or an instant", naming(v))
+		return "", fmt.Errorf("%s can't be a parameter of a query, only text, a number, true or false, or an instant", naming(v))
 	}
 	text, err := show(v)
 	if err == nil && text == "" {

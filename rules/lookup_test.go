@@ -25,8 +25,8 @@ labels: {status: "{{state.status}}"}
 slot: 15m
 `
 
-// TestWhatIsFoundLiesOverTheState checks the first step of a job of an order, with data that a source found.
-func TestWhatIsFoundLiesOverTheState(t *testing.T) {
+// TestLookupResultsMergeOverTheState checks the first step of a job of an order, with data that a source found.
+func TestLookupResultsMergeOverTheState(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "carrier": "dhl", "total": 12.50, "address": {"city": "Ulm", "floor": 3}}`
 	const open = `state.status == "UNSHIPPED"`
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestWhatIsFoundLiesOverTheState(t *testing.T) {
 		{name: "what null takes away is gone", while: `not ("carrier" in state) and "total" in state`, found: `{"carrier": null}`, says: "NEW by {{state.carrier: missing}} for 1042"},
 		{name: "over updates", while: open, state: `{"id": "7", "status": "PAID"}`, found: `{"status": "UNSHIPPED"}`, says: "UNSHIPPED by {{state.carrier: missing}} for 7"},
 		{name: "what was there is over", while: open, found: `{"status": "SHIPPED"}`},
-		{name: "nobody was asked", while: `state.status == "NEW"`, unasked: true, says: "NEW by dhl for 1042"},
+		{name: "source not queried", while: `state.status == "NEW"`, unasked: true, says: "NEW by dhl for 1042"},
 		{name: "absent", while: "state == nil", says: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}", carries: "null"},
 		{name: "there after all", while: "state == nil", found: `{"status": "SHIPPED"}`},
 		{name: "absent ends", while: "state != nil"},
@@ -57,11 +57,11 @@ func TestWhatIsFoundLiesOverTheState(t *testing.T) {
 		{name: "a field of what is absent", while: open, err: "a value is missing or null"},
 		{name: "a field of an object of what is absent", while: `state.address.city == "Ulm"`, err: "a value is missing or null"},
 		{name: "the event stays as it was", while: `event.status == "NEW" and ` + open, found: `{"status": "UNSHIPPED"}`, says: "UNSHIPPED by dhl for 1042"},
-		{name: "the wrong type", while: open, found: `{"status": 3}`, err: "a number and text are compared"},
+		{name: "the wrong type", while: open, found: `{"status": 3}`, err: "a number and text are never equal"},
 		{name: "a number where text was counts", while: "state.total > 40", found: `{"total": 41}`, says: "NEW by dhl for 1042"},
-		{name: "no object", while: open, found: `[{"status": "UNSHIPPED"}]`, err: "what the source found is not an object"},
-		{name: "no JSON", while: open, found: `{"status": `, err: "what the source found can't be read"},
-		{name: "no object, and nobody reads it", while: `event.status == "NEW"`, found: `"UNSHIPPED"`, err: "what the source found is not an object"},
+		{name: "no object", while: open, found: `[{"status": "UNSHIPPED"}]`, err: "the result of the source is not an object"},
+		{name: "no JSON", while: open, found: `{"status": `, err: "the result of the source is invalid"},
+		{name: "no object, and not read", while: `event.status == "NEW"`, found: `"UNSHIPPED"`, err: "the result of the source is not an object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.ReplaceAll(looking, "%WHILE%", "'"+c.while+"'")
@@ -99,13 +99,13 @@ func TestWhatIsFoundLiesOverTheState(t *testing.T) {
 				t.Errorf("the alert carries %s, want %s", answer.State, c.carries)
 			}
 			if c.unasked && answer.State != nil {
-				t.Errorf("nobody was asked, and the alert carries %s", answer.State)
+				t.Errorf("the source was not queried, but the alert carries %s", answer.State)
 			}
 		})
 	}
 }
 
-func TestRecheckFollowsWhatIsFound(t *testing.T) {
+func TestRecheckUsesTheLookupResult(t *testing.T) {
 	rule := compiled(t, strings.ReplaceAll(looking, "%WHILE%", "state != nil")).Engine()
 	for found, next := range map[string]checks.Answer{
 		`{"eta": "2026-03-01T15:00:00Z"}`: {Next: clock(15, 15)},
@@ -140,7 +140,7 @@ func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	return rule.Finder
 }
 
-func TestWhatCantBeAskedIsItsOwnError(t *testing.T) {
+func TestAnInvalidQueryIsAnErrorOfItsKey(t *testing.T) {
 	s := ordered(t)
 	finder := finderOf(t, s, edited(
 		`lookup: {sql: {source: shop, query: "select status, total > $2 as dear from orders where id = $1", params: [key, event.least]}}`,
@@ -161,7 +161,7 @@ func TestWhatCantBeAskedIsItsOwnError(t *testing.T) {
 			t.Errorf("%d: found %s, want %s", i, got[i].Value, want)
 		}
 	}
-	for i, want := range []string{"", "", "lookup: params[1]: a value is missing", "lookup: params[1]: a list can't be part of a question", ""} {
+	for i, want := range []string{"", "", "lookup: params[1]: a value is missing", "lookup: params[1]: a list can't be a parameter of a query", ""} {
 		if err := got[i].Err; (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%d: %v, want %q", i, err, want)
 		}
@@ -171,7 +171,7 @@ func TestWhatCantBeAskedIsItsOwnError(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsNotDefinedIsAnOutage(t *testing.T) {
+func TestAnUndefinedSourceIsAnOutage(t *testing.T) {
 	finder := finderOf(t, ordered(t), edited(`lookup: {kv: {source: shpo, bucket: orders}}`))
 	if !finder.Enter() {
 		t.Fatal("the line before nothing is full")
@@ -186,8 +186,8 @@ func TestASourceThatIsNotDefinedIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestQuestionsHoldTheirValues puts keys with a special meaning for their receivers into each kind of question.
-func TestQuestionsHoldTheirValues(t *testing.T) {
+// TestQueriesHoldTheirValues puts keys with a special meaning for their receivers into each kind of question.
+func TestQueriesHoldTheirValues(t *testing.T) {
 	http := `{http: {source: shop, path: "/orders/{{key}}/parts/x{{event.n ?? 1}}"}}`
 	query := `{http: {source: shop, path: "/orders?id={{key}}&full=true"}}`
 	nats := `{nats: {source: shop, subject: "shop.{{key}}.get-{{key}}"}}`
@@ -222,7 +222,7 @@ func TestQuestionsHoldTheirValues(t *testing.T) {
 		{lookup: "{kv: {source: shop, bucket: ORDERS}}", key: "1042", asks: "1042"},
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event.none}}"}}`, key: "1042", err: "{{event.none}}: a value is missing"},
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event.empty}}"}}`, key: "1042", err: "{{event.empty}}: the text is empty"},
-		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event}}"}}`, key: "1042", err: "{{event}}: an object can't be part of a question"},
+		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event}}"}}`, key: "1042", err: "{{event}}: an object can't be a parameter of a query"},
 	} {
 		t.Run(c.key+" "+c.lookup, func(t *testing.T) {
 			finder := finderOf(t, ordered(t), edited("lookup: "+c.lookup))

@@ -49,7 +49,7 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 	for _, l := range preview.Lines {
 		line := fmt.Sprintf("%s %s", rules.Duration(l.At.Sub(ten)), l.Kind)
 		switch l.Kind {
-		case rules.Says:
+		case rules.LineAlert:
 			line += fmt.Sprintf(" %s %s", l.Status, l.Step)
 			if l.Text != "" && l.Status == "firing" {
 				line += " " + l.Text
@@ -57,9 +57,9 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 			if len(l.SkippedSteps) > 0 {
 				line += fmt.Sprint(" instead of ", l.SkippedSteps)
 			}
-		case rules.Ends:
+		case rules.LineEnds:
 			line += " " + l.Note
-		case rules.Looks, rules.Event, rules.Starts:
+		case rules.LineCheck, rules.LineEvent, rules.LineStarts:
 			if !l.Next.IsZero() {
 				line += " next " + rules.Duration(l.Next.Sub(ten)).String()
 			}
@@ -122,22 +122,22 @@ calendars:
 		"it happens after all": {
 			of(doneResolves),
 			[]happens{begin, {"2h", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "2h says resolved one", "2h ends resolved"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "2h alert resolved one", "2h ends resolved"},
 		},
 		"it never happens: held, then over": {
 			of(doneResolves),
 			[]happens{begin},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "4h15m ends exhausted"},
 		},
 		"without resolve the last step ends it": {
 			of("quiet: true"),
 			[]happens{begin},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "3h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "3h15m ends exhausted"},
 		},
 		"what happens in the hold closes what was said": {
 			of(doneResolves),
 			[]happens{begin, {"4h", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h says resolved two", "4h ends resolved"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "4h alert resolved two", "4h ends resolved"},
 		},
 		"as names the outcome": {
 			of("resolve: [{event: t.done, key: event.id}, {event: t.dropped, key: event.id, if: event.why == 1, as: dropped}]"),
@@ -147,95 +147,95 @@ calendars:
 		"quiet says nothing when it happened": {
 			of(doneResolves, "quiet: true"),
 			[]happens{begin, {"2h", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "2h ends resolved"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "2h ends resolved"},
 		},
 		"the condition clears": {
 			of("update: {event: t.changed, key: event.id}", `while: state.status != "PAID"`, doneResolves, `trigger: {event: t.started, key: event.id}`),
 			[]happens{{"5m", "t.started", `{"id": 1, "status": "NEW"}`}, {"2h", "t.changed", `{"id": 1, "status": "PAID"}`}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "2h event next 3h15m", "3h15m says resolved one", "3h15m ends cleared"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "2h event next 3h15m", "3h15m alert resolved one", "3h15m ends cleared"},
 		},
 		"an update is merged, and null takes a field away": {
 			of("update: {event: t.changed, key: event.id}", `escalate: [{after: 1h, step: one, text: "{{state}} {{event.n}}"}]`),
 			[]happens{begin, {"20m", "t.changed", `{"id": 1, "n": 3, "began": null, "more": {"a": [1]}}`}},
-			[]string{"5m starts next 1h15m", "20m event next 1h15m", `1h15m says firing one {"id":1,"more":{"a":[1]},"n":3} 2`, "1h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "20m event next 1h15m", `1h15m alert firing one {"id":1,"more":{"a":[1]},"n":3} 2`, "1h15m ends exhausted"},
 		},
 		"time stands still": {
 			of("pause: {event: t.changed, key: event.id, if: event.hold}", doneResolves),
 			[]happens{begin, {"30m", "t.changed", `{"id": 1, "hold": true}`}, {"40m", "t.changed", `{"id": 1, "hold": true}`}, {"2h30m", "t.changed", `{"id": 1, "hold": false}`}, {"2h40m", "t.changed", `{"id": 1, "hold": false}`}},
-			[]string{"5m starts next 1h15m", "30m event", "2h30m event next 3h15m", "3h15m says firing one .", "5h15m says firing two .", "6h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "30m event", "2h30m event next 3h15m", "3h15m alert firing one .", "5h15m alert firing two .", "6h15m ends exhausted"},
 		},
 		"any of several pauses": {
 			of("pause: [{event: t.changed, key: event.id, if: event.why == 1}, {event: t.changed, key: event.id, if: event.why == 2}]", doneResolves),
 			[]happens{begin, {"30m", "t.changed", `{"id": 1, "why": 1}`}, {"50m", "t.changed", `{"id": 1, "why": 2}`}, {"1h30m", "t.changed", `{"id": 1, "why": 3}`}, {"2h30m", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 1h15m", "30m event", "1h30m event next 2h15m", "2h15m says firing one .", "2h30m says resolved one", "2h30m ends resolved"},
+			[]string{"5m starts next 1h15m", "30m event", "1h30m event next 2h15m", "2h15m alert firing one .", "2h30m alert resolved one", "2h30m ends resolved"},
 		},
 		"time stands still in the hold": {
 			of("pause: {event: t.changed, key: event.id, if: event.hold}", doneResolves),
 			[]happens{begin, {"3h20m", "t.changed", `{"id": 1, "hold": true}`}, {"9h20m", "t.changed", `{"id": 1, "hold": false}`}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "3h20m event", "9h20m event next 10h15m", "10h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "3h20m event", "9h20m event next 10h15m", "10h15m ends exhausted"},
 		},
 		"an instant does not wait for a pause to end": {
 			of("pause: {event: t.changed, key: event.id, if: event.hold}", `escalate: [{at: date(event.began) + hours(2), step: one, text: "."}]`),
 			[]happens{begin, {"30m", "t.changed", `{"id": 1, "hold": true}`}, {"2h30m", "t.changed", `{"id": 1, "hold": false}`}},
-			[]string{"5m starts next 1h30m", "30m event", "2h30m event next 2h45m", "2h45m says firing one .", "2h45m ends exhausted"},
+			[]string{"5m starts next 1h30m", "30m event", "2h30m event next 2h45m", "2h45m alert firing one .", "2h45m ends exhausted"},
 		},
 		"computed steps are sorted": {
 			of(`escalate: [{after: hours(event.n), step: computed, text: "."}, {at: date(event.began) + hours(1), step: instant, text: "."}, {after: 4h, step: fixed, text: "."}]`),
 			[]happens{begin},
-			[]string{"5m starts next 30m", "30m says firing instant .", "2h15m says firing computed .", "4h15m says firing fixed .", "4h15m ends exhausted"},
+			[]string{"5m starts next 30m", "30m alert firing instant .", "2h15m alert firing computed .", "4h15m alert firing fixed .", "4h15m ends exhausted"},
 		},
 		"every": {
 			of(`escalate: [{after: 1h, step: first, text: "."}, {every: 30m, times: 3, step: again, text: "{{job.turn}} of {{job.turns}}"}]`),
 			[]happens{begin},
 			[]string{
-				"5m starts next 1h15m", "1h15m says firing first .", "1h45m says firing again 1 of 3", "2h15m says firing again 2 of 3",
-				"2h45m says firing again 3 of 3", "2h45m ends exhausted",
+				"5m starts next 1h15m", "1h15m alert firing first .", "1h45m alert firing again 1 of 3", "2h15m alert firing again 2 of 3",
+				"2h45m alert firing again 3 of 3", "2h45m ends exhausted",
 			},
 		},
 		"of office time": {
 			of(`escalate: [{after: 8h, of: office, step: one, text: "."}]`),
 			[]happens{begin},
-			[]string{"5m starts next 1d15m", "1d15m says firing one .", "1d15m ends exhausted"},
+			[]string{"5m starts next 1d15m", "1d15m alert firing one .", "1d15m ends exhausted"},
 		},
 		"of office time, paused over night": {
 			of("pause: {event: t.changed, key: event.id, if: event.hold}", `escalate: [{after: 8h, of: office, step: one, text: "."}]`),
 			[]happens{begin, {"1h5m", "t.changed", `{"id": 1, "hold": true}`}, {"24h", "t.changed", `{"id": 1, "hold": false}`}},
-			[]string{"5m starts next 1d15m", "1h5m event", "1d event next 1d7h", "1d7h says firing one .", "1d7h ends exhausted"},
+			[]string{"5m starts next 1d15m", "1h5m event", "1d event next 1d7h", "1d7h alert firing one .", "1d7h ends exhausted"},
 		},
 		"within office time": {
 			of(`escalate: [{after: 9h, within: office, step: one, text: "."}]`),
 			[]happens{begin},
-			[]string{"5m starts next 23h", "23h says firing one .", "23h ends exhausted"},
+			[]string{"5m starts next 23h", "23h alert firing one .", "23h ends exhausted"},
 		},
 		"a look in between never postpones a step": {
 			of("update: {event: t.changed, key: event.id}", "recheck: date(state.look)", doneResolves, `while: (state.ok ?? false) == false`),
 			[]happens{begin, {"1h20m", "t.changed", `{"id": 1, "look": "2026-03-02T14:00:00Z"}`}, {"3h20m", "t.changed", `{"id": 1, "look": "2026-03-02T13:40:00Z"}`}},
 			[]string{
-				"5m starts next 1h15m", "1h15m says firing one .", "1h20m event next 3h15m", "3h15m says firing two .",
+				"5m starts next 1h15m", "1h15m alert firing one .", "1h20m event next 3h15m", "3h15m alert firing two .",
 				"3h20m event next 4h15m", "4h15m ends exhausted",
 			},
 		},
 		"a look in between, known from the start": {
 			of("recheck: date(event.began) + minutes(70)", doneResolves),
 			[]happens{begin, {"3h30m", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 45m", "45m looks next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "3h30m says resolved two", "3h30m ends resolved"},
+			[]string{"5m starts next 45m", "45m check next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "3h30m alert resolved two", "3h30m ends resolved"},
 		},
 		"a pause does not forget the look in between": {
 			of("recheck: date(event.began) + minutes(70)", "pause: {event: t.changed, key: event.id, if: event.hold}", doneResolves),
 			[]happens{begin, {"10m", "t.changed", `{"id": 1, "hold": true}`}, {"20m", "t.changed", `{"id": 1, "hold": false}`}, {"50m", "t.done", `{"id": 1}`}},
-			[]string{"5m starts next 45m", "10m event", "20m event next 45m", "45m looks next 1h15m", "50m ends resolved"},
+			[]string{"5m starts next 45m", "10m event", "20m event next 45m", "45m check next 1h15m", "50m ends resolved"},
 		},
 		"the first trigger counts": {
 			of(doneResolves),
 			[]happens{begin, {"50m", "t.started", itBegins}},
-			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h15m ends exhausted"},
+			[]string{"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "4h15m ends exhausted"},
 		},
 		"a repeated trigger begins anew": {
 			of("again: restart", doneResolves),
 			[]happens{begin, {"1h20m", "t.started", itBegins}},
 			[]string{
-				"5m starts next 1h15m", "1h15m says firing one .", "1h20m says resolved one", "1h20m ends restarted", "1h20m starts next 2h30m",
-				"2h30m says firing one .", "4h30m says firing two .", "5h30m ends exhausted",
+				"5m starts next 1h15m", "1h15m alert firing one .", "1h20m alert resolved one", "1h20m ends restarted", "1h20m starts next 2h30m",
+				"2h30m alert firing one .", "4h30m alert firing two .", "5h30m ends exhausted",
 			},
 		},
 		"a resolve that comes first, by a faster road": {
@@ -261,7 +261,7 @@ calendars:
 		"nothing divided by nothing is not fine": {
 			of("while: event.failed / event.all > 0.5", "guards: {attempts: 1, end: true}"),
 			[]happens{{"5m", "t.started", `{"id": 1, "failed": 0, "all": 0}`}},
-			[]string{"5m starts next 1h15m", "1h15m says gave_up ", "1h15m ends undetermined"},
+			[]string{"5m starts next 1h15m", "1h15m alert gave_up ", "1h15m ends undetermined"},
 		},
 		"all files of a batch": {
 			of("resolve: {event: t.file, key: event.batch, distinct: event.name, need: state.n}"),
@@ -277,7 +277,7 @@ calendars:
 			of(doneResolves, `trigger: {event: t.started, key: event.id, if: event.n > 1}`),
 			[]happens{{"1m", "t.started", `{"id": 1, "n": "5"}`}, begin},
 			[]string{
-				"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h15m ends exhausted",
+				"5m starts next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "4h15m ends exhausted",
 				"refused t.started at 2026-03-02T10:01:00Z: trigger: event.n > 1: invalid operation: text > a number",
 			},
 		},
@@ -292,8 +292,8 @@ calendars:
 				begin, {"1h", "t.changed", `{"id": 1, "m": 110}`}, {"1h20m", "t.changed", `{"id": 1, "m": 140}`},
 			},
 			[]string{
-				"5m starts next 1h15m", "1h event next 1h15m", "1h15m says firing one .", "1h20m event next 1h30m", "1h30m looks next 2h",
-				"2h says gave_up ", "2h ends guard_max_checks",
+				"5m starts next 1h15m", "1h event next 1h15m", "1h15m alert firing one .", "1h20m event next 1h30m", "1h30m check next 2h",
+				"2h alert gave_up ", "2h ends guard_max_checks",
 			},
 		},
 	} {

@@ -57,7 +57,7 @@ func (m *merging) Merge(news json.RawMessage) error {
 	if err != nil {
 		err = fmt.Errorf("update: %w", err)
 	} else if m.root.size > MaxBody {
-		err = fmt.Errorf("update: what is known would grow to %d bytes, the most is %d", m.root.size, MaxBody)
+		err = fmt.Errorf("update: the state would grow to %d bytes, the most is %d", m.root.size, MaxBody)
 	}
 	if err != nil {
 		for _, undo := range slices.Backward(m.undo) {
@@ -228,12 +228,12 @@ func (b *body) mergeFound(found json.RawMessage) *body {
 	return &body{data: found, under: b}
 }
 
-var errFoundNoObject = errors.New("what the source found is not an object")
+var errFoundNoObject = errors.New("the result of the source is not an object")
 
 // checkFound returns why the data that a source found is invalid.
 func (b *body) checkFound() error {
 	if err := b.check(); err != nil {
-		return fmt.Errorf("what the source found can't be read: %w", err)
+		return fmt.Errorf("the result of the source is invalid: %w", err)
 	}
 	if !isObject(b.data) {
 		return errFoundNoObject

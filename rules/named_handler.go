@@ -37,22 +37,22 @@ func (n namedHandler) Check(ctx context.Context, c checks.Check) (checks.Answer,
 	if err != nil {
 		return checks.Answer{}, err
 	}
-	said := make([]alerts.Draft, len(answer.Alerts))
+	drafts := make([]alerts.Draft, len(answer.Alerts))
 	for i, draft := range answer.Alerts {
 		draft.Status, draft.Severity = cmp.Or(draft.Status, alerts.Firing), cmp.Or(draft.Severity, DefaultSeverity)
 		draft.Labels = n.labels(c, draft.Labels)
-		said[i] = draft
+		drafts[i] = draft
 	}
-	answer.Alerts = said
+	answer.Alerts = drafts
 	if err := checkAnswer(c, answer); err != nil {
-		return checks.Answer{}, fmt.Errorf("the answer of handler %s is none: %w", n.rule.document.Handler, err)
+		return checks.Answer{}, fmt.Errorf("handler %s gave an invalid answer: %w", n.rule.document.Handler, err)
 	}
 	return answer, nil
 }
 
 // labels returns the labels of the rule, overridden by own.
 func (n namedHandler) labels(c checks.Check, own map[string]string) map[string]string {
-	of := n.rule.label(waitOfCheck(c).scope)
+	of := n.rule.label(contextOfCheck(c).scope)
 	if len(own) == 0 {
 		return of
 	}
@@ -79,13 +79,13 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 	case a.Outcome != "" && !namePattern.MatchString(string(a.Outcome)):
 		return fmt.Errorf("the outcome %q is not a name; write %s", clip(string(a.Outcome), 80), nameForm)
 	case a.Outcome != "" && !a.Next.IsZero():
-		return fmt.Errorf("it has an outcome, %s, and a next look; a job that ends has none", a.Outcome)
+		return fmt.Errorf("it has the outcome %s and a next check; a job that ends has no next check", a.Outcome)
 	case a.Step < c.Step:
 		return fmt.Errorf("step %d is before step %d, which was taken", a.Step, c.Step)
 	case a.Step > maxStep:
-		return fmt.Errorf("step %d is none, the most is %d", a.Step, maxStep)
+		return fmt.Errorf("step %d is too high, the most is %d", a.Step, maxStep)
 	case a.Next.Year() >= maxYear: // rounding up to a slot may exceed it
-		return fmt.Errorf("the next look is in the year %d, and has to be before %d; answer with an outcome to look no more", a.Next.Year(), maxYear)
+		return fmt.Errorf("the next check is in the year %d, but has to be before %d; answer with an outcome to end the job", a.Next.Year(), maxYear)
 	case len(a.Alerts) > maxAnswerAlerts:
 		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxAnswerAlerts)
 	}
@@ -117,7 +117,7 @@ func checkState(state json.RawMessage) error {
 func checkDraft(d alerts.Draft) error {
 	switch {
 	case d.StepIndex < 0 || d.StepIndex > maxStep:
-		return fmt.Errorf("step index %d is none, from 0 to %d", d.StepIndex, maxStep)
+		return fmt.Errorf("step index %d is not between 0 and %d", d.StepIndex, maxStep)
 	case len(d.SkippedSteps) > maxAnswerAlerts || slices.ContainsFunc(d.SkippedSteps, func(name string) bool { return !namePattern.MatchString(name) }):
 		return fmt.Errorf("skipped_steps has up to %d names of steps; write %s", maxAnswerAlerts, nameForm)
 	case !d.Severity.Valid():
@@ -133,7 +133,7 @@ func checkDraft(d alerts.Draft) error {
 	}
 	for name, value := range d.Labels {
 		if !labelPattern.MatchString(name) || len(value) > maxLabel {
-			return fmt.Errorf("the label %q is none; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), maxLabel)
+			return fmt.Errorf("the label %q is invalid; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), maxLabel)
 		}
 	}
 	return nil

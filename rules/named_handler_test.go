@@ -80,28 +80,28 @@ func TestAHandlersAnswerIsFilledIn(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
+func TestAnInvalidAnswerIsAnError(t *testing.T) {
 	for want, answer := range map[string]checks.Answer{
 		`the outcome "Gone away" is not a name`:        {Outcome: "Gone away"},
-		"it has an outcome, resolved, and a next look": {Outcome: checks.Resolved, Next: clock(12, 0)},
+		"it has the outcome resolved and a next check": {Outcome: checks.Resolved, Next: clock(12, 0)},
 		"step 1 is before step 2, which was taken":     {Step: 1},
 		"it has 33 alerts, the most is 32":             {Step: 2, Alerts: make([]alerts.Draft, 33)},
 		`alerts[0]: "loud" is not a severity`:          {Step: 2, Alerts: []alerts.Draft{{Severity: "loud"}}},
 		`alerts[0]: "gave_up" is not a status`:         {Step: 2, Alerts: []alerts.Draft{{Status: alerts.GaveUp}}},
 		`alerts[0]: step: "a.b" is not a name`:         {Step: 2, Alerts: []alerts.Draft{{Step: "a.b"}}},
 		"alerts[0]: the text has 5000 bytes":           {Step: 2, Alerts: []alerts.Draft{{Text: strings.Repeat("x", 5000)}}},
-		"step 10001 is none":                           {Step: 10001},
-		"the next look is in the year 9999":            {Step: 2, Next: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Nominal: true},
+		"step 10001 is too high":                       {Step: 10001},
+		"the next check is in the year 9999":           {Step: 2, Next: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Nominal: true},
 		"state: the body is not JSON":                  {Step: 2, State: json.RawMessage("{")},
 		"state: it is not an object":                   {Step: 2, State: json.RawMessage("[]")},
 		"state: the body has 262147 bytes":             {Step: 2, State: json.RawMessage(`"` + strings.Repeat("x", 256<<10+1) + `"`)},
-		"alerts[0]: step index -1 is none":             {Step: 2, Alerts: []alerts.Draft{{StepIndex: -1}}},
+		"alerts[0]: step index -1 is not between 0":    {Step: 2, Alerts: []alerts.Draft{{StepIndex: -1}}},
 		"alerts[0]: skipped_steps has up to 32":        {Step: 2, Alerts: []alerts.Draft{{SkippedSteps: []string{"a b"}}}},
-		`alerts[0]: the label "a b" is none`:           {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
+		`alerts[0]: the label "a b" is invalid`:        {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
 	} {
 		rule := engineOf(t, answering(t, answer, nil))
 		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(11, 0), Step: 2})
-		if err == nil || !strings.Contains(err.Error(), "the answer of handler shipping-checks is none: "+want) {
+		if err == nil || !strings.Contains(err.Error(), "handler shipping-checks gave an invalid answer: "+want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -115,7 +115,7 @@ func (hasty) Inline() {}
 func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
 	plain := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return hasty{h} }))
 	if _, is := plain.Handler.(checks.Inline); is {
-		t.Error("a handler that somebody else wrote is asked in line")
+		t.Error("a handler of other code is called inline")
 	}
 	if _, is := plain.Handler.(checks.AtMostOnce); is {
 		t.Error("a handler has effects that does not say so")
@@ -130,7 +130,7 @@ func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatIsNotThereIsUndetermined(t *testing.T) {
+func TestAMissingHandlerIsUndetermined(t *testing.T) {
 	for name, handlers := range map[string]*checks.Handlers{"none": nil, "another": {}} {
 		rule := engineOf(t, handlers)
 		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1"})
@@ -141,7 +141,7 @@ func TestAHandlerThatIsNotThereIsUndetermined(t *testing.T) {
 	}
 }
 
-func TestAWaitOfAHandlerBeginsByHand(t *testing.T) {
+func TestAManualJobOfAHandler(t *testing.T) {
 	db := opened(t)
 	saved(t, db, 0, handled)
 	rule, err := refreshed(t, db).Newest("shipping")

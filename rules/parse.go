@@ -63,7 +63,7 @@ func parseAmid(data []byte, file string, world environment) ([]parsedDocument, e
 		if line, twice := seen[d.Name]; twice && d.Name != "" {
 			problems = append(problems, Problem{
 				Line: n.line, Column: n.column, Pointer: "/name", Rule: d.Name,
-				Message: fmt.Sprintf("the name is taken by the rule on line %d; names are unique", line),
+				Message: fmt.Sprintf("the name is already used by the rule on line %d; names are unique", line),
 			})
 		}
 		seen[d.Name] = n.line
@@ -170,13 +170,13 @@ func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Conte
 func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
 	switch {
 	case o.Version == 0 && before != nil:
-		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
+		return fmt.Errorf("rule %s already exists, at version %d: %w", d.Name, at, ErrConflict)
 	case o.Version != AnyVersion && o.Version != at:
 		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
 	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
 		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
 	case before != nil && before.Entity != d.Entity:
-		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+		return Problems{d.problem("", "/entity", fmt.Sprintf("the entity of the rule is %q; %s", before.Entity, ErrEntityChanged))}
 	}
 	return d.within(b)
 }

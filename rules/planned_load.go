@@ -43,7 +43,7 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 		if err != nil {
 			continue // the tick reports the error
 		}
-		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.ticking.keysAt(tick)[0]}, Since: tick, Event: body})
+		w := contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.ticking.keysAt(tick)[0]}, Since: tick, Event: body})
 		w.spend = &spend
 		line, err := even.timeline(w)
 		if err != nil {

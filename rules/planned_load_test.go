@@ -39,7 +39,7 @@ func ticksOf(t *testing.T, text string, hours int) map[string]int {
 }
 
 // The jobs of a tick are in the part of their first check's slot.
-func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
+func TestTicksCountAtTheirCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule string
 		want map[string]int

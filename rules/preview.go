@@ -90,11 +90,11 @@ type PreviewKind string
 
 // The kinds of lines.
 const (
-	Starts PreviewKind = "starts" // the job begins
-	Event  PreviewKind = "event"  // an event changes it
-	Looks  PreviewKind = "check"  // a check without an alert
-	Says   PreviewKind = "alert"  // an alert
-	Ends   PreviewKind = "ends"   // the job ends
+	LineStarts PreviewKind = "starts" // the job begins
+	LineEvent  PreviewKind = "event"  // an event changes it
+	LineCheck  PreviewKind = "check"  // a check without an alert
+	LineAlert  PreviewKind = "alert"  // an alert
+	LineEnds   PreviewKind = "ends"   // the job ends
 )
 
 // previewTime bounds a preview.

@@ -35,28 +35,28 @@ func TestPreviewOfPings(t *testing.T) {
 	want := []string{
 		"10:00 starts ping 10:12",
 		"10:10 event ping 10:11",
-		"10:11 alert device a: failed with exit status 3",
+		"10:11 alert device a: failed with exit status 3 (rule device-silent, step overdue)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	if p.Reason != "the wait goes on until a beat comes" || p.Outcome != "" {
+	if p.Reason != "the job stays pending until a heartbeat arrives" || p.Outcome != "" {
 		t.Errorf("it ends with %q, %q", p.Outcome, p.Reason)
 	}
 }
 
-func TestPreviewOfWhoNeverReports(t *testing.T) {
+func TestPreviewOfAnEntityThatNeverReports(t *testing.T) {
 	got, _ := foreseen(t, everyTen, `{"key": "a", "kind": "expected"}`)
 	want := []string{
 		"10:00 starts ping 10:12",
-		"10:12 alert device a: has never reported, expected every 10m (grace 2m)",
+		"10:12 alert device a: no heartbeat yet, expected every 10m, grace 2m (rule device-silent, step overdue)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
-func TestPreviewOfNoPing(t *testing.T) {
+func TestPreviewWithoutPing(t *testing.T) {
 	for _, ping := range []string{`[]`, `{"key": "a", "kind": "green"}`, `{"kind": "success"}`} {
 		if lines, p := foreseen(t, everyTen, ping); len(p.Refusals) != 1 || len(lines) != 0 {
 			t.Errorf("%s: %v, refused %q", ping, lines, p.Refusals)
@@ -72,8 +72,8 @@ trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *"
 `
 	got, _ := foreseen(t, text, "")
 	want := []string{
-		"10:00 starts no beat yet 10:07",
-		`10:07 alert device a: has never reported, expected after each tick of "5 10 * * *" (grace 2m)`,
+		"10:00 starts no heartbeat yet 10:07",
+		`10:07 alert device a: no heartbeat yet, expected after each tick of "5 10 * * *", grace 2m (rule device-silent, step overdue)`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
@@ -84,7 +84,7 @@ trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Lines) != 3 || p.Lines[1].Note != "ping" || p.Lines[2].Text != "device a: failed" || len(p.Unheard)+len(p.Refusals) > 0 {
+	if len(p.Lines) != 3 || p.Lines[1].Note != "ping" || p.Lines[2].Text != "device a: failed (rule device-silent, step overdue)" || len(p.Unheard)+len(p.Refusals) > 0 {
 		t.Errorf("a ping: %+v", p)
 	}
 }

@@ -21,7 +21,7 @@ type previewLookup struct {
 func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewLookup, error) {
 	if r.question == nil {
 		if given != nil {
-			return nil, fmt.Errorf("%w: the rule has no lookup that could find anything; leave found out", ErrPreview)
+			return nil, fmt.Errorf("%w: the rule has no lookup; remove found", ErrPreview)
 		}
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewL
 	return f, nil
 }
 
-var errSourceBusy = errors.New("it is busy with looks")
+var errSourceBusy = errors.New("it is busy with checks")
 
 // Enter needs no place: Find takes one from the source, once.
 func (f *previewLookup) Enter() bool { return true }
@@ -62,13 +62,13 @@ func (f *previewLookup) Find(ctx context.Context, all []checks.Check) []checks.F
 	return found
 }
 
-// said returns the result. An undetermined result is an error: the preview would show checks that fail.
-func (f *previewLookup) said() (*PreviewLookup, error) {
+// result returns the result. An undetermined result is an error: the preview would show checks that fail.
+func (f *previewLookup) result() (*PreviewLookup, error) {
 	switch {
 	case f.known == nil:
 		return nil, nil
 	case f.known.Err != nil:
-		return nil, fmt.Errorf("%w: nobody knows what %s would find (%w); say what it finds (found), such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
+		return nil, fmt.Errorf("%w: the result of %s is unknown (%w); set found, such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
 			ErrPreview, f.Source(), f.known.Err)
 	}
 	l := &PreviewLookup{Source: f.Source(), Asked: f.asked, Found: f.known.Value}

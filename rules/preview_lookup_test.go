@@ -10,7 +10,7 @@ import (
 	"deadman/rules"
 )
 
-func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
+func TestAPreviewUsesTheGivenResult(t *testing.T) {
 	text := asking("select status from orders where id = $1", `state != nil and state.status == "UNSHIPPED"`)
 	begins := []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}}
 	for _, c := range []struct {
@@ -20,11 +20,11 @@ func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
 		err                       string
 	}{
 		{name: "asked", lookup: `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
-		{name: "asked about nobody", key: "7", lookup: `{"source":"shop","queried":true,"result":null}`, outcome: "cleared"},
+		{name: "an unknown entity, queried", key: "7", lookup: `{"source":"shop","queried":true,"result":null}`, outcome: "cleared"},
 		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
-		{name: "nobody, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
-		{name: "given no object", found: "[]", err: "found: what the source found is not an object; write an object, or null"},
-		{name: "not to be asked", unasked: "you are a stranger", err: "nobody knows what shop would find (you are a stranger); say what it finds (found)"},
+		{name: "an unknown entity, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
+		{name: "given no object", found: "[]", err: "found: the result of the source is not an object; write an object, or null"},
+		{name: "not to be asked", unasked: "you are a stranger", err: "the result of shop is unknown (you are a stranger); set found"},
 		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-func TestAPreviewAsksOnce(t *testing.T) {
+func TestAPreviewQueriesOnce(t *testing.T) {
 	s := ordered(t)
 	text := asking("update orders set total = total + 1 where id = $1 returning total", "state.total < 52", "escalate: [{every: 1h, times: 9, step: again}]", "guards: {max_checks: 40}")
 	p, err := (&rules.Registry{Sources: sources{s}}).Preview(t.Context(), rules.PreviewRequest{
@@ -68,7 +68,7 @@ func TestAPreviewAsksOnce(t *testing.T) {
 	}
 }
 
-func TestAPreviewOfNoLookupFindsNothing(t *testing.T) {
+func TestAPreviewWithoutLookupRefusesFound(t *testing.T) {
 	_, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{
 		Text: []byte(base), Found: json.RawMessage("{}"), Events: []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}},
 	})
@@ -77,11 +77,11 @@ func TestAPreviewOfNoLookupFindsNothing(t *testing.T) {
 	}
 }
 
-func TestAPreviewAsksNoHandler(t *testing.T) {
+func TestAPreviewCallsNoHandler(t *testing.T) {
 	r := rules.Registry{Handlers: answering(t, checks.Answer{Outcome: checks.Cleared}, nil)}
 	events := []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}}
 	p, err := r.Preview(t.Context(), rules.PreviewRequest{Text: []byte(handled), Events: events})
-	if err != nil || p.Outcome != "" || len(p.Lines) != 1 || !p.Lines[0].Next.Equal(clock(10, 15)) || !strings.Contains(p.Reason, "what the handler shipping-checks answers") {
+	if err != nil || p.Outcome != "" || len(p.Lines) != 1 || !p.Lines[0].Next.Equal(clock(10, 15)) || !strings.Contains(p.Reason, "it does not call handler shipping-checks") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	events = append(events, rules.PreviewEvent{Subject: "orders.shipped", At: clock(12, 5), Data: json.RawMessage(`{"id": "1042"}`)})

@@ -38,7 +38,7 @@ type tickPreview struct {
 func previewTicks(ctx context.Context, r *Rule, events []PreviewEvent, until time.Time) (Preview, error) {
 	first := events[0]
 	if first.Subject != "" || len(first.Data) > 0 {
-		return Preview{}, fmt.Errorf("%w: a schedule begins the wait and no event; leave the event out, or give the time alone from which it ticks", ErrPreview)
+		return Preview{}, fmt.Errorf("%w: a schedule triggers the jobs, not an event; remove the event, or send only the time to tick from", ErrPreview)
 	}
 	p := tickPreview{previewing: newPreviewing(r), from: first.At, events: events[1:], once: until.IsZero()}
 	p.single = p.once
@@ -58,11 +58,11 @@ func (p *tickPreview) play(ctx context.Context, until time.Time) {
 	for range maxPreview {
 		switch {
 		case len(p.events) > 0 && (!ticks || p.events[0].At.Before(tick)) && p.events[0].At.Before(until):
-			p.looks(ctx, p.events[0].At.Add(-time.Microsecond))
+			p.checkUntil(ctx, p.events[0].At.Add(-time.Microsecond))
 			p.event(p.events[0])
 			p.events = p.events[1:]
 		case ticks && tick.Before(until):
-			p.looks(ctx, tick.Add(-time.Microsecond))
+			p.checkUntil(ctx, tick.Add(-time.Microsecond))
 			p.tick(tick)
 			tick, ticks = p.ticking.schedule.Next(tick)
 		default:
@@ -72,7 +72,7 @@ func (p *tickPreview) play(ctx context.Context, until time.Time) {
 			break
 		}
 	}
-	p.looks(ctx, until.Add(-time.Microsecond))
+	p.checkUntil(ctx, until.Add(-time.Microsecond))
 }
 
 // isDone reports whether no tick or event is left to be played.
@@ -90,7 +90,7 @@ func (p *tickPreview) tick(at time.Time) {
 		p.out.Refusals = append(p.out.Refusals, remark.Text)
 	}
 	if d.Emit != nil && p.out.Key == "" {
-		p.over, p.out.Reason = true, fmt.Sprintf("nothing is waited for: a tick publishes an event on %s", d.Emit.Subject)
+		p.over, p.out.Reason = true, fmt.Sprintf("the rule creates no jobs: each tick publishes an event on %s", d.Emit.Subject)
 	}
 	for _, effect := range d.Effects {
 		p.apply(effect, PreviewEvent{Subject: "a tick", At: at})
@@ -101,7 +101,7 @@ func (p *tickPreview) tick(at time.Time) {
 func (p *tickPreview) explainEnd() {
 	switch {
 	case p.document.Handler != "" && p.job != nil:
-		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
+		p.out.Reason = "the preview ends here: it does not call handler " + p.document.Handler + ""
 	case p.out.Key == "" && p.out.Reason == "":
 		p.out.Reason = "the schedule does not tick any more"
 	}
@@ -118,7 +118,7 @@ func (p *tickPreview) nextTicks() []PreviewTick {
 			t.Emits = emit.Subject
 		}
 		if body, err := (tickEvent{Tick: tick}).json(); err == nil {
-			line, _ := p.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: p.ticking.keysAt(tick)[0]}, Since: tick, Event: body}))
+			line, _ := p.timeline(contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: p.ticking.keysAt(tick)[0]}, Since: tick, Event: body}))
 			for _, m := range line {
 				if m.turn == 1 {
 					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: p.slotAfter(tick, m.at)})

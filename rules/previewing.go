@@ -39,19 +39,19 @@ func (p *previewing) play(ctx context.Context, events []PreviewEvent, until time
 		p.seq++
 		events = events[1:]
 	case first.Subject == "" && len(first.Data) == 0:
-		return fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
+		return fmt.Errorf("%w: send the event that triggers a job", ErrPreview)
 	}
 	for i, e := range events {
 		if i == 0 && e.Subject == "" {
 			e.Subject = p.trigger.subject
 		}
-		p.looks(ctx, latest(e.At, time.Time{}).Add(-time.Microsecond))
+		p.checkUntil(ctx, latest(e.At, time.Time{}).Add(-time.Microsecond))
 		if p.isCut(ctx) {
 			break
 		}
 		p.event(e)
 	}
-	p.looks(ctx, until.Add(-time.Microsecond))
+	p.checkUntil(ctx, until.Add(-time.Microsecond))
 	p.explainEnd(ctx)
 	return nil
 }
@@ -59,13 +59,13 @@ func (p *previewing) play(ctx context.Context, events []PreviewEvent, until time
 // explainEnd explains why the job is still pending, or why none was created.
 func (p *previewing) explainEnd(ctx context.Context) {
 	if p.missing() && p.out.Reason == "" {
-		p.out.Reason = "the wait goes on until a beat comes"
+		p.out.Reason = "the job stays pending until a heartbeat arrives"
 	}
 	if p.document.Handler != "" && p.job != nil {
-		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
+		p.out.Reason = "the preview ends here: it does not call handler " + p.document.Handler + ""
 	}
 	if p.job == nil && p.out.Outcome == "" && !p.isCut(ctx) {
-		p.out.Reason = "no event begins a wait: none is the trigger's with its condition met"
+		p.out.Reason = "no event triggers a job: none matches the trigger and its condition"
 	}
 }
 
@@ -83,7 +83,7 @@ func (p *previewing) event(e PreviewEvent) {
 	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.purse(&own), made: func(futurejobs.Job) *Rule { return p.Rule }}
 	h.match()
 	if !h.listens() {
-		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not listen to this subject; it listens to %s",
+		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not subscribe to this subject, only to %s",
 			e.Subject, e.At.Format(time.RFC3339), strings.Join(p.document.Subjects(), ", ")))
 	}
 	for _, refused := range m.refusals {
@@ -130,7 +130,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 		p.over = true
 		return
 	}
-	line := PreviewLine{At: by.At, Kind: Event, Note: by.Subject, Next: j.NextCheckAt}
+	line := PreviewLine{At: by.At, Kind: LineEvent, Note: by.Subject, Next: j.NextCheckAt}
 	if begun {
 		j.ID = int64(p.seq)
 		p.out.Key, p.out.Since = j.Key, j.Since
@@ -138,7 +138,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 			p.out.Later = Duration(p.later(j.Key)).String()
 		}
 		p.out.Outcome, p.out.Reason, p.out.EndedAt = "", "", time.Time{}
-		line.Kind = Starts
+		line.Kind = LineStarts
 	}
 	if !j.PausedAt().IsZero() {
 		line.Next = time.Time{}
@@ -147,15 +147,15 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 	p.say(line)
 }
 
-// looks makes the checks that are due up to a time. A handler may have effects, and is not called.
-func (p *previewing) looks(ctx context.Context, through time.Time) {
+// checkUntil makes the checks that are due up to a time. A handler may have effects, and is not called.
+func (p *previewing) checkUntil(ctx context.Context, through time.Time) {
 	if p.document.Handler != "" {
 		return
 	}
 	for p.job != nil && !p.missing() && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && !p.isCut(ctx) {
 		at := p.job.NextCheckAt
 		d := p.engine.Check(ctx, *p.job, at)
-		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}
+		line := PreviewLine{At: at, Kind: LineCheck, Note: d.Reason, Next: d.Job.NextCheckAt}
 		if d.Ends() {
 			p.end(d, at)
 			continue
@@ -168,7 +168,7 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 	}
 	switch {
 	case p.spend.left <= 0:
-		p.out.Reason = "the preview ends here: the expressions of the rule cost more than those of a preview may"
+		p.out.Reason = "the preview ends here: the expressions of the rule cost more than a preview allows"
 	case ctx.Err() != nil:
 		p.out.Reason = "the preview ends here: it took too long"
 	}
@@ -183,7 +183,7 @@ func (p *previewing) isCut(ctx context.Context) bool { return ctx.Err() != nil |
 func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 	for _, a := range d.Alerts {
 		line := PreviewLine{
-			At: at, Kind: Says, Step: a.Step, Severity: a.Severity, Status: a.Status, Text: a.Text,
+			At: at, Kind: LineAlert, Step: a.Step, Severity: a.Severity, Status: a.Status, Text: a.Text,
 			SkippedSteps: a.SkippedSteps, Labels: a.Labels,
 		}
 		if !d.Ends() {
@@ -196,7 +196,7 @@ func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 // end ends the job that is followed.
 func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.alerts(d, at)
-	p.say(PreviewLine{At: at, Kind: Ends, Note: string(d.Outcome)})
+	p.say(PreviewLine{At: at, Kind: LineEnds, Note: string(d.Outcome)})
 	p.job = nil
 	p.out.Key = d.Job.Key
 	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
@@ -207,7 +207,7 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 const nagsShown = 3
 
 func (p *previewing) say(line PreviewLine) {
-	nags := line.Kind == Says && line.Status == alerts.Firing &&
+	nags := line.Kind == LineAlert && line.Status == alerts.Firing &&
 		slices.ContainsFunc(p.steps, func(s step) bool { return s.nags && s.name == line.Step })
 	if !nags {
 		p.nags = 0
@@ -223,7 +223,7 @@ func (p *previewing) say(line PreviewLine) {
 const aPing = "ping"
 
 // notYet is the text of a preview's first line if no event begins the job because no heartbeat came.
-const notYet = "no beat yet"
+const notYet = "no heartbeat yet"
 
 // neverReports plays the job of the first key that a heartbeat expects, if no event begins the preview. It reports
 // whether such a key exists.
@@ -276,20 +276,20 @@ func (p *previewing) expectation(key string, at time.Time) (e futurejobs.Effect,
 }
 
 func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {
-	var said struct {
+	var sent struct {
 		Key string `json:"key"`
 		ping
 	}
-	if err := json.Unmarshal(e.Data, &said); err != nil {
+	if err := json.Unmarshal(e.Data, &sent); err != nil {
 		return futurejobs.Effect{}, fmt.Errorf(`%w; write it as {"key": "backup", "kind": "success"}`, err)
 	}
-	if said.Kind == Expected {
-		return p.expectation(said.Key, e.At)
+	if sent.Kind == Expected {
+		return p.expectation(sent.Key, e.At)
 	}
-	if said.Kind == "" {
-		said.Kind = Success
+	if sent.Kind == "" {
+		sent.Kind = Success
 	}
-	return p.Beat(Beat{Key: said.Key, At: e.At, Kind: said.Kind, Run: said.Run, Exit: said.Exit, Body: said.Body}, 1)
+	return p.Beat(Beat{Key: sent.Key, At: e.At, Kind: sent.Kind, Run: sent.Run, Exit: sent.Exit, Body: sent.Body}, 1)
 }
 
 // missing reports whether all alerts of a missing heartbeat were raised, and only the hold of the job is left.

@@ -86,7 +86,7 @@ func (ps Problems) listed() Problems {
 	}
 	last := ps[maxProblems]
 	return append(ps[:maxProblems:maxProblems], Problem{
-		Line: last.Line, Column: last.Column, Message: fmt.Sprintf("from here on there are more problems, which are not listed; mend these %d first", maxProblems),
+		Line: last.Line, Column: last.Column, Message: fmt.Sprintf("more problems follow; fix these %d first", maxProblems),
 	})
 }
 

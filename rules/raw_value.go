@@ -35,7 +35,7 @@ func (v rawValue) write(r *reader, n node, pointer string, b *strings.Builder) {
 		b.WriteString(strings.ToLower(n.text))
 	case aNumber:
 		if !json.Valid([]byte(n.text)) {
-			r.problem(pointer, "%s is no number that JSON has; write its digits, such as 1000 or 0.5, or quote it: %q", n.text, n.text)
+			r.problem(pointer, "%s is not a JSON number; write its digits, such as 1000 or 0.5, or quote it: %q", n.text, n.text)
 			b.WriteString("0")
 			return
 		}

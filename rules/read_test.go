@@ -23,7 +23,7 @@ func TestReadAfter(t *testing.T) {
 		{"restored, and new", read, futurejobs.Event{Seq: 5, At: saved.Add(1), StreamCreatedAt: created}, true},
 		{"recreated, and new", read, futurejobs.Event{Seq: 5, At: saved.Add(1), StreamCreatedAt: saved}, true},
 		{"recreated, and old", read, futurejobs.Event{Seq: 50, At: saved, StreamCreatedAt: saved}, false},
-		{"nobody knows of which", read, futurejobs.Event{Seq: 11, At: saved}, true},
+		{"an unknown stream creation", read, futurejobs.Event{Seq: 11, At: saved}, true},
 		{"saved by an earlier program", legacy, futurejobs.Event{Seq: 11, At: saved, StreamCreatedAt: saved}, true},
 	} {
 		if got := c.read.after(c.e); got != c.want {
@@ -32,7 +32,7 @@ func TestReadAfter(t *testing.T) {
 	}
 }
 
-func TestCopiesAreNoNews(t *testing.T) {
+func TestCopiesAreSkipped(t *testing.T) {
 	v := &version{saved: RuleVersion{Reads: []StreamBinding{
 		{Subject: "a.*", Stream: "B", Given: []CopiedFrom{{Stream: "A", Through: 7}}}, {Subject: "a.*", Stream: "C"},
 	}}}

@@ -295,7 +295,7 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	defer cancel()
 	p, err := rule.Preview(ctx, ask.Events, ask.Until)
 	if err == nil && f != nil {
-		p.Lookup, err = f.said()
+		p.Lookup, err = f.result()
 	}
 	return p, err
 }
@@ -312,11 +312,11 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 		return Change{}, err
 	}
 	if len(documents) > 1 {
-		return Change{}, Problems{documents[1].problem("", "", "one rule at a time; the text has several")}
+		return Change{}, Problems{documents[1].problem("", "", "the text has several rules; save one at a time")}
 	}
 	d := documents[0]
 	if name != "" && d.Name != name {
-		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
+		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; use that name, or save it under its own", name))}
 	}
 	for tries := 1; ; tries++ {
 		before, err := r.before(ctx, d.Name)
@@ -383,7 +383,7 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 	}
 	var found Problems
 	for _, d := range documents {
-		said, err := lookupVerification{r, d}.run(ctx)
+		texts, err := lookupVerification{r, d}.run(ctx)
 		var wrong Problems
 		if err != nil && !errors.As(err, &wrong) {
 			return nil, err
@@ -392,7 +392,7 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 			p.File = file
 			found = append(found, p)
 		}
-		for _, warning := range said {
+		for _, warning := range texts {
 			warnings = append(warnings, d.Name+": "+warning)
 		}
 	}

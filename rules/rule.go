@@ -77,7 +77,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 		},
 		CatchUp:     futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
 		Streams:     streams.changing(),
-		BeatStreams: streams.beating(),
+		BeatStreams: streams.heartbeats(),
 	}
 	if r.orders {
 		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
@@ -96,7 +96,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}
 	}
 	if !d.Quiet {
-		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closeAlert(waitOf(j), j.Step, text) }
+		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closeAlert(contextOf(j), j.Step, text) }
 	}
 }
 
@@ -123,7 +123,7 @@ func wrapErr(operation string, err error) error {
 }
 
 // ErrNoHeartbeat means that the rule has no heartbeat.
-var ErrNoHeartbeat = errors.New("the rule waits for no beats; give its trigger a heartbeat")
+var ErrNoHeartbeat = errors.New("the rule has no heartbeat; add one to its trigger")
 
 // TakesBeats returns why the rule would refuse every ping of a key; nil: it would not. The error is ErrNoHeartbeat or
 // Problems.
@@ -142,11 +142,11 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	if err := r.TakesBeats(b.Key); err != nil {
 		return futurejobs.Effect{}, err
 	}
-	said := string(b.Kind)
+	text := string(b.Kind)
 	if b.Exit != nil {
-		said = strconv.Itoa(*b.Exit)
+		text = strconv.Itoa(*b.Exit)
 	}
-	kind, _, err := signalOf(said)
+	kind, _, err := signalOf(text)
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
 	}
@@ -204,15 +204,15 @@ func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start,
 	if start.Job.State, err = (heartbeatState{Kind: Expected}).mergeInto(nil, nil); err != nil {
 		return start, err
 	}
-	start.Job.FirstCheckAt, err = r.firstCheck(waitOf(start.Job.Of(key)), now)
+	start.Job.FirstCheckAt, err = r.firstCheck(contextOf(start.Job.Of(key)), now)
 	return start, err
 }
 
 // endExpected ends the job of an entity that is no longer expected.
 func (r *Rule) endExpected() futurejobs.End {
-	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
+	reason, text := "the rule no longer expects its heartbeats", "%s %s is no longer expected to send heartbeats"
 	if r.beats == nil {
-		reason, text = "the rule no longer names its key", "%s %s is no longer waited for"
+		reason, text = "the rule no longer names its key", "%s %s is no longer expected"
 	}
 	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
 	if !r.document.Quiet {
@@ -253,14 +253,14 @@ func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
 	}
-	first, err := r.firstCheck(waitContext{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
+	first, err := r.firstCheck(jobContext{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
 	if err != nil {
 		return start, err
 	}
 	start.Job.FirstCheckAt = first
 	if start.Restart && !r.document.Quiet {
 		start.Close = func(j futurejobs.Job) alerts.Draft {
-			return r.engine.Closing(j, fmt.Sprintf("%s %s: the wait began anew", r.engine.Entity, j.Key))
+			return r.engine.Closing(j, fmt.Sprintf("%s %s: restarted by a new trigger", r.engine.Entity, j.Key))
 		}
 	}
 	start.Sets = r.sets(func(checks.Outcome) futurejobs.CloseAlert { return nil })
@@ -284,10 +284,10 @@ func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []future
 // zero since is now.
 func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
 	if r.document.Trigger.Emit != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and waits for nothing; begin the wait of a rule that listens to them"}}
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and creates no jobs; start a job of a rule that subscribes to them"}}
 	}
 	if len(r.steps) == 0 && r.document.Handler == "" {
-		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule is stored and not run yet by this version, so nobody would look"}}
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "this version of deadman cannot run the rule, so the job would never be checked"}}
 	}
 	if err := checkKey(key); err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
@@ -312,7 +312,7 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 // requiredMembers returns a function for the size of the i-th resolve's set. s holds the values of the event at hand.
 func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error) {
 	return func(j futurejobs.Job) (int, error) {
-		w := waitOf(j)
+		w := contextOf(j)
 		if s.event != nil {
 			w.event, w.wild = s.event, s.wild
 		}
@@ -350,7 +350,7 @@ func (r *Rule) shifts() {
 func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
 	switch {
 	case len(events) == 0:
-		return Preview{}, fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
+		return Preview{}, fmt.Errorf("%w: send the event that triggers a job", ErrPreview)
 	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
 		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
 	}

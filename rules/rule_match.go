@@ -228,7 +228,7 @@ func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
 			text += " after " + Duration(took).String()
 		}
-		w := waitOf(j)
+		w := contextOf(j)
 		w.rule = r.engine.Name
 		return r.closeAlert(w, j.Step, text)
 	}
@@ -246,11 +246,11 @@ func (h *ruleMatch) matchBeat() error {
 	}
 	b := Beat{Key: key, At: h.event.At.UTC().Truncate(time.Microsecond), Kind: Success, Paused: h.paused}
 	if h.beats.kind != nil {
-		said, err := h.beats.kind.wordOf(s, "")
+		word, err := h.beats.kind.wordOf(s, "")
 		if err != nil {
 			return wrapErr("kind", err)
 		}
-		if b.Kind, b.Exit, err = signalOf(said); err != nil {
+		if b.Kind, b.Exit, err = signalOf(word); err != nil {
 			return wrapErr("kind", err)
 		}
 	}

@@ -79,7 +79,7 @@ func (c scheduleCompiler) checkTickRate(t Trigger) {
 		first += d.Spread - d.Slot // of the key with the last offset
 	}
 	if slot := max(d.Slot, 1); (first+slot-1)/slot*slot >= gap {
-		c.problem("/again", "a tick comes %s after the one before and begins the wait anew, and the first step is not taken before that (slot %s), so nothing is ever said; write again: keep, or let the steps come sooner", gap, d.Slot)
+		c.problem("/again", "a tick comes %s after the previous one and restarts the job before the first step is due (slot%s), so the rule never alerts; write again: keep, or an earlier first step", gap, d.Slot)
 	}
 }
 
@@ -88,11 +88,11 @@ func (c scheduleCompiler) emit(t Trigger) {
 	d := c.document
 	switch wrong := checkSubject(t.Emit.Subject); {
 	case t.Emit.Subject == "":
-		c.problem("/trigger/emit/subject", "the subject is missing; name the one that the event is published on, such as imports.due")
+		c.problem("/trigger/emit/subject", "the subject is missing; write the subject to publish the event on, such as imports.due")
 	case wrong != "":
 		c.problem("/trigger/emit/subject", "%s", wrong)
 	case wildcardsIn(t.Emit.Subject) > 0:
-		c.problem("/trigger/emit/subject", "%q has wildcards, and an event is published on one subject; name one, such as imports.due", clip(t.Emit.Subject, 80))
+		c.problem("/trigger/emit/subject", "%q has wildcards, but an event is published on one subject; write one, such as imports.due", clip(t.Emit.Subject, 80))
 	}
 	if len(t.Emit.Data) > MaxBody {
 		c.problem("/trigger/emit/data", "the data has %d bytes, the most is %d", len(t.Emit.Data), MaxBody)
@@ -112,7 +112,7 @@ func (c scheduleCompiler) emit(t Trigger) {
 		{"handler", d.Handler != ""},
 	} {
 		if field.written {
-			c.problem("/"+field.name, "the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: %s", clip(t.Emit.Subject, 80))
+			c.problem("/"+field.name, "a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: %s", clip(t.Emit.Subject, 80))
 		}
 	}
 }

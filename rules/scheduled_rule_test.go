@@ -116,17 +116,17 @@ func TestTicksBeginOrEmit(t *testing.T) {
 		late time.Duration
 		want string
 	}{
-		"its own key": {"", 0, "began; 2026-05-04T10:30:00Z first 10:31"},
-		"keys":        {"keys: [a, b]", 0, "began; a first 10:31; b first 10:31"},
+		"its own key": {"", 0, "started; 2026-05-04T10:30:00Z first 10:31"},
+		"keys":        {"keys: [a, b]", 0, "started; a first 10:31; b first 10:31"},
 		"data":        {"emit: {subject: imports.due, data: [1, x]}", 0, `emitted; imports.due due-1777890600 [1,"x"]`},
 		"its tick":    {"emit: {subject: imports.due}", 0, `emitted; imports.due due-1777890600 {"tick":"2026-05-04T10:30:00Z","missed":0}`},
-		"late":        {"keys: [a]", 2 * time.Hour, "began; a first 10:31"},
+		"late":        {"keys: [a]", 2 * time.Hour, "started; a first 10:31"},
 		"skipped": {
 			"keys: [a]}\ncatch_up: {after: 1h, do: skip", 2 * time.Hour,
 			"skipped; expired: rule due, tick at 2026-05-04T10:30:00Z: the tick was found 2h late, more than catch_up.after, 1h; it is skipped",
 		},
 		"not yet late": {
-			"keys: [a]}\ncatch_up: {after: 1h, do: skip", time.Hour, "began; a first 10:31",
+			"keys: [a]}\ncatch_up: {after: 1h, do: skip", time.Hour, "started; a first 10:31",
 		},
 		"expired": {
 			"keys: [a]}\ncatch_up: {after: 1h, do: expire", 2 * time.Hour,
@@ -138,7 +138,7 @@ func TestTicksBeginOrEmit(t *testing.T) {
 		},
 		"refused": {
 			`keys: ["1", x]` + "}\nguards: {horizon: 1h}\nescalate: [{after: 'key == \"x\" ? hours(2) : minutes(1)'}]\n#", 0,
-			"began; 1 first 10:31; firing: rule due, tick at 2026-05-04T10:30:00Z: 1 of its waits did not begin; the first of them is x: " +
+			"started; 1 first 10:31; firing: rule due, tick at 2026-05-04T10:30:00Z: 1 of its jobs could not be created; the first error is x: " +
 				"step step-1 would be at 2026-05-04T12:30:00Z, beyond the horizon, 1h; raise guards.horizon",
 		},
 	} {
@@ -165,7 +165,7 @@ func TestTicksBeginOrEmit(t *testing.T) {
 }
 
 // The alert for a tick that is found too late has the number of missed ticks before it, and the severity of the rule.
-func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
+func TestALateTickNamesTheMissedTicks(t *testing.T) {
 	for do, loud := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
 		s := scheduledAt(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + steps})
 		for m, want := range map[int]string{12: "catch_up.after, 1m", 22: "; 1 tick before it was missed", 33: "; 2 ticks before it were missed"} {

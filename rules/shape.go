@@ -99,11 +99,11 @@ func (f *Form) UnmarshalJSON(b []byte) error {
 // read reads a mapping of fields.
 func (s *Shape) read(r *reader, n node, pointer string) {
 	if n.kind != aMapping {
-		r.problem(pointer, "expected a mapping of fields to what they hold, not %s; write: shape: {id: text, total: number}", n.kind)
+		r.problem(pointer, "expected a mapping of field names to kinds, not %s; write: shape: {id: text, total: number}", n.kind)
 		return
 	}
 	if len(n.fields) == 0 {
-		r.problem(pointer, "an empty shape says nothing; leave it out, or write object for an object with any fields")
+		r.problem(pointer, "the shape is empty; remove it, or write object for an object with any fields")
 		return
 	}
 	*s = make(Shape)
@@ -123,9 +123,9 @@ func (f *Form) read(r *reader, n node, pointer string) {
 		f.Kind, f.Items = List, new(Form)
 		f.Items.read(r, n.items[0], r.item(pointer, 0, n.items[0]))
 	case n.kind == aSequence:
-		r.problem(pointer, "a list in a shape has one item, which says what each holds; write [text], or list for a list of anything")
+		r.problem(pointer, "a list in a shape has one item, the kind of its items; write [text], or list for items of any kind")
 	case n.kind == aNull:
-		r.problem(pointer, "the field has no value; give it one or leave it out")
+		r.problem(pointer, "the field has no value; set one or remove the field")
 	case n.kind == aText && slices.Contains(kinds, n.text):
 		r.places[pointer] = n.place
 		f.Kind = Kind(n.text)
@@ -265,7 +265,7 @@ func (s *shapes) fits(r reading) (compared bool) {
 			continue
 		}
 		if known && !kind.fits(r.kind) {
-			s.problem(r.pointer, "%s is taken for %s here, and %s says that it is %s",
+			s.problem(r.pointer, "%s is used as %s here, but %s declares %s",
 				r, r.kind.describe(), fieldOf(shape.pointer+"/shape"), kind.describe())
 		}
 		return true
@@ -283,7 +283,7 @@ func (s *shapes) beat(r reading) (compared bool) {
 	case err != nil:
 		s.problem(r.pointer, "%s: %s has %v", r, heartbeatField, err)
 	case known && !kind.fits(r.kind):
-		s.problem(r.pointer, "%s is taken for %s here, and it is %s", r, r.kind.describe(), kind.describe())
+		s.problem(r.pointer, "%s is used as %s here, but is %s", r, r.kind.describe(), kind.describe())
 	}
 	return true
 }
@@ -294,7 +294,7 @@ func (s *shapes) finds(r reading) (compared bool) {
 	if _, found := s.columns[r.path[0]]; found {
 		kind, known, err := Form{Kind: Object, Fields: s.columns}.at(r.path)
 		if err == nil && known && !kind.fits(r.kind) {
-			s.problem(r.pointer, "%s is taken for %s here, and the lookup finds that it is %s", r, r.kind.describe(), kind.describe())
+			s.problem(r.pointer, "%s is used as %s here, but the lookup returns %s", r, r.kind.describe(), kind.describe())
 		}
 		return true
 	}
@@ -309,10 +309,10 @@ func (s *shapes) finds(r reading) (compared bool) {
 	columns := slices.Sorted(maps.Keys(s.columns))
 	switch near := configfile.Suggest(r.path[0], columns); {
 	case near != "" && !(open && s.carried(r.path[0])):
-		s.problem(r.pointer, "%s: the lookup finds no %q; did you mean %q? (what the event carries by that name is event.%s)",
+		s.problem(r.pointer, "%s: the lookup returns no %q; did you mean %q? (the field of the event is event.%s)",
 			r, clip(r.path[0], 40), near, clip(r.path[0], 40))
 	case !open:
-		s.problem(r.pointer, "%s: the lookup finds no %q, only %s, and no event carries it",
+		s.problem(r.pointer, "%s: the lookup returns no %q, only %s, and no event has it",
 			r, clip(r.path[0], 40), clip(strings.Join(columns, ", "), 200))
 	default:
 		return false

@@ -21,7 +21,7 @@ func firstLook(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
 }
 
 // A herd that begins at one instant spreads over the slots evenly.
-func TestAHerdIsSpread(t *testing.T) {
+func TestManyKeysAreSpread(t *testing.T) {
 	const keys = 10_000
 	rule := compiled(t, of("slot: 1m", "spread: 10m", "escalate: [{after: 1h, step: one}, {after: 2h, step: two}]"))
 	slots := map[time.Time]int{}
@@ -43,7 +43,7 @@ func TestAHerdIsSpread(t *testing.T) {
 	}
 }
 
-func TestASpreadMovesEachStepOfAKeyAlike(t *testing.T) {
+func TestSpreadDelaysAllStepsOfAKeyEqually(t *testing.T) {
 	spread := of("slot: 1m", "spread: 2h", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
 	plain := of("slot: 1m", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
 	moved := map[time.Duration]bool{}

@@ -26,12 +26,12 @@ func (c stepCompiler) steps(d Document) []step {
 	case d.Trigger.Emit != nil: // an emitted event replaces the steps
 		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":
-		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
+		c.problem("/escalate", "the rule has no steps, so it never alerts; write escalate: [{after: 3h, step: primary}]")
 	case len(d.Escalate) > MaxSteps:
 		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
 		return nil
 	case turns > MaxTurns:
-		c.problem("/escalate", "%d steps with all turns of those with every, the most is %d; lower times", turns, MaxTurns)
+		c.problem("/escalate", "%d steps including repetitions, the most is %d; lower times", turns, MaxTurns)
 		return nil
 	}
 	var list []step
@@ -74,11 +74,11 @@ func (c stepCompiler) until(pointer string, s Step, before []Step) {
 	switch {
 	case again < 0 && s.Until == "":
 	case s.Until != "" && s.Times > 0:
-		c.problem(pointer+"/until", "the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until")
+		c.problem(pointer+"/until", "times and until exclude each other; keep one of them")
 	case s.Until != "" && s.Every == 0:
-		c.problem(pointer+"/until", "only a step with every is repeated; write every: 15m, or leave until out")
+		c.problem(pointer+"/until", "until needs every; write every: 15m, or remove until")
 	case again >= 0 && (s.Until != "" || s.Every > 0):
-		c.problem(pointer+"/every", "step %d is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:", again+1)
+		c.problem(pointer+"/every", "step %d is repeated until it is acknowledged, so that no later step can count from it; write after: instead of every:", again+1)
 	}
 }
 
@@ -88,20 +88,20 @@ var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 func (c stepCompiler) when(pointer string, s Step) step {
 	after := s.After != Delay{}
 	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
-		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
+		c.problem(pointer+"/after", "the step has no time; write after, at or every, such as after: 3h")
 	}
-	switch said := countOf(after, s.At != "", s.Every > 0); {
-	case said == 0 && s.Times > 0:
-		c.problem(pointer+"/every", "the step says how often, and not how far apart; write every: 24h, or leave times out")
-	case said == 0:
-		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
-	case said > 1:
-		c.problem(pointer, "a step is taken after a time, at a time or every so often; keep one of after, at and every")
+	switch set := countOf(after, s.At != "", s.Every > 0); {
+	case set == 0 && s.Times > 0:
+		c.problem(pointer+"/every", "times needs every; write every: 24h, or remove times")
+	case set == 0:
+		c.problem(pointer+"/after", "the step has no time; write after, at or every, such as after: 3h")
+	case set > 1:
+		c.problem(pointer, "after, at and every exclude each other; keep one of them")
 		return step{}
 	case s.Every > 0 && s.Times == 0 && s.Until == "":
-		c.problem(pointer+"/times", "say how often: times: 3, or until: acknowledged")
+		c.problem(pointer+"/times", "every needs times or until; write times: 3, or until: acknowledged")
 	case s.Every == 0 && s.Times > 0:
-		c.problem(pointer+"/times", "only a step with every is taken several times; write every: in the place of %s", saidBy(after))
+		c.problem(pointer+"/times", "times needs every; write every: instead of %s", saidBy(after))
 	case s.Times > MaxTurns:
 		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, MaxTurns)
 	}
@@ -115,7 +115,7 @@ func (c stepCompiler) when(pointer string, s Step) step {
 		compiled.clock = &clock{s.At, c.ticking.zone}
 	}
 	if s.At != "" && s.Of != "" {
-		c.problem(pointer+"/of", "a calendar counts a span, and at is an instant; write within, or after in the place of at")
+		c.problem(pointer+"/of", "of counts a span, but at is an instant; write within, or after instead of at")
 	}
 	return compiled
 }
@@ -157,10 +157,10 @@ func (c stepCompiler) at(pointer, source string, d exprEnv) *expression {
 	case source == "" || scheduled && is:
 		return nil
 	case scheduled:
-		c.problem(pointer, `%q is not a time of day; a step of a schedule is taken at one such as at: "09:00"`, clip(source, 40))
+		c.problem(pointer, `%q is not a time of day; in a rule with a schedule, at is a time of day, such as at: "09:00"`, clip(source, 40))
 		return nil
 	case is:
-		c.problem(pointer, `%q is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`, source)
+		c.problem(pointer, `%q is a time of day, which only a rule with a schedule can use; write an instant such as date(event.due_at) - hours(1)`, source)
 		return nil
 	}
 	return c.expression(pointer, source, d)
@@ -186,11 +186,11 @@ func (c stepCompiler) noCalendar(name string) string {
 	known := slices.Sorted(maps.Keys(c.calendars))
 	switch near := configfile.Suggest(name, known); {
 	case near != "":
-		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
+		return fmt.Sprintf("unknown calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:
-		return fmt.Sprintf("there is no calendar %q, and no other; name a file of calendars with --calendars, or leave this out", name)
+		return fmt.Sprintf("unknown calendar %q, and no calendar is configured; set a file of calendars with --calendars, or remove this field", name)
 	}
-	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
+	return fmt.Sprintf("unknown calendar %q; defined are %s", name, clip(strings.Join(known, ", "), 200))
 }
 
 // stepBounds is the time of a step, as far as it is known when the rule is saved.
@@ -213,13 +213,13 @@ func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) step
 	case s.After.AtOnce && s.Every == 0:
 		here.at, here.known = 0, true
 		if !before.start {
-			c.problem(pointer+"/after", "0s is not after the step before; steps have to rise")
+			c.problem(pointer+"/after", "0s is not after the step before; order the steps by their times")
 		}
 	case s.After.Fixed > 0 && s.Every == 0:
 		here.at, here.known = s.After.Fixed, true
 		pointer += "/after"
 		if before.at > 0 && here.at <= before.at && (s.Of == "" || before.known && counted) {
-			c.problem(pointer, "%s is not after the step before, %s; steps have to rise", here.at, before.at)
+			c.problem(pointer, "%s is not after the step before, %s; order the steps by their times", here.at, before.at)
 		} else if before.known && counted && !before.start {
 			c.checkSpacing(here.at - before.at)
 		}
@@ -252,7 +252,7 @@ func repeated(span Duration, n int) Duration {
 
 // when returns when the step is due, whether or not its calendar is open then. before is the time of the step before
 // it.
-func (s *step) when(w waitContext, before time.Time) (time.Time, error) {
+func (s *step) when(w jobContext, before time.Time) (time.Time, error) {
 	switch {
 	case s.at != nil:
 		return s.at.instant(w.scope)

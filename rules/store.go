@@ -18,7 +18,7 @@ var (
 	// ErrEntityChanged means that a version names another entity than the rule's first one.
 	ErrEntityChanged = errors.New("the entity of a rule never changes; give the rule another name")
 	// ErrConflict means that the rule is not at the version that the change was made for.
-	ErrConflict = errors.New("look at the rule again before you change it")
+	ErrConflict = errors.New("the rule has changed; read it again before you change it")
 )
 
 // StreamBinding is one stream that a rule version reads.
@@ -66,11 +66,11 @@ func copyOf(e futurejobs.Event) (stream string, seq uint64, ok bool) { return Co
 
 // CopyOf returns the original of a message with these headers, if it is a copy.
 func CopyOf(header map[string][]string) (stream string, seq uint64, ok bool) {
-	said := header[sourceHeader]
-	if len(said) == 0 {
+	values := header[sourceHeader]
+	if len(values) == 0 {
 		return "", 0, false
 	}
-	fields := strings.Fields(said[0])
+	fields := strings.Fields(values[0])
 	if len(fields) < 2 {
 		return "", 0, false
 	}

@@ -56,10 +56,10 @@ func (s streamRoles) pausing() []string {
 	return s.of(subjects)
 }
 
-// beating returns the streams of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
+// heartbeats returns the streams of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
 // without a heartbeat. Pings to a rule with heartbeat events are heartbeats too, but its jobs must not restart for each
 // restart of deadman that missed no event.
-func (s streamRoles) beating() []string {
+func (s streamRoles) heartbeats() []string {
 	h := s.document.Trigger.Heartbeat
 	switch {
 	case h == nil:

@@ -18,7 +18,7 @@ func (c subscriptionCompiler) trigger(t Trigger) subscription {
 	}
 	switch {
 	case t.Schedule != "" && (t.Event != "" || t.Heartbeat != nil), t.Event != "" && t.Heartbeat != nil:
-		c.problem("/trigger", "a wait begins by an event, by a schedule or by a heartbeat; keep one of them")
+		c.problem("/trigger", "event, schedule and heartbeat exclude each other; keep one of them")
 	case t.Schedule != "":
 		scheduleCompiler{c}.schedule(t)
 	case t.Heartbeat != nil:
@@ -31,7 +31,7 @@ func (c subscriptionCompiler) trigger(t Trigger) subscription {
 
 func (c subscriptionCompiler) triggerEvent(t Trigger) subscription {
 	c.only("event", t, "zone", "keys", "emit")
-	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "begins the wait")
+	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "triggers a job")
 	w.since = c.expression("/trigger/since", t.Since, inSince.withSubject(t.Event))
 	w.wild = w.wild || w.since != nil && w.since.wild
 	c.watched[len(c.watched)-1].merged = true
@@ -48,9 +48,9 @@ func (c subscriptionCompiler) only(kind string, t Trigger, others ...string) {
 	for _, field := range others {
 		switch {
 		case written[field] && kind == "heartbeat" && slices.Contains(inside, field):
-			c.problem("/trigger/"+field, "%q of a heartbeat is written inside of it; write heartbeat: {%s: …}", field, field)
+			c.problem("/trigger/"+field, "%q belongs inside heartbeat; write heartbeat: {%s: …}", field, field)
 		case written[field]:
-			c.problem("/trigger/"+field, "a trigger by %s has no %q; leave it out", kind, field)
+			c.problem("/trigger/"+field, "a trigger by %s has no field %q; remove it", kind, field)
 		}
 	}
 }
@@ -58,12 +58,12 @@ func (c subscriptionCompiler) only(kind string, t Trigger, others ...string) {
 // watch compiles an event that a rule listens to. purpose is the effect of the event.
 func (c subscriptionCompiler) watch(pointer string, w Watch, purpose string) subscription {
 	if w.Event == "" {
-		c.problem(pointer+"/event", "the event is missing; name the subject that %s, such as orders.created", purpose)
+		c.problem(pointer+"/event", "the event is missing; write the subject that %s, such as orders.created", purpose)
 	} else if wrong := checkSubject(w.Event); wrong != "" {
 		c.problem(pointer+"/event", "%s", wrong)
 	}
 	if w.Key == "" {
-		c.problem(pointer+"/key", "the key is missing; say which entity the event is about, such as key: event.id")
+		c.problem(pointer+"/key", "the key is missing; write an expression for the entity of the event, such as key: event.id")
 	}
 	c.watched = append(c.watched, watched{subject: w.Event, shape: w.Shape, pointer: pointer})
 	compiled := subscription{
@@ -103,9 +103,9 @@ func (c subscriptionCompiler) subscriptions(pointer string, n int) bool {
 // ever.
 func (c subscriptionCompiler) pauses(d Document) []subscription {
 	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
-		c.problem(c.item("/pause", 0), `time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`)
+		c.problem(c.item("/pause", 0), `the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`)
 	}
-	return c.watches("/pause", d.Pause, "lets time stand still")
+	return c.watches("/pause", d.Pause, "pauses a job")
 }
 
 // reserved are the outcomes that a rule must not use.
@@ -121,7 +121,7 @@ func (c subscriptionCompiler) resolves(d Document) []subscription {
 	var list []subscription
 	for i, s := range d.Resolve {
 		p := c.item("/resolve", i)
-		w := c.watch(p, s.Watch, "ends the wait")
+		w := c.watch(p, s.Watch, "resolves a job")
 		w.outcome = c.outcome(p+"/as", s.As)
 		c.set(p, s, &w)
 		c.checkNeed(p, d, i)
@@ -138,7 +138,7 @@ func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 	case !namePattern.MatchString(as):
 		c.problem(pointer, "%q is not an outcome; write %s", clip(as, 80), "a word such as cancelled")
 	case slices.Contains(reserved, outcome):
-		c.problem(pointer, "%q is reserved for what happens without an event; write another word, such as done", as)
+		c.problem(pointer, "%q is reserved for outcomes without an event; write another word, such as done", as)
 	}
 	return outcome
 }
@@ -147,9 +147,9 @@ func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 func (c subscriptionCompiler) set(pointer string, s Resolve, w *subscription) {
 	switch {
 	case s.Distinct == "" && s.Need != "":
-		c.problem(pointer+"/need", "need counts the members of a set; say what tells them apart, such as distinct: event.parcel")
+		c.problem(pointer+"/need", "need requires distinct; write an expression that identifies each member, such as distinct: event.parcel")
 	case s.Distinct != "" && s.Need == "":
-		c.problem(pointer+"/distinct", "the set has no size; say how many members end the wait, such as need: 3")
+		c.problem(pointer+"/distinct", "distinct requires need; write how many members resolve the job, such as need: 3")
 	}
 	w.distinct = c.expression(pointer+"/distinct", s.Distinct, inDistinct.withSubject(s.Event))
 	if n, ok := whole(node{kind: aNumber, text: s.Need}); ok && n > MaxNeed {
@@ -167,11 +167,11 @@ func (c subscriptionCompiler) checkNeed(pointer string, d Document, i int) {
 		return
 	}
 	if begins := d.Trigger.subject(); begins != "" && s.Key == d.Trigger.keyed() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
-		c.problem(pointer+"/event", "every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if")
+		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve")
 	}
 	for j, before := range d.Resolve[:i] {
 		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {
-			c.problem(pointer+"/event", "%s ends the wait by every such event before, so this is never reached; put the one with the narrower if first",
+			c.problem(pointer+"/event", "%s already resolves the job on every such event, so this entry is never reached; put the entry with the narrower if first",
 				fieldOf(c.item("/resolve", j)))
 			return
 		}
@@ -193,7 +193,7 @@ func (c subscriptionCompiler) keys(pointer string, keys []string) {
 			c.problem(item(pointer, i), "%s", err.Error())
 		}
 		if first, twice := seen[key]; twice {
-			c.problem(item(pointer, i), "%q is here twice, at %s too; keys are unique", clip(key, 80), fieldOf(item(pointer, first)))
+			c.problem(item(pointer, i), "%q is a duplicate of %s; keys are unique", clip(key, 80), fieldOf(item(pointer, first)))
 			continue
 		}
 		seen[key] = i

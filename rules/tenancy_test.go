@@ -240,7 +240,7 @@ func TestATenantHasAnAllowance(t *testing.T) {
 
 // The results that senders get for their events have an allowance of their own, and results beyond it are marked as
 // incomplete.
-func TestWhatSendersAreToldHasItsOwnAllowance(t *testing.T) {
+func TestForeseeHasItsOwnAllowance(t *testing.T) {
 	ts := newTenants(t)
 	for i := range 20 {
 		ts.add(greedy, fmt.Sprintf("acme-%d", i), "acme")
@@ -370,7 +370,7 @@ func TestEffectsAndRefusalsAreDrawn(t *testing.T) {
 
 // The rules that a used-up allowance or a pause keeps from an event are named in one refusal, and the retry of its dead
 // letter is for each of them, and for no other rule.
-func TestRulesThatAreTurnedAwayAreOneDeadLetter(t *testing.T) {
+func TestRefusedRulesOfATenantAreOneDeadLetter(t *testing.T) {
 	ts := newTenants(t)
 	ts.Tenant = func(rule string) string { return map[bool]string{true: "acme-"}[strings.HasPrefix(rule, "acme-")] }
 	for i := range 100 {
@@ -433,7 +433,7 @@ func TestRefusalsOfQuotasAreDrawn(t *testing.T) {
 }
 
 // Ten tenants that used up all they may draw at once leave an ordinary tenant its reserve.
-func TestVirtualNeighboursThatDrawRefuseNobody(t *testing.T) {
+func TestVirtualTenantsDoNotRefuseEachOther(t *testing.T) {
 	ts := newTenants(t)
 	for i := range 20 {
 		ts.add(ordinary, fmt.Sprintf("good-%d", i), "good")
@@ -455,7 +455,7 @@ func TestVirtualNeighboursThatDrawRefuseNobody(t *testing.T) {
 		}
 		if second < costlyMost {
 			if took, refused := ts.match(ts.Match, ts.event("orders.changed", data)); len(refused) == 0 {
-				t.Fatalf("nobody is refused in second %d: %v", second, took)
+				t.Fatalf("no rule is refused in second %d: %v", second, took)
 			}
 		}
 		ts.now = ts.now.Add(time.Second)

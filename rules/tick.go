@@ -78,7 +78,7 @@ func (t *tickRun) compute() {
 	}
 	if len(refused) > 0 {
 		d.Alerts = append(d.Alerts, t.remark("refused", alerts.Firing,
-			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
+			fmt.Sprintf("%d of its jobs could not be created; the first error is %s", len(refused), clip(refused[0].Error(), 500))))
 	}
 }
 

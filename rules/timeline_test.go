@@ -28,7 +28,7 @@ func TestTimelineUpToAStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := compiledOf(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
 			for _, pauses := range [][]checks.Pause{nil, {{From: since.Add(90 * time.Minute), To: since.Add(100 * time.Minute)}}} {
-				w := waitContext{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
+				w := jobContext{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
 				whole, err := r.timeline(w)
 				if err != nil {
 					t.Fatal(err)

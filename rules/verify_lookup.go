@@ -48,7 +48,7 @@ func (v lookupVerification) run(ctx context.Context) (warnings []string, err err
 	case errors.Is(err, lookup.ErrQuestion):
 		return nil, Problems{d.nearest(q.pointer, err.Error())}
 	case err != nil:
-		return []string{fmt.Sprintf("lookup: source %s can't be asked at the moment, so that nobody knows whether it takes the question: %v", q.source, err)}, nil
+		return []string{fmt.Sprintf("lookup: source %s is not reachable, so the query is not verified: %v", q.source, err)}, nil
 	}
 	c.columns = columnsOf(columns)
 	c.shapes(d.Document)

@@ -14,7 +14,7 @@ func asking(query, while string, edits ...string) string {
 	return edited(append([]string{`lookup: {sql: {source: shop, query: "` + query + `"}}`, "while: '" + while + "'"}, edits...)...)
 }
 
-func TestALookupIsCheckedWhenItIsSaved(t *testing.T) {
+func TestSaveVerifiesTheLookup(t *testing.T) {
 	const query = "select status, total, carrier as who from orders where id = $1"
 	for _, c := range []struct {
 		name, text string
@@ -26,14 +26,14 @@ func TestALookupIsCheckedWhenItIsSaved(t *testing.T) {
 		{"too few parameters", asking("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query"},
 		{"a source that is not there", strings.Replace(asking(query, "state != nil"), "source: shop", "source: shpo", 1), `7:24: late: lookup.sql.source: source "shpo" is not defined on this node; did you mean "shop"?`},
 		{"a source that is like none", strings.Replace(asking(query, "state != nil"), "source: shop", "source: warehouse", 1), `7:24: late: lookup.sql.source: source "warehouse" is not defined on this node, only catalogue, shop`},
-		{"a slip", asking(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup finds no "statsu"; did you mean "status"? (what the event carries by that name is event.statsu)`},
-		{"a slip in a text", asking(query, "state != nil", "labels: {x: '{{state.totl}}'}"), `the lookup finds no "totl"; did you mean "total"?`},
-		{"a slip where all that is known is declared", asking(query, "state.region == \"EU\"", "trigger: {event: orders.created, key: event.id, shape: {id: text}}"), `8:8: late: while: state.region: the lookup finds no "region", only status, total, who, and no event carries it`},
+		{"a slip", asking(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup returns no "statsu"; did you mean "status"? (the field of the event is event.statsu)`},
+		{"a slip in a text", asking(query, "state != nil", "labels: {x: '{{state.totl}}'}"), `the lookup returns no "totl"; did you mean "total"?`},
+		{"a slip where all that is known is declared", asking(query, "state.region == \"EU\"", "trigger: {event: orders.created, key: event.id, shape: {id: text}}"), `8:8: late: while: state.region: the lookup returns no "region", only status, total, who, and no event has it`},
 		{"what the event may carry", asking(query, `state.region == "EU"`), ""},
 		{"what the event carries by a name like a column's", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, if: event.statsu != nil}"), ""},
 		{"what the event is declared to carry", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, shape: {id: text, statsu: text}}"), ""},
-		{"the wrong type", asking(query, "state.status > 3"), "8:8: late: while: state.status is taken for a number here, and the lookup finds that it is text"},
-		{"a list of text", asking(query, "any(state.status, # == \"x\")"), "8:8: late: while: state.status is taken for a list here, and the lookup finds that it is text"},
+		{"the wrong type", asking(query, "state.status > 3"), "8:8: late: while: state.status is used as a number here, but the lookup returns text"},
+		{"a list of text", asking(query, "any(state.status, # == \"x\")"), "8:8: late: while: state.status is used as a list here, but the lookup returns text"},
 		{"a column wins over what the event carries", asking(query, "state.total > 3", "trigger: {event: orders.created, key: event.id, shape: {id: text, total: text}}"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestALookupIsCheckedWhenItIsSaved(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsDownIsNoReasonToRefuse(t *testing.T) {
+func TestAnUnreachableSourceIsAWarning(t *testing.T) {
 	_, b := broker(t)
 	r := registry(b, opened(t))
 	s := ordered(t)
@@ -70,7 +70,7 @@ func TestASourceThatIsDownIsNoReasonToRefuse(t *testing.T) {
 	text := []byte(asking("select status from orders where id = $1", `state.status == "UNSHIPPED"`))
 	for _, dry := range []bool{true, false} {
 		change, err := r.Save(t.Context(), text, "", rules.SaveOptions{DryRun: dry, Version: rules.AnyVersion})
-		if err != nil || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "source shop can't be asked at the moment") {
+		if err != nil || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "lookup: source shop is not reachable, so the query is not verified: ") {
 			t.Errorf("dry %t: %q, %v", dry, change.Warnings, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestASourceThatIsDownIsNoReasonToRefuse(t *testing.T) {
 	}
 }
 
-func TestApplyDirLeavesOutARuleWhoseSourceIsNotThere(t *testing.T) {
+func TestApplyDirRefusesARuleOfAnUndefinedSource(t *testing.T) {
 	_, b := broker(t)
 	r := registry(b, opened(t))
 	r.Sources = sources{ordered(t)}

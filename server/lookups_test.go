@@ -101,7 +101,7 @@ func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
 		}
 		got := n.call(http.MethodPut, path, rule)
 		got.read(t, &change)
-		if got.status >= 300 || !change.Created || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "source gone can't be asked at the moment") {
+		if got.status >= 300 || !change.Created || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "source gone is not reachable, so the query is not verified") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}

@@ -169,7 +169,7 @@ func previewed(t *testing.T, rule string, known calendars.Set, given timeline) t
 	var follows timeline
 	var next time.Time
 	for _, l := range p.Lines {
-		if l.Kind != rules.Event || !l.Next.Equal(next) { // an event that moves no check has a line of its own
+		if l.Kind != rules.LineEvent || !l.Next.Equal(next) { // an event that moves no check has a line of its own
 			follows = append(follows, lineOf(p, l))
 		}
 		next = l.Next
@@ -187,15 +187,15 @@ func (tl timeline) with(follows timeline) timeline {
 func lineOf(p rules.Preview, l rules.PreviewLine) line {
 	next := "next check " + clock(l.Next)
 	switch l.Kind {
-	case rules.Starts:
+	case rules.LineStarts:
 		return line{l.At, "starts", p.Key + ", " + next}
-	case rules.Looks:
+	case rules.LineCheck:
 		return line{l.At, "check", strings.TrimPrefix(l.Note+"; "+next, "; ")}
-	case rules.Says:
+	case rules.LineAlert:
 		return said(l.At, alerts.Draft{
 			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, SkippedSteps: l.SkippedSteps, Labels: l.Labels,
 		})
-	case rules.Ends:
+	case rules.LineEnds:
 		return ended(l.At, p.Key, l.Note)
 	}
 	if l.Next.IsZero() {

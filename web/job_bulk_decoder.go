@@ -73,7 +73,7 @@ func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
 	case i == len(lineFields):
 		return lineError{"", configfile.UnknownName("field", name, lineFields)}
 	case seen[i]:
-		return lineError{name, "the field is here twice; keep one"}
+		return lineError{name, "the field is duplicated; keep one"}
 	case r.next() != ':':
 		return r.wrong("expected a colon after %s", name)
 	}
@@ -188,7 +188,7 @@ func (r *lineReader) value() (json.RawMessage, error) {
 // found returns the value between from and the current position.
 func (r *lineReader) found(from int) (json.RawMessage, error) {
 	if r.at == from {
-		return nil, r.wrong("the field has no value; give it one or leave it out")
+		return nil, r.wrong("the field has no value; set one or remove the field")
 	}
 	return r.text[from:r.at:r.at], nil
 }

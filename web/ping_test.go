@@ -237,7 +237,7 @@ func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
 	own, all := p.address("photos"), p.address("")
 	p.stand.save("name: backup\nentity: host\ntrigger: {event: backups.*, key: event.host}\nescalate: [{after: 1h, severity: warning}]\n")
 	for _, path := range []string{own, all + "/db-1?create=1"} {
-		if a := do(t, p.Server, "GET", path, ""); a.StatusCode != 409 || !strings.Contains(a.body, "waits for no beats") {
+		if a := do(t, p.Server, "GET", path, ""); a.StatusCode != 409 || !strings.Contains(a.body, "has no heartbeat") {
 			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
 		}
 	}

@@ -141,5 +141,5 @@ func TestPreviewWithoutAnEvent(t *testing.T) {
 		t.Errorf("of a schedule: %d %s", a.StatusCode, a.body)
 	}
 	a = do(t, s.Server, "POST", path, `{"rule": "name: x\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: late}]"}`)
-	isProblem(t, a, 422, web.Invalid, "send the event that begins the wait")
+	isProblem(t, a, 422, web.Invalid, "send the event that triggers a job")
 }

@@ -58,8 +58,8 @@ func TestLintAsksSources(t *testing.T) {
 		{"no such column", lookingUp("late", strings.Replace(inShop, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 error"}, "warning"},
 		{"no such source", lookingUp("late", strings.Replace(inShop, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
 		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 error"}, "a: lookup"},
-		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone can't be asked at the moment", "no errors"}, ""},
-		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus can't be asked at the moment", "which is not available here"}, ""},
+		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone is not reachable, so the query is not verified", "no errors"}, ""},
+		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus is not reachable, so the query is not verified", "which is not available here"}, ""},
 		{"wrong by itself", lookingUp("late", strings.Replace(inShop, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
 		{"a broken file", lookingUp("late", inShop), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
 	} {
@@ -103,7 +103,7 @@ func TestPreviewOfALookup(t *testing.T) {
 		{"absent, given", saved, "1", "null", "cleared", false, ""},
 		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
 		{"of a file, absent", here, "1", "null", "cleared", false, ""},
-		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (sources are not queried without a node); say what it finds (found)"},
+		{"of a file, not given", here, "1", "", "", false, "the result of shop is unknown (sources are not queried without a node); set found"},
 		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestApplyWarnsOfASourceThatIsDown(t *testing.T) {
 	sources := shopFiles(t)
 	n := serveHere(t, func(c *server.Config) { c.Sources = sources })
 	file := write(t, t.TempDir(), "late.yaml", lookingUp("late", "{kv: {source: gone, bucket: orders}}"))
-	const warning = "warning: lookup: source gone can't be asked at the moment"
+	const warning = "warning: lookup: source gone is not reachable, so the query is not verified"
 	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, warning)
 	n.says(0, []string{"rule", "apply", "-f", file}, warning)
 	n.says(0, []string{"rule", "list"}, "late")

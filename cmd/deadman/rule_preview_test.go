@@ -55,7 +55,7 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
                       │               order 1 of Ada is not shipped
                       │               team: fulfilment
   13:15:00    +3h10m  ├ critical      escalated
-                      │               order 1: not resolved after 3h (escalated)
+                      │               order 1: no orders.shipped 3h after orders.created (rule order-unshipped, step escalated)
                       │               team: fulfilment
                       │
   Sunday, 1 February 2026
@@ -78,7 +78,7 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
   14:05:00     +4h  ├ event         orders.changed
                     │               next check at 15:45:00
   15:45:00  +5h40m  ├ critical      escalated
-                    │               order 1: not resolved after 5h30m (escalated)
+                    │               order 1: no orders.shipped 5h30m after orders.created (rule order-unshipped, step escalated)
                     │               team: fulfilment
   16:05:00     +6h  ├ resolved      escalated
                     │               order 1: resolved after 6h
@@ -97,8 +97,8 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
                     ┊ still pending at the end of the preview
 `},
 		{"a dead letter", []string{"--event", `{"customer": "Ada"}`}, 3, `
-order-unshipped  no event begins a wait: none is the trigger's with its condition met
-dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: has to be text or a number, and is a missing value
+order-unshipped  no event triggers a job: none matches the trigger and its condition
+dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: expected text or a number, not a missing value
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestTimelineFits(t *testing.T) {
 		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, SkippedSteps: []string{long}}
 	}
 	tl := &timeline{io: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
-		line(1, rules.Says), line(2, rules.Looks), line(3, rules.Ends),
+		line(1, rules.LineAlert), line(2, rules.LineCheck), line(3, rules.LineEnds),
 	}, Outcome: "x", Reason: long}}
 	tl.of.Lines[2].Note = "exhausted"
 	if err := tl.show(); err != nil {
@@ -242,7 +242,7 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"it comes in between": {[]string{"--then", `imports.finished={"source":"customers"}@2026-03-29T08:00:00Z`}, begins + `  01:00:00       ┌ starts        a tick
                  │               first check at 04:00:00
   04:00:00  +3h  ├ critical      late
-                 │               import customers: not resolved after 3h (late)
+                 │               import customers: no imports.finished 3h after the tick (rule import-missing, step late)
   08:00:00  +7h  ├ resolved      late
                  │               import customers: resolved after 7h
   08:00:00  +7h  └ ends          resolved
@@ -250,13 +250,13 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"the next tick begins anew": {nil, begins + `  01:00:00           ┌ starts        a tick
                      │               first check at 04:00:00
   04:00:00      +3h  ├ critical      late
-                     │               import customers: not resolved after 3h (late)
+                     │               import customers: no imports.finished 3h after the tick (rule import-missing, step late)
   09:00:00      +8h  ├ warning       later
-                     │               import customers: not resolved after 8h (later)
+                     │               import customers: no imports.finished 8h after the tick (rule import-missing, step later)
                      │
   Monday, 30 March 2026
   00:30:00  +23h30m  ├ resolved      later
-                     │               import customers: the wait began anew
+                     │               import customers: restarted by a new trigger
   00:30:00  +23h30m  └ ends          restarted
 `},
 	} {
@@ -270,12 +270,12 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		})
 	}
 	got := runHere(t, "", nil, "rule", "preview", "-f", file, "--event", ada)
-	if got.code == 0 || !strings.Contains(got.err, "a schedule begins the wait and no event") {
+	if got.code == 0 || !strings.Contains(got.err, "a schedule triggers the jobs, not an event") {
 		t.Errorf("with an event: %+v", got)
 	}
 	emits := write(t, dir, "emit.yaml", "name: due\nentity: import\ntrigger: {schedule: '@at 2026-03-28T12:30:00Z', emit: {subject: imports.due}}\n")
 	compare(t, runHere(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:00:00Z").out, `
-due  nothing is waited for: a tick publishes an event on imports.due
+due  the rule creates no jobs: each tick publishes an event on imports.due
 
   next ticks, UTC
   Sat 28 Mar 2026 12:30:00 UTC  emits imports.due
@@ -292,11 +292,11 @@ func TestPreviewOfAHeartbeat(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "backup.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {event: backups.done, key: event.id, every: 1h, keys: [photos]}}\n")
 	silent := previewed(t, file)
-	if silent.code != 0 || !strings.Contains(silent.out, "no beat yet") || !strings.Contains(silent.out, "host photos: has never reported, expected every 1h") {
+	if silent.code != 0 || !strings.Contains(silent.out, "no heartbeat yet") || !strings.Contains(silent.out, "host photos: no heartbeat yet, expected every 1h") {
 		t.Errorf("%+v", silent)
 	}
 	beaten := previewed(t, file, "--then", `ping={"key": "photos"}@+30m`)
-	if beaten.code != 0 || !strings.Contains(beaten.out, "no beat since 10:35:00 UTC") {
+	if beaten.code != 0 || !strings.Contains(beaten.out, "no heartbeat since 10:35:00 UTC") {
 		t.Errorf("%+v", beaten)
 	}
 	pinged := write(t, dir, "pinged.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {schedule: '@daily'}}\n")

@@ -166,12 +166,12 @@ func (t *timeline) span(at time.Time) string {
 // kindOf returns the color and name of a line.
 func kindOf(l rules.PreviewLine) (colour, string) {
 	switch l.Kind {
-	case rules.Says:
+	case rules.LineAlert:
 		alert := alerts.Alert{Detail: alerts.Detail{Draft: alerts.Draft{Status: l.Status, Severity: l.Severity}}}
 		return newsColour(alert), severityOrStatus(alert)
-	case rules.Ends:
+	case rules.LineEnds:
 		return outcomeColour(checks.Outcome(l.Note)), "ends"
-	case rules.Looks:
+	case rules.LineCheck:
 		return dim, "check"
 	}
 	return blue, string(l.Kind)
@@ -180,15 +180,15 @@ func kindOf(l rules.PreviewLine) (colour, string) {
 // headline returns the first text of a line.
 func (t *timeline) headline(l rules.PreviewLine) string {
 	switch l.Kind {
-	case rules.Says:
+	case rules.LineAlert:
 		if l.Step == "" {
 			return t.firstLine(l.Text)
 		}
 		return t.paint(bold, sanitize(l.Step))
-	case rules.Ends:
+	case rules.LineEnds:
 		c, _ := kindOf(l)
 		return t.paint(c, sanitize(l.Note))
-	case rules.Looks:
+	case rules.LineCheck:
 		return t.paint(dim, t.firstLine(cmp.Or(l.Note, "nothing due")))
 	}
 	return sanitize(l.Note)
@@ -210,17 +210,17 @@ func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 		}
 	}
 	switch l.Kind {
-	case rules.Starts:
+	case rules.LineStarts:
 		note("first check " + t.when(l.Next, l.At, t.io.zone))
-	case rules.Event:
+	case rules.LineEvent:
 		if l.Next.IsZero() {
 			note("paused")
 		} else {
 			note("next check " + t.when(l.Next, l.At, t.io.zone))
 		}
-	case rules.Ends:
+	case rules.LineEnds:
 		note(t.of.Reason)
-	case rules.Says:
+	case rules.LineAlert:
 		text := t.wrap(l.Text)
 		if l.Step == "" {
 			text = text[min(1, len(text)):]
@@ -235,7 +235,7 @@ func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 		for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
 			note(name + ": " + l.Labels[name])
 		}
-	case rules.Looks:
+	case rules.LineCheck:
 		if text := t.wrap(l.Note); len(text) > 1 {
 			note(strings.Join(text[1:], " "))
 		}

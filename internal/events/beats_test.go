@@ -51,7 +51,7 @@ slot: 1d
 }
 
 // Each write of a job creates a revision. Ten heartbeats in one slot create one.
-func TestBeatsOfASlotAreOneWrite(t *testing.T) {
+func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		const devices, each = 250, 10
 		w.silent(devices)

@@ -232,7 +232,7 @@ escalate: [{after: 1h, step: primary}]
 	if err := w.registry().Delete(t.Context(), "order-unshipped", rules.AnyVersion, rules.BundleOf(w.rules)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := retry.Retry(t.Context(), orphan.ID); err != nil || got.Refused != 1 || !strings.Contains(got.Reason, "not there any more; drop the letter") {
+	if got, err := retry.Retry(t.Context(), orphan.ID); err != nil || got.Refused != 1 || !strings.Contains(got.Reason, "no longer exists; drop the dead letter") {
 		t.Errorf("of a rule that was deleted: %+v, %v", got, err)
 	}
 }

@@ -86,7 +86,7 @@ func TestPublishers(t *testing.T) {
 		t.Errorf("%d jobs, want 10", pending)
 	}
 	letters := w.letters()
-	if len(letters) != 1 || letters[0].Rule != "" || !strings.Contains(letters[0].Reason, "not a CloudEvent") || string(letters[0].Event.Data) != `{"id":"no envelope"}` {
+	if len(letters) != 1 || letters[0].Rule != "" || !strings.Contains(letters[0].Reason, "not a valid CloudEvent") || string(letters[0].Event.Data) != `{"id":"no envelope"}` {
 		t.Errorf("%+v", letters)
 	}
 }

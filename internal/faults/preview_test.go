@@ -172,9 +172,9 @@ func foretold(t *testing.T, document string, perKey map[string][]rules.PreviewEv
 		}
 		for _, line := range preview.Lines {
 			switch line.Kind {
-			case rules.Says:
+			case rules.LineAlert:
 				told[key] = append(told[key], said(line.At, string(line.Status), line.Step, line.Text, line.Labels["n"], line.SkippedSteps))
-			case rules.Ends:
+			case rules.LineEnds:
 				told[key] = append(told[key], "ended "+line.Note)
 			}
 		}

@@ -48,7 +48,7 @@ again: keep
 		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(raised()) > 0 })
 		stop()
 	}
-	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `there is no calendar "office"`) {
+	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `unknown calendar "office"`) {
 		t.Errorf("raised: %+v", all)
 	}
 	ticker, _ := run(known)

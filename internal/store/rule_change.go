@@ -208,7 +208,7 @@ func (r currentRule) at(version int32) error {
 	case version == rules.AnyVersion || version == r.version:
 		return nil
 	case version == 0:
-		return fmt.Errorf("there is a rule %s already, at version %d: %w", r.name, r.version, rules.ErrConflict)
+		return fmt.Errorf("rule %s already exists, at version %d: %w", r.name, r.version, rules.ErrConflict)
 	case r.version == 0:
 		return fmt.Errorf("rule %s is not there, and the change is for its version %d: %w", r.name, version, rules.ErrConflict)
 	}

@@ -22,20 +22,20 @@ var kinds = []struct {
 }{
 	{
 		`{name: event, entity: order, trigger: {event: orders.created, key: event.order.id}, escalate: [{after: 1h, step: late}]}`,
-		"1h have passed (late)", "", published("orders.created", `{"order": {"id": "7"}}`),
+		"1h passed since orders.created (rule event, step late)", "", published("orders.created", `{"order": {"id": "7"}}`),
 	},
 	{
 		`{name: wildcard, entity: device, trigger: {event: "devices.*.on", key: wildcard(1)}, escalate: [{after: 1h, step: late}]}`,
-		"device one: 1h have passed (late)", "", published("devices.a.on", `{}`),
+		"device one: 1h passed since devices.*.on (rule wildcard, step late)", "", published("devices.a.on", `{}`),
 	},
 	{
 		`{name: set, entity: batch, trigger: {event: batches.begun, key: event.id}, resolve: {event: files.read, key: event.batch, distinct: event.file, need: event.files},
   escalate: [{after: 1h, step: late}]}`,
-		"batch 1234: not resolved after 1h", "batch 7: not resolved after 1h", published("batches.begun", `{"id": "7", "files": 3}`),
+		"batch 1234: not all files.read 1h after batches.begun", "batch 7: not all files.read 1h after batches.begun", published("batches.begun", `{"id": "7", "files": 3}`),
 	},
 	{
 		`{name: beat, entity: device, trigger: {heartbeat: {event: "beats.*", key: wildcard(1), every: 1h}}}`,
-		"device one: no beat since", "", published("beats.a", `{}`),
+		"device one: no heartbeat since", "", published("beats.a", `{}`),
 	},
 	{
 		`{name: beat-or-ping, entity: device, trigger: {heartbeat: {event: heard, key: event.id, every: 1h, keys: [a]}}}`,
@@ -43,7 +43,7 @@ var kinds = []struct {
 	},
 	{
 		`{name: ping, entity: host, trigger: {heartbeat: {every: 1h}}}`,
-		"host backup: no beat since", "", pinged("ping", "backup", ""),
+		"host backup: no heartbeat since", "", pinged("ping", "backup", ""),
 	},
 	{
 		`{name: ping-run, entity: host, trigger: {heartbeat: {every: 1h, max: 2h}}}`,
@@ -51,23 +51,23 @@ var kinds = []struct {
 	},
 	{
 		`{name: ping-keys, entity: host, trigger: {heartbeat: {every: 1h, grace: 1m, keys: [a, b]}}}`,
-		"host a: has never reported", "host b: no beat since", pinged("ping-keys", "b", ""),
+		"host a: no heartbeat yet", "host b: no heartbeat since", pinged("ping-keys", "b", ""),
 	},
 	{
 		`{name: never-reports, entity: host, trigger: {heartbeat: {every: 1s, keys: [a]}}, slot: 1s}`,
-		"host a: has never reported", "", waited("never-reports"),
+		"host a: no heartbeat yet", "", waited("never-reports"),
 	},
 	{
 		`{name: ticks, entity: import, trigger: {schedule: "@every 1s", keys: [a, b]}, resolve: {event: imported, key: event.id}, again: keep, escalate: [{after: 1h, step: late}], slot: 1s}`,
-		"import a: not resolved after 1h", "", waited("ticks"),
+		"import a: no imported 1h after the tick", "", waited("ticks"),
 	},
 	{
 		`{name: emits, entity: import, trigger: {schedule: "@every 1s", emit: {subject: imports.due}}, slot: 1s}`,
-		"a tick publishes an event on imports.due", "", nil,
+		"each tick publishes an event on imports.due", "", nil,
 	},
 	{
 		`{name: handled, entity: order, trigger: {event: orders.paid, key: event.id}, handler: absent}`,
-		"what the handler absent answers is known once it is asked", "", published("orders.paid", `{"id": "7"}`),
+		"it does not call handler absent", "", published("orders.paid", `{"id": "7"}`),
 	},
 }
 
@@ -197,12 +197,12 @@ func TestHowItGoes(t *testing.T) {
 	}
 	home := serve(t, texts...)
 	for rule, says := range map[string][]string{
-		"spoken":    {"order {{key}}: not resolved after 3h (late)", "order {{key}}: not resolved after … (again … of 3)", "{{key}} is lost"},
-		"event":     {"order {{key}}: 1h have passed (late)"},
-		"beat":      {"a missing event on beats.* or ping, expected every 1h", "immediately", "overdue", "device {{key}}: no beat since …, expected every 1h"},
+		"spoken":    {"order {{key}}: no orders.there 3h after orders.sent (rule spoken, step late)", "order {{key}}: no orders.there … after orders.sent (rule spoken, step again … of 3)", "{{key}} is lost"},
+		"event":     {"order {{key}}: 1h passed since orders.created (rule event, step late)"},
+		"beat":      {"a missing event on beats.* or ping, expected every 1h", "immediately", "overdue", "device {{key}}: no heartbeat since …, expected every 1h"},
 		"ping-run":  {"a missing ping, expected every 1h", "a run longer than 2h"},
-		"ping-keys": {"expected every 1h (grace 1m)", "warning"},
-		"ticks":     {"each tick of @every 1s (UTC)", "import {{key}}: not resolved after 1h (late)"},
+		"ping-keys": {"expected every 1h, grace 1m", "warning"},
+		"ticks":     {"each tick of @every 1s (UTC)", "import {{key}}: no imported 1h after the tick (rule ticks, step late)"},
 		"emits":     {"publishes an event on imports.due"},
 		"handled":   {"handler <b>absent</b> decides the next check and the alerts"},
 	} {

@@ -56,7 +56,7 @@ func (w *pendingView) asked(d rules.Document) {
 	case w.Silent.IsZero():
 	case d.Handler == "":
 		w.Lacks = "Condition undetermined"
-	case strings.Contains(why, "can't be asked"):
+	case strings.Contains(why, "is unavailable"):
 		w.Lacks = "Handler " + d.Handler + " is unreachable"
 	default:
 		w.Lacks = "Handler " + d.Handler + " returns no valid answer"

@@ -201,7 +201,7 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 		}
 		t.Lines = append(t.Lines, line)
 		switch {
-		case l.Kind != rules.Says || line.Late:
+		case l.Kind != rules.LineAlert || line.Late:
 		case l.Status == alerts.Resolved:
 			resolved++
 		default:
@@ -250,11 +250,11 @@ func dotOf(l rules.PreviewLine, from time.Time, late, first bool) axisEvent {
 	switch {
 	case first:
 		m.kind = "starts"
-	case l.Kind == rules.Says && l.Status == alerts.Firing:
+	case l.Kind == rules.LineAlert && l.Status == alerts.Firing:
 		m.kind, m.label = string(l.Severity), l.Step+" "+sinceStart(m.after)
-	case l.Kind == rules.Says:
+	case l.Kind == rules.LineAlert:
 		m.kind, m.label = string(l.Status), string(l.Status)+" "+length(m.after)
-	case l.Kind == rules.Event, l.Kind == rules.Starts:
+	case l.Kind == rules.LineEvent, l.Kind == rules.LineStarts:
 		m.kind = "event"
 	}
 	if l.More > 0 {

@@ -8,18 +8,19 @@ import (
 	"deadman/internal/calendars"
 )
 
-// waitContext holds the times that a rule's steps are counted from.
-type waitContext struct {
+// jobContext holds the values of a job that its steps and texts are computed from.
+type jobContext struct {
 	scope
-	from   time.Time // from when steps are counted; set by timeline
-	slot   time.Time // of the check
-	said   time.Time // the slot of the first alert; zero: none
-	heard  time.Time // since when heartbeats have been received without a gap; zero: no relevant gap
-	pauses []checks.Pause
+	from      time.Time // from when steps are counted; set by timeline
+	slot      time.Time // of the check
+	alertedAt time.Time // the slot of the first alert; zero: none
+	// receivingSince is since when heartbeats have been received without a gap; zero: no relevant gap.
+	receivingSince time.Time
+	pauses         []checks.Pause
 }
 
-// waitOfCheck returns the context of a check.
-func waitOfCheck(c checks.Check) waitContext {
+// contextOfCheck returns the context of a check.
+func contextOfCheck(c checks.Check) jobContext {
 	event := keptBody(c.Event)
 	state := event
 	var own []byte
@@ -34,18 +35,18 @@ func waitOfCheck(c checks.Check) waitContext {
 		size += state.size()
 	}
 	event.spend = budgetFor(size)
-	return waitContext{
-		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
-		slot:   c.Slot,
-		said:   c.FirstAlertAt,
-		heard:  c.ReceivingSince,
-		pauses: c.Pauses,
+	return jobContext{
+		scope:          scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
+		slot:           c.Slot,
+		alertedAt:      c.FirstAlertAt,
+		receivingSince: c.ReceivingSince,
+		pauses:         c.Pauses,
 	}
 }
 
-// waitOf returns the context of a job.
-func waitOf(j futurejobs.Job) waitContext {
-	return waitOfCheck(checks.Check{
+// contextOf returns the context of a job.
+func contextOf(j futurejobs.Job) jobContext {
+	return contextOfCheck(checks.Check{
 		Key: j.Key, Event: j.Event, State: j.Known(), Since: j.Since, Count: j.CheckCount, Pauses: j.Pauses,
 	})
 }
