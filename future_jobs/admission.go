@@ -27,6 +27,8 @@ type horizon struct {
 	at     time.Time // later slots have to wait
 	err    error     // why the version is unreadable; nil: readable
 	isBusy bool      // the jobs wait for a source or a handler, or in its queue
+
+	isTenants bool // the jobs wait for a tenants' line: the tenants are at fault, and no node
 }
 
 // probeEvery is how long a version with waiting jobs is skipped: after that one page of its jobs is read again, to
@@ -75,7 +77,7 @@ func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Tim
 	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, receiving: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
 	if at, stream := a.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
 		a.streamBehindSince(stream, now)
-		a.wait(p, j, horizon{at: at})
+		a.wait(p, j, horizon{at: at, isTenants: IsTenantsLine(stream)})
 		return nil, false
 	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
 		v.streamTimedOut(rule, stream, now)
@@ -183,6 +185,7 @@ func (a *admission) horizons(p *sweepRun) (probe []int32) {
 				continue
 			}
 			a.streamBehindSince(stream, p.now)
+			h.isTenants = IsTenantsLine(stream)
 		}
 		if a.book.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
 			delete(a.waiting, made)
@@ -190,7 +193,7 @@ func (a *admission) horizons(p *sweepRun) (probe []int32) {
 			continue
 		}
 		p.horizons[made] = h
-		p.leave(oldest, false)
+		p.leave(oldest, h.isTenants)
 	}
 	return probe
 }

@@ -10,6 +10,7 @@ import (
 // Event is one message of a stream, passed to the rules by ingest.
 type Event struct {
 	Stream  string
+	Line    string // the line that reads it; empty: it is for the rules of all lines
 	Subject string
 	Seq     uint64
 	At      time.Time // when the stream stored it

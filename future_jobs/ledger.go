@@ -25,7 +25,7 @@ var ErrTooSlow = errors.New("the transaction or the read takes too long")
 
 // Cursor is the position up to which a stream was applied.
 type Cursor struct {
-	Stream          string
+	Stream          string // or its tenants' line
 	LastSeq         uint64
 	LastAt          time.Time // the stream's time of the last applied event
 	StreamCreatedAt time.Time // identifies a recreated stream
@@ -44,7 +44,7 @@ const (
 
 // EffectBatch is a run of events of one stream, folded into effects.
 type EffectBatch struct {
-	Stream      string // empty: by hand, no cursor moves
+	Stream      string // or its tenants' line; empty: by hand, no cursor moves
 	After       uint64 // the cursor's position before the batch
 	Last        uint64 // the cursor's position after the batch
 	LastAt      time.Time
@@ -73,8 +73,11 @@ type EffectBatch struct {
 }
 
 // OfReaders reports whether the batch depends on all rules that read its stream: it is a run of events of the broker,
-// and each may match any of them. Names of broker streams contain no slash.
-func (b EffectBatch) OfReaders() bool { return b.Stream != "" && !strings.Contains(b.Stream, "/") }
+// and each may match any of them. The cursors of ticks and expected keys have a slash in their names, as tenants' lines
+// have.
+func (b EffectBatch) OfReaders() bool {
+	return b.Stream != "" && (IsTenantsLine(b.Stream) || !strings.Contains(b.Stream, "/"))
+}
 
 // RestsOn returns the rules that the batch depends on if it is not OfReaders, sorted: they have to be unchanged since
 // RuleSet.

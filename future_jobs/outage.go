@@ -79,7 +79,7 @@ func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) a
 func (o Outage) text(status alerts.Status, entity string) string {
 	source := o.Source
 	if stream, is := strings.CutPrefix(source, streamPrefix); is {
-		source = "the stream " + stream
+		source = "the stream " + LineText(stream)
 	}
 	if status == alerts.Resolved && o.Jobs == 0 { // it was reopened for jobs that were reported before
 		return source + " is available again"

@@ -41,7 +41,7 @@ type sweepRun struct {
 	isCutShort bool  // more jobs are due; the next sweep starts at once
 
 	left time.Time // the oldest slot that was not handled; zero: none
-	own  time.Time // the same, without jobs that wait for a source or a handler
+	own  time.Time // the same, without jobs that wait for a source, a handler or a tenants' line
 }
 
 // leave records the slot of a job that was not handled.
@@ -243,7 +243,8 @@ func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
 		j.Last = CheckTimes{PickedAt: picked}
 		v, ok := p.admission.admit(ctx, j, p, now)
 		if !ok {
-			p.leave(j.NextCheckAt, p.horizons[VersionRef{j.RuleID, j.Version}].isBusy)
+			h := p.horizons[VersionRef{j.RuleID, j.Version}]
+			p.leave(j.NextCheckAt, h.isBusy || h.isTenants)
 			p.admission.noteWaiting(j)
 			shard.parkFrom(j.RuleID, position{j.NextCheckAt, j.ID - 1})
 			continue

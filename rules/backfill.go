@@ -47,7 +47,7 @@ func newBackfill(ctx context.Context, r *Registry, s RuleVersion, since time.Tim
 	}
 	through := make(map[string]uint64)
 	for _, read := range s.Reads {
-		through[read.Stream] = max(through[read.Stream], read.From)
+		through[read.source()] = max(through[read.source()], read.From)
 	}
 	if err := p.replay(ctx, through); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newBackfill(ctx context.Context, r *Registry, s RuleVersion, since time.Tim
 func (p *backfill) replay(ctx context.Context, through map[string]uint64) error {
 	subjects := make(map[string][]string)
 	for _, read := range p.saved.Reads {
-		subjects[read.Stream] = append(subjects[read.Stream], read.Subject)
+		subjects[read.source()] = append(subjects[read.source()], read.Subject)
 	}
 	var streams []iter.Seq2[futurejobs.Event, error]
 	for _, stream := range slices.Sorted(maps.Keys(subjects)) {
@@ -146,7 +146,12 @@ func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 //     left to ingest.
 func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err error) {
 	for tries := 0; ; tries++ {
-		known, err := p.replayApplied(ctx)
+		ruleSet := p.Book.Revision()
+		v, err := p.Book.version(ctx, p.Book.current.Load(), id{s.RuleID, s.Version})
+		if err != nil {
+			return n, err
+		}
+		known, err := p.replayApplied(ctx, v.saved.Reads)
 		if err != nil {
 			return n, err
 		}
@@ -154,7 +159,6 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		if len(refs) == 0 {
 			return n, nil
 		}
-		ruleSet := p.Book.Revision()
 		rule, err := p.activeRule(ctx, s)
 		if rule == nil || err != nil {
 			return n, err
@@ -227,10 +231,11 @@ func begunBy(s RuleVersion, job futurejobs.Job) futurejobs.Job {
 	return job
 }
 
-// replayApplied plays the events that ingest has applied by now, and returns the position of ingest.
-func (p *backfill) replayApplied(ctx context.Context) (map[string]uint64, error) {
-	stands := make(map[string]uint64)
-	for _, read := range p.saved.Reads {
+// replayApplied plays the events that ingest has applied by now, and returns the position of ingest, by line. reads are
+// those of the saved version.
+func (p *backfill) replayApplied(ctx context.Context, reads []StreamBinding) (map[string]uint64, error) {
+	stands, through := make(map[string]uint64), make(map[string]uint64)
+	for _, read := range reads {
 		c, ok, err := p.Jobs.Cursor(ctx, read.Stream)
 		if err == nil && !ok {
 			err = fmt.Errorf("stream %s has no cursor", read.Stream)
@@ -238,9 +243,9 @@ func (p *backfill) replayApplied(ctx context.Context) (map[string]uint64, error)
 		if err != nil {
 			return nil, err
 		}
-		stands[read.Stream] = c.LastSeq
+		stands[read.Stream], through[read.source()] = c.LastSeq, c.LastSeq
 	}
-	return stands, p.replay(ctx, stands)
+	return stands, p.replay(ctx, through)
 }
 
 // activeRule returns the rule of a version; nil while the rule creates no jobs. A rule that was changed or deleted

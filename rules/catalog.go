@@ -79,10 +79,10 @@ func (b *Catalog) prefixOf(rule string) string {
 	return b.Tenant(rule)
 }
 
-// ChangedAt returns the revision of the last change of the rules that a stream is read for.
-func (b *Catalog) ChangedAt(stream string) int64 {
+// ChangedAt returns the revision of the last change of the rules that a line is read for.
+func (b *Catalog) ChangedAt(line string) int64 {
 	e := b.current.Load()
-	return max(e.whole, e.changed[stream])
+	return max(e.whole, e.changed[line])
 }
 
 // RuleChangedAt returns the revision of the last change of a rule.
@@ -175,7 +175,7 @@ func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version,
 // Match returns the effects of e on the jobs of the rules, and the refusals of rules that could not process it.
 //
 //  1. Of each rule that listens to the subject, the version saved last before the event decides. It also ends jobs that
-//     older versions created.
+//     older versions created. Rules on another line than the event's are left out.
 //  2. Its trigger comes before its resolve: an event that does both leaves nothing pending, like a trigger that is not
 //     newer than its resolve.
 //  3. A rule whose expressions cost too much on several events is not evaluated any more, so that it delays no other
@@ -248,7 +248,9 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	now := b.current.Load()
 	if l.Rule == "" {
 		for _, r := range now.rulesFor(l.Event.Subject) {
-			m.matchAgain(r, l.Part)
+			if r.isLetterOf(l.Event) {
+				m.matchAgain(r, l.Part)
+			}
 		}
 		return m.effects, m.refusals
 	}
@@ -269,15 +271,15 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 	return m.effects, m.refusals
 }
 
-// SubjectsByStream returns the subjects to read, by stream. It includes those of older versions, since events that came
+// SubjectsByStream returns the subjects to read, by line of a stream. It includes those of older versions, since events that came
 // before the newest version may be unread.
 func (b *Catalog) SubjectsByStream() map[string][]string { return clone(b.current.Load().reads) }
 
-// RulesReading returns the names of the rules that read a stream, in order, including rules with only older versions
+// RulesReading returns the names of the rules that read a line, in order, including rules with only older versions
 // that do. The caller must not change it.
-func (b *Catalog) RulesReading(stream string) []string { return b.current.Load().readers[stream] }
+func (b *Catalog) RulesReading(line string) []string { return b.current.Load().readers[line] }
 
-// FinestGrids returns the finest grid of the rules that wait for a stream, by stream. A rule waits for the streams that
+// FinestGrids returns the finest grid of the rules that wait for a line, by line. A rule waits for the lines that
 // can end its jobs.
 func (b *Catalog) FinestGrids() map[string]futurejobs.Grid {
 	finest := make(map[string]futurejobs.Grid)
@@ -287,11 +289,11 @@ func (b *Catalog) FinestGrids() map[string]futurejobs.Grid {
 	return finest
 }
 
-// WaitingFor returns the rules whose jobs wait for a stream, in order; never nil.
-func (b *Catalog) WaitingFor(stream string) []int32 {
+// WaitingFor returns the rules whose jobs wait for a line, in order; never nil.
+func (b *Catalog) WaitingFor(line string) []int32 {
 	e, waiting := b.current.Load(), []int32{}
 	for which, v := range e.versions {
-		if slices.Contains(union(v.streams().changing(), e.ending[which.rule]), stream) {
+		if slices.Contains(union(v.streams().changing(), e.ending[which.rule]), line) {
 			waiting = append(waiting, which.rule)
 		}
 	}

@@ -22,6 +22,8 @@ import (
 //     events is kept.
 //  3. Then the new stream is read from its first event that is later than the events of the old one. Copies of those in
 //     the new stream are skipped.
+//  4. A rule whose bounds were given or taken by its newest version changes its line in each stream, with all versions
+//     at once. The store lets the new line continue where the old one is.
 func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	if err := r.Book.Refresh(ctx); err != nil {
 		return 0, err
@@ -83,24 +85,15 @@ type ruleRebind struct {
 	remarks  []alerts.SystemAlert
 }
 
-// rebind changes the reads of a rule, if necessary. It raises its alerts before the change, so that they are never
-// lost; a repeated one is a duplicate.
+// rebind changes the reads of a rule, if necessary: first their line, later their streams. It raises its alerts before
+// the change, so that they are never lost; a repeated one is a duplicate.
 func (r *Registry) rebind(ctx context.Context, b ruleRebind) (changed bool, err error) {
-	reads := make(map[int32][]StreamBinding)
-	var errs []error
-	for _, v := range b.rule.versions {
-		now, err := b.version(ctx, v)
-		if errors.Is(err, errUnread) {
-			return false, nil
-		}
-		if err != nil {
-			errs = append(errs, err)
-		} else if !sameReads(now, v.saved.Reads) {
-			reads[v.saved.Version] = now
-		}
+	reads := b.onLines()
+	if len(reads) == 0 {
+		reads, err = b.onStreams(ctx)
 	}
 	if len(reads) == 0 {
-		return false, errors.Join(errs...)
+		return false, err
 	}
 	for _, remark := range b.remarks {
 		if err := r.Announce(ctx, remark); err != nil {
@@ -108,18 +101,49 @@ func (r *Registry) rebind(ctx context.Context, b ruleRebind) (changed bool, err 
 		}
 	}
 	name := b.rule.versions[0].saved.Name
-	if err := r.Store.Rebind(ctx, name, b.revision, reads); err != nil {
-		return false, err
+	if failed := r.Store.Rebind(ctx, name, b.revision, reads); failed != nil {
+		return false, failed
 	}
 	r.Log.Warn("a rule reads its events from other streams now, where its subjects come by", "rule", name, "reads", streamsOf(reads))
-	return true, errors.Join(errs...)
+	return true, err
+}
+
+// onLines returns the reads of versions that are on another line than the bounds of the newest version demand. All
+// versions of a rule change their line at once.
+func (b *ruleRebind) onLines() map[int32][]StreamBinding {
+	reads := make(map[int32][]StreamBinding)
+	for _, v := range b.rule.versions {
+		if now := onLineOf(b.rule.versions[0].saved.Bounds, v.saved.Reads); !sameReads(now, v.saved.Reads) {
+			reads[v.saved.Version] = now
+		}
+	}
+	return reads
+}
+
+// onStreams returns the reads of versions with subjects that moved to other streams; none while a stream has unread
+// events of a subject that left it.
+func (b *ruleRebind) onStreams(ctx context.Context) (map[int32][]StreamBinding, error) {
+	reads := make(map[int32][]StreamBinding)
+	var errs []error
+	for _, v := range b.rule.versions {
+		now, err := b.version(ctx, v)
+		if errors.Is(err, errUnread) {
+			return nil, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if !sameReads(now, v.saved.Reads) {
+			reads[v.saved.Version] = now
+		}
+	}
+	return reads, errors.Join(errs...)
 }
 
 // streamsOf returns the streams of the newest of the versions.
 func streamsOf(reads map[int32][]StreamBinding) []string {
 	var all []string
 	for _, read := range reads[slices.Max(slices.Collect(maps.Keys(reads)))] {
-		all = append(all, read.Subject+" from "+read.Stream)
+		all = append(all, read.Subject+" from "+futurejobs.LineText(read.Stream))
 	}
 	return all
 }
@@ -167,7 +191,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 		}
 		road.Streams = nil
 		for _, read := range captured {
-			road.Streams = append(road.Streams, read.Stream)
+			road.Streams = append(road.Streams, read.source())
 		}
 	}
 	stays, left := split(reads, road.Streams)
@@ -181,7 +205,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 		return stays, nil
 	}
 	for _, stream := range road.Streams {
-		if slices.ContainsFunc(stays, func(r StreamBinding) bool { return r.Stream == stream }) {
+		if slices.ContainsFunc(stays, func(r StreamBinding) bool { return r.source() == stream }) {
 			continue
 		}
 		read, err := b.joinNew(ctx, m, stream)
@@ -199,7 +223,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 // split separates reads by whether they are of one of the streams.
 func split(reads []StreamBinding, streams []string) (stays, left []StreamBinding) {
 	for _, read := range reads {
-		if slices.Contains(streams, read.Stream) {
+		if slices.Contains(streams, read.source()) {
 			stays = append(stays, read)
 		} else {
 			left = append(left, read)
@@ -234,7 +258,7 @@ func (b *ruleRebind) drainOld(ctx context.Context, read StreamBinding, m *subjec
 	if err != nil {
 		return err
 	}
-	rest, err := b.Binder.Pending(ctx, read.Stream, read.Subject, max(cursor.LastSeq, read.From))
+	rest, err := b.Binder.Pending(ctx, read.source(), read.Subject, max(cursor.LastSeq, read.From))
 	if err != nil {
 		return err
 	}
@@ -251,7 +275,7 @@ func (b *ruleRebind) drainOld(ctx context.Context, read StreamBinding, m *subjec
 	if rest.CopyOf.Stream != "" && !other {
 		m.origins[rest.CopyOf.Stream] = rest.CopyOf.Through
 	}
-	m.given = append(m.given, CopiedFrom{Stream: read.Stream, Through: max(cursor.LastSeq, read.From)})
+	m.given = append(m.given, CopiedFrom{Stream: read.source(), Through: max(cursor.LastSeq, read.From)})
 	return nil
 }
 
@@ -263,6 +287,7 @@ func (b *ruleRebind) joinNew(ctx context.Context, m subjectMove, stream string) 
 		read.From = through
 	}
 	read.Given = m.given
+	read.Stream = lineOf(b.rule.versions[0].saved.Bounds, stream)
 	return read, err
 }
 

@@ -62,7 +62,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	streams := streamRoles{d, saved.Reads}
 	r.starts = streams.starting()
 	for _, read := range saved.Reads {
-		r.remembers = r.remembers || r.early(read.Stream) > 0
+		r.remembers = r.remembers || r.early(read.source()) > 0
 	}
 	r.orders, r.scattered = r.ordersEvents(streams), len(streams.pausing()) > 1
 	r.remembers = r.remembers || r.orders && d.Early > 0
@@ -108,7 +108,7 @@ func (r *Rule) ordersEvents(streams streamRoles) bool {
 	if r.beats != nil || len(r.starts) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(streams.changing(), func(stream string) bool { return !only(r.starts, stream) })
+	return slices.ContainsFunc(sourcesOf(streams.changing()), func(stream string) bool { return !only(r.starts, stream) })
 }
 
 func (r *Rule) ref(key string, shards int) futurejobs.Ref {

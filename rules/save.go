@@ -170,7 +170,7 @@ func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
 	if err != nil {
 		return nil, wrapErr("bind "+d.Name, err)
 	}
-	return reads, d.bindEmitted(ctx, bind)
+	return onLineOf(access.BoundsOf(ctx), reads), d.bindEmitted(ctx, bind)
 }
 
 // recurs reports whether the rule's trigger is a heartbeat or schedule, and was one before: then pending jobs move to

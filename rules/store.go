@@ -24,8 +24,8 @@ var (
 // StreamBinding is one stream that a rule version reads.
 type StreamBinding struct {
 	Subject string `json:"subject"` // as in the rule, with wildcards
-	Stream  string `json:"stream"`
-	From    uint64 `json:"from"` // the stream's last sequence at the save: only later events count
+	Stream  string `json:"stream"`  // or its tenants' line; see futurejobs.TenantsLine
+	From    uint64 `json:"from"`    // the stream's last sequence at the save: only later events count
 
 	// At is when the stream stored its last event by then, or when it was created. It identifies later events in a
 	// stream that was recreated or restored since, and counts anew.
@@ -41,6 +41,26 @@ type StreamBinding struct {
 type CopiedFrom struct {
 	Stream  string `json:"stream"`
 	Through uint64 `json:"through"`
+}
+
+// source returns the stream of the broker.
+func (r StreamBinding) source() string { return futurejobs.StreamOf(r.Stream) }
+
+// onLineOf returns reads on the lines for a rule with the bounds.
+func onLineOf(b *access.Bounds, reads []StreamBinding) []StreamBinding {
+	reads = slices.Clone(reads)
+	for i, r := range reads {
+		reads[i].Stream = lineOf(b, r.source())
+	}
+	return reads
+}
+
+// lineOf returns the line of a stream for a rule with the bounds.
+func lineOf(b *access.Bounds, stream string) string {
+	if b == nil {
+		return stream
+	}
+	return futurejobs.TenantsLine(stream)
 }
 
 // after reports whether an event of the stream came after the save. In another stream of the same name only its time
@@ -110,7 +130,7 @@ const HaltedBy = "deadman (costly)"
 // isHalted reports whether the rule is paused because its expressions cost too much.
 func (s RuleVersion) isHalted() bool { return !s.PausedAt.IsZero() && s.PausedBy == HaltedBy }
 
-// WaitsFor returns the streams that can end or change the rule's pending jobs, sorted; nil if the document cannot be
+// WaitsFor returns the lines that can end or change the rule's pending jobs, sorted; nil if the document cannot be
 // read.
 func (s RuleVersion) WaitsFor() []string {
 	d, err := decodeDocument(s.Document)

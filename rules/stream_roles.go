@@ -1,14 +1,19 @@
 package rules
 
-import "slices"
+import (
+	"slices"
 
-// streamRoles derives from the reads of a version which streams do what to the jobs of its rule.
+	futurejobs "deadman/future_jobs"
+)
+
+// streamRoles derives from the reads of a version the roles of its lines and streams for the jobs of its rule. A rule
+// waits for a line; the order of events is that of their stream, whatever the line.
 type streamRoles struct {
 	document Document
 	reads    []StreamBinding
 }
 
-// changing returns the streams whose events can change, end or restart a job of the rule, each once, sorted.
+// changing returns the lines whose events can change, end or restart a job of the rule, each once, sorted.
 func (s streamRoles) changing() []string {
 	d := s.document
 	changing := make(map[string]bool)
@@ -32,19 +37,19 @@ func (s streamRoles) starting() []string {
 	if s.document.Trigger.Event == "" {
 		return nil
 	}
-	return s.of(map[string]bool{s.document.Trigger.Event: true})
+	return sourcesOf(s.of(map[string]bool{s.document.Trigger.Event: true}))
 }
 
-// of returns the streams that subjects are read from, each once, sorted.
+// of returns the lines that subjects are read from, each once, sorted.
 func (s streamRoles) of(subjects map[string]bool) []string {
-	var streams []string
+	var lines []string
 	for _, read := range s.reads {
 		if subjects[read.Subject] {
-			streams = append(streams, read.Stream)
+			lines = append(lines, read.Stream)
 		}
 	}
-	slices.Sort(streams)
-	return slices.Compact(streams)
+	slices.Sort(lines)
+	return slices.Compact(lines)
 }
 
 // pausing returns the streams of the events that pause jobs, sorted.
@@ -53,10 +58,10 @@ func (s streamRoles) pausing() []string {
 	for _, w := range s.document.Pause {
 		subjects[w.Event] = true
 	}
-	return s.of(subjects)
+	return sourcesOf(s.of(subjects))
 }
 
-// heartbeats returns the streams of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
+// heartbeats returns the lines of the rule's heartbeats, sorted; "" for pings, if no event is a heartbeat; none for a rule
 // without a heartbeat. Pings to a rule with heartbeat events are heartbeats too, but its jobs must not restart for each
 // restart of deadman that missed no event.
 func (s streamRoles) heartbeats() []string {
@@ -68,4 +73,14 @@ func (s streamRoles) heartbeats() []string {
 		return []string{""}
 	}
 	return s.of(map[string]bool{h.Event: true})
+}
+
+// sourcesOf returns the streams of lines, each once, sorted.
+func sourcesOf(lines []string) []string {
+	streams := make([]string, len(lines))
+	for i, line := range lines {
+		streams[i] = futurejobs.StreamOf(line)
+	}
+	slices.Sort(streams)
+	return slices.Compact(streams)
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -109,13 +110,14 @@ type rule struct {
 func (r *rule) began() time.Time { return r.versions[len(r.versions)-1].saved.SavedAt }
 
 // inCharge returns the version that decides about an event: the newest that was saved before it. It is nil for an event
-// that came before the rule, that the rule no longer reads, or that it has from another stream.
+// that came before the rule, that the rule no longer reads, or that it has from another stream or line. Lines of a stream
+// share its sequences: for each event one version is in charge, and one line applies it.
 func (r *rule) inCharge(e futurejobs.Event) *version {
 	for _, v := range r.versions {
 		read, reads := v.read(e)
 		switch {
 		case reads && read.after(e):
-			if read.given(e) || v.hasOrigin(e) {
+			if read.given(e) || v.hasOrigin(e) || e.Line != "" && e.Line != read.Stream {
 				return nil
 			}
 			return v
@@ -128,13 +130,13 @@ func (r *rule) inCharge(e futurejobs.Event) *version {
 
 // read returns the read that includes an event: of several, the last one to begin.
 func (v *version) read(e futurejobs.Event) (last StreamBinding, ok bool) {
-	return v.last(func(r StreamBinding) bool { return r.Stream == e.Stream && matches(r.Subject, e.Subject) })
+	return v.last(func(r StreamBinding) bool { return r.source() == e.Stream && matches(r.Subject, e.Subject) })
 }
 
 // before reports whether the version was saved before an event that it does not read. Its other reads of the stream
 // decide, or without any the event's time.
 func (v *version) before(e futurejobs.Event) bool {
-	if r, ok := v.last(func(r StreamBinding) bool { return r.Stream == e.Stream }); ok {
+	if r, ok := v.last(func(r StreamBinding) bool { return r.source() == e.Stream }); ok {
 		return r.after(e)
 	}
 	return e.At.After(v.saved.SavedAt)
@@ -154,6 +156,13 @@ func (v *version) hasOrigin(e futurejobs.Event) bool {
 	e.Stream, e.Seq, _ = copyOf(e)
 	_, reads := v.read(e)
 	return reads
+}
+
+// isLetterOf reports whether a dead letter of all rules is one of this rule, too. Each line of a stream writes its own
+// letter of an event; the rule changed its line before the event, or the line of the event was its own.
+func (r *rule) isLetterOf(e futurejobs.Event) bool {
+	read, reads := r.versions[0].read(e)
+	return !reads || !read.after(e) || read.Stream == cmp.Or(e.Line, e.Stream)
 }
 
 // of returns a version by its number, or the newest.

@@ -135,6 +135,9 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	overdue, err := a.overdue.lookAll(ctx)
+	if err == nil {
+		overdue, err = a.overdue.withoutTenantsLines(ctx, overdue)
+	}
 	if s.late, s.delayed = overdue.split(s.claims); err != nil || len(s.late.parts) == 0 {
 		return s, err
 	}

@@ -43,7 +43,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 		Overdue: late.jobs(), Unreadable: len(g.sweeper.Unreadable()), Fit: g.owner.UnfitFor() == "",
 		ShardsHeld: len(g.owner.Holding()), AlertsFilled: filled, Channels: g.people.gauges(ctx), Sources: g.sources.States(),
 		Abandoned: g.sweeper.Abandoned(), Foreign: g.reader.Foreign(),
-		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
+		IntakeLag: map[web.StreamLine]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	if g.server != nil {
 		logins, permissions := g.server.Refused()
@@ -54,7 +54,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 	}
 	for _, stream := range g.intake.Status() {
 		if !stream.CaughtUp.IsZero() { // unknown until then
-			out.IntakeLag[stream.Stream] = max(now.Sub(stream.CaughtUp), 0)
+			out.IntakeLag[web.StreamLine{Name: futurejobs.StreamOf(stream.Line), Line: lineName(stream.Line)}] = max(now.Sub(stream.CaughtUp), 0)
 		}
 	}
 	for table, at := range map[string]time.Time{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -134,14 +135,14 @@ func (h *readiness) streams() web.Condition {
 	var gone []string
 	for _, s := range h.intake.Status() {
 		if errors.Is(s.Err, events.ErrGone) {
-			gone = append(gone, s.Stream)
+			gone = append(gone, futurejobs.StreamOf(s.Line))
 		}
 	}
 	c := condition("streams", h.binding.Err(), "all subscribed subjects are read",
 		"a subscribed subject cannot be read; jobs that depend on it are not checked")
 	for _, s := range h.intake.Status() {
-		if s.Risk != "" {
-			c.Detail += fmt.Sprintf("; stream %s %s, and may lose unread events", s.Stream, s.Risk)
+		if risk := fmt.Sprintf("; stream %s %s, and may lose unread events", futurejobs.StreamOf(s.Line), s.Risk); s.Risk != "" && !strings.Contains(c.Detail, risk) {
+			c.Detail += risk
 		}
 	}
 	if share, _ := h.bus.EventsStream.Usage(); share >= fillWarnAt {
@@ -149,7 +150,7 @@ func (h *readiness) streams() web.Condition {
 	}
 	if len(gone) > 0 {
 		c.OK = false
-		c.Detail = fmt.Sprintf("stream %s does not exist; jobs that depend on it are not checked until another stream has its subjects", strings.Join(gone, ", "))
+		c.Detail = fmt.Sprintf("stream %s does not exist; jobs that depend on it are not checked until another stream has its subjects", strings.Join(slices.Compact(gone), ", "))
 	}
 	return c
 }
@@ -196,7 +197,7 @@ func (h *readiness) intakeErr() error {
 	all := []error{h.intake.Err()}
 	for _, s := range h.intake.Status() {
 		if s.Err != nil && !errors.Is(s.Err, events.ErrGone) { // reported by streams
-			all = append(all, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
+			all = append(all, fmt.Errorf("stream %s: %w", s.Line, s.Err))
 		}
 	}
 	return errors.Join(all...)

@@ -30,10 +30,14 @@ type backlog struct {
 	more  bool // more may exist beyond the query limit
 }
 
-// look returns the overdue jobs, without those whose checks are put off: their tenant is at fault, and no node.
+// look returns the overdue jobs, without those whose checks are put off or wait for a tenants' line of a stream: tenants
+// are at fault, and no node.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
 	late, err := o.lookAll(ctx)
 	if err != nil || len(late.parts) == 0 {
+		return late, err
+	}
+	if late, err = o.withoutTenantsLines(ctx, late); err != nil {
 		return late, err
 	}
 	nodes, err := o.liveNodes(ctx)
@@ -41,6 +45,21 @@ func (o *overdue) look(ctx context.Context) (backlog, error) {
 		return late, err
 	}
 	late, _ = late.split(claimsOf(nodes))
+	return late, nil
+}
+
+// withoutTenantsLines returns a backlog without the jobs that wait for a tenants' line of a stream.
+func (o *overdue) withoutTenantsLines(ctx context.Context, late backlog) (backlog, error) {
+	through, err := o.store.ReadThrough(ctx)
+	if err != nil {
+		return late, err
+	}
+	late.parts = slices.DeleteFunc(slices.Clone(late.parts), func(part store.Overdue) bool {
+		rule, err := o.book.Rule(ctx, part.RuleID, part.Version)
+		return err == nil && slices.ContainsFunc(rule.Streams, func(line string) bool {
+			return futurejobs.IsTenantsLine(line) && through[line].Through.Before(part.Oldest)
+		})
+	})
 	return late, nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Jobs with slow checks do not hide the overdue jobs behind them, regardless of their number.
 func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
-	w := &watched{T: t, dir: t.TempDir()}
+	w := &watched{T: t, dir: t.TempDir(), line: "S"}
 	var err error
 	w.store, err = store.Open(t.Context(), store.Options{DataDir: w.dir, Shards: 1, Log: slog.New(slog.DiscardHandler)})
 	w.must(err)
@@ -51,5 +51,34 @@ SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of
 	now = now.Add(4 * time.Minute)
 	if b := look(); b.jobs() < 3 || !b.more || len(b.parts) == 0 || b.parts[0].RuleID != patient.RuleID {
 		t.Errorf("once they took longer than they may: %+v", b)
+	}
+}
+
+// Jobs that wait for a tenants' line that is behind are late by the fault of tenants: an alert names the line, and the
+// node is neither behind nor has it overdue jobs. On the operator's line it is both.
+func TestATenantsLineThatIsBehindIsNoFaultOfTheNode(t *testing.T) {
+	for line, isTenants := range map[string]bool{"S": false, "S/tenants": true} {
+		watchLine(t, line, everyMinute, func(w *watched) {
+			w.orders(4)
+			w.pass(28 * time.Minute)
+			stuck := time.Now()
+			w.caughtUp = func() time.Time { return stuck }
+			w.pass(4 * time.Minute)
+			if is := len(w.overdueNow().parts) == 0; is != isTenants {
+				t.Errorf("%s: overdue: %+v", line, w.overdueNow())
+			}
+			if is := w.sweeper.OwnLag() <= maxSweepLag; is != isTenants {
+				t.Errorf("%s: the node is %s behind", line, w.sweeper.OwnLag())
+			}
+			said := w.said()
+			if len(said) != 1 || said[0].Key != "ingest/"+line || said[0].Labels["stream"] != "S" || (said[0].Labels["line"] == "tenants") != isTenants {
+				t.Errorf("%s: said: %+v", line, said)
+			}
+			w.caughtUp = time.Now
+			w.pass(2 * time.Minute)
+			if _, resolved := w.pair("ingest/" + line); resolved.Count != 4 {
+				t.Errorf("%s: %d jobs were late, want 4", line, resolved.Count)
+			}
+		})
 	}
 }

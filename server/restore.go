@@ -219,7 +219,7 @@ func (c *comparison) report(ctx context.Context) (string, error) {
 	}
 	var again []string
 	for _, stream := range slices.Sorted(maps.Keys(c.book.SubjectsByStream())) {
-		again = append(again, fmt.Sprintf("%s after sequence %d", stream, cursors[stream].LastSeq))
+		again = append(again, fmt.Sprintf("%s after sequence %d", futurejobs.LineText(stream), cursors[stream].LastSeq))
 	}
 	const most = 20
 	if more := len(again) - most; more > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
 	"deadman/internal/periodic"
 	"deadman/internal/store"
@@ -103,7 +104,7 @@ func (b *stallDetector) check(ctx context.Context) error {
 func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
 	for _, tap := range b.taps() {
-		reached[ingestTopic+tap.Stream] = tap.CaughtUp
+		reached[ingestTopic+tap.Line] = tap.CaughtUp
 	}
 	through, whole, err := b.store.SweptByOthers(ctx, "")
 	if whole && err == nil {
@@ -255,8 +256,12 @@ func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, un
 	}
 	what, again := "due jobs of some shards were not decided", "jobs are decided again"
 	if stream, isIngest := strings.CutPrefix(seen.Topic, ingestTopic); isIngest {
-		what, again = "the stream "+stream+" was not read to its end", "the stream "+stream+" is read again"
-		r.Source, r.Labels = stream, map[string]string{"stream": stream}
+		name := futurejobs.LineText(stream)
+		what, again = "the stream "+name+" was not read to its end", "the stream "+name+" is read again"
+		r.Source, r.Labels = futurejobs.StreamOf(stream), map[string]string{"stream": futurejobs.StreamOf(stream)}
+		if futurejobs.IsTenantsLine(stream) {
+			r.Labels["line"] = "tenants"
+		}
 	}
 	r.Text = fmt.Sprintf("%s from %s to %s, for %s; %s", what,
 		seen.Through.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), until.Sub(seen.Through).Round(time.Second), lateJobs(seen.Late))

@@ -24,11 +24,13 @@ import (
 type watched struct {
 	*testing.T
 	dir, rule string
+	line      string // by which the rule reads the stream S
 
 	store    *store.Store
 	book     *rules.Catalog
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
+	sweeper  *futurejobs.Sweeper
 	blind    *stallDetector
 	overdue  *overdue
 	alarms   *alarms
@@ -53,9 +55,15 @@ hold: 1d
 // watch runs the components in virtual time, from five minutes before an hour.
 func watch(t *testing.T, rule string, play func(w *watched)) {
 	t.Helper()
+	watchLine(t, "S", rule, play)
+}
+
+// watchLine is watch with a rule on a line of the stream S.
+func watchLine(t *testing.T, line, rule string, play func(w *watched)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(55 * time.Minute)))
-		w := &watched{T: t, dir: t.TempDir(), rule: rule, caughtUp: time.Now}
+		w := &watched{T: t, dir: t.TempDir(), rule: rule, line: line, caughtUp: time.Now}
 		w.open()
 		defer w.close()
 		play(w)
@@ -78,7 +86,7 @@ func (w *watched) open() {
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
 	w.blind = &stallDetector{
 		store: w.store, book: w.book, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
-		taps: func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: w.caughtUp()}} },
+		taps: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
 		announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.store.WriteSystemAlert(ctx, r)
 			return err
@@ -125,7 +133,7 @@ func (w *watched) saveNew(rule string) rules.RuleVersion {
 	w.must(err)
 	saved := rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}
 	for _, subject := range documents[0].Subjects() {
-		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: "S"})
+		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: w.line})
 	}
 	saved, err = w.store.Save(w.Context(), saved, rules.AnyVersion)
 	w.must(err)
@@ -144,7 +152,7 @@ func (w *watched) sweep() {
 	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.hearing.Flush
 	w.owner.Changed, w.book.Changed = sweeper.Wake, sweeper.Wake
 	ctx, hang := context.WithCancel(context.Background())
-	w.hang = hang
+	w.hang, w.sweeper = hang, sweeper
 	w.run(func() error { return sweeper.Run(ctx, context.Background()) })
 }
 
@@ -163,7 +171,7 @@ func (w *watched) close() {
 func (w *watched) pass(d time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-		w.must(w.store.MarkRead(w.Context(), "S", w.seq, w.caughtUp()))
+		w.must(w.store.MarkRead(w.Context(), w.line, w.seq, w.caughtUp()))
 	}
 	synctest.Wait()
 }
@@ -178,7 +186,7 @@ func (w *watched) orders(n int) {
 			w.Fatalf("an order comes to %+v, %+v", effects, refusals)
 		}
 		_, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
-			Stream: "S", After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.book.Revision(), Effects: effects,
+			Stream: w.line, After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.book.Revision(), Effects: effects,
 		})
 		w.must(err)
 		w.seq = e.Seq
@@ -326,14 +334,14 @@ func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.pass(2 * time.Minute)
 		w.blind.taps = func() []events.Status {
-			return []events.Status{{Stream: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
+			return []events.Status{{Line: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
 		}
 		w.pass(stallCheckInterval + time.Second)
-		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: time.Now()}} }
+		w.blind.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: time.Now()}} }
 		w.pass(10 * time.Second)
 		w.silent("after a clock was set back")
 		stuck := time.Now()
-		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: stuck}} }
+		w.blind.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
 		w.pass(2 * time.Minute)
 		if said := w.said(); len(said) != 1 || said[0].Key != "ingest/S" {
 			t.Errorf("while the stream is not read: %+v", said)

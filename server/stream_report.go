@@ -68,7 +68,7 @@ func (r *streamReport) loadStreamStatus(ctx context.Context, all []streamStatus)
 		if at := slices.IndexFunc(progress, func(p store.Progress) bool { return p.Topic == ingestTopic+s.name }); at >= 0 {
 			s.progress = progress[at]
 		}
-		if at := slices.IndexFunc(taps, func(t events.Status) bool { return t.Stream == s.name }); at >= 0 {
+		if at := slices.IndexFunc(taps, func(t events.Status) bool { return t.Line == s.name }); at >= 0 {
 			s.tap = &taps[at]
 		}
 	}
@@ -107,7 +107,7 @@ func (r *streamReport) fetchStreamEnds(ctx context.Context, all []streamStatus) 
 	var asked sync.WaitGroup
 	for i := range all {
 		asked.Go(func() {
-			info, err := r.streams.Info(ctx, all[i].name)
+			info, err := r.streams.Info(ctx, futurejobs.StreamOf(all[i].name))
 			if err == nil {
 				all[i].end = &info
 			}

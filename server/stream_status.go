@@ -19,7 +19,7 @@ const (
 
 // streamStatus holds the known state of a stream that rules read.
 type streamStatus struct {
-	name     string
+	name     string // of the line
 	cursor   futurejobs.Cursor
 	progress store.Progress // zero: none is stored
 	readBy   string         // the node's name; empty: no node
@@ -31,7 +31,7 @@ type streamStatus struct {
 // toAPI returns the stream in its API form.
 func (s streamStatus) toAPI(now time.Time) web.Stream {
 	out := web.Stream{
-		Name: s.name, ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
+		Name: futurejobs.StreamOf(s.name), Line: lineName(s.name), ReadBy: s.readBy, LastSeq: s.cursor.LastSeq, LastAt: s.cursor.LastAt,
 		ReadUntil: s.cursor.ReadThrough, GapFreeSince: s.cursor.ReceivingSince, Created: s.cursor.Created, LagMessages: s.behind(),
 	}
 	if s.end != nil {
@@ -48,6 +48,14 @@ func (s streamStatus) toAPI(now time.Time) web.Stream {
 	}
 	out.State, out.Problem = s.state(lag)
 	return out
+}
+
+// lineName returns the name of a line, as the API and metrics have it.
+func lineName(line string) string {
+	if futurejobs.IsTenantsLine(line) {
+		return web.LineTenants
+	}
+	return web.LineOperator
 }
 
 // caughtUp reports whether all messages of the stream are ingested.

@@ -28,14 +28,14 @@ type Gauges struct {
 	ShardsHeld  int
 	// AlertsFilled is the used part of the limits of the alert stream.
 	AlertsFilled float64
-	SweepLag     time.Duration            // since the oldest slot of an undecided due job; 0 if none is due
-	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
-	OldestRow    map[string]time.Duration // by table: the age of its oldest row
-	Channels     []alerts.ChannelState    // notification channels
-	Sources      []lookup.State           // for lookups of rules
-	Abandoned    int                      // handlers that ignored their timeout and have not returned
-	Refused      map[string]uint64        // refusals of an in-process NATS server to its clients, by kind
-	Foreign      uint64                   // messages of the alert stream that are no alerts and were skipped
+	SweepLag     time.Duration                // since the oldest slot of an undecided due job; 0 if none is due
+	IntakeLag    map[StreamLine]time.Duration // by stream: since it was last read to its end
+	OldestRow    map[string]time.Duration     // by table: the age of its oldest row
+	Channels     []alerts.ChannelState        // notification channels
+	Sources      []lookup.State               // for lookups of rules
+	Abandoned    int                          // handlers that ignored their timeout and have not returned
+	Refused      map[string]uint64            // refusals of an in-process NATS server to its clients, by kind
+	Foreign      uint64                       // messages of the alert stream that are no alerts and were skipped
 }
 
 var (
@@ -48,7 +48,7 @@ var (
 	filledDesc      = desc("deadman_alerts_stream_filled_ratio", "Fill level of the alerts stream; at 1, alerts wait in the database.")
 	heldDesc        = desc("deadman_shards_held", "Shards that this node holds.")
 	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "Age of the oldest slot of a due job, on any node.")
-	intakeLagDesc   = desc("deadman_ingest_lag_seconds", "Time since the stream was last read to its end.", "stream")
+	intakeLagDesc   = desc("deadman_ingest_lag_seconds", "Time since the stream was last read to its end.", "stream", "line")
 	oldestDesc      = desc("deadman_oldest_row_seconds", "Age of the oldest row of a table.", "table")
 	waitingDesc     = desc("deadman_notifications_pending", "Notifications that a channel has not accepted yet.", "channel")
 	sentDesc        = desc("deadman_notifications_sent", "Notifications that a channel has accepted in total.", "channel")
@@ -120,7 +120,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		count(refusedDesc, n, what)
 	}
 	for stream, lag := range now.IntakeLag {
-		put(intakeLagDesc, lag.Seconds(), stream)
+		put(intakeLagDesc, lag.Seconds(), stream.Name, stream.Line)
 	}
 	for table, age := range now.OldestRow {
 		put(oldestDesc, age.Seconds(), table)

@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 	m := web.NewMetrics("v1.2.3", func(context.Context) (web.Gauges, error) {
 		return web.Gauges{
 			Pending: 5, Due: 4, Unpublished: 3, AlertsFilled: 0.25, ShardsHeld: 16, SweepLag: 1500 * time.Millisecond,
-			IntakeLag: map[string]time.Duration{"ORDERS": 2 * time.Second},
+			IntakeLag: map[web.StreamLine]time.Duration{{Name: "ORDERS", Line: web.LineOperator}: 2 * time.Second},
 			OldestRow: map[string]time.Duration{"history": time.Hour},
 			Refused:   map[string]uint64{"login": 3, "permission": 0}, Foreign: 2,
 		}, nil

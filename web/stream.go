@@ -10,6 +10,7 @@ import (
 // Stream is a stream with events of rules, as the API returns it.
 type Stream struct {
 	Name         string    `json:"name" doc:"Name of the stream." example:"DEADMAN_EVENTS"`
+	Line         string    `json:"line" enum:"operator,tenants" doc:"Rules that the entry describes. Rules of tenants are read on a line of their own."`
 	State        string    `json:"state" enum:"up_to_date,behind,failing,missing,unassigned" doc:"up_to_date: all messages are processed, or nearly. behind: messages are processed more slowly than they arrive, or after a backlog. failing: reading fails. missing: the stream does not exist. unassigned: no live node reads the stream."`
 	Problem      string    `json:"problem,omitempty" doc:"Error and remedy, without secrets."`
 	ReadBy       string    `json:"read_by,omitempty" doc:"Node that reads the stream." example:"shop-1/4711"`
@@ -29,6 +30,15 @@ type Stream struct {
 	Created      int64     `json:"jobs_created" doc:"Number of jobs that events of the stream have created in total."`
 }
 
+// The lines of a stream.
+const (
+	LineOperator = "operator"
+	LineTenants  = "tenants"
+)
+
+// StreamLine names a line of a stream.
+type StreamLine struct{ Name, Line string }
+
 // The states of a stream.
 const (
 	StreamUpToDate   = "up_to_date"
@@ -40,7 +50,7 @@ const (
 
 // Streams reports the states of the streams.
 type Streams interface {
-	// Streams returns all streams, sorted by name. While the broker does not answer, its data is left out. It is safe
+	// Streams returns all lines of streams, sorted by name. While the broker does not answer, its data is left out. It is safe
 	// for concurrent use.
 	Streams(ctx context.Context) ([]Stream, error)
 }

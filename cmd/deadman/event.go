@@ -99,7 +99,7 @@ func newEventStreamsCmd(io *cli) *cobra.Command {
 	return listing[web.Stream]{
 		use: "streams", short: "List the streams with rule subjects and their ingest lag", path: "/streams",
 		none:   "no rule uses a stream",
-		header: []string{"stream", "state", "last event", "unread", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
+		header: []string{"stream", "line", "state", "last event", "unread", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
 		row:    streamRow,
 	}.command(io)
 }
@@ -126,7 +126,7 @@ func streamRow(io *cli, s web.Stream) []cell {
 		rules += fmt.Sprintf(" and %d more", more)
 	}
 	return []cell{
-		colouredCell(bold, s.Name), state, relativeCell(io, s.LastAt, "none"), behind, lag, numberCell(s.Created),
+		colouredCell(bold, s.Name), cellOf(s.Line), state, relativeCell(io, s.LastAt, "none"), behind, lag, numberCell(s.Created),
 		cellOf(s.ReadBy), relativeCell(io, s.GapFreeSince, "always"), cellOf(s.Problem), cellOf(rules),
 	}
 }

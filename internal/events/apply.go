@@ -38,7 +38,7 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 		switch {
 		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
 			t.takeMost = n / 2
-			t.in.Log.Warn("apply took too long, applying fewer events at a time", "stream", t.stream, "events", n, "err", err)
+			t.in.Log.Warn("apply took too long, applying fewer events at a time", "stream", t.line, "events", n, "err", err)
 			continue
 		case err != nil:
 			return err
@@ -65,7 +65,7 @@ func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
 		}
-		if err := t.in.Store.HoldOff(ctx, t.stream); err != nil {
+		if err := t.in.Store.HoldOff(ctx, t.line); err != nil {
 			return err
 		}
 		if err := t.in.Book.Refresh(ctx); err != nil {
@@ -85,7 +85,7 @@ func (t *streamReader) revalidate(h batch) batch {
 	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
 		left = left[1:]
 	}
-	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.stream) <= h.revision {
+	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.line) <= h.revision {
 		h.revision = max(h.revision, t.revision)
 		return h
 	}
@@ -96,7 +96,7 @@ func (t *streamReader) revalidate(h batch) batch {
 func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 	last := h.events[h.asked-1]
 	return futurejobs.EffectBatch{
-		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
+		Stream: t.line, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
 		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,
 	}
 }

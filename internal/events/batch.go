@@ -22,6 +22,14 @@ const minBatchInterval = 50 * time.Millisecond
 // change.
 const askFor = 200 * time.Millisecond
 
+// Limits of the tenants' lines. A batch of events that are expensive to match or write is applied in parts, and after each
+// part waiting writers of the operator's lines come first.
+const (
+	tenantsAskFor    = 50 * time.Millisecond // as askFor
+	maxTenantsWrites = 500                   // as shares, of one part
+	bytesPerWrite    = 32 << 10              // of an effect's event or of a dead letter, which count as one more write
+)
+
 // batch holds read events, and the effects of the first, matched part of them.
 type batch struct {
 	events   []futurejobs.Event
@@ -30,6 +38,7 @@ type batch struct {
 	effects  []futurejobs.Effect
 	letters  []futurejobs.DeadLetter
 	ignored  int   // number of matched events without any effect
+	writes   int   // cost of the effects and letters
 	size     int   // of the bodies, in bytes
 	loss     Loss  // losses of the stream up to the last event
 	err      error // reason for the end of reading
@@ -40,6 +49,9 @@ func (h *batch) full() bool {
 	return len(h.events) >= maxBatch || h.size >= maxPrefetchBytes || h.asked < len(h.events)
 }
 
+// isCostly reports whether a part of a batch costs as much as a tenants' line may write at once.
+func (h *batch) isCostly() bool { return h.writes >= maxTenantsWrites }
+
 // newBatch matches events for up to askFor. The subscribed subjects belong to the revision. If the rules are newer
 // already, the transaction fails and the events are matched again.
 func (t *streamReader) newBatch(got []futurejobs.Event, revision int64) batch {
@@ -48,16 +60,24 @@ func (t *streamReader) newBatch(got []futurejobs.Event, revision int64) batch {
 	return h
 }
 
-// appendEvents adds events to a batch, and matches as many as possible within askFor, at least one.
+// appendEvents adds events to a batch, and matches as many as possible within askFor, at least one. On a tenants' line
+// the time is shorter, the writes are bounded, and other tenants' lines wait: together they take one processor.
 func (t *streamReader) appendEvents(h *batch, got []futurejobs.Event) {
 	h.events = append(h.events, got...)
 	for _, e := range got {
 		h.size += len(e.Data)
 	}
-	over := time.NewTimer(askFor)
+	most, isTenants := askFor, futurejobs.IsTenantsLine(t.line)
+	if isTenants && h.asked < len(h.events) {
+		t.in.turn.Lock()
+		defer t.in.turn.Unlock()
+		most = tenantsAskFor
+	}
+	over := time.NewTimer(most)
 	defer over.Stop()
-	for h.asked < len(h.events) {
+	for h.asked < len(h.events) && !(isTenants && h.isCostly()) {
 		e := h.events[h.asked]
+		e.Line = t.line
 		h.asked++
 		size := len(e.Data)
 		if t.in.Place != nil {
@@ -68,6 +88,7 @@ func (t *streamReader) appendEvents(h *batch, got []futurejobs.Event) {
 			h.letters = append(h.letters, t.deadLetter(e, size, r))
 		}
 		h.effects = append(h.effects, effects...)
+		h.writes += (len(effects) + len(refusals)) * (1 + size/bytesPerWrite)
 		if len(effects)+len(refusals) == 0 {
 			h.ignored++
 		}

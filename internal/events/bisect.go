@@ -18,7 +18,7 @@ func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refus
 		return t.applyBatch(ctx, t.newBatch(got[half:], t.revision))
 	}
 	t.in.Log.Warn("the database does not take what an event leads to; it becomes a dead letter",
-		"stream", t.stream, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
+		"stream", t.line, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
 	whole := t.toFutureJobsBatch(t.newBatch(got, t.revision))
 	for _, rule := range rulesOf(whole.Effects) {
 		err := t.apply(ctx, t.replaceWithDeadLetter(whole, got[0], refused, rule), 0)

@@ -9,11 +9,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// open starts a reader at the stored cursor of the stream.
+// open starts a reader at the stored cursor of the line.
 func (t *streamReader) open(ctx context.Context) error {
 	// The revision is read before the subjects, so that the subjects are never older.
 	revision := t.in.Book.Revision()
-	subjects := subjectsOf(t.in.Book, t.stream)
+	subjects := subjectsOf(t.in.Book, t.line)
 	if len(subjects) == 0 {
 		return errReopenReader
 	}
@@ -29,7 +29,7 @@ func (t *streamReader) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.reader, t.subjects, t.revision = reader, subjects, revision
+	t.reader, t.subjects, t.revision, t.suspect = reader, subjects, revision, false
 	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, markTarget{}
 	t.losses.gone = after(t.losses.gone, cursor.LastSeq)
 	t.gone = false
@@ -83,11 +83,11 @@ func (t *streamReader) isDifferentStream(ctx context.Context, cursor futurejobs.
 // storedCursor returns the stored cursor. A rule creates it when it is saved and does not know the stream's creation
 // time; without one the stream is read from its start, and the rules skip events that are not for them.
 func (t *streamReader) storedCursor(ctx context.Context, info Info) (futurejobs.Cursor, error) {
-	cursor, ok, err := t.in.Store.Cursor(ctx, t.stream)
+	cursor, ok, err := t.in.Store.Cursor(ctx, t.line)
 	if err == nil && (!ok || cursor.StreamCreatedAt.IsZero()) {
-		err = t.in.Store.OpenCursor(ctx, futurejobs.Cursor{Stream: t.stream, StreamCreatedAt: info.CreatedAt})
+		err = t.in.Store.OpenCursor(ctx, futurejobs.Cursor{Stream: t.line, StreamCreatedAt: info.CreatedAt})
 		if err == nil {
-			cursor, ok, err = t.in.Store.Cursor(ctx, t.stream)
+			cursor, ok, err = t.in.Store.Cursor(ctx, t.line)
 		}
 		if err == nil && !ok {
 			err = errors.New("it was opened and is not there")
@@ -132,7 +132,7 @@ func (t *streamReader) resumeRecreated(ctx context.Context, cursor futurejobs.Cu
 		return cursor, fmt.Errorf("reset cursor: %w", err)
 	}
 	t.in.Log.Warn("a stream was recreated or restored; reading goes on after the last event applied, what was lost with the old stream was never seen",
-		"stream", t.stream, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
+		"stream", t.line, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
 	t.looked, t.losses.gone = 0, nil
 	return to, nil
 }

@@ -59,18 +59,18 @@ type Reader interface {
 
 // Book matches events against the rules. rules.Catalog implements it.
 type Book interface {
-	// Match returns the effects of an event, and the refusals of rules that could not process it.
+	// Match returns the effects of an event on the rules of its line, and the refusals of rules that could not process it.
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
 	// ChargeRefused adds refusals that were found when the effects of a rule were applied to the cost of the rule.
 	ChargeRefused(rule string, refusals int)
-	// SubjectsByStream returns the subjects to read, by stream.
+	// SubjectsByStream returns the subjects to read, by line of a stream; see futurejobs.TenantsLine.
 	SubjectsByStream() map[string][]string
-	// RulesReading returns the names of the rules that read a stream.
-	RulesReading(stream string) []string
-	// FinestGrids returns, by stream, the finest grid of the rules that depend on it.
+	// RulesReading returns the names of the rules that read a line.
+	RulesReading(line string) []string
+	// FinestGrids returns, by line, the finest grid of the rules that depend on it.
 	FinestGrids() map[string]futurejobs.Grid
 	Revision() int64
-	// ChangedAt returns the revision of the last change of a stream's rules.
-	ChangedAt(stream string) int64
+	// ChangedAt returns the revision of the last change of a line's rules.
+	ChangedAt(line string) int64
 	Refresh(ctx context.Context) error
 }

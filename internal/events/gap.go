@@ -14,7 +14,7 @@ func (t *streamReader) recordGapIfNeeded(ctx context.Context) error {
 	if !t.deaf && !t.brokerWasDown(now) {
 		return nil
 	}
-	if err := t.in.Store.RecordGap(ctx, t.stream, now); err != nil {
+	if err := t.in.Store.RecordGap(ctx, t.line, now); err != nil {
 		return fmt.Errorf("say that the stream was not heard: %w", err)
 	}
 	t.deaf = false
@@ -34,7 +34,7 @@ func (t *streamReader) recordGap(ctx context.Context) error {
 	if now.IsZero() {
 		return nil
 	}
-	if err := t.in.Store.RecordGap(ctx, t.stream, now); err != nil {
+	if err := t.in.Store.RecordGap(ctx, t.line, now); err != nil {
 		return fmt.Errorf("say that the stream was not heard: %w", err)
 	}
 	return nil

@@ -77,9 +77,10 @@ type Intake struct {
 	wake chan struct{}
 
 	mu     sync.Mutex
-	taps   map[string]*streamReader
+	taps   map[string]*streamReader // by line
 	failed error
 	all    sync.WaitGroup
+	turn   sync.Mutex // of the tenants' lines: one at a time matches events
 }
 
 // NewIntake returns an intake. Run starts it.
@@ -139,7 +140,7 @@ func (in *Intake) Err() error {
 	return in.failed
 }
 
-// assign stops readers of streams that are no longer assigned, and starts readers of new ones. A stopping reader is
+// assign stops readers of lines that are no longer assigned, and starts readers of new ones. A stopping reader is
 // replaced only after it has stopped.
 func (in *Intake) assign(ctx context.Context) {
 	mine := in.assignedStreams()
@@ -159,7 +160,7 @@ func (in *Intake) assign(ctx context.Context) {
 	}
 }
 
-// assignedStreams returns the streams assigned to this node.
+// assignedStreams returns the lines of streams assigned to this node: each is assigned by itself.
 func (in *Intake) assignedStreams() map[string]bool {
 	mine := make(map[string]bool)
 	n := in.Shards.Count()
@@ -174,7 +175,7 @@ func (in *Intake) assignedStreams() map[string]bool {
 	return mine
 }
 
-// open starts reading a stream.
+// open starts reading a line of a stream.
 func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 	ctx, stop := context.WithCancel(ctx)
 	t := newStreamReader(in, stream)
@@ -187,9 +188,9 @@ func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 	return t
 }
 
-// Status describes a stream read by this node.
+// Status describes a line of a stream read by this node.
 type Status struct {
-	Stream   string
+	Line     string
 	Seq      uint64    // the last applied sequence
 	MarkedAt time.Time // the database time up to which no event is known to be unread
 	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
@@ -198,7 +199,7 @@ type Status struct {
 	Err      error     // current error of reading; nil: none
 }
 
-// Status returns the states of the streams read by this node, sorted by name.
+// Status returns the states of the lines read by this node, sorted by name.
 func (in *Intake) Status() []Status {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -208,6 +209,6 @@ func (in *Intake) Status() []Status {
 			all = append(all, t.status())
 		}
 	}
-	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Stream, b.Stream) })
+	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Line, b.Line) })
 	return all
 }

@@ -44,11 +44,21 @@ func (t *streamReader) reportLoss(ctx context.Context, since, to time.Time, why 
 	if err := t.recordGap(ctx); err != nil {
 		return err
 	}
-	remark := alerts.StreamLoss(t.stream, since, to, why).Affecting(t.in.Book.RulesReading(t.stream))
+	remark := lossOf(t.line, since, to, why).Affecting(t.in.Book.RulesReading(t.line))
 	if err := t.in.Announce(ctx, remark); err != nil {
-		return fmt.Errorf("alert that events of stream %s were lost: %w", t.stream, err)
+		return fmt.Errorf("alert that events of stream %s were lost: %w", t.line, err)
 	}
 	return nil
+}
+
+// lossOf returns the alert that events of a line were not read. Each line of a stream has its own, for its own rules.
+func lossOf(line string, since, to time.Time, why string) alerts.SystemAlert {
+	r := alerts.StreamLoss(futurejobs.StreamOf(line), since, to, why)
+	if futurejobs.IsTenantsLine(line) {
+		r.Topic, r.Text = r.Topic+"/tenants", r.Text+"; this concerns the rules of tenants"
+		r.Labels["line"] = "tenants"
+	}
+	return r
 }
 
 // since returns the time after which events are lost for a cursor.
@@ -81,8 +91,8 @@ func (t *streamReader) checkLossWhileReading(ctx context.Context, loss Loss) err
 		return nil
 	}
 	t.passAt = time.Time{} // in case no event moves the cursor past it
-	t.in.Log.Error("a stream lost events before they were read", "stream", t.stream, "events", n, "at_most", loss.AtMost,
-		"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", t.subjects, "rules", t.in.Book.RulesReading(t.stream))
+	t.in.Log.Error("a stream lost events before they were read", "stream", t.line, "events", n, "at_most", loss.AtMost,
+		"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", t.subjects, "rules", t.in.Book.RulesReading(t.line))
 	return t.recordGap(ctx) // heartbeats are judged by it
 }
 
@@ -119,11 +129,11 @@ func (t *streamReader) report(ctx context.Context) error {
 // alertLosses raises the alert about lost events before the cursor.
 func (t *streamReader) alertLosses(ctx context.Context) error {
 	n := t.cursor.Lost
-	remark := alerts.StreamLoss(t.stream, t.cursor.LostSince, later(t.cursor.LastAt, t.cursor.LostSince), t.why()).Affecting(t.in.Book.RulesReading(t.stream))
+	remark := lossOf(t.line, t.cursor.LostSince, later(t.cursor.LastAt, t.cursor.LostSince), t.why()).Affecting(t.in.Book.RulesReading(t.line))
 	remark.Count = int(min(n, math.MaxInt32))
-	a, said, err := t.in.Store.ReportLost(ctx, t.stream, n, remark)
+	a, said, err := t.in.Store.ReportLost(ctx, t.line, n, remark)
 	if err != nil {
-		return fmt.Errorf("alert that stream %s lost %d events: %w", t.stream, n, err)
+		return fmt.Errorf("alert that stream %s lost %d events: %w", t.line, n, err)
 	}
 	if said && t.in.Observer != nil {
 		t.in.Observer.Alerted(a)
@@ -140,7 +150,7 @@ func (t *streamReader) alertLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAlertTimeout)
 	defer cancel()
 	if err := t.alertLosses(ctx); err != nil {
-		t.in.Log.Warn("lost events are alerted later", "stream", t.stream, "events", t.cursor.Lost, "err", err)
+		t.in.Log.Warn("lost events are alerted later", "stream", t.line, "events", t.cursor.Lost, "err", err)
 	}
 }
 
@@ -178,7 +188,7 @@ func (t *streamReader) reportStreamGone(ctx context.Context, why error) error {
 	if t.gone || !errors.Is(why, ErrGone) {
 		return nil
 	}
-	cursor, _, err := t.in.Store.Cursor(ctx, t.stream)
+	cursor, _, err := t.in.Store.Cursor(ctx, t.line)
 	if err == nil {
 		err = t.reportLoss(ctx, since(cursor), t.in.Now(), "was deleted")
 	}
@@ -213,7 +223,7 @@ func (t *streamReader) advancePastUnmatched(ctx context.Context) error {
 	}
 	t.looked = info.LastSeq
 	err = t.apply(ctx, futurejobs.EffectBatch{
-		Stream: t.stream, After: t.cursor.LastSeq, Last: info.LastSeq, LastAt: info.LastAt, RuleSet: t.revision,
+		Stream: t.line, After: t.cursor.LastSeq, Last: info.LastSeq, LastAt: info.LastAt, RuleSet: t.revision,
 	}, 0)
 	if errors.Is(err, futurejobs.ErrRulesChanged) {
 		return nil // retried later

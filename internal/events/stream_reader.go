@@ -24,10 +24,11 @@ const (
 // errReopenReader means that reading must resume at the cursor with a new reader. It is not a failure.
 var errReopenReader = errors.New("to be read anew")
 
-// streamReader reads one stream.
+// streamReader reads one line of a stream.
 type streamReader struct {
 	in     *Intake
-	stream string
+	line   string // of the cursor, the mark and the rules
+	stream string // of the broker
 	stop   context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
@@ -42,6 +43,7 @@ type streamReader struct {
 	firstSeq uint64    // of the stream, at the last advance
 	firstAt  time.Time // time of the last advance
 	gone     bool      // the alert about the missing stream was raised
+	suspect  bool      // a rule of the line changed; the cursor may have moved for a rule that joined the line
 	stale    bool      // the mark has a time from before a clock step and must be redone
 	deaf     bool      // events were lost since the last mark
 	losses   losses
@@ -59,8 +61,10 @@ type markTarget struct {
 	end     uint64
 }
 
-func newStreamReader(in *Intake, stream string) *streamReader {
-	return &streamReader{in: in, stream: stream, done: make(chan struct{}), now: Status{Stream: stream}}
+func newStreamReader(in *Intake, line string) *streamReader {
+	return &streamReader{
+		in: in, line: line, stream: futurejobs.StreamOf(line), done: make(chan struct{}), now: Status{Line: line},
+	}
 }
 
 func (t *streamReader) stopped() bool {
@@ -78,7 +82,7 @@ func (t *streamReader) status() Status {
 	return t.now
 }
 
-// run runs steps until ctx ends or no rule reads the stream any more.
+// run runs steps until ctx ends or no rule reads the line any more.
 func (t *streamReader) run(ctx context.Context) {
 	defer t.close()
 	defer t.alertLast(ctx)
@@ -88,7 +92,7 @@ func (t *streamReader) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errReopenReader):
 			t.close()
-			if t.in.Book.SubjectsByStream()[t.stream] == nil {
+			if t.in.Book.SubjectsByStream()[t.line] == nil {
 				return
 			}
 			wait(ctx, minPoll) // two readers of one stream must not race
@@ -122,9 +126,9 @@ func (t *streamReader) setErr(err error) {
 	t.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		t.in.Log.Warn("a stream cannot be read; trying again", "stream", t.stream, "err", err)
+		t.in.Log.Warn("a stream cannot be read; trying again", "stream", t.line, "err", err)
 	case err == nil && before != nil:
-		t.in.Log.Info("a stream is read again", "stream", t.stream)
+		t.in.Log.Info("a stream is read again", "stream", t.line)
 	}
 }
 
@@ -145,6 +149,9 @@ func (t *streamReader) step(ctx context.Context) error {
 		}
 	}
 	if err := t.checkSubjects(); err != nil {
+		return err
+	}
+	if err := t.checkCursor(ctx); err != nil {
 		return err
 	}
 	t.present()
@@ -231,15 +238,33 @@ func (t *streamReader) checkSubjects() error {
 	if revision == t.revision {
 		return nil
 	}
-	if !slices.Equal(t.subjects, subjectsOf(t.in.Book, t.stream)) {
+	if !slices.Equal(t.subjects, subjectsOf(t.in.Book, t.line)) {
 		return errReopenReader
 	}
+	t.suspect = t.suspect || t.in.Book.ChangedAt(t.line) > t.revision
 	t.revision = revision
 	return nil
 }
 
-func subjectsOf(b Book, stream string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(b.SubjectsByStream()[stream])))
+// checkCursor reopens the reader if the cursor moved, after a change of the line's rules: a rule that joined the line may
+// have moved it back, with unread events for this rule alone.
+func (t *streamReader) checkCursor(ctx context.Context) error {
+	if !t.suspect {
+		return nil
+	}
+	c, ok, err := t.in.Store.Cursor(ctx, t.line)
+	if err != nil {
+		return fmt.Errorf("cursor: %w", err)
+	}
+	if !ok || c.LastSeq != t.cursor.LastSeq {
+		return errReopenReader
+	}
+	t.suspect = false
+	return nil
+}
+
+func subjectsOf(b Book, line string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(b.SubjectsByStream()[line])))
 }
 
 // pollFor returns the time to block for an event: at most until the next mark is due.
@@ -255,7 +280,7 @@ func (t *streamReader) pollFor() time.Duration {
 // markDue returns the time at which the stream must be marked as read: each slot at which a job may depend on it. A
 // stream without dependent jobs is never marked.
 func (t *streamReader) markDue() (at time.Time, ok bool) {
-	grid, ok := t.in.Book.FinestGrids()[t.stream]
+	grid, ok := t.in.Book.FinestGrids()[t.line]
 	if !ok || grid <= 0 {
 		return at, false
 	}
@@ -285,7 +310,7 @@ func (t *streamReader) mark(ctx context.Context) error {
 		return err
 	}
 	failpoints.Point("intake.mark")
-	err = t.in.Store.MarkRead(ctx, t.stream, t.cursor.LastSeq, t.goal.through)
+	err = t.in.Store.MarkRead(ctx, t.line, t.cursor.LastSeq, t.goal.through)
 	failpoints.Point("intake.marked")
 	if errors.Is(err, futurejobs.ErrCursorMoved) {
 		return errReopenReader

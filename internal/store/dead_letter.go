@@ -16,7 +16,7 @@ const insertLetter = `
 INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
-// addToSummary adds refused events to the summary of their rule, stream and minute. Batches of a stream come one after
+// addToSummary adds refused events to the summary of their rule, line and minute. Batches of a line come one after
 // another, so the events added are newer.
 const addToSummary = `
 INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, summarized, last_seq, last_event_at, minute_at)
@@ -44,9 +44,17 @@ func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 		data = []byte{}
 	}
 	return []any{
-		l.Event.Stream, escape(l.Event.Subject), int64(l.Event.Seq), when(l.Event.At), escape(l.Event.ID),
+		lineOf(l.Event), escape(l.Event.Subject), int64(l.Event.Seq), when(l.Event.At), escape(l.Event.ID),
 		head, data, l.Rule, string(l.Part), escape(l.Reason), l.Size, now,
 	}, nil
+}
+
+// lineOf returns the line of an event, as a dead letter has it in the column stream: the tenants' line, or the stream.
+func lineOf(e futurejobs.Event) string {
+	if futurejobs.IsTenantsLine(e.Line) {
+		return e.Line
+	}
+	return e.Stream
 }
 
 // readListedLetter is readLetter for a list.
@@ -55,12 +63,15 @@ func readListedLetter(row scanner, l *futurejobs.DeadLetter) error {
 }
 
 func readLetter(row scanner, l *futurejobs.DeadLetter) error {
-	var head string
+	var line, head string
 	e := &l.Event
-	if err := row.Scan(&l.ID, &e.Stream, (*escapedText)(&e.Subject), &e.Seq, at(&e.At), (*escapedText)(&e.ID),
+	if err := row.Scan(&l.ID, &line, (*escapedText)(&e.Subject), &e.Seq, at(&e.At), (*escapedText)(&e.ID),
 		&head, &e.Data, &l.Rule, &l.Part, (*escapedText)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt),
 		&l.Summarized, &l.LastSeq, at(&l.LastEventAt)); err != nil {
 		return err
+	}
+	if e.Stream = futurejobs.StreamOf(line); futurejobs.IsTenantsLine(line) {
+		e.Line = line
 	}
 	if len(e.Data) == 0 {
 		e.Data = nil

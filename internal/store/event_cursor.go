@@ -200,7 +200,7 @@ func (s *CursorStore) TickCursors(ctx context.Context) (map[string]futurejobs.Cu
 	return byStream(all), nil
 }
 
-// Cursors returns the cursors of the broker's streams, by stream, and the one of events without a stream under the
+// Cursors returns the cursors of the lines of the broker's streams, by line, and the one of events without a stream under the
 // empty name.
 func (s *CursorStore) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
 	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
@@ -227,9 +227,10 @@ UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since
 	return nil
 }
 
-// isHeard is the condition that a cursor is of received events: of a stream of the broker, without a slash in its name,
-// or of pings and manual jobs, with an empty name. The cursors of expected keys and ticks have a slash.
-const isHeard = `stream NOT LIKE '%/%'`
+// isHeard is the condition that a cursor is of received events: of a line of a stream of the broker, or of pings and
+// manual jobs, with an empty name. The cursors of expected keys and ticks have a slash in their names and end otherwise
+// than a tenants' line.
+const isHeard = `(stream NOT LIKE '%/%' OR stream LIKE '%/tenants')`
 
 // ReadThrough implements futurejobs.Queue.
 func (s *CursorStore) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {

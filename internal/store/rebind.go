@@ -20,7 +20,8 @@ type RebindStore struct{ ruleChanger }
 
 // Rebind implements rules.Store.
 //
-//  1. The cursors of streams with new reads move to the start of the new reads.
+//  1. The cursors of streams with new reads move to the start of the new reads; those of lines that a rule joins, to the
+//     position of the line that it leaves.
 //  2. Existing reads stay as step 1 left them; new reads are added, and unwanted ones are removed.
 func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.StreamBinding) error {
 	err := s.change(ctx, name, true, func(change *ruleChange) error {
@@ -42,12 +43,16 @@ func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, r
 		if err := c.standAt(ctx, fresh); err != nil {
 			return err
 		}
+		lines, err := c.changeLines(ctx, were, reads)
+		if err != nil {
+			return err
+		}
 		kept, err := c.readsOf(ctx, reads)
 		if err != nil {
 			return err
 		}
 		for version, wanted := range reads {
-			if err := c.writeReads(ctx, versionReads{c.rule.id, version, merged(kept[version], wanted)}); err != nil {
+			if err := c.writeReads(ctx, versionReads{c.rule.id, version, lines.starts(kept[version], merged(kept[version], wanted))}); err != nil {
 				return err
 			}
 		}
@@ -121,7 +126,10 @@ func (c rebinding) writeReads(ctx context.Context, v versionReads) error {
 
 // newReads returns the reads in after with a subject and stream that before does not have.
 func newReads(before, after []rules.StreamBinding) []rules.StreamBinding {
-	return slices.DeleteFunc(slices.Clone(after), func(r rules.StreamBinding) bool { return alike(before, r) >= 0 })
+	return slices.DeleteFunc(slices.Clone(after), func(r rules.StreamBinding) bool {
+		_, changes := continues(r, before, after)
+		return changes || alike(before, r) >= 0
+	})
 }
 
 // merged returns the wanted reads, with the existing ones unchanged.
@@ -151,9 +159,7 @@ func (c rebinding) standAt(ctx context.Context, fresh []rules.StreamBinding) err
 	if len(first) == 0 {
 		return nil
 	}
-	all, err := query(ctx, c.tx, readVersionReads, `
-SELECT v.rule_id, v.version, v.reads FROM rule_version v JOIN rule r ON r.id = v.rule_id
-WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
+	all, err := c.readsOfAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,6 +169,18 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 		}
 	}
 	return nil
+}
+
+// readsOfAll returns the reads of all versions of rules that are not deleted.
+func (c *ruleChange) readsOfAll(ctx context.Context) ([]versionReads, error) {
+	return query(ctx, c.tx, readVersionReads, `
+SELECT v.rule_id, v.version, v.reads FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
+}
+
+// recreated returns the conflict with a stream that is not the one that its cursor knows.
+func recreated(stream string) error {
+	return fmt.Errorf("stream %s was recreated, and intake has not seen it yet: %w", stream, rules.ErrConflict)
 }
 
 // stand makes a stream be read from the start of a read. all are the current reads of all rules.
@@ -186,7 +204,7 @@ func (c rebinding) stand(ctx context.Context, from rules.StreamBinding, all []ve
 	case !slices.ContainsFunc(all, func(v versionReads) bool { return v.has(from.Stream) }):
 		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
 	case !cursor.StreamCreatedAt.IsZero() && !cursor.StreamCreatedAt.Equal(from.CreatedAt):
-		return fmt.Errorf("stream %s was recreated, and intake has not seen it yet: %w", from.Stream, rules.ErrConflict)
+		return recreated(from.Stream)
 	case cursor.LastSeq > from.From:
 		if err := c.keepBehind(ctx, cursor, all); err != nil {
 			return err
@@ -205,6 +223,32 @@ UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, r
 	return err
 }
 
+// changeLines lets the lines that a rule joins continue where the lines are that it leaves.
+func (c rebinding) changeLines(ctx context.Context, were, wanted map[int32][]rules.StreamBinding) (lineChange, error) {
+	l := lineChange{c, make(map[string]futurejobs.Cursor)}
+	leaves := make(map[string]string)
+	for version, reads := range wanted {
+		for _, r := range reads {
+			if old, ok := continues(r, were[version], reads); ok {
+				leaves[r.Stream] = old.Stream
+			}
+		}
+	}
+	if len(leaves) == 0 {
+		return l, nil
+	}
+	all, err := c.readsOfAll(ctx)
+	if err != nil {
+		return l, err
+	}
+	for _, line := range slices.Sorted(maps.Keys(leaves)) {
+		if err := l.join(ctx, line, leaves[line], all); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
 func (v versionReads) has(stream string) bool {
 	return slices.ContainsFunc(v.reads, func(r rules.StreamBinding) bool { return r.Stream == stream })
 }
@@ -215,10 +259,8 @@ func (c rebinding) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all
 	for _, v := range all {
 		changed := false
 		for i, r := range v.reads {
-			sure := r.CreatedAt.IsZero() || r.CreatedAt.Equal(cursor.StreamCreatedAt) // the sequences belong to the same stream
-			if r.Stream == cursor.Stream && (r.From < cursor.LastSeq || !sure) {
-				v.reads[i].From, v.reads[i].At, v.reads[i].CreatedAt = cursor.LastSeq, later(r.At, cursor.LastAt), cursor.StreamCreatedAt
-				changed = true
+			if now, later := notBefore(r, cursor); later && r.Stream == cursor.Stream {
+				v.reads[i], changed = now, true
 			}
 		}
 		if changed {
@@ -228,6 +270,17 @@ func (c rebinding) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all
 		}
 	}
 	return nil
+}
+
+// notBefore returns a read that starts at a cursor of its stream at the earliest, and whether that changes it. Nothing
+// was read up to a cursor without the stream's creation time.
+func notBefore(r rules.StreamBinding, cursor futurejobs.Cursor) (_ rules.StreamBinding, isLater bool) {
+	isSame := r.CreatedAt.IsZero() || r.CreatedAt.Equal(cursor.StreamCreatedAt) // the sequences belong to the same stream
+	if cursor.StreamCreatedAt.IsZero() || r.From >= cursor.LastSeq && isSame {
+		return r, false
+	}
+	r.From, r.At, r.CreatedAt = cursor.LastSeq, later(r.At, cursor.LastAt), cursor.StreamCreatedAt
+	return r, true
 }
 
 func later(a, b time.Time) time.Time {

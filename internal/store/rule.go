@@ -142,6 +142,7 @@ func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32
 		if err != nil {
 			return err
 		}
+		r.Reads = keepLines(before, r.Reads)
 		if err := c.fenceStreams(ctx, before, r.Reads); err != nil {
 			return err
 		}

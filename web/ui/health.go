@@ -116,7 +116,7 @@ func (v *healthView) standing() string {
 	behind := slices.IndexFunc(v.Streams, func(s stream) bool { return s.State != web.StreamUpToDate })
 	switch {
 	case behind >= 0:
-		parts = append(parts, "stream "+v.Streams[behind].Name+" is "+v.Streams[behind].State)
+		parts = append(parts, "stream "+v.Streams[behind].Title()+" is "+v.Streams[behind].State)
 	case len(v.Streams) > 0:
 		parts = append(parts, count(len(v.Streams), "stream")+" up to date")
 	}
@@ -144,6 +144,14 @@ var whereToLook = map[string]string{
 
 // stream is a stream on the health page.
 type stream struct{ web.Stream }
+
+// Title returns the name of the stream, with its line if that is for the rules of tenants.
+func (s stream) Title() string {
+	if s.Line == web.LineTenants {
+		return s.Name + " (tenants)"
+	}
+	return s.Name
+}
 
 // Left formats the number of unread messages.
 func (s stream) Left() string {

@@ -1,0 +1,185 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+	"deadman/rules"
+)
+
+const tenantsLine = bus.EventsStream + "/tenants"
+
+// saveRule saves the rule of an entity, with the bounds of a token or without.
+func (w *world) saveRule(entity string, hours int, isTenant bool) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	if isTenant {
+		ctx = access.Within(ctx, &access.Bounds{Token: entity, Subjects: []string{entity + ".>"}})
+	}
+	text := fmt.Sprintf(`
+name: %[1]s-unshipped
+entity: %[1]s
+trigger: {event: %[1]s.created, key: event.id}
+resolve: {event: %[1]s.shipped, key: event.id}
+escalate: [{after: %[2]dh, step: primary}]
+slot: 1s
+`, entity, hours)
+	if _, err := w.registry().Save(ctx, []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// isOn fails the test unless a rule is read on a line.
+func (w *world) isOn(entity, line string) {
+	w.t.Helper()
+	want := fmt.Sprintf("[%[1]s.created %[2]s %[1]s.shipped %[2]s]", entity, line)
+	if got := fmt.Sprint(w.reads(entity + "-unshipped")); got != want {
+		w.t.Fatalf("it reads %s, want %s", got, want)
+	}
+}
+
+// heldLine holds the batches of the tenants' lines until they are released.
+type heldLine struct {
+	futurejobs.EffectStore
+	release chan struct{}
+	came    sync.Once
+	held    chan struct{} // closed once a batch came
+}
+
+func (h *heldLine) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	if futurejobs.IsTenantsLine(b.Stream) && len(b.Effects) > 0 {
+		h.came.Do(func() { close(h.held) })
+		select {
+		case <-h.release:
+		case <-ctx.Done():
+		}
+	}
+	return h.EffectStore.Apply(ctx, b)
+}
+
+// While the events of a tenant are not applied at all, events of the operator's rules behind them in the stream are: a
+// backlog of tenants delays them by nothing.
+func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.rule("order")
+		w.saveRule("acme", 1, true)
+		w.isOn("acme", tenantsLine)
+		w.isOn("order", bus.EventsStream)
+		h := &heldLine{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
+		n := w.startOn(h)
+		w.publishIDs("acme.created", 0, 50)
+		<-h.held
+		w.publishIDs("acme.created", 50, 100)
+		last := w.publish("order.created", `{"id":"1"}`)
+		w.caughtUp(bus.EventsStream, last)
+		w.jobsAre(1, 0)
+		var lines []string
+		for _, s := range n.Status() {
+			lines = append(lines, s.Line)
+		}
+		if fmt.Sprint(lines) != fmt.Sprint([]string{bus.EventsStream, tenantsLine}) {
+			t.Errorf("lines %v are read", lines)
+		}
+		close(h.release)
+		w.become(101, 0)
+		w.jobsAre(101, 0)
+		if err := w.registry().Delete(t.Context(), "acme-unshipped", rules.AnyVersion, ""); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a line without rules has no reader", func() bool { return len(n.Status()) == 1 })
+	})
+}
+
+// A rule changes its line while its events flow, and also while no node reads: each event counts once, and in order.
+func TestARuleChangesItsLine(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.saveRule("order", 1, false)
+		w.saveRule("acme", 1, true) // it keeps the tenants' line ahead
+		n := w.start()
+		total, left := 0, 0
+		one := func(n int) { // each odd one is shipped
+			for range n {
+				w.publish("order.created", fmt.Sprintf(`{"id":%d}`, total))
+				w.publish("acme.created", fmt.Sprintf(`{"id":%d}`, total))
+				if total%2 == 1 {
+					w.publish("order.shipped", fmt.Sprintf(`{"id":%d}`, total))
+				} else {
+					left++
+				}
+				total++
+			}
+		}
+		for round := range 6 {
+			isTenant := round%2 == 0
+			one(10)
+			w.saveRule("order", round+2, isTenant)
+			if round%3 != 0 {
+				n.stop() // its events are unread at the change
+			}
+			one(10)
+			w.rebinds()
+			one(10)
+			if round%3 != 0 {
+				n = w.start()
+			}
+			want := bus.EventsStream
+			if isTenant {
+				want = tenantsLine
+			}
+			w.isOn("order", want)
+		}
+		w.become(left+total, total-left)
+		w.jobsAre(left+total, total-left)
+		for _, outcome := range []string{events.Kept, events.Unmatched, events.Remembered, events.Lost} {
+			if got := n.counts.of(outcome); got != 0 {
+				t.Errorf("%d events are %s", got, outcome)
+			}
+		}
+		if said := w.said(); len(said) != 0 {
+			t.Errorf("nothing was lost, and it was said: %s", said[0].Text)
+		}
+		w.stays()
+	})
+}
+
+// A part of a batch of a tenants' line has few effects, however many events are read at once.
+func TestBatchesOfTenantsAreSmall(t *testing.T) {
+	w := newWorld(t)
+	for i := range 10 {
+		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}})
+		text := fmt.Sprintf("name: acme-%d\nentity: x\ntrigger: {event: acme.a, key: event.id}\nescalate: [{after: 1h, step: primary}]\n", i)
+		if _, err := w.registry().Save(ctx, []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const all = 300
+	w.publishIDs("acme.a", 0, all)
+	b := &batchSizes{EffectStore: w.store}
+	w.startOn(b)
+	w.become(10*all, 0)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.most == 0 || b.most > 500+10 {
+		t.Errorf("a transaction has %d effects", b.most)
+	}
+}
+
+// batchSizes records the largest number of effects of a batch.
+type batchSizes struct {
+	futurejobs.EffectStore
+	mu   sync.Mutex
+	most int
+}
+
+func (s *batchSizes) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	s.mu.Lock()
+	s.most = max(s.most, len(b.Effects))
+	s.mu.Unlock()
+	return s.EffectStore.Apply(ctx, b)
+}
