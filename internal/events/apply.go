@@ -121,6 +121,7 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 	case errors.Is(err, futurejobs.ErrCursorMoved):
 		return errReopenReader
 	}
+	t.unsure = true
 	return fmt.Errorf("apply events: %w", err)
 }
 

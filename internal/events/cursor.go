@@ -32,7 +32,7 @@ func (t *streamReader) open(ctx context.Context) error {
 	t.reader, t.subjects, t.revision, t.suspect = reader, subjects, revision, false
 	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, markTarget{}
 	t.losses.gone = after(t.losses.gone, cursor.LastSeq)
-	t.gone = false
+	t.gone, t.unsure = false, false
 	if err := t.verifyStream(ctx); err != nil {
 		return err
 	}

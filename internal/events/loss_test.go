@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
 )
 
@@ -243,6 +245,43 @@ func TestLossAtTheEndIsAlerted(t *testing.T) {
 		w.drained("ORDERS")
 		if pending, _ := w.jobs(); pending != 1 {
 			t.Errorf("%d jobs", pending)
+		}
+	})
+}
+
+// unansweredLoss commits the batches and returns no answer for one with losses until its context ends.
+type unansweredLoss struct {
+	futurejobs.EffectStore
+	committed chan struct{}
+}
+
+// Apply implements futurejobs.EffectStore.
+func (u *unansweredLoss) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	done, err := u.EffectStore.Apply(ctx, b)
+	if err == nil && b.Lost > 0 {
+		close(u.committed)
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return done, err
+}
+
+// A node stops while the database commits a batch. The losses of the batch are counted in its cursor, but the reader has
+// no answer; it alerts them nevertheless, because no other reader may follow.
+func TestALossInACommitWithoutAnAnswerIsAlerted(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		stream := w.stream(jetstream.StreamConfig{})
+		w.rule("order")
+		w.publishIDs("order.created", 0, 10)
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(7)); err != nil {
+			t.Fatal(err)
+		}
+		u := &unansweredLoss{EffectStore: w.store, committed: make(chan struct{})}
+		n := w.startOn(u)
+		<-u.committed
+		n.stop()
+		if applied, _ := w.jobs(); applied != 4 || w.lost() != 6 {
+			t.Errorf("%d events are applied and %d reported lost, want 4 and 6; the cursor has %d", applied, w.lost(), w.cursor("ORDERS").Lost)
 		}
 	})
 }

@@ -142,15 +142,20 @@ func (t *streamReader) alertLosses(ctx context.Context) error {
 	return nil
 }
 
-// alertLast raises the remaining alert when reading ends; on failure the next reader raises it.
+// alertLast raises the remaining alert when reading ends; on failure the next reader raises it. A transaction without an
+// answer may have counted losses that only the stored cursor has.
 func (t *streamReader) alertLast(ctx context.Context) {
-	if t.cursor.Lost == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAlertTimeout)
 	defer cancel()
-	if err := t.alertLosses(ctx); err != nil {
-		t.in.Log.Warn("lost events are alerted later", "stream", t.line, "events", t.cursor.Lost, "err", err)
+	var err error
+	if t.unsure {
+		t.cursor, _, err = t.in.Store.Cursor(ctx, t.line)
+	}
+	if err == nil && t.cursor.Lost > 0 {
+		err = t.alertLosses(ctx)
+	}
+	if err != nil {
+		t.in.Log.Warn("lost events are alerted later", "stream", t.line, "err", err)
 	}
 }
 

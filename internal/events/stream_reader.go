@@ -46,6 +46,7 @@ type streamReader struct {
 	suspect  bool      // a rule of the line changed; the cursor may have moved for a rule that joined the line
 	stale    bool      // the mark has a time from before a clock step and must be redone
 	deaf     bool      // events were lost since the last mark
+	unsure   bool      // a transaction failed since the reader was opened; it may have taken effect
 	losses   losses
 	takeMost int   // maximum events per transaction; 0: no reduced limit
 	ahead    batch // read while the previous one was applied
