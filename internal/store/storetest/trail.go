@@ -187,7 +187,7 @@ func trailsTellOfEffects(t *testing.T, w *fixture) {
 		}
 		got = append(got, said)
 	}
-	want := []string{"update orders.changed", "look ", "update orders.changed", "pause orders.held", "resume orders.freed", "snooze ada to then"}
+	want := []string{"update orders.changed", "check ", "update orders.changed", "pause orders.held", "resume orders.freed", "snooze ada to then"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
