@@ -16,7 +16,7 @@ const resumedAtOnce = 200
 
 // Resumed is the result of resuming several rules.
 type Resumed struct {
-	Resumed int      `json:"resumed"`
+	Resumed int      `json:"resumed" doc:"The number of rules that were resumed." example:"3"`
 	Rules   []string `json:"rules" nullable:"false" doc:"The names of the resumed rules, in order."`
 	Next    string   `json:"next,omitempty" doc:"The after of the next call; absent: that was all." example:"acme-late"`
 }
