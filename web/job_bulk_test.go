@@ -85,7 +85,7 @@ func TestBulk(t *testing.T) {
 		3: {"", "the line ends"}, 7: {"rule", "absent: not found"}, 8: {"", `did you mean "key"?`}, 9: {"key", "not a text"}, 10: {"key", "missing"},
 		11: {"key", "empty"}, 13: {"key", "513 bytes are too many; the limit is 512"}, 14: {"", "horizon"}, 15: {"since", "2026-01-31T15:04:05Z"},
 		16: {"", "the limit is 262144"}, 17: {"event", "64 levels"}, 18: {"event", "not JSON"}, 19: {"", "without an end"}, 20: {"", "a line of its own"},
-		21: {"key", "twice"}, 22: {"key", "NUL"}, 23: {"key", "UTF-8"}, 24: {"", `\u0001`}, 25: {"", "backslash"}, 26: {"", "expected an object"},
+		21: {"key", "the field is duplicated"}, 22: {"key", "NUL"}, 23: {"key", "UTF-8"}, 24: {"", `\u0001`}, 25: {"", "backslash"}, 26: {"", "expected an object"},
 		27: {"", "no value"}, 29: {"rule", "the limit is 63"}, 30: {"rule", "missing"}, 31: {"", "name of a field"},
 	}
 	for _, w := range got.Wrong {

@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
 		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",target="http"} 1`, `deadman_dead_letters_total 2`, `deadman_dead_letters_summarized_total 1`,
 		`deadman_pings_total{outcome="accepted"} 2`, `deadman_pings_total{outcome="refused"} 2`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
-		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_ingest_lag_seconds{stream="ORDERS"} 2`,
+		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_ingest_lag_seconds{line="operator",stream="ORDERS"} 2`,
 		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`,
 		`deadman_nats_refused_total{kind="login"} 3`, `deadman_nats_refused_total{kind="permission"} 0`, `deadman_alerts_foreign_total 2`)
 	for _, part := range []string{`deadman_build_info{go_version="go`, `version="v1.2.3"} 1`, "\ngo_goroutines ", "\nprocess_cpu_seconds_total "} {

@@ -79,7 +79,7 @@ func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.
 		return net, errConcurrentCreate
 	}
 	letters.trim(net.DeadLetters)
-	if err := (netWriter{decisionWriter{w.writer}}).writeNet(net, now); err != nil {
+	if err := (netWriter{decisionWriter(w)}).writeNet(net, now); err != nil {
 		return net, err
 	}
 	if err := w.writeLetters(ctx, b, net, now); err != nil {
