@@ -91,7 +91,7 @@ func (n *node) tail(word string) {
 		n.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	client := http.Client{Timeout: within}
+	client := http.Client{Transport: &http.Transport{}, Timeout: within}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(request)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
 		t.Error("the log does not say why")
 	}
 	do(nil, js.DeleteStream(t.Context(), "ORDERS"))
-	is(false, "stream ORDERS is not there")
+	is(false, "stream ORDERS does not exist")
 
 	do(nil, js.DeleteStream(t.Context(), "WORK"))
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AGAIN", Subjects: orders}))

@@ -42,7 +42,7 @@ func (n *node) call(method, path, body string, headers ...string) reply {
 			request.Host = headers[i+1]
 		}
 	}
-	client := http.Client{Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Transport: &http.Transport{}, Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(request)
 	if err != nil {
@@ -151,7 +151,9 @@ func TestARuleThroughTheAPI(t *testing.T) {
 			t.Errorf("jobs by version: %v", versions)
 		}
 		before := pending()
-		var moved struct{ Moved int }
+		var moved struct {
+			Moved int `json:"moved_jobs"`
+		}
 		n.put(http.StatusOK, "?apply_to=pending", faster).read(t, &moved)
 		if moved.Moved != 3 {
 			t.Errorf("%d moved", moved.Moved)
@@ -240,7 +242,9 @@ func TestARuleTakesInWhatWasBefore(t *testing.T) {
 		}
 		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.arrived", `{"id":"s7"}`)
 		other := strings.Replace(shipmentRule, "shipment-late", "shipment-other", 1)
-		var change struct{ Past int }
+		var change struct {
+			Past int `json:"backfilled_jobs"`
+		}
 		since := "?since=" + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 		pending := func() int {
 			var all struct{ Items []any }

@@ -41,7 +41,7 @@ func TestReadyzSaysThatTheStreamOfAlertsFillsUp(t *testing.T) {
 		status int
 		detail string
 	}{
-		"nearly": {125, http.StatusOK, "% full; raise its max_bytes"},
+		"nearly": {125, http.StatusOK, "% full; raise max_bytes"},
 		"full":   {200, http.StatusServiceUnavailable, "full; new alerts wait"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 func TestANodeThatHasNotComparedSaysSo(t *testing.T) {
 	t.Parallel()
 	c := comparison{log: slog.New(slog.DiscardHandler)}
-	if got := c.condition(); got.OK || !strings.Contains(got.Detail, "for the first time") {
+	if got := c.condition(); got.OK || !strings.Contains(got.Detail, "after the start of the node") {
 		t.Errorf("before the first comparison: %+v", got)
 	}
 	silent := errors.New("the broker does not answer")

@@ -381,6 +381,6 @@ func TestReadyWithoutNATS(t *testing.T) {
 func TestReadyzSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
-	var ready struct{ Ready, Fine bool }
-	n.eventually("it is fine", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Fine })
+	var ready struct{ Ready, Healthy bool }
+	n.eventually("it is healthy", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Healthy })
 }

@@ -55,7 +55,7 @@ func (w *tenants) follows(t *testing.T) (rules []string) {
 	}
 	request.Header.Set("Accept", "text/event-stream")
 	request.Header.Set(w.acme[0], w.acme[1])
-	client := http.Client{}
+	client := http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(request)
 	if err != nil {
