@@ -54,7 +54,7 @@ func TestMistypedAddresses(t *testing.T) {
 		{"/rules?state=x", 400, "State: &#34;x&#34; is not one of enabled", "/rules"},
 		{"/jobs?cursor=x", 400, "Invalid page address<", "/jobs"},
 		{"/mutes?cursor=x", 400, "Invalid page address<", "/mutes"},
-		{"/mutes/nope", 404, "There is nothing at /mutes/nope<", "/mutes"},
+		{"/mutes/nope", 404, "Nothing exists at /mutes/nope<", "/mutes"},
 		{"/history?cursor=x", 400, "Invalid page address<", "/history"},
 		{"/dead-letters/nope", 400, "No dead letter nope<", "/dead-letters"},
 	} {

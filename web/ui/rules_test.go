@@ -204,7 +204,7 @@ func TestSend(t *testing.T) {
 	b.shows("Event stored", "order <b>7</b>", "by rule order-unshipped")
 	b.accessible("an event was sent")
 	b.shoot("rules-sent")
-	b.click(`.said a[href^="/entities/"]`)
+	b.click(`.notice a[href^="/entities/"]`)
 	b.shows("<b>7</b>")
 	b.visit("/rules/order-unshipped/send?subject=no.subscriber")
 	b.refused = "409"
@@ -360,7 +360,7 @@ func TestGallery(t *testing.T) {
 	}
 	for _, path := range all {
 		b.visit(path)
-		b.finds(`document.querySelector("#outcome ol.ladder, #outcome .said") !== null`)
+		b.finds(`document.querySelector("#outcome ol.ladder, #outcome .notice") !== null`)
 		if text := b.text(); !strings.Contains(text, "Outcome:") && !strings.Contains(text, "the job stays pending") && !strings.Contains(text, "requires ") {
 			t.Errorf("%s would do nothing:\n%s", path, text)
 		}
