@@ -342,7 +342,11 @@ func TestBrokerComesBack(t *testing.T) {
 
 	w.server = w.serve(addr)
 	eventually(t, "the connection is back", w.bus.Conn.Connected)
-	w.publishIDs("order.created", 5, 10)
+	eventually(t, "the stream stores events again", func() bool { // the server connects before its streams answer
+		_, _, _, err := w.bus.EventPublisher.PublishEvent(t.Context(), "order.created", []byte(`{"id":5}`), nil, "five")
+		return err == nil
+	})
+	w.publishIDs("order.created", 6, 10)
 	w.caughtUp(bus.EventsStream, 10)
 	eventually(t, "the status is well", func() bool {
 		s := n.Status()
