@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
-		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
+		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
 		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
 		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 6 * time.Minute},
 		{

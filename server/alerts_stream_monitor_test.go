@@ -107,7 +107,7 @@ func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
 	}
 	n = serve(t, c)
 	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
-	n.eventually("it is said that it is another one", func() bool { return slices.Contains(r.of(), "recreated firing") })
+	n.eventually("the new stream is alerted as recreated", func() bool { return slices.Contains(r.of(), "recreated firing") })
 	if texts := r.said(); !strings.Contains(texts, "deadman alert republish --since") {
 		t.Errorf("it says not what to do: %s", texts)
 	}

@@ -81,7 +81,7 @@ func TestStreamsAreShown(t *testing.T) {
 	do(nil, err)
 	defer db.Close(context.Background())
 	for _, n := range nodes {
-		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamMissing && s.Problem != "" })
+		n.eventually("the stream is listed as missing", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamMissing && s.Problem != "" })
 		n.eventually("it is said that jobs are late", func() bool {
 			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('ingest/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
 			s := n.streams()["ORDERS"]

@@ -31,7 +31,7 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 		}
 		part := h
 		if t.takeMost > 0 && len(h.events) > t.takeMost {
-			part = t.newBatch(h.events[:t.takeMost], t.revision)
+			part = t.matcher.newBatch(h.events[:t.takeMost], t.revision)
 		}
 		n := part.asked
 		err := t.takeOnce(ctx, part)
@@ -89,7 +89,7 @@ func (t *streamReader) revalidate(h batch) batch {
 		h.revision = max(h.revision, t.revision)
 		return h
 	}
-	return t.newBatch(left, t.revision)
+	return t.matcher.newBatch(left, t.revision)
 }
 
 // toFutureJobsBatch returns the matched part of a batch as an effect batch.
@@ -123,26 +123,6 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 	}
 	t.unsure = true
 	return fmt.Errorf("apply events: %w", err)
-}
-
-// deadLetter returns the dead letter of a rejected event with a body of size bytes.
-func (t *streamReader) deadLetter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
-	l := futurejobs.NewDeadLetter(e, r, t.in.Now())
-	if size > len(e.Data) {
-		l.Size = size
-	}
-	return l
-}
-
-// match matches an event against the rules. It truncates a body that is too large, and rejects the event.
-func (t *streamReader) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
-	if n := len(e.Data); n > MaxBody {
-		e.Data = e.Data[:MaxBody]
-		return nil, []futurejobs.Refusal{{
-			Reason: BodyTooLarge(n),
-		}}
-	}
-	return t.in.Book.Match(*e)
 }
 
 // observe reports the results of a batch to an observer, if any.

@@ -17,19 +17,6 @@ const maxPrefetchBytes = 8 << 20
 // applied at once.
 const minBatchInterval = 50 * time.Millisecond
 
-// askFor is the approximate time for matching events before the matched ones are applied. Events that are expensive
-// to match are applied a few at a time: they are not delayed by later ones, and few are matched again after a rule
-// change.
-const askFor = 200 * time.Millisecond
-
-// Limits of the tenants' lines. A batch of events that are expensive to match or write is applied in parts, and after each
-// part waiting writers of the operator's lines come first.
-const (
-	tenantsAskFor    = 50 * time.Millisecond // as askFor
-	maxTenantsWrites = 500                   // as shares, of one part
-	bytesPerWrite    = 32 << 10              // of an effect's event or of a dead letter, which count as one more write
-)
-
 // batch holds read events, and the effects of the first, matched part of them.
 type batch struct {
 	events   []futurejobs.Event
@@ -52,54 +39,6 @@ func (h *batch) full() bool {
 // isCostly reports whether a part of a batch costs as much as a tenants' line may write at once.
 func (h *batch) isCostly() bool { return h.writes >= maxTenantsWrites }
 
-// newBatch matches events for up to askFor. The subscribed subjects belong to the revision. If the rules are newer
-// already, the transaction fails and the events are matched again.
-func (t *streamReader) newBatch(got []futurejobs.Event, revision int64) batch {
-	h := batch{revision: revision}
-	t.appendEvents(&h, got)
-	return h
-}
-
-// appendEvents adds events to a batch, and matches as many as possible within askFor, at least one. On a tenants' line
-// the time is shorter, the writes are bounded, and other tenants' lines wait: together they take one processor.
-func (t *streamReader) appendEvents(h *batch, got []futurejobs.Event) {
-	h.events = append(h.events, got...)
-	for _, e := range got {
-		h.size += len(e.Data)
-	}
-	most, isTenants := askFor, futurejobs.IsTenantsLine(t.line)
-	if isTenants && h.asked < len(h.events) {
-		t.in.turn.Lock()
-		defer t.in.turn.Unlock()
-		most = tenantsAskFor
-	}
-	over := time.NewTimer(most)
-	defer over.Stop()
-	for h.asked < len(h.events) && !(isTenants && h.isCostly()) {
-		e := h.events[h.asked]
-		e.Line = t.line
-		h.asked++
-		size := len(e.Data)
-		if t.in.Place != nil {
-			e.At = t.in.Place(e.At)
-		}
-		effects, refusals := t.match(&e)
-		for _, r := range refusals {
-			h.letters = append(h.letters, t.deadLetter(e, size, r))
-		}
-		h.effects = append(h.effects, effects...)
-		h.writes += (len(effects) + len(refusals)) * (1 + size/bytesPerWrite)
-		if len(effects)+len(refusals) == 0 {
-			h.ignored++
-		}
-		select {
-		case <-over.C:
-			return
-		default:
-		}
-	}
-}
-
 // nextBatch returns the prefetched batch, or else reads one, blocking for up to the poll time.
 func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	h := t.ahead
@@ -111,7 +50,7 @@ func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	if err != nil {
 		return batch{}, err
 	}
-	h = t.newBatch(got, t.revision)
+	h = t.matcher.newBatch(got, t.revision)
 	h.loss, err = t.reader.Lost(ctx)
 	return h, err
 }
@@ -147,7 +86,7 @@ func (t *streamReader) prefetch(ctx context.Context, revision int64) batch {
 	for !h.full() && h.err == nil && ctx.Err() == nil {
 		var got []futurejobs.Event
 		got, h.err = t.reader.Next(ctx, maxBatch-len(h.events), pollTimeout)
-		t.appendEvents(&h, got)
+		t.matcher.appendEvents(&h, got)
 	}
 	if errors.Is(h.err, context.Canceled) {
 		h.err = nil // the available events are read

@@ -12,32 +12,21 @@ import (
 // are applied, and the rejected one becomes a dead letter.
 func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refused error) error {
 	if half := len(got) / 2; half > 0 {
-		if err := t.applyBatch(ctx, t.newBatch(got[:half], t.revision)); err != nil {
+		if err := t.applyBatch(ctx, t.matcher.newBatch(got[:half], t.revision)); err != nil {
 			return err
 		}
-		return t.applyBatch(ctx, t.newBatch(got[half:], t.revision))
+		return t.applyBatch(ctx, t.matcher.newBatch(got[half:], t.revision))
 	}
 	t.in.Log.Warn("the database does not take what an event leads to; it becomes a dead letter",
 		"stream", t.line, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
-	whole := t.toFutureJobsBatch(t.newBatch(got, t.revision))
+	whole := t.toFutureJobsBatch(t.matcher.newBatch(got, t.revision))
 	for _, rule := range rulesOf(whole.Effects) {
-		err := t.apply(ctx, t.replaceWithDeadLetter(whole, got[0], refused, rule), 0)
+		err := t.apply(ctx, t.matcher.replaceWithDeadLetter(whole, got[0], refused, rule), 0)
 		if !errors.Is(err, futurejobs.ErrRefused) {
 			return err
 		}
 	}
-	return t.apply(ctx, t.replaceWithDeadLetter(whole, got[0], refused, ""), 0)
-}
-
-// replaceWithDeadLetter returns the batch of one event with a dead letter in place of the effects of a rule, or of
-// all rules if rule is empty.
-func (t *streamReader) replaceWithDeadLetter(b futurejobs.EffectBatch, e futurejobs.Event, refused error, rule string) futurejobs.EffectBatch {
-	b.Effects = slices.DeleteFunc(slices.Clone(b.Effects), func(f futurejobs.Effect) bool { return rule == "" || f.Rule.Name == rule })
-	if rule == "" {
-		b.DeadLetters = nil // one dead letter stands for all rules
-	}
-	b.DeadLetters = append(slices.Clone(b.DeadLetters), t.deadLetter(e, len(e.Data), futurejobs.Refusal{Rule: rule, Reason: refused.Error()}))
-	return b
+	return t.apply(ctx, t.matcher.replaceWithDeadLetter(whole, got[0], refused, ""), 0)
 }
 
 // rulesOf returns the names of the effects' rules, without duplicates.

@@ -15,7 +15,7 @@ func (t *streamReader) recordGapIfNeeded(ctx context.Context) error {
 		return nil
 	}
 	if err := t.in.Store.RecordGap(ctx, t.line, now); err != nil {
-		return fmt.Errorf("say that the stream was not heard: %w", err)
+		return fmt.Errorf("record a monitoring gap of the stream: %w", err)
 	}
 	t.deaf = false
 	return nil
@@ -35,7 +35,7 @@ func (t *streamReader) recordGap(ctx context.Context) error {
 		return nil
 	}
 	if err := t.in.Store.RecordGap(ctx, t.line, now); err != nil {
-		return fmt.Errorf("say that the stream was not heard: %w", err)
+		return fmt.Errorf("record a monitoring gap of the stream: %w", err)
 	}
 	return nil
 }

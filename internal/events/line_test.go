@@ -22,15 +22,7 @@ func (w *world) saveRule(entity string, hours int, isTenant bool) {
 	if isTenant {
 		ctx = access.Within(ctx, &access.Bounds{Token: entity, Subjects: []string{entity + ".>"}})
 	}
-	text := fmt.Sprintf(`
-name: %[1]s-unshipped
-entity: %[1]s
-trigger: {event: %[1]s.created, key: event.id}
-resolve: {event: %[1]s.shipped, key: event.id}
-escalate: [{after: %[2]dh, step: primary}]
-slot: 1s
-`, entity, hours)
-	if _, err := w.registry().Save(ctx, []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+	if _, err := w.registry().Save(ctx, []byte(unshippedRule(entity, hours)), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
 		w.t.Fatal(err)
 	}
 }

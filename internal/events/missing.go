@@ -73,7 +73,7 @@ func since(cursor futurejobs.Cursor) time.Time {
 func (t *streamReader) account(ctx context.Context) error {
 	loss, err := t.reader.Lost(ctx)
 	if err != nil {
-		return fmt.Errorf("find out what the stream lost: %w", err)
+		return fmt.Errorf("count the lost events of the stream: %w", err)
 	}
 	return t.checkLossWhileReading(ctx, loss)
 }

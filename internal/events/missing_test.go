@@ -165,6 +165,6 @@ func TestADeletedStreamIsSaid(t *testing.T) {
 		w.publishIDs("order.shipped", 0, 2)
 		w.become(3, 2)
 		eventually(t, "the stream in its place is read through", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
-		eventually(t, "nobody reads the old one", func() bool { all := n.Status(); return len(all) == 1 && all[0].Line == bus.EventsStream })
+		eventually(t, "the old stream has no reader", func() bool { all := n.Status(); return len(all) == 1 && all[0].Line == bus.EventsStream })
 	})
 }

@@ -26,11 +26,12 @@ var errReopenReader = errors.New("to be read anew")
 
 // streamReader reads one line of a stream.
 type streamReader struct {
-	in     *Intake
-	line   string // of the cursor, the mark and the rules
-	stream string // of the broker
-	stop   context.CancelFunc
-	done   chan struct{} // closed when run has returned
+	in      *Intake
+	line    string // of the cursor, the mark and the rules
+	stream  string // of the broker
+	matcher lineMatcher
+	stop    context.CancelFunc
+	done    chan struct{} // closed when run has returned
 
 	reader   Reader // nil: not open
 	subjects []string
@@ -64,7 +65,7 @@ type markTarget struct {
 
 func newStreamReader(in *Intake, line string) *streamReader {
 	return &streamReader{
-		in: in, line: line, stream: futurejobs.StreamOf(line), done: make(chan struct{}), now: Status{Line: line},
+		in: in, line: line, stream: futurejobs.StreamOf(line), matcher: lineMatcher{in, line}, done: make(chan struct{}), now: Status{Line: line},
 	}
 }
 

@@ -87,6 +87,18 @@ func (w *world) serve(addr string) *bus.Server {
 	return s
 }
 
+// unshippedRule returns the rule of an entity with its step after the given hours.
+func unshippedRule(entity string, hours int) string {
+	return fmt.Sprintf(`
+name: %[1]s-unshipped
+entity: %[1]s
+trigger: {event: %[1]s.created, key: event.id}
+resolve: {event: %[1]s.shipped, key: event.id}
+escalate: [{after: %[2]dh, step: primary}]
+slot: 1s
+`, entity, hours)
+}
+
 // rule applies the rule of an entity, with a shipment as its resolve.
 func (w *world) rule(entity string) {
 	w.t.Helper()
@@ -96,15 +108,7 @@ func (w *world) rule(entity string) {
 // ruleAfter is rule with its step after the given hours.
 func (w *world) ruleAfter(entity string, hours int) {
 	w.t.Helper()
-	text := fmt.Sprintf(`
-name: %[1]s-unshipped
-entity: %[1]s
-trigger: {event: %[1]s.created, key: event.id}
-resolve: {event: %[1]s.shipped, key: event.id}
-escalate: [{after: %[2]dh, step: primary}]
-slot: 1s
-`, entity, hours)
-	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(unshippedRule(entity, hours)), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	report, err := w.registry().ApplyDir(w.t.Context(), w.rules)
