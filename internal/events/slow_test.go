@@ -70,7 +70,7 @@ func TestEventsThatTakeTooLongToApplyAreHalvedUntilTheyPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		events  int
 		seconds float64 // per job; a transaction has 8, and half of the events exceeds it, as they may be read in two parts
-	}{"to a half": {30, 0.6}, "to one": {2, 5}} {
+	}{"to a half": {30, 0.6}, "to one": {3, 5}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := storetest.Postgres(t)

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// reasonLines is the largest number of lines in the reason of a skipped or failed test.
+const reasonLines = 20
+
 // event is a line of go test -json, as "go doc test2json" describes it.
 type event struct {
 	Action     string
@@ -69,9 +72,9 @@ func (s *stream) add(line string) error {
 	return nil
 }
 
-// endTest records the end of a test. A skipped test is recorded with its reason.
+// endTest records the end of a test. A skipped or failed test is recorded with its reason.
 func (s *stream) endTest(e event) error {
-	if e.Action == "skip" {
+	if e.Action != "pass" {
 		e.Output = s.reason(e)
 	}
 	if e.Action != "fail" {
@@ -83,12 +86,14 @@ func (s *stream) endTest(e event) error {
 	return s.record.Encode(e)
 }
 
-// reason returns the log of a skipped test.
-func (s *stream) reason(skipped event) string {
+// reason returns the first lines of the log of a test, without the log of a node.
+func (s *stream) reason(ended event) string {
 	var reason strings.Builder
-	for _, l := range s.lines[skipped.Package] {
-		if l.Test == skipped.Test && !isFrame(l.Output) {
+	lines := 0
+	for _, l := range s.lines[ended.Package] {
+		if l.Test == ended.Test && lines < reasonLines && !isFrame(l.Output) && !isNodeLog(l.Output) {
 			reason.WriteString(l.Output)
+			lines++
 		}
 	}
 	return strings.TrimSpace(reason.String())
@@ -140,4 +145,9 @@ func isSummary(l event) bool {
 func isFrame(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
+}
+
+// isNodeLog reports whether a line was logged by a node.
+func isNodeLog(line string) bool {
+	return strings.Contains(line, `{"time":"`) || strings.Contains(line, "time=") && strings.Contains(line, " level=")
 }

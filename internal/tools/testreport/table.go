@@ -29,11 +29,14 @@ func readEnds(in io.Reader) (ends []event, err error) {
 	}
 }
 
-// printTable prints the skipped tests with their reasons, the slowest tests with their slowest subtests, and a line for
-// each package as go test does, the slowest first.
+// printTable prints the skipped tests with their reasons, the slowest tests with their slowest subtests, a line for each
+// package as go test does, the slowest first, and the failed tests with their reasons.
 func printTable(out io.Writer, ends []event) error {
-	var packages, tests, subtests, skipped []event
+	var packages, tests, subtests, skipped, failed []event
 	for _, e := range ends {
+		if e.Action == "fail" && e.Output != "" {
+			failed = append(failed, e)
+		}
 		switch {
 		case e.Test == "":
 			packages = append(packages, e)
@@ -50,6 +53,7 @@ func printTable(out io.Writer, ends []event) error {
 	printSlowest(w, tests, subtests)
 	err := w.Flush()
 	printPackages(out, packages)
+	printFailed(out, failed)
 	return err
 }
 
@@ -98,4 +102,11 @@ func slowestSubtest(test event, subtests []event) string {
 // bySeconds returns the events with the slowest first.
 func bySeconds(events []event) []event {
 	return slices.SortedStableFunc(slices.Values(events), func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+}
+
+// printFailed prints the failed tests with their reasons. A test that only has failed subtests has no reason.
+func printFailed(w io.Writer, failed []event) {
+	for _, e := range failed {
+		fmt.Fprintf(w, "\nfailed  %s %s\n%s\n", e.Package, e.Test, e.Output)
+	}
 }

@@ -37,7 +37,7 @@ import "testing"
 
 func TestFails(t *testing.T) {
 	t.Run("sound", func(t *testing.T) { t.Log("a log of a sound part") })
-	t.Run("broken", func(t *testing.T) { t.Error("one is not two") })
+	t.Run("broken", func(t *testing.T) { t.Error("one is not two"); t.Log("{\"time\":\"now\",\"msg\":\"of a node\"}") })
 }
 
 func TestPasses(t *testing.T) { t.Log("a log of a test that passes") }
@@ -97,6 +97,19 @@ func TestAFailedPackageShowsTheTestsThatFail(t *testing.T) {
 		}
 		if strings.Contains(report, "a log of a") {
 			t.Errorf("%s: the report has the output of tests that passed:\n%s", folder, report)
+		}
+	}
+}
+
+func TestTheTableEndsWithTheFailedTests(t *testing.T) {
+	_, table := testModule(t, "./bad")
+	_, failed, _ := strings.Cut(table, "FAIL\ttested/bad")
+	if !strings.Contains(failed, "failed  tested/bad TestFails/broken\nbad_test.go:7: one is not two\n") {
+		t.Errorf("the table lacks the reason:\n%s", table)
+	}
+	for _, other := range []string{"of a node", "tested/bad TestFails\n", "TestPasses\n"} {
+		if strings.Contains(failed, other) {
+			t.Errorf("the failed tests have %q:\n%s", other, table)
 		}
 	}
 }
