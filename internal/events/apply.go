@@ -30,29 +30,29 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 			return nil
 		}
 		part := h
-		if t.takeMost > 0 && len(h.events) > t.takeMost {
-			part = t.matcher.newBatch(h.events[:t.takeMost], t.revision)
+		if t.maxTx > 0 && len(h.events) > t.maxTx {
+			part = t.matcher.newBatch(h.events[:t.maxTx], t.sub.revision)
 		}
 		n := part.asked
-		err := t.takeOnce(ctx, part)
+		err := t.applyMatched(ctx, part)
 		switch {
 		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
-			t.takeMost = n / 2
+			t.maxTx = n / 2
 			t.in.Log.Warn("apply took too long, applying fewer events at a time", "stream", t.line, "events", n, "err", err)
 			continue
 		case err != nil:
 			return err
 		}
 		t.noteApplied()
-		if t.takeMost *= 2; t.takeMost >= maxBatch {
-			t.takeMost = 0
+		if t.maxTx *= 2; t.maxTx >= maxBatch {
+			t.maxTx = 0
 		}
 	}
 }
 
-// takeOnce applies the matched events of a batch in one transaction. Frequent rule changes do not stall the stream:
+// applyMatched applies the matched events of a batch in one transaction. Frequent rule changes do not stall the stream:
 // after a failed attempt, further changes are held off until the batch is applied.
-func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
+func (t *streamReader) applyMatched(ctx context.Context, h batch) error {
 	for range ruleTries {
 		if h = t.revalidate(h); len(h.events) == 0 {
 			return nil
@@ -71,7 +71,7 @@ func (t *streamReader) takeOnce(ctx context.Context, h batch) error {
 		if err := t.in.Book.Refresh(ctx); err != nil {
 			return fmt.Errorf("look at the rules: %w", err)
 		}
-		if err := t.checkSubjects(); err != nil {
+		if err := t.sub.check(); err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ func (t *streamReader) revalidate(h batch) batch {
 		left = left[1:]
 	}
 	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.line) <= h.revision {
-		h.revision = max(h.revision, t.revision)
+		h.revision = max(h.revision, t.sub.revision)
 		return h
 	}
-	return t.matcher.newBatch(left, t.revision)
+	return t.matcher.newBatch(left, t.sub.revision)
 }
 
 // toFutureJobsBatch returns the matched part of a batch as an effect batch.
@@ -103,16 +103,16 @@ func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 
 // apply applies an effect batch and moves the cursor.
 func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, ignored int) error {
-	b.Lost = t.lostThrough(b.Last)
+	b.Lost = t.losses.through(b.Last)
 	done, err := t.in.Store.Apply(ctx, b)
 	if failed := failpoints.PointErr("intake.applied"); failed != nil {
 		err = cmp.Or(err, failed)
 	}
 	switch {
 	case err == nil:
-		t.counted(b.Lost)
+		t.addPassedLosses(b.Lost)
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
-		t.losses.gone = after(t.losses.gone, b.Last)
+		t.losses.passThrough(b.Last)
 		for rule, n := range done.RefusedBy {
 			t.in.Book.ChargeRefused(rule, n)
 		}

@@ -50,7 +50,7 @@ func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	if err != nil {
 		return batch{}, err
 	}
-	h = t.matcher.newBatch(got, t.revision)
+	h = t.matcher.newBatch(got, t.sub.revision)
 	h.loss, err = t.reader.Lost(ctx)
 	return h, err
 }
@@ -66,7 +66,7 @@ func (t *streamReader) applyAndPrefetch(ctx context.Context, h batch) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	ahead := make(chan batch, 1)
-	go func(revision int64) { ahead <- t.prefetch(reading, revision) }(t.revision)
+	go func(revision int64) { ahead <- t.prefetch(reading, revision) }(t.sub.revision)
 	err := t.applyBatch(ctx, h)
 	if err == nil {
 		select {

@@ -12,14 +12,14 @@ import (
 // are applied, and the rejected one becomes a dead letter.
 func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refused error) error {
 	if half := len(got) / 2; half > 0 {
-		if err := t.applyBatch(ctx, t.matcher.newBatch(got[:half], t.revision)); err != nil {
+		if err := t.applyBatch(ctx, t.matcher.newBatch(got[:half], t.sub.revision)); err != nil {
 			return err
 		}
-		return t.applyBatch(ctx, t.matcher.newBatch(got[half:], t.revision))
+		return t.applyBatch(ctx, t.matcher.newBatch(got[half:], t.sub.revision))
 	}
 	t.in.Log.Warn("the database does not take what an event leads to; it becomes a dead letter",
 		"stream", t.line, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
-	whole := t.toFutureJobsBatch(t.matcher.newBatch(got, t.revision))
+	whole := t.toFutureJobsBatch(t.matcher.newBatch(got, t.sub.revision))
 	for _, rule := range rulesOf(whole.Effects) {
 		err := t.apply(ctx, t.matcher.replaceWithDeadLetter(whole, got[0], refused, rule), 0)
 		if !errors.Is(err, futurejobs.ErrRefused) {

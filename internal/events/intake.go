@@ -188,17 +188,6 @@ func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 	return t
 }
 
-// Status describes a line of a stream read by this node.
-type Status struct {
-	Line     string
-	Seq      uint64    // the last applied sequence
-	MarkedAt time.Time // the database time up to which no event is known to be unread
-	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
-	Left     uint64    // unread events for the rules, as known when the last event was received
-	Risk     string    // reason that the stream's settings may cause losses of single unread events; empty: none
-	Err      error     // current error of reading; nil: none
-}
-
 // Status returns the states of the lines read by this node, sorted by name.
 func (in *Intake) Status() []Status {
 	in.mu.Lock()
@@ -206,7 +195,7 @@ func (in *Intake) Status() []Status {
 	all := make([]Status, 0, len(in.taps))
 	for _, t := range in.taps {
 		if !t.stopped() {
-			all = append(all, t.status())
+			all = append(all, t.status.get())
 		}
 	}
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Line, b.Line) })

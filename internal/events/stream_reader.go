@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -30,42 +29,30 @@ type streamReader struct {
 	line    string // of the cursor, the mark and the rules
 	stream  string // of the broker
 	matcher lineMatcher
+	cursors cursorLoader
+	gaps    *gapRecorder
+	losses  *lineLosses
+	status  lineStatus
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
 
+	sub      subscription
 	reader   Reader // nil: not open
-	subjects []string
-	revision int64 // of the subjects' rules
 	cursor   futurejobs.Cursor
-	marked   time.Time
-	goal     markTarget
-	looked   uint64    // all messages up to here are read; may be past the cursor
-	passAt   time.Time // time of the next advance of the cursor to it
-	firstSeq uint64    // of the stream, at the last advance
-	firstAt  time.Time // time of the last advance
-	gone     bool      // the alert about the missing stream was raised
-	suspect  bool      // a rule of the line changed; the cursor may have moved for a rule that joined the line
-	stale    bool      // the mark has a time from before a clock step and must be redone
-	deaf     bool      // events were lost since the last mark
-	unsure   bool      // a transaction failed since the reader was opened; it may have taken effect
-	losses   losses
-	takeMost int   // maximum events per transaction; 0: no reduced limit
-	ahead    batch // read while the previous one was applied
-
-	mu  sync.Mutex
-	now Status
-}
-
-// markTarget is the end to be applied for the stream to be read through a time. A busy stream is never empty, but it
-// passes its recorded end.
-type markTarget struct {
-	through time.Time // zero: no target
-	end     uint64
+	readMark readMark
+	advances advanceSchedule
+	readTo   uint64 // all messages up to here are read; may be past the cursor
+	unsure   bool   // a transaction failed since the reader was opened; it may have taken effect
+	maxTx    int    // maximum events per transaction; 0: no reduced limit
+	ahead    batch  // read while the previous one was applied
 }
 
 func newStreamReader(in *Intake, line string) *streamReader {
+	stream, gaps := futurejobs.StreamOf(line), &gapRecorder{in: in, line: line}
+	losses := &lineLosses{in: in, line: line, gaps: gaps}
 	return &streamReader{
-		in: in, line: line, stream: futurejobs.StreamOf(line), matcher: lineMatcher{in, line}, done: make(chan struct{}), now: Status{Line: line},
+		in: in, line: line, stream: stream, matcher: lineMatcher{in, line}, cursors: cursorLoader{in, line, stream, losses}, gaps: gaps, losses: losses,
+		status: lineStatus{log: in.Log, now: Status{Line: line}}, done: make(chan struct{}),
 	}
 }
 
@@ -76,12 +63,6 @@ func (t *streamReader) stopped() bool {
 	default:
 		return false
 	}
-}
-
-func (t *streamReader) status() Status {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.now
 }
 
 // run runs steps until ctx ends or no rule reads the line any more.
@@ -99,11 +80,11 @@ func (t *streamReader) run(ctx context.Context) {
 			}
 			wait(ctx, minPoll) // two readers of one stream must not race
 		case err == nil:
-			t.setErr(nil)
+			t.status.setResult(nil, t.cursor.LastSeq, t.readMark.at)
 			pause = minBackoff
 		case ctx.Err() == nil:
 			t.close()
-			t.setErr(errors.Join(err, t.reportStreamGone(ctx, err)))
+			t.status.setResult(errors.Join(err, t.losses.reportMissing(ctx, err)), t.cursor.LastSeq, t.readMark.at)
 			wait(ctx, pause)
 			pause = min(2*pause, maxBackoff)
 		}
@@ -119,19 +100,45 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// setErr records the error, and logs the beginning and the end of failures.
-func (t *streamReader) setErr(err error) {
-	t.mu.Lock()
-	before := t.now.Err
-	t.now.Err = err
-	t.now.Seq, t.now.MarkedAt = t.cursor.LastSeq, t.marked
-	t.mu.Unlock()
-	switch {
-	case err != nil && before == nil:
-		t.in.Log.Warn("a stream cannot be read; trying again", "stream", t.line, "err", err)
-	case err == nil && before != nil:
-		t.in.Log.Info("a stream is read again", "stream", t.line)
+// open starts a reader at the stored cursor of the line.
+func (t *streamReader) open(ctx context.Context) error {
+	sub := newSubscription(t.in, t.line)
+	if len(sub.subjects) == 0 {
+		return errReopenReader
 	}
+	cursor, recreated, err := t.cursors.load(ctx)
+	if err != nil {
+		return err
+	}
+	if recreated {
+		t.losses.spans = nil
+	}
+	if recreated || !slices.Equal(sub.subjects, t.sub.subjects) || cursor.LastSeq < t.cursor.LastSeq {
+		t.readTo = 0 // it was for other subjects or rules
+	}
+	t.readTo = max(t.readTo, cursor.LastSeq)
+	reader, err := t.in.Streams.Read(ctx, t.stream, t.readTo, sub.subjects)
+	if err != nil {
+		return err
+	}
+	t.reader, t.sub = reader, sub
+	t.cursor, t.readMark.at, t.readMark.target = cursor, cursor.ReadThrough, markTarget{}
+	t.losses.passThrough(cursor.LastSeq)
+	t.losses.reportedMissing, t.unsure = false, false
+	if err := t.verifyStream(ctx); err != nil {
+		return err
+	}
+	return t.recordLosses(ctx)
+}
+
+// verifyStream verifies that the reader reads the stream of the cursor.
+func (t *streamReader) verifyStream(ctx context.Context) error {
+	info, err := t.in.Streams.Info(ctx, t.stream)
+	if err == nil && !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
+		return errReopenReader
+	}
+	t.status.setRisk(info.Risk)
+	return err
 }
 
 func (t *streamReader) close() {
@@ -150,18 +157,18 @@ func (t *streamReader) step(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.checkSubjects(); err != nil {
+	if err := t.sub.check(); err != nil {
 		return err
 	}
-	if err := t.checkCursor(ctx); err != nil {
+	if err := t.sub.checkCursor(ctx, t.cursor.LastSeq); err != nil {
 		return err
 	}
-	t.present()
+	t.correctFutureTimes()
 	got, err := t.nextBatch(ctx)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	if err := t.checkLossWhileReading(ctx, got.loss); err != nil {
+	if err := t.recordLoss(ctx, got.loss); err != nil {
 		return err
 	}
 	if err := t.applyAndPrefetch(ctx, got); err != nil {
@@ -176,7 +183,7 @@ func (t *streamReader) step(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.report(ctx)
+	return t.alertLossesIfDue(ctx)
 }
 
 // noteProgress records the progress of the stream: now if it is drained, otherwise the time of the last applied
@@ -186,10 +193,8 @@ func (t *streamReader) noteProgress() {
 	if last := t.cursor.LastAt; last.Before(at) && left > 0 {
 		at = last
 	}
-	t.mu.Lock()
-	t.now.Left = left
-	t.mu.Unlock()
-	t.readUpTo(at)
+	t.status.setLeft(left)
+	t.status.advanceCaughtUp(at)
 }
 
 // noteApplied records the time of the last applied event while a batch is applied in parts.
@@ -198,75 +203,18 @@ func (t *streamReader) noteApplied() {
 	if last := t.cursor.LastAt; last.Before(at) {
 		at = last
 	}
-	t.readUpTo(at)
+	t.status.advanceCaughtUp(at)
 }
 
-// readUpTo records the time up to which the stream is read. It never goes back.
-func (t *streamReader) readUpTo(at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at.After(t.now.CaughtUp) {
-		t.now.CaughtUp = at
-	}
-}
-
-// farAhead is the tolerance for times of the reader that are ahead of now.
-const farAhead = 2 * time.Second
-
-// present corrects times in the future, left by a clock that was ahead. The stream is then marked again, so that no
-// mark is delayed until the clock reaches those times.
-func (t *streamReader) present() {
+// correctFutureTimes corrects times in the future, left by a clock that was ahead.
+func (t *streamReader) correctFutureTimes() {
 	now := t.in.Now()
 	if now.IsZero() {
 		return
 	}
-	if t.marked.Sub(now) > farAhead || t.goal.through.Sub(now) > farAhead {
-		t.marked, t.goal, t.stale = now, markTarget{}, true
-	}
-	if t.passAt.Sub(now) > advanceInterval || t.firstAt.After(now) {
-		t.passAt, t.firstAt = now, time.Time{}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now.CaughtUp.Sub(now) > farAhead {
-		t.now.CaughtUp = now
-	}
-}
-
-// checkSubjects keeps the subjects in line with the rules: a reader of other subjects could move the cursor past
-// events for a new rule.
-func (t *streamReader) checkSubjects() error {
-	revision := t.in.Book.Revision()
-	if revision == t.revision {
-		return nil
-	}
-	if !slices.Equal(t.subjects, subjectsOf(t.in.Book, t.line)) {
-		return errReopenReader
-	}
-	t.suspect = t.suspect || t.in.Book.ChangedAt(t.line) > t.revision
-	t.revision = revision
-	return nil
-}
-
-// checkCursor reopens the reader if the cursor moved, after a change of the line's rules: a rule that joined the line may
-// have moved it back, with unread events for this rule alone.
-func (t *streamReader) checkCursor(ctx context.Context) error {
-	if !t.suspect {
-		return nil
-	}
-	c, ok, err := t.in.Store.Cursor(ctx, t.line)
-	if err != nil {
-		return fmt.Errorf("cursor: %w", err)
-	}
-	if !ok || c.LastSeq != t.cursor.LastSeq {
-		return errReopenReader
-	}
-	t.suspect = false
-	return nil
-}
-
-func subjectsOf(b Book, line string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(b.SubjectsByStream()[line])))
+	t.readMark.correctFuture(now)
+	t.advances.correctFuture(now)
+	t.status.correctFuture(now)
 }
 
 // pollFor returns the time to block for an event: at most until the next mark is due.
@@ -286,33 +234,30 @@ func (t *streamReader) markDue() (at time.Time, ok bool) {
 	if !ok || grid <= 0 {
 		return at, false
 	}
-	if t.stale {
-		return t.marked, true
-	}
-	return grid.After(t.marked), true
+	return t.readMark.dueAt(grid), true
 }
 
 // mark records that the stream was read through a time, if a mark is due and the stream is read that far.
 func (t *streamReader) mark(ctx context.Context) error {
-	if err := t.setMarkTarget(ctx); err != nil || t.goal.through.IsZero() {
+	if err := t.setMarkTarget(ctx); err != nil || t.readMark.target.through.IsZero() {
 		return err
 	}
-	if len(t.ahead.events) > 0 && t.ahead.events[0].Seq <= t.goal.end {
+	if len(t.ahead.events) > 0 && t.ahead.events[0].Seq <= t.readMark.target.end {
 		return nil // it is read but not applied
 	}
-	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.goal.end)
+	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.readMark.target.end)
 	if err != nil || !drained {
 		return err
 	}
-	if err := t.account(ctx); err != nil || len(t.losses.gone) > 0 {
+	if err := t.recordLosses(ctx); err != nil || len(t.losses.spans) > 0 {
 		return err // the cursor must move past the losses first
 	}
-	t.looked = max(t.looked, t.goal.end)
-	if err := t.recordGapIfNeeded(ctx); err != nil {
+	t.readTo = max(t.readTo, t.readMark.target.end)
+	if err := t.gaps.recordBeforeMark(ctx, t.readMark.at); err != nil {
 		return err
 	}
 	failpoints.Point("intake.mark")
-	err = t.in.Store.MarkRead(ctx, t.line, t.cursor.LastSeq, t.goal.through)
+	err = t.in.Store.MarkRead(ctx, t.line, t.cursor.LastSeq, t.readMark.target.through)
 	failpoints.Point("intake.marked")
 	if errors.Is(err, futurejobs.ErrCursorMoved) {
 		return errReopenReader
@@ -320,7 +265,7 @@ func (t *streamReader) mark(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mark as read: %w", err)
 	}
-	t.marked, t.goal, t.stale = t.goal.through, markTarget{}, false
+	t.readMark.reachTarget()
 	return nil
 }
 
@@ -332,13 +277,13 @@ func (t *streamReader) mark(ctx context.Context) error {
 func (t *streamReader) setMarkTarget(ctx context.Context) error {
 	through := t.in.Now()
 	due, ok := t.markDue()
-	if !t.goal.through.IsZero() || !ok || through.IsZero() || through.Before(due) {
+	if !t.readMark.target.through.IsZero() || !ok || through.IsZero() || through.Before(due) {
 		return nil
 	}
 	if err := t.in.Book.Refresh(ctx); err != nil {
 		return fmt.Errorf("look at the rules: %w", err)
 	}
-	if err := t.checkSubjects(); err != nil {
+	if err := t.sub.check(); err != nil {
 		return err
 	}
 	end, ok, err := t.reader.End(ctx)
@@ -346,7 +291,108 @@ func (t *streamReader) setMarkTarget(ctx context.Context) error {
 		return fmt.Errorf("find the end: %w", err)
 	}
 	if ok {
-		t.goal = markTarget{through: through, end: end}
+		t.readMark.target = markTarget{through: through, end: end}
 	}
 	return nil
+}
+
+// advancePastUnmatched advances the cursor past unmatched messages at intervals, so that their later removal from the
+// stream does not count as a loss.
+func (t *streamReader) advancePastUnmatched(ctx context.Context) error {
+	now := t.in.Now()
+	if !t.advances.isDue(now) {
+		return nil
+	}
+	info, err := t.in.Streams.Info(ctx, t.stream)
+	if err != nil {
+		return err
+	}
+	if !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
+		return errReopenReader
+	}
+	t.advances.schedule(now, info)
+	if info.LastSeq <= t.cursor.LastSeq {
+		return nil
+	}
+	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, info.LastSeq)
+	if err != nil || !drained {
+		return err
+	}
+	if err := t.recordLosses(ctx); err != nil {
+		return err
+	}
+	t.readTo = info.LastSeq
+	err = t.apply(ctx, futurejobs.EffectBatch{
+		Stream: t.line, After: t.cursor.LastSeq, Last: info.LastSeq, LastAt: info.LastAt, RuleSet: t.sub.revision,
+	}, 0)
+	if errors.Is(err, futurejobs.ErrRulesChanged) {
+		return nil // retried later
+	}
+	return err
+}
+
+// recordLosses queries the reader for losses, and records them.
+func (t *streamReader) recordLosses(ctx context.Context) error {
+	loss, err := t.reader.Lost(ctx)
+	if err != nil {
+		return fmt.Errorf("count the lost events of the stream: %w", err)
+	}
+	return t.recordLoss(ctx, loss)
+}
+
+// recordLoss records a loss of the stream, and the monitoring gap.
+func (t *streamReader) recordLoss(ctx context.Context, loss Loss) error {
+	if t.losses.add(loss, t.cursor, t.sub.subjects) == 0 {
+		return nil
+	}
+	t.advances.advanceAtOnce() // in case no event moves the cursor past it
+	return t.gaps.record(ctx)
+}
+
+// addPassedLosses records that the cursor moved past n lost events.
+func (t *streamReader) addPassedLosses(n int64) {
+	if n == 0 {
+		return
+	}
+	if t.cursor.Lost == 0 {
+		t.cursor.LostSince = since(t.cursor)
+	}
+	t.cursor.Lost += n
+	if o := t.in.Observer; o != nil {
+		o.Taken(Lost, int(n))
+	}
+}
+
+// alertLossesIfDue raises the alert about lost events before the cursor, at most once per lossInterval.
+func (t *streamReader) alertLossesIfDue(ctx context.Context) error {
+	if t.cursor.Lost == 0 || !t.losses.isAlertDue(t.in.Now()) {
+		return nil
+	}
+	return t.alertLosses(ctx)
+}
+
+// alertLosses raises the alert about lost events before the cursor.
+func (t *streamReader) alertLosses(ctx context.Context) error {
+	if err := t.losses.alert(ctx, t.cursor, t.sub.subjects); err != nil {
+		return err
+	}
+	t.cursor.Lost, t.cursor.LostSince = 0, time.Time{}
+	return nil
+}
+
+// alertLast raises the remaining alert when reading ends; on failure the next reader raises it. A transaction without an
+// answer may have counted losses that only the stored cursor has.
+func (t *streamReader) alertLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAlertTimeout)
+	defer cancel()
+	var err error
+	if t.unsure {
+		t.cursor, _, err = t.in.Store.Cursor(ctx, t.line)
+	}
+	if err == nil && t.cursor.Lost > 0 {
+		err = t.alertLosses(ctx)
+	}
+	if err != nil {
+		t.in.Log.Warn("lost events are alerted later", "stream", t.line, "err", err)
+	}
 }
