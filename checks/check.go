@@ -95,22 +95,3 @@ type HandlerFunc func(ctx context.Context, c Check) (Answer, error)
 
 // Check calls f.
 func (f HandlerFunc) Check(ctx context.Context, c Check) (Answer, error) { return f(ctx, c) }
-
-// Outcome is the reason for the end of a job, as stored in history. A rule can define others with `as`.
-type Outcome string
-
-// The outcomes.
-const (
-	Resolved       Outcome = "resolved"     // the expected event happened
-	Cleared        Outcome = "cleared"      // the condition no longer holds
-	Exhausted      Outcome = "exhausted"    // the last step was taken, and the hold is over
-	Cancelled      Outcome = "cancelled"    // by a person
-	Restarted      Outcome = "restarted"    // a new trigger restarted the job
-	Expired        Outcome = "expired"      // found too late, by the rule's own limit
-	RuleDeleted    Outcome = "rule_deleted" // the rule no longer exists
-	Undetermined   Outcome = "undetermined" // the check got no answer, and the rule ends the job in that case
-	GuardTimeout   Outcome = "guard_timeout"
-	GuardMaxChecks Outcome = "guard_max_checks"
-	GuardHorizon   Outcome = "guard_horizon"
-	GuardPast      Outcome = "guard_past"
-)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/checks"
 	"deadman/internal/access"
 	"deadman/internal/calendars"
 	"deadman/rules"
@@ -109,6 +110,22 @@ func TestThreatModelHasEachScope(t *testing.T) {
 	for _, part := range []string{"## Reporting a vulnerability", "## What is defended", "## What is not defended", "with a prefix", "sender of a ping", "the broker", "the database"} {
 		if !strings.Contains(model, part) {
 			t.Errorf("SECURITY.md says nothing of %q", part)
+		}
+	}
+}
+
+// TestReferenceListsOutcomes checks that the table of outcomes has each of them, and the page of the guards those of the
+// guards.
+func TestReferenceListsOutcomes(t *testing.T) {
+	rulesPage, guardsPage := read(t, "reference/rules.md"), read(t, "reference/rule-checks.md")
+	_, table, _ := strings.Cut(rulesPage, "\n## Outcomes\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, o := range checks.Outcomes() {
+		if !strings.Contains(table, "`"+string(o)+"`") {
+			t.Errorf("the table of outcomes in reference/rules.md has no row for %s", o)
+		}
+		if o.IsGuard() && !strings.Contains(guardsPage, "`"+string(o)+"`") {
+			t.Errorf("reference/rule-checks.md does not name the outcome %s of a guard", o)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/guards"
 )
 
 // said returns a job of orderRule with one alert and its next check at six.
@@ -94,8 +95,8 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.Checks)
 	}
 	answer.Held = false
-	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
-		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.GuardMaxChecks)
+	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.Outcome(guards.MaxChecks) {
+		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.Outcome(guards.MaxChecks))
 	}
 }
 

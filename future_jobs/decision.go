@@ -117,7 +117,7 @@ func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 func outcomeOf(failure error) checks.Outcome {
 	var outage *checks.Outage
 	if errors.Is(failure, context.DeadlineExceeded) && !errors.As(failure, &outage) {
-		return checks.GuardTimeout
+		return checks.Outcome(guards.Timeout)
 	}
 	return checks.Undetermined
 }

@@ -55,10 +55,10 @@ func TestDecide(t *testing.T) {
 		{name: "ends for the handler's reason", answer: checks.Answer{Outcome: checks.Exhausted}, outcome: checks.Exhausted},
 		{name: "ends without a reason", answer: checks.Answer{}, outcome: checks.Cleared},
 		{name: "between slot and now is the next slot", answer: in(time.Minute), late: 5 * time.Minute, next: 6 * time.Minute},
-		{name: "past", answer: in(0), outcome: checks.GuardPast, says: []alerts.Status{alerts.GaveUp}},
+		{name: "past", answer: in(0), outcome: checks.Outcome(guards.Past), says: []alerts.Status{alerts.GaveUp}},
 		{
 			name: "horizon", limits: guards.Limits{Horizon: time.Hour}, answer: in(time.Hour + time.Second),
-			outcome: checks.GuardHorizon, says: []alerts.Status{alerts.GaveUp},
+			outcome: checks.Outcome(guards.Horizon), says: []alerts.Status{alerts.GaveUp},
 		},
 		{
 			name: "the horizon does not bound the rule's own steps", limits: guards.Limits{Horizon: time.Hour},
@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "max checks keeps what the handler says", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 2},
 			answer:  checks.Answer{Next: slot.Add(time.Minute), Alerts: []alerts.Draft{{Status: alerts.Firing}}},
-			outcome: checks.GuardMaxChecks, says: []alerts.Status{alerts.Firing, alerts.GaveUp},
+			outcome: checks.Outcome(guards.MaxChecks), says: []alerts.Status{alerts.Firing, alerts.GaveUp},
 		},
 		{name: "max checks not reached", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 1}, answer: in(time.Minute), next: time.Minute},
 		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1}, err: failed, next: time.Minute},
@@ -121,7 +121,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{Undecided: 1},
-			err: errAbandoned, outcome: checks.GuardTimeout, says: []alerts.Status{alerts.GaveUp},
+			err: errAbandoned, outcome: checks.Outcome(guards.Timeout), says: []alerts.Status{alerts.GaveUp},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package guards_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +36,20 @@ func TestJudge(t *testing.T) {
 		if why := limits.Explain(got, slot, slot.Add(c.next)); (why == "") != (got == guards.None) {
 			t.Errorf("%s: explained as %q", c.name, why)
 		}
+		if got != guards.None && !slices.Contains(guards.Breaches(), got) {
+			t.Errorf("%s: %s is not in the list of guards", c.name, got)
+		}
 	}
 	if got := (guards.Limits{}).Judge(slot, slot.Add(1e6*time.Hour), 1e6); got != guards.None {
 		t.Errorf("nothing is bounded, yet %q", got)
+	}
+}
+
+func TestEachBreachIsExplained(t *testing.T) {
+	for _, b := range guards.Breaches() {
+		if (guards.Limits{}).Explain(b, slot, slot) == "" {
+			t.Errorf("%s is not explained", b)
+		}
 	}
 }
 

@@ -108,12 +108,6 @@ func (c subscriptionCompiler) pauses(d Document) []subscription {
 	return c.watches("/pause", d.Pause, "pauses a job")
 }
 
-// reserved are the outcomes that a rule must not use.
-var reserved = []checks.Outcome{
-	checks.Cleared, checks.Exhausted, checks.Restarted, checks.Expired, checks.RuleDeleted, checks.Undetermined,
-	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
-}
-
 func (c subscriptionCompiler) resolves(d Document) []subscription {
 	if c.subscriptions("/resolve", len(d.Resolve)) {
 		return nil
@@ -137,7 +131,7 @@ func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 		return checks.Resolved
 	case !namePattern.MatchString(as):
 		c.problem(pointer, "%q is not an outcome; write %s", clip(as, 80), "a word such as cancelled")
-	case slices.Contains(reserved, outcome):
+	case outcome.IsReserved():
 		c.problem(pointer, "%q is reserved for outcomes without an event; write another word, such as done", as)
 	}
 	return outcome

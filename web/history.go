@@ -2,7 +2,10 @@ package web
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -12,9 +15,21 @@ import (
 // EndedJob is a job in the history, as the API returns it.
 type EndedJob struct {
 	Job
-	Outcome checks.Outcome `json:"outcome" doc:"Reason why the job ended: resolved (or the value of as in the resolve), cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon or guard_past." example:"resolved"`
+	Outcome checks.Outcome `json:"outcome" example:"resolved"`
 	Reason  string         `json:"reason,omitempty" doc:"Further explanation of the outcome."`
 	EndedAt time.Time      `json:"ended_at" doc:"Time at which the job ended."`
+}
+
+// describeOutcomes adds the list of outcomes to the schema of ended jobs.
+func describeOutcomes(schemas huma.Registry) {
+	var words []string
+	for _, o := range checks.Outcomes() {
+		words = append(words, string(o))
+	}
+	last := len(words) - 1
+	words[0] += " (or the value of as in the resolve)"
+	schemas.Map()["EndedJob"].Properties["outcome"].Description =
+		"Reason why the job ended: " + strings.Join(words[:last], ", ") + " or " + words[last] + "."
 }
 
 func newEnded(e futurejobs.EndedJob) EndedJob {

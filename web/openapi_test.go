@@ -13,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"deadman/checks"
 	"deadman/internal/access"
 	"deadman/web"
 )
@@ -114,6 +115,16 @@ func TestDescription(t *testing.T) {
 	}
 	if strings.Contains(text, "$defs") || strings.Contains(text, "ErrorModel") {
 		t.Error("what is another library's shows through")
+	}
+}
+
+// TestOutcomesAreDescribed checks that the description of ended jobs names each outcome.
+func TestOutcomesAreDescribed(t *testing.T) {
+	d, _ := spec(t, newStand(t))
+	for _, o := range checks.Outcomes() {
+		if schema := string(d.Components.Schemas["EndedJob"]); !strings.Contains(schema, " "+string(o)) {
+			t.Errorf("%s is not described: %s", o, schema)
+		}
 	}
 }
 

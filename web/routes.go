@@ -40,6 +40,7 @@ func registerAll(all *operations, o Options) {
 	register(all, at, withBody(index))
 	all.relaxSchemas()
 	describeAlerts(all.huma.OpenAPI().Components.Schemas)
+	describeOutcomes(all.huma.OpenAPI().Components.Schemas)
 }
 
 // groups returns the groups of operations, each in the file of its noun.

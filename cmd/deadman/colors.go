@@ -63,13 +63,11 @@ func statusColour(s web.Status) colour {
 }
 
 func outcomeColour(o checks.Outcome) colour {
-	switch o {
-	case checks.Resolved, checks.Cleared, checks.Cancelled, checks.Restarted, checks.RuleDeleted:
-		return green
-	case checks.Exhausted, checks.Expired:
+	switch {
+	case o == checks.Exhausted, o == checks.Expired:
 		return yellow
-	case checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast:
+	case o == checks.Undetermined, o.IsGuard():
 		return red
 	}
-	return green // a rule's own name for a resolution
+	return green // a resolution, which may have the rule's own name
 }

@@ -16,19 +16,13 @@ import (
 	"deadman/web"
 )
 
-// outcomes lists the standard outcomes. Rules may define their own names for resolved jobs.
-var outcomes = wordsOf(
-	checks.Resolved, checks.Cleared, checks.Exhausted, checks.Cancelled, checks.Restarted, checks.Expired, checks.RuleDeleted,
-	checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
-)
-
 func newHistoryCmd(io *cli) *cobra.Command {
 	cmd := group("history", "List ended jobs and count their outcomes")
 	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(listing[web.EndedJob]{
 		short: "List ended jobs, newest first", path: "/history", filters: []filter{
 			byRule, byEntity, byKey,
-			{parameter: "outcome", does: "filter by outcome, such as resolved or exhausted", values: outcomes},
+			{parameter: "outcome", does: "filter by outcome, such as resolved or exhausted", values: wordsOf(checks.Outcomes()...)},
 			since("ended_after", "after", "ended"), until("ended_before", "before", "ended"),
 		},
 		none: "no ended jobs", header: []string{"ended", "rule", "entity", "key", "outcome", "checks", "alerts", "reason"},

@@ -38,6 +38,7 @@ func (u *UI) functions() template.FuncMap {
 		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
 		"loudness":     severityRank,
 		"outcome":      outcome,
+		"outcomes":     checks.Outcomes,
 		"outageOf":     outageOf,
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,
@@ -89,12 +90,12 @@ func count(n int, noun string) string {
 
 // outcome returns the style of a job's outcome.
 func outcome(o checks.Outcome) string {
-	switch o {
-	case checks.Cancelled, checks.Restarted, checks.RuleDeleted:
+	switch {
+	case o == checks.Cancelled, o == checks.Restarted, o == checks.RuleDeleted:
 		return "waiting"
-	case checks.Exhausted:
+	case o == checks.Exhausted:
 		return "open"
-	case checks.Expired, checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast:
+	case o == checks.Expired, o == checks.Undetermined, o.IsGuard():
 		return "error"
 	}
 	return "resolved"

@@ -3,10 +3,12 @@ package ui_test
 import (
 	"html"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"deadman/checks"
 	"deadman/web"
 )
 
@@ -53,6 +55,9 @@ func TestHistory(t *testing.T) {
 	b.shows("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "unresolved 1", "Slowest checks", "resolved", "⟨U+202E⟩")
 	b.accessible("history")
 	b.shoot("history")
+	if offered := evaluate[[]checks.Outcome](b, `[...document.querySelectorAll("#outcomes option")].map(o => o.value)`); !slices.Equal(offered, checks.Outcomes()) {
+		t.Errorf("the filter offers %v, want %v", offered, checks.Outcomes())
+	}
 
 	// It is updated live, and opened details stay open.
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
