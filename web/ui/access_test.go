@@ -34,6 +34,7 @@ func (b *tab) tabTo(selector string) {
 // TestByKeyboardAlone checks that Tab, Space and Enter are enough to skip the navigation, choose a job, snooze and
 // cancel it, and acknowledge an alert.
 func TestByKeyboardAlone(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
 	send(t, home, "orders.created", `{"id": "2", "total": 1}`)
@@ -71,6 +72,7 @@ func TestByKeyboardAlone(t *testing.T) {
 
 // TestNothingMoves checks that no page has running animations.
 func TestNothingMoves(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	for _, path := range []string{"/", "/jobs", "/alerts", "/health"} {
@@ -83,6 +85,7 @@ func TestNothingMoves(t *testing.T) {
 
 // TestLiveUpdatesShiftNothing checks that live updates move visible content by less than the perception threshold.
 func TestLiveUpdatesShiftNothing(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {
 		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
@@ -115,6 +118,7 @@ func TestLiveUpdatesShiftNothing(t *testing.T) {
 // TestNewAlertsWaitForThePointer checks that new alerts move no row under a pointer: they wait, with a note, until
 // the pointer leaves the list.
 func TestNewAlertsWaitForThePointer(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")
 	waitOpen(t, home, 1)
@@ -144,6 +148,7 @@ func TestNewAlertsWaitForThePointer(t *testing.T) {
 
 // TestTheFrontPageIsSmall checks that the overview loads less than 150 KB uncompressed.
 func TestTheFrontPageIsSmall(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
 	b := open(t, home, 1200, 900)

@@ -13,6 +13,7 @@ import (
 // TestPagesOfABacklog checks the overview and the list of jobs of a node with 10,000 pending jobs: open alerts, job
 // counts of rules, and filtered jobs.
 func TestPagesOfABacklog(t *testing.T) {
+	t.Parallel()
 	const jobs = 10_000
 	c := config(t.TempDir())
 	home, stop := run(t, c)
@@ -88,6 +89,7 @@ func TestPagesOfABacklog(t *testing.T) {
 
 // TestJobsStayChosen checks that live updates keep the chosen jobs and the focus, and do not shift the page.
 func TestJobsStayChosen(t *testing.T) {
+	t.Parallel()
 	home := serve(t, strings.ReplaceAll(orders, "after: 1s", "after: 1h"))
 	for _, id := range []string{"first", "second"} {
 		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
@@ -114,6 +116,7 @@ func TestJobsStayChosen(t *testing.T) {
 
 // TestJobsByNoTime checks that an invalid filter is reported and lists nothing.
 func TestJobsByNoTime(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	answer, err := http.Get(home + "/jobs?from=tomorrow")
 	if err != nil {

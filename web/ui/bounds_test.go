@@ -92,6 +92,7 @@ func (b *tab) has(want map[string]string) {
 // TestTheBoundsOfATokenAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
 // bounds and quota on the page of sessions.
 func TestTheBoundsOfATokenAreShown(t *testing.T) {
+	t.Parallel()
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0"
 	first := make(chan string, 1)
@@ -140,6 +141,7 @@ func TestTheBoundsOfATokenAreShown(t *testing.T) {
 // TestTheBoundsOfAPersonAreShown checks that a person named by a proxy's headers sees the bounds of the group's
 // grant.
 func TestTheBoundsOfAPersonAreShown(t *testing.T) {
+	t.Parallel()
 	c := config(t.TempDir())
 	c.FirstToken, c.Login = func(string, string) {}, filepath.Join(t.TempDir(), "login.yaml")
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -175,6 +177,7 @@ func TestTheBoundsOfAPersonAreShown(t *testing.T) {
 
 // TestAnOpenNodeSaysThatItIsOpen checks that an open node shows on each page that it requires no login.
 func TestAnOpenNodeSaysThatItIsOpen(t *testing.T) {
+	t.Parallel()
 	home := serve(t, tenantRule)
 	b := open(t, home, 1400, 900)
 	for _, page := range []string{"/", "/rules/acme-late", "/sessions"} {

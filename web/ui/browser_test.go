@@ -71,22 +71,22 @@ type tab struct {
 	wrong []string
 }
 
-// open opens a tab with a size.
+// open opens a tab with a size, in a window and a browser context of its own: tests in parallel share no cookies, and
+// each tab is visible and has the focus.
 func open(t *testing.T, home string, width, height int64) *tab {
 	t.Helper()
 	parent, err := browser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, closeTab := chromedp.NewContext(parent)
+	ctx, closeTab := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(cancel)
 	b := &tab{T: t, ctx: ctx, home: home}
 	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context that opens it
 		t.Fatal(err)
 	}
 	b.do(chromedp.EmulateViewport(width, height))
+	command(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	go func() {
 		for m, err := range chromedp.Console(ctx) {
 			if err != nil {
@@ -158,10 +158,16 @@ func (b *tab) dark(is bool) {
 	if is {
 		scheme = "dark"
 	}
+	command(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+}
+
+// command sends a command of the DevTools protocol to a tab.
+func command[P any](b *tab, c cdp.Command[P, cdp.Empty], params P) {
+	b.Helper()
 	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
+		_, err := cdp.Call(ctx, t, c, params)
 		return chromedp.Void{}, err
 	})
 }
@@ -173,7 +179,7 @@ func evaluate[T any](b *tab, script string) T {
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.Fatalf("%s: %v", script, err)
+		b.Fatalf("%.300s: %v", script, err)
 	}
 	return v
 }
@@ -264,7 +270,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	closers = append(closers, func() { _ = os.RemoveAll(folder) })
+	defer os.RemoveAll(folder)
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		text, err := os.ReadFile(filepath.Join("axe", name))
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 // TestColumnsHaveRoom checks that at any width each status fits its column, and that the reason of a dead letter does
 // not wrap after every letter.
 func TestColumnsHaveRoom(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, payments)
 	begin(t, home, "payments.asked", "1", "2")
 	for _, a := range waitOpen(t, home, 2)[:1] {

@@ -14,6 +14,7 @@ import (
 // TestDeadLetters checks that dead letters can be read, retried and dropped: a single one, several, and all of a
 // reason.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for i := range 4 {
 		send(t, home, "orders.created", fmt.Sprintf(`{"number": %d}`, i))

@@ -47,6 +47,7 @@ func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
 // TestWhy checks the page of an entity: the missing event, the values and decision of each check, the alerts with
 // their deliveries, and past jobs.
 func TestWhy(t *testing.T) {
+	t.Parallel()
 	home := serve(t, parcels)
 	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT"}`)
 	send(t, home, "parcels.arrived", `{"id": "7"}`)
@@ -100,6 +101,7 @@ func TestWhy(t *testing.T) {
 // TestHandlerWithoutResponder checks that a handler without a responder is reported as unreachable, with the time
 // since and the next attempt.
 func TestHandlerWithoutResponder(t *testing.T) {
+	t.Parallel()
 	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: absent\nslot: 1s\n")
 	begin(t, home, "parcels.sent", "7")
 	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })

@@ -35,6 +35,7 @@ func page(t *testing.T, method, address, form string) (status int, content strin
 // TestMistypedAddresses checks that a mistyped address gets a page with the error, once and in plain words, and with
 // links to continue.
 func TestMistypedAddresses(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for _, c := range []struct {
 		path   string
@@ -72,6 +73,7 @@ func TestMistypedAddresses(t *testing.T) {
 
 // TestFormsThatAreRefused checks that errors of forms use the form's labels and not the API's locations.
 func TestFormsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")
 	for _, c := range []struct{ path, form, says string }{

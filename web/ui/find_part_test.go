@@ -9,6 +9,7 @@ import (
 // TestFindPart checks that the part of an alert's id shown by the command line is enough to find it, and that a text
 // too long for a key is reported once.
 func TestFindPart(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "k")
 	id := waitOpen(t, home, 1)[0].ID.String()

@@ -129,6 +129,7 @@ func firstClick(t *testing.T, content string) string {
 // TestFirstClick checks that the offered preview of every kind of rule works, in any state, on the page of the rule
 // and in the editor.
 func TestFirstClick(t *testing.T) {
+	t.Parallel()
 	var texts []string
 	for _, k := range kinds {
 		texts = append(texts, k.rule)
@@ -166,6 +167,7 @@ func tells(answer, want string) string {
 // TestNothingToSend checks that a rule without events offers no event to send, and that the body for other rules is
 // not that of a tick.
 func TestNothingToSend(t *testing.T) {
+	t.Parallel()
 	home := serve(t, kinds[5].rule, kinds[9].rule, kinds[10].rule)
 	waited("ticks")(t, home)
 	for _, c := range []struct{ rule, says string }{
@@ -190,6 +192,7 @@ func TestNothingToSend(t *testing.T) {
 
 // TestHowItGoes checks that the page of a rule of any kind shows its trigger and the times of its alerts.
 func TestHowItGoes(t *testing.T) {
+	t.Parallel()
 	texts := []string{`{name: spoken, entity: order, trigger: {event: orders.sent, key: event.id}, resolve: {event: orders.there, key: event.id},
   escalate: [{after: 3h, step: late}, {every: 1h, times: 3, step: again}, {after: 1d, step: lost, text: "{{key}} is lost"}]}`}
 	for _, k := range kinds {

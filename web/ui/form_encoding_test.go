@@ -18,6 +18,7 @@ var odd = []string{"a\nb", "a\rb", "a\r\nb", "\n", "a\tb", " lead trail ", "100%
 // TestOddKeysInForms checks that jobs with odd keys can be checked, snoozed and cancelled in a browser, alone and
 // with others, and that groups named by such keys can be acknowledged.
 func TestOddKeysInForms(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, payments)
 	later := time.Now().Add(time.Hour)
 	for _, key := range odd {

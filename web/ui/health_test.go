@@ -9,6 +9,7 @@ import (
 // TestHealth checks that the health page has a summary and its details, and that opened details stay open during
 // updates.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	send(t, home, "orders.created", `{"id": "1", "total": 2}`)
 	b := open(t, home, 1400, 900)

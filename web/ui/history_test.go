@@ -43,6 +43,7 @@ slot: 1s
 // TestHistory checks that the history shows outcomes with bars linked to their lists, the filters, and the slowest
 // checks.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, oneStep)
 	begin(t, home, "orders.created", "1", "2", nasty)
 	begin(t, home, "orders.once", "late")
@@ -102,6 +103,7 @@ func TestHistory(t *testing.T) {
 
 // TestHistoryNarrowed checks that the chart names its filter, and that its links keep the filter.
 func TestHistoryNarrowed(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, oneStep)
 	begin(t, home, "orders.created", "1", "2")
 	begin(t, home, "orders.once", "late")

@@ -7,6 +7,7 @@ import (
 
 // TestNowSaysWhatWasRefused checks that the overview counts dead letters, in total and by rule, with links to them.
 func TestNowSaysWhatWasRefused(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, payments)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
@@ -30,6 +31,7 @@ func TestNowSaysWhatWasRefused(t *testing.T) {
 // TestLongKeysLeaveRoom checks that a long key leaves space for the other columns and is available in full as a
 // tooltip. The alert of an entity links to it on a narrow screen, too.
 func TestLongKeysLeaveRoom(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	long := strings.Repeat("key-", 128)
 	begin(t, home, "orders.created", "1", long)

@@ -147,6 +147,7 @@ const broken = `(() => {
 // TestHostileTexts checks that untrusted texts are shown as text on every page, at any width and at twice the font
 // size, and that each link leads to a page.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	home := serve(t, hostileRule)
 	alert, letter := besiege(t, home)
 	all := everyPage(t, alert, letter)

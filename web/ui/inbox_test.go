@@ -69,6 +69,7 @@ func acknowledgedOf(t *testing.T, home string) map[string]string {
 // TestInbox checks that open alerts are grouped, that one, several and a whole group can be acknowledged, and that
 // this can be undone.
 func TestInbox(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, payments)
 	begin(t, home, "orders.created", "1", "2", nasty)
 	var many []string
@@ -141,6 +142,7 @@ func TestInbox(t *testing.T) {
 
 // TestAlertPage checks that the page of an alert has its job's story, the future steps, and the audited actions.
 func TestAlertPage(t *testing.T) {
+	t.Parallel()
 	home := serve(t, payments)
 	begin(t, home, "payments.asked", "1")
 	a := waitOpen(t, home, 1)[0]
@@ -164,6 +166,7 @@ func TestAlertPage(t *testing.T) {
 
 // TestSaid checks that links in notifications lead to the narrowed alert log.
 func TestSaid(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")
 	waitOpen(t, home, 1)

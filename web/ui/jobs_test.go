@@ -12,6 +12,7 @@ import (
 
 // TestJobsInvalidFilters checks that an invalid filter is reported, and that blanks around a key belong to it.
 func TestJobsInvalidFilters(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	const key = " lead trail "
 	call(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
@@ -33,6 +34,7 @@ func TestJobsInvalidFilters(t *testing.T) {
 // TestJobsThatCannotBeChanged checks that a failing action on a job does not stop the others, and is reported with
 // name and reason on both the list and the entity's page.
 func TestJobsThatCannotBeChanged(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1", "2", "3")
 	waitOpen(t, home, 3)
@@ -99,6 +101,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 
 // TestALookThatEndsAJob checks that a manual check can end a job, and that the page reports it.
 func TestALookThatEndsAJob(t *testing.T) {
+	t.Parallel()
 	home := serve(t, `name: parcel-out
 entity: parcel
 trigger: {event: parcels.sent, key: event.id}

@@ -11,6 +11,7 @@ import (
 // TestManyRules checks that the overview covers any number of rules, with the most severe first, and so does the list
 // of rules over all its pages.
 func TestManyRules(t *testing.T) {
+	t.Parallel()
 	quiet := make([]string, 600)
 	home := serve(t)
 	for i := range quiet {

@@ -12,6 +12,7 @@ import (
 // TestMutes checks that muting a group fills in its field, that a refused mute returns with its errors, that muted
 // alerts are marked, and that a mute can be ended.
 func TestMutes(t *testing.T) {
+	t.Parallel()
 	home := serve(t, payments)
 	begin(t, home, "payments.asked", "1")
 	waitOpen(t, home, 1)
@@ -61,6 +62,7 @@ func TestMutes(t *testing.T) {
 // TestMuteOfAStar checks that muting a group whose value has a * warns of the wider match, with the number of alerts,
 // before the form is sent.
 func TestMuteOfAStar(t *testing.T) {
+	t.Parallel()
 	home := serve(t, teamRule("one", "a*"), teamRule("two", "abc"), teamRule("three", "b"))
 	begin(t, home, "orders.created", "1")
 	waitOpen(t, home, 3)

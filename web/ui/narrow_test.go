@@ -13,6 +13,7 @@ import (
 // TestNarrowWindow checks that a narrow window shows the whole navigation, and that the actions cover no row before a
 // job is chosen. Then they take one line at the bottom.
 func TestNarrowWindow(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	ids := make([]string, 24)
 	for i := range ids {

@@ -45,6 +45,7 @@ func answers(t *testing.T, address, body string) {
 // TestOutageAlert checks that an outage alert is marked, links to the outages and can't be acknowledged, and that its
 // page shows the end of the outage.
 func TestOutageAlert(t *testing.T) {
+	t.Parallel()
 	shop, c := address(t), config(t.TempDir())
 	c.Sources = filepath.Join(t.TempDir(), "sources.yaml")
 	text := fmt.Sprintf("sources:\n  shop:\n    http: {url: \"http://%s\", allow: [127.0.0.1/32]}\n", shop)

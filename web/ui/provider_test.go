@@ -26,6 +26,7 @@ func freePort(t *testing.T) int {
 // TestLoggedInByAProvider checks the login through a real provider on another site, the redirect to the requested
 // page, the shown name and permissions, and the logout. A person without a configured group is told so.
 func TestLoggedInByAProvider(t *testing.T) {
+	t.Parallel()
 	port, folder := freePort(t), t.TempDir()
 	home := fmt.Sprintf("http://localhost:%d", port)
 	issuer := logintest.Provider(t, home+"/login/oidc/callback")

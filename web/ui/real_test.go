@@ -113,6 +113,7 @@ func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 // TestRealOrdersAndABacklog checks real orders and a backlog of 100,000 jobs due in one slot: each page loads with
 // the right numbers, and saves screenshots for a visual check.
 func TestRealOrdersAndABacklog(t *testing.T) {
+	t.Parallel()
 	longtest.Only(t, "it takes in 16,000 events")
 	known := ordersOf(t)
 	c := config(t.TempDir())

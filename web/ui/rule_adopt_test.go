@@ -10,6 +10,7 @@ import (
 // TestTakeOver checks that a rule from files is marked, and can be converted to one managed in the UI after a
 // confirmation.
 func TestTakeOver(t *testing.T) {
+	t.Parallel()
 	home := serve(t)
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)
 	b := open(t, home, 1200, 900)

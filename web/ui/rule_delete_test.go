@@ -11,6 +11,7 @@ import (
 // TestDeletedRule checks that the confirmation of a deletion describes its effect: jobs end, alerts are no longer
 // open, and no notification is sent. Afterwards the address reports the deletion and links to the remaining data.
 func TestDeletedRule(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1", "2")
 	waitOpen(t, home, 2)

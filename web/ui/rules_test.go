@@ -56,6 +56,7 @@ var rulePage = []string{
 // TestRulePages checks that the pages about rules have no accessibility violations, fit a window of 400 px, and
 // support dark mode.
 func TestRulePages(t *testing.T) {
+	t.Parallel()
 	home := serve(t, several...)
 	call(t, home, "PUT", "/rules/refund-unconfirmed", "application/yaml", several[1]+"labels: {team: payments}\n", nil)
 	call(t, home, "POST", "/rules/device-silent/pause", "application/json", "", nil)
@@ -84,6 +85,7 @@ func TestRulePages(t *testing.T) {
 // TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is
 // lost.
 func TestConflict(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
@@ -133,6 +135,7 @@ func (b *tab) follows(action chromedp.Action[chromedp.Void]) {
 // TestEditor checks that errors appear in place and in a list during typing, and that the keyboard can enter, leave,
 // and reach the error and Save.
 func TestEditor(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
@@ -169,6 +172,7 @@ func TestEditor(t *testing.T) {
 
 // TestTrial checks that a preview has a selectable length and later events, with and without scripts.
 func TestTrial(t *testing.T) {
+	t.Parallel()
 	home := serve(t, several...)
 	send(t, home, "refunds.requested", `{"id": "r-1"}`)
 	b := open(t, home, 1400, 900)
@@ -194,6 +198,7 @@ func TestTrial(t *testing.T) {
 
 // TestSend checks that an event is published after a warning, with links to its effect.
 func TestSend(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
@@ -214,6 +219,7 @@ func TestSend(t *testing.T) {
 
 // TestSendFromOneForm checks that a form sent twice publishes once, and publishes again with a changed body.
 func TestSendFromOneForm(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	_, content := page(t, "GET", home+"/rules/order-unshipped/send", "")
 	_, once, _ := strings.Cut(content, `name="once" value="`)
@@ -233,6 +239,7 @@ func TestSendFromOneForm(t *testing.T) {
 
 // TestVersions checks that any two versions can be compared, and that an old one can be saved as a new one.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for _, slot := range []string{"10s", "2m"} {
 		call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "slot: 1s", "slot: "+slot, 1), nil)
@@ -252,6 +259,7 @@ func TestVersions(t *testing.T) {
 
 // TestDeleteRule checks that a rule is deleted after a confirmation, and that a rule of a bundle is read-only.
 func TestDeleteRule(t *testing.T) {
+	t.Parallel()
 	home := serve(t, several...)
 	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
 	b := open(t, home, 1200, 900)
@@ -275,6 +283,7 @@ func TestDeleteRule(t *testing.T) {
 
 // TestPingAddresses checks that ping URLs are created and removed on the page of the rule.
 func TestPingAddresses(t *testing.T) {
+	t.Parallel()
 	home := serve(t, several...)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/device-silent")
@@ -294,6 +303,7 @@ func TestPingAddresses(t *testing.T) {
 // TestRuleDeedsAreSaid checks that the result of an action on a rule is shown once, and not after a preview on that
 // page.
 func TestRuleDeedsAreSaid(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, several[2])
 	for _, c := range []struct{ form, says string }{{"do=pause", "Rule paused."}, {"do=resume", "Rule resumed."}} {
 		if status, content := page(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.says) != 1 {
@@ -315,6 +325,7 @@ func TestRuleDeedsAreSaid(t *testing.T) {
 // TestManyPingAddresses checks that all ping URLs are reachable by pagination, that those with undeclared keys are
 // marked, and that a single one can be selected.
 func TestManyPingAddresses(t *testing.T) {
+	t.Parallel()
 	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [key-000, key-119]}}\nescalate: [{after: 0s, step: silent, severity: warning}]\n")
 	for i := range 120 {
 		call(t, home, "POST", "/rules/backup/pings", "application/json", fmt.Sprintf(`{"key": "key-%03d"}`, i), nil)
@@ -347,6 +358,7 @@ func TestManyPingAddresses(t *testing.T) {
 
 // TestGallery checks that each example of the gallery has a working preview and can be saved.
 func TestGallery(t *testing.T) {
+	t.Parallel()
 	home := serve(t)
 	b := open(t, home, 1200, 900)
 	for _, path := range []string{"/", "/rules"} {
@@ -372,6 +384,7 @@ func TestGallery(t *testing.T) {
 
 // TestLoginAndDocs checks that the login page and the API page match the others and have no accessibility violations.
 func TestLoginAndDocs(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b, narrow := open(t, home, 1400, 900), open(t, home, 400, 800)
 	visit := func(b *tab, path string) {

@@ -10,6 +10,7 @@ import (
 
 // TestFind checks that an id from a ticket leads to its page.
 func TestFind(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders, strings.NewReplacer("order-unshipped", "order-unpaid", "entity: order", "entity: payment").Replace(orders))
 	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
 	b := open(t, home, 1200, 900)
@@ -41,6 +42,7 @@ func TestFind(t *testing.T) {
 
 // TestStill checks that live updates can be paused, and that times use the chosen zone.
 func TestStill(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/jobs")

@@ -12,6 +12,7 @@ import (
 // TestLoggedIn checks that the address printed by the node shows a filled-in form, that one click logs in, and that
 // the footer shows the login and logs out.
 func TestLoggedIn(t *testing.T) {
+	t.Parallel()
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0" // beyond loopback the node requires tokens, and creates the first
 	first := make(chan string, 1)

@@ -39,6 +39,7 @@ func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait tim
 
 // TestSlowScriptsAreLive checks that a page becomes live even if its script arrives late.
 func TestSlowScriptsAreLive(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	script := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "hx-sse") }
 	b := open(t, slowed(t, home, script, time.Second), 1200, 900)
@@ -51,6 +52,7 @@ func TestSlowScriptsAreLive(t *testing.T) {
 // TestPagesThatAreLeftLetGo checks that quick navigation through many pages waits for no stream of a left page: a
 // browser has six connections per host, and keeps left pages.
 func TestPagesThatAreLeftLetGo(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	stream := func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }
 	b := open(t, slowed(t, home, stream, 2*within), 1200, 900)

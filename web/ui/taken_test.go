@@ -9,6 +9,7 @@ import (
 // TestNewRuleWithATakenName checks that a new rule with an existing name is refused once, with a link to the existing
 // rule.
 func TestNewRuleWithATakenName(t *testing.T) {
+	t.Parallel()
 	home := serve(t)
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders, nil)
 	status, content := page(t, "POST", home+"/new-rule", url.Values{"text": {orders}, "version": {"0"}, "do": {"save"}}.Encode())

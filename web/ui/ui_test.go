@@ -116,6 +116,7 @@ const nasty = "<script>alert(1)</script>\"'&\u202e/..%2f?"
 // TestPages checks that every page shows values as text, loads nothing from other hosts, has no accessibility
 // violations, and fits narrow windows and dark mode.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for _, id := range []string{"1234", nasty} {
 		body, err := json.Marshal(map[string]any{"id": id, "total": 12.5})
@@ -154,6 +155,7 @@ func TestPages(t *testing.T) {
 
 // TestDeeds checks that the actions on the pages take effect.
 func TestDeeds(t *testing.T) {
+	t.Parallel()
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {
 		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
