@@ -20,11 +20,12 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/store"
+	"deadman/internal/testdisk"
 	"deadman/rules"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
+	goleak.VerifyTestMain(testdisk.InMemory(m), goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
 const node = "a node"

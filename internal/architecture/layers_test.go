@@ -37,7 +37,8 @@ var layers = [][]string{
 // testOnly are the packages of tests and samples: they may import every package, and no other package imports them.
 var testOnly = []string{
 	"deploy", "docs", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz",
-	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/tools/testreport",
+	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/testdisk",
+	"internal/tools/testreport",
 }
 
 // clocks are the packages that may ask the machine for the time: those with I/O.

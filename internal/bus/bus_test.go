@@ -18,13 +18,14 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testdisk"
 )
 
 // TestMain ignores goroutines that a stopped server of a cluster, or a proxy after cutting a connection, sometimes
 // leaves behind.
 func TestMain(m *testing.M) {
 	const server = "github.com/nats-io/nats-server/v2/server"
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(testdisk.InMemory(m),
 		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),

@@ -22,11 +22,12 @@ import (
 	"deadman/internal/events"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testdisk"
 	"deadman/rules"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
+	goleak.VerifyTestMain(testdisk.InMemory(m), goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
 // world is a database and a broker.

@@ -23,11 +23,12 @@ import (
 	"deadman/internal/notify"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testdisk"
 	"deadman/rules"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
+	goleak.VerifyTestMain(testdisk.InMemory(m), goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
 // onBoth runs a test on a database of each kind.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deadman/internal/bus/bustest/freeport"
+	"deadman/internal/testdisk"
 )
 
 // ErrNoPostgres means that the machine has no Postgres programs.
@@ -57,7 +58,7 @@ func StartCluster(s Settings) (*Cluster, error) {
 
 // newCluster creates the folder of a server, owned by the server's account, and starts the server.
 func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
-	dir, err := os.MkdirTemp("", "deadman-postgres-")
+	dir, err := os.MkdirTemp(testdisk.Disk(), "deadman-postgres-")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}

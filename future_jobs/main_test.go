@@ -1,0 +1,10 @@
+package futurejobs_test
+
+import (
+	"os"
+	"testing"
+
+	"deadman/internal/testdisk"
+)
+
+func TestMain(m *testing.M) { os.Exit(testdisk.InMemory(m).Run()) }
